@@ -1,0 +1,58 @@
+//! Compiles `proto/lrs/v1/shaper.proto` with protox, so that building LRS needs no
+//! system protobuf compiler, and gives the messages the serde shape of `--json`.
+
+use std::path::PathBuf;
+
+use protox::prost::Message as _;
+
+/// Enum fields, and the function of `lrs::wire` that spells each in JSON.
+const ENUM_FIELDS: &[(&str, &str)] = &[
+    ("Status.state", "node_state"),
+    ("Status.mode", "mode"),
+    ("Task.tier", "tier"),
+    ("Task.class", "class"),
+    ("Task.attachment", "attachment"),
+    ("Job.class", "class"),
+    ("Reservation.tier", "tier"),
+    ("EvaluateJobResponse.advice", "advice"),
+];
+
+const TIMESTAMP_FIELDS: &[&str] = &[
+    "Status.started_at",
+    "Node.sampled_at",
+    "Guard.since",
+    "Task.admitted_at",
+    "Task.promoted_at",
+    "Event.at",
+    "Reservation.expires_at",
+    "AdmitRequest.first_requested_at",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(["lrs/v1/shaper.proto"], ["proto"])?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("lrs_v1_descriptor.bin"), descriptors.encode_to_vec())?;
+
+    let mut build = tonic_prost_build::configure()
+        .type_attribute(".lrs.v1", "#[derive(serde::Serialize)]")
+        .type_attribute(".lrs.v1", "#[allow(missing_docs)]")
+        .field_attribute(
+            ".lrs.v1.Event.inputs",
+            "#[serde(serialize_with = \"crate::wire::object\")]",
+        );
+    for (field, function) in ENUM_FIELDS {
+        build = build.field_attribute(
+            format!(".lrs.v1.{field}"),
+            format!("#[serde(serialize_with = \"crate::wire::{function}\")]"),
+        );
+    }
+    for field in TIMESTAMP_FIELDS {
+        build = build.field_attribute(
+            format!(".lrs.v1.{field}"),
+            "#[serde(serialize_with = \"crate::wire::timestamp\")]",
+        );
+    }
+    build.compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! Task groups and their tiers: the only code that writes below the LRS root.
+//!
+//! One cgroup for each task; a tier is that cgroup's weights, changed in place (spec 4).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::core::model::{TaskId, Tier};
+use crate::units::{Pid, ProcessRef};
+
+/// Which kernel interface carries the controllers. Hybrid machines (v1 controllers beside an
+/// empty cgroup2 mount) are `V1`; the twin group in the cgroup2 mount is an extra.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Version {
+    V1,
+    V2,
+}
+
+/// What the operator asked for, already checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeSettings {
+    /// Path below the mount, without leading slash; `None` is "auto".
+    pub root: Option<String>,
+    /// `None` is "auto".
+    pub version: Option<Version>,
+    /// How passive tasks of own cgroups are held back on the CPU.
+    pub passive_cpu: PassiveCpu,
+    /// Whether disk tiers are wanted.
+    pub io: bool,
+    /// CPU weight of the root among its siblings; `None` is "auto" (A times neutral).
+    pub root_weight: Option<u32>,
+}
+
+/// `tiers.passive_cpu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassiveCpu {
+    /// `cpu.idle` where the kernel has it, else weights.
+    Auto,
+    /// `cpu.idle`; refuse to start without it.
+    Idle,
+    /// Weights only.
+    Weight,
+}
+
+/// What the weights have to promise: `ratio` between the full tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightPlan {
+    /// `tiers.ratio`.
+    pub ratio: u32,
+    /// A.
+    pub active_capacity: u32,
+    /// `passive_max`.
+    pub passive_max: u32,
+}
+
+/// What this node can do, for status and doctor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `None` in observe mode without any hierarchy.
+    pub version: Option<Version>,
+    /// Path of the root below the controllers' mount, with a leading slash.
+    pub root: String,
+    /// How CPU tiers are made.
+    pub cpu_tiers: CpuTiers,
+    /// How disk tiers are made.
+    pub io_tiers: IoTiers,
+    /// Why they are what they are; one or more sentences.
+    pub reason: String,
+}
+
+/// `cgroup.cpu_tiers` of status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CpuTiers {
+    Idle,
+    Weight,
+    None,
+}
+
+/// `cgroup.io_tiers` of status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum IoTiers {
+    Bfq,
+    IoCost,
+    IoPrio,
+    None,
+}
+
+/// Whose cgroup it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attachment {
+    /// LRS made it.
+    Own,
+    /// Somebody else's: weights only.
+    InPlace,
+    /// Observe mode: bookkeeping only.
+    None,
+}
+
+/// A task's cgroup for all time: where it is, which one it is, what to give back. Stored in
+/// the task's state file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// Whose it is.
+    pub attachment: Attachment,
+    /// Path from the controller's mount, with a leading slash.
+    pub path: String,
+    /// Inode of the directory in the hierarchy whose weight is edited; a group made anew under
+    /// the same path differs.
+    pub inode: u64,
+    /// Own: where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified").
+    pub origin: Vec<(String, String)>,
+    /// In place: file name and content of every weight file as found.
+    pub found: Vec<(String, String)>,
+}
+
+/// An open task group. Cheap to clone; all paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What is stored about it.
+    pub record: GroupRecord,
+    /// Its directories.
+    pub dirs: GroupDirs,
+}
+
+/// Where the sampler and the watcher find the files of a group. `None`: not there on this
+/// machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupDirs {
+    /// Directory with the CPU weight (v1 cpu, or v2).
+    pub cpu: Option<PathBuf>,
+    /// Directory with cpuacct.usage (v1) or cpu.stat (v2).
+    pub cpuacct: Option<PathBuf>,
+    /// Directory with blkio.* (v1) or io.stat (v2, where the io controller is enabled).
+    pub io: Option<PathBuf>,
+    /// Directory with memory.* - v2 only; LRS never touches v1 memory.
+    pub memory: Option<PathBuf>,
+    /// The group in a cgroup2 hierarchy: the group itself on v2, the twin on hybrid. Has
+    /// cgroup.events and, where the kernel has per-cgroup PSI, cpu.pressure and io.pressure.
+    pub unified: Option<PathBuf>,
+}
+
+/// What a group's files say now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelView {
+    /// cpu.weight (v2) or cpu.shares (v1).
+    pub cpu_weight: Option<u64>,
+    /// cpu.idle.
+    pub cpu_idle: Option<bool>,
+    /// io.bfq.weight, io.weight or blkio.bfq.weight.
+    pub io_weight: Option<u64>,
+}
+
+/// A value found that LRS did not write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift {
+    /// File name.
+    pub file: String,
+    /// Content found.
+    pub found: String,
+    /// Content that should be there.
+    pub expected: String,
+}
+
+/// How an attach ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Processes moved (0 in place).
+    pub moved: usize,
+}
+
+/// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
+/// different threads, never for the same group at once.
+pub trait TierTree: Send + Sync {
+    /// What this node can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Sentences about promises the kernel's ranges or the node cannot keep under `plan`.
+    fn shortfalls(&self, plan: &WeightPlan) -> Vec<String>;
+
+    /// Writes the root's own weight where it differs. `plan` changes with A.
+    fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
+
+    /// Creates the group of a new task in every hierarchy in use, or none of them.
+    fn create(&self, id: TaskId) -> Result<Group, CgroupError>;
+
+    /// The present cgroup of `process`, to be managed as it is. Refuses the root group and a
+    /// group that holds this daemon.
+    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError>;
+
+    /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError>;
+
+    /// Task groups below the root, for recovery: those named like a task id.
+    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError>;
+
+    /// Moves `process` and those descendants that share its present cgroup into `group`,
+    /// repeated until a pass finds none outside. On an error nothing stays moved. `exclude`:
+    /// processes that must not move (the daemon, members of other tasks are found by path).
+    fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError>;
+
+    /// Writes the weights of `tier`, only where they differ; answers what differed.
+    /// The promotion path: no allocation of note, no waiting.
+    fn write_tier(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError>;
+
+    /// Reads the weights back.
+    fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError>;
+
+    /// What differs from `tier`, without writing.
+    fn drift(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError>;
+
+    /// Every process in the group and below. Empty when the group is gone.
+    fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError>;
+
+    /// Gives the task back: own processes return to where they came from or to the root's
+    /// parent and the group is removed; in place gets the values found.
+    fn release(&self, group: &Group) -> Result<(), CgroupError>;
+
+    /// Removes an empty own group. Fine when it is gone already.
+    fn remove(&self, group: &Group) -> Result<(), CgroupError>;
+
+    /// Removes the root if this daemon made it and it is empty. The last call.
+    fn close(&self) -> Result<(), CgroupError>;
+}
+
+/// What failed, on which file, with which value.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// A read or write failed.
+    #[error("cannot {action} {path}{}: {source}", value.as_ref().map(|v| format!(" (value {v:?})")).unwrap_or_default())]
+    Io {
+        /// "write", "read", "create", ...
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What was written.
+        value: Option<String>,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The process ended, or is another one now.
+    #[error("process {0} has ended")]
+    ProcessGone(Pid),
+    /// The process or its group must not or cannot be moved or managed; the text says why and
+    /// what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The node cannot do it at all; the text says what is missing and what to do.
+    #[error("{0}")]
+    Unsupported(String),
+}

@@ -1,0 +1,239 @@
+//! What any client may ask, whichever door it came through.
+//!
+//! gRPC (and every later door) translates its request into one [`Command`], sends it to the
+//! loop and gets one answer. Who may do what is decided where the command is carried out,
+//! by [`crate::rights`]; a door only says who is asking.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::model::{Labels, Priority, ReservationId, TaskId};
+use crate::proto;
+use crate::units::{Pid, WallTime};
+
+/// Who asks, as the kernel says (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Effective uid at connect time.
+    pub uid: u32,
+    /// Primary and supplementary gids.
+    pub gids: Vec<u32>,
+    /// The process, where the door can know it.
+    pub pid: Option<Pid>,
+}
+
+/// Where the answer goes.
+pub type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
+
+/// A request to the loop.
+#[derive(Debug)]
+#[allow(missing_docs)] // the fields say it; each variant is one rpc of the contract
+pub enum Command {
+    Admit {
+        caller: Caller,
+        request: AdmitRequest,
+        reply: Reply<proto::Task>,
+    },
+    Reserve {
+        caller: Caller,
+        request: ReserveRequest,
+        reply: Reply<proto::Reservation>,
+    },
+    CancelReservation {
+        caller: Caller,
+        id: ReservationId,
+        reply: Reply<()>,
+    },
+    Release {
+        caller: Caller,
+        id: TaskId,
+        reply: Reply<()>,
+    },
+    SetPriority {
+        caller: Caller,
+        id: TaskId,
+        priority: Priority,
+        reply: Reply<proto::Task>,
+    },
+    Drain {
+        caller: Caller,
+        reply: Reply<()>,
+    },
+    Resume {
+        caller: Caller,
+        reply: Reply<()>,
+    },
+    /// Answers the keys that changed.
+    Reload {
+        caller: Caller,
+        reply: Reply<Vec<String>>,
+    },
+}
+
+/// Arguments of Admit.
+#[derive(Clone, Debug)]
+pub struct AdmitRequest {
+    /// The process; the door has put the caller's own pid in place of 0.
+    pub pid: Pid,
+    /// What the task is.
+    pub labels: Labels,
+    /// `None`: the reservation's, or 0.
+    pub priority: Option<Priority>,
+    /// A reservation to use.
+    pub reservation: Option<ReservationId>,
+    /// Manage the present cgroup as it is.
+    pub in_place: bool,
+    /// Whether and how long to wait for a slot.
+    pub wait: Wait,
+    /// When the caller first asked.
+    pub first_requested_at: Option<WallTime>,
+}
+
+/// How long a request may wait for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Refuse at once when no slot is free.
+    No,
+    /// At most this long.
+    For(Duration),
+    /// Until one is free.
+    Forever,
+}
+
+/// Arguments of Reserve.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct ReserveRequest {
+    pub labels: Labels,
+    pub priority: Priority,
+    /// `None`: `slots.reservation_ttl`.
+    pub ttl: Option<Duration>,
+}
+
+/// Why a command was not carried out: whose fault, and a message that says what was found
+/// and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CommandError {
+    /// Maps to one canonical gRPC code and one D-Bus error name.
+    pub kind: ErrorKind,
+    /// A full sentence without a final stop.
+    pub message: String,
+}
+
+impl CommandError {
+    /// An error of this kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> CommandError {
+        CommandError { kind, message: message.into() }
+    }
+}
+
+/// Kinds of [`CommandError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A field breaks its documented range.
+    InvalidArgument,
+    /// No such task, reservation or process.
+    NotFound,
+    /// The process is in this task already.
+    AlreadyExists(TaskId),
+    /// No free slot.
+    NoFreeSlot,
+    /// The state of the reservation, process or node does not allow it.
+    FailedPrecondition,
+    /// The caller has no right to it.
+    PermissionDenied,
+    /// The wait for a slot ran out.
+    WaitTimedOut,
+    /// The daemon is stopping.
+    Unavailable,
+    /// The kernel or the disk failed us; the message says where.
+    Internal,
+}
+
+/// Commands that may wait for the loop. Deep enough for every client of a busy node to have
+/// one under way; a full queue makes the doors wait, never the loop.
+const QUEUE_DEPTH: usize = 1024;
+
+/// A new queue: the doors' end and the loop's end.
+pub fn queue() -> Result<(CommandSender, CommandReceiver), rustix::io::Errno> {
+    let (sender, receiver) = mpsc::channel(QUEUE_DEPTH);
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    Ok((
+        CommandSender { queue: sender, wake: Arc::clone(&wake) },
+        CommandReceiver { queue: receiver, wake },
+    ))
+}
+
+/// The doors' end of the queue.
+#[derive(Clone, Debug)]
+pub struct CommandSender {
+    queue: mpsc::Sender<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+impl CommandSender {
+    /// Queues a command, waiting for room.
+    pub async fn send(&self, command: Command) -> Result<(), CommandError> {
+        let stopping = |_| {
+            CommandError::new(ErrorKind::Unavailable, "lrsd is stopping; try again in a moment")
+        };
+        self.queue.send(command).await.map_err(stopping)?;
+        wake(&self.wake);
+        Ok(())
+    }
+
+    /// Queues what `command` makes of a reply slot and waits for the answer.
+    pub async fn ask<T>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(command(reply)).await?;
+        answer.await.unwrap_or_else(|_| {
+            Err(CommandError::new(
+                ErrorKind::Unavailable,
+                "lrsd stopped before it answered; ask again once it is back",
+            ))
+        })
+    }
+}
+
+/// The loop's end of the queue.
+#[derive(Debug)]
+pub struct CommandReceiver {
+    queue: mpsc::Receiver<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+impl CommandReceiver {
+    /// Readable (epoll) when there may be commands.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Makes [`Self::wake_fd`] unreadable until the next command. Call before draining.
+    pub fn clear_wake(&self) {
+        // EAGAIN means it is clear already; an eventfd has no other failure here.
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
+
+    /// The next command, if one waits.
+    pub fn try_next(&mut self) -> Option<Command> {
+        self.queue.try_recv().ok()
+    }
+
+    /// Refuses further commands; those queued are still given out.
+    pub fn close(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn wake(fd: &OwnedFd) {
+    // EAGAIN means the counter is at its top, so the loop is woken anyway.
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+}

@@ -1,0 +1,95 @@
+//! Decisions and changes, as operators read them: what happened, to whom, from what to
+//! what, why, and on which inputs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::units::WallTime;
+
+/// One line of `lrsctl events`. Sequence numbers start at 1 and never restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Position in the history of this node's daemon.
+    pub seq: u64,
+    /// When it was decided; for a completion when it was noticed.
+    pub at: WallTime,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventKind,
+    /// Id of the task or reservation it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// State before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// State after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// One sentence for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The figures the decision was taken on.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub inputs: Map<String, Value>,
+}
+
+/// The types of [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)] // each variant is the word itself
+pub enum EventKind {
+    Admitted,
+    Promoted,
+    Demoted,
+    Completed,
+    Released,
+    Refused,
+    Priority,
+    Reserved,
+    Cancelled,
+    Expired,
+    Expanded,
+    Shrunk,
+    /// The active tier or the base followed the node's CPUs or the settings.
+    Resized,
+    Guard,
+    Drift,
+    Contested,
+    Draining,
+    Resumed,
+    Started,
+    Stopped,
+    Reloaded,
+    /// Something of the stored state was damaged and rebuilt.
+    Recovered,
+}
+
+impl EventKind {
+    /// The word used in JSON and gRPC.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventKind::Admitted => "admitted",
+            EventKind::Promoted => "promoted",
+            EventKind::Demoted => "demoted",
+            EventKind::Completed => "completed",
+            EventKind::Released => "released",
+            EventKind::Refused => "refused",
+            EventKind::Priority => "priority",
+            EventKind::Reserved => "reserved",
+            EventKind::Cancelled => "cancelled",
+            EventKind::Expired => "expired",
+            EventKind::Expanded => "expanded",
+            EventKind::Shrunk => "shrunk",
+            EventKind::Resized => "resized",
+            EventKind::Guard => "guard",
+            EventKind::Drift => "drift",
+            EventKind::Contested => "contested",
+            EventKind::Draining => "draining",
+            EventKind::Resumed => "resumed",
+            EventKind::Started => "started",
+            EventKind::Stopped => "stopped",
+            EventKind::Reloaded => "reloaded",
+            EventKind::Recovered => "recovered",
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The decision core.
+
+pub mod event;
+pub mod model;

@@ -1,0 +1,224 @@
+//! Quantities that cross module borders, each with its unit in its type.
+//!
+//! Durations are [`std::time::Duration`]. Everything else that has a unit, a range or an
+//! identity of its own gets a newtype here, so that a share cannot be mistaken for a
+//! percentage or a wall clock for a monotonic one.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    /// Binary units with one decimal: `1.5 GiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// A share of a whole, 0..=1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Share(f64);
+
+impl Share {
+    /// Nothing of the whole.
+    pub const ZERO: Share = Share(0.0);
+    /// All of the whole.
+    pub const ONE: Share = Share(1.0);
+
+    /// `value` clamped into 0..=1; NaN counts as 0.
+    pub fn clamped(value: f64) -> Share {
+        if value.is_nan() { Share(0.0) } else { Share(value.clamp(0.0, 1.0)) }
+    }
+
+    /// `part / whole`, or `None` when the whole is empty.
+    pub fn of(part: f64, whole: f64) -> Option<Share> {
+        (whole > 0.0).then(|| Share::clamped(part / whole))
+    }
+
+    /// The share as a plain number, 0..=1.
+    pub fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// Time since boot with suspend included: `CLOCK_BOOTTIME` (clock_gettime(2)).
+///
+/// Monotonic, and the same for every process of one boot, so that it may be stored and
+/// compared after a restart of the daemon as long as the boot id is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BootTime(pub Duration);
+
+impl BootTime {
+    /// Time from `earlier` to `self`; zero when `earlier` is later.
+    pub fn since(self, earlier: BootTime) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// `self + duration`, saturating.
+    pub fn after(self, duration: Duration) -> BootTime {
+        BootTime(self.0.saturating_add(duration))
+    }
+}
+
+impl Serialize for BootTime {
+    /// Microseconds since boot.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+impl<'de> Deserialize<'de> for BootTime {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(|micros| BootTime(Duration::from_micros(micros)))
+    }
+}
+
+/// Wall-clock time, microseconds since 1970-01-01T00:00:00Z. For people and records only;
+/// nothing is decided by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime {
+    micros: i64,
+}
+
+impl WallTime {
+    /// From microseconds since the Unix epoch.
+    pub fn from_unix_micros(micros: i64) -> WallTime {
+        WallTime { micros }
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub fn unix_micros(self) -> i64 {
+        self.micros
+    }
+}
+
+impl fmt::Display for WallTime {
+    /// RFC 3339, UTC, microseconds: `2026-01-02T03:04:05.000006Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // jiff spans years -9999..9999; a clock outside it is shown at the border.
+        let timestamp = jiff::Timestamp::from_microsecond(self.micros)
+            .unwrap_or(if self.micros < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX });
+        write!(f, "{timestamp:.6}")
+    }
+}
+
+impl std::str::FromStr for WallTime {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let timestamp: jiff::Timestamp = text.parse()?;
+        Ok(WallTime { micros: timestamp.as_microsecond() })
+    }
+}
+
+impl Serialize for WallTime {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for WallTime {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// One reading of both clocks; every step of a turn shares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// What decisions use.
+    pub boot: BootTime,
+    /// What people read.
+    pub wall: WallTime,
+}
+
+/// A process (thread group) id, never 0.
+///
+/// A number alone is no identity: see [`ProcessRef`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pid(std::num::NonZeroI32);
+
+impl Pid {
+    /// `None` unless `raw` is positive.
+    pub fn new(raw: i32) -> Option<Pid> {
+        (raw > 0).then(|| std::num::NonZeroI32::new(raw).map(Pid)).flatten()
+    }
+
+    /// The number the kernel uses.
+    pub fn raw(self) -> i32 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A process for as long as it lives: its pid and its start time, field 22 of
+/// `/proc/PID/stat` in clock ticks since boot (proc_pid_stat(5)). A recycled pid differs in
+/// the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessRef {
+    /// The process id.
+    pub pid: Pid,
+    /// Start time in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_time_prints_and_parses_with_microseconds() {
+        let time = WallTime::from_unix_micros(1_767_323_045_000_006);
+        assert_eq!(time.to_string(), "2026-01-02T03:04:05.000006Z");
+        assert_eq!(time.to_string().parse::<WallTime>().unwrap(), time);
+        assert_eq!(WallTime::from_unix_micros(0).to_string(), "1970-01-01T00:00:00.000000Z");
+    }
+
+    #[test]
+    fn shares_stay_in_range() {
+        assert_eq!(Share::clamped(f64::NAN), Share::ZERO);
+        assert_eq!(Share::clamped(7.0), Share::ONE);
+        assert_eq!(Share::of(1.0, 0.0), None);
+        assert_eq!(Share::of(1.0, 4.0), Some(Share::clamped(0.25)));
+    }
+
+    #[test]
+    fn boot_time_never_runs_backwards() {
+        let early = BootTime(Duration::from_secs(1));
+        let late = BootTime(Duration::from_secs(3));
+        assert_eq!(late.since(early), Duration::from_secs(2));
+        assert_eq!(early.since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn bytes_read_well() {
+        assert_eq!(Bytes(512).to_string(), "512 B");
+        assert_eq!(Bytes(3 << 29).to_string(), "1.5 GiB");
+    }
+}
