@@ -87,7 +87,8 @@ fn impure(text: &str) -> Vec<(usize, String)> {
     }
     paths.retain(|(_, path)| {
         FORBIDDEN.iter().any(|forbidden| {
-            path.strip_prefix(forbidden).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            path.strip_prefix(forbidden)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
         })
     });
     paths
