@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::shaper::{REFUSAL_EVENT_EVERY, Shaper, insert_labels, post_increment};
+use super::shaper::{REFUSAL_EVENT_EVERY, Shaper, post_increment};
 use super::slots::Seat;
 use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
 use crate::units::Moment;
@@ -276,7 +276,7 @@ impl Shaper {
         }
         let task = Task {
             labels,
-            uid,
+            uid: Some(uid),
             priority,
             order,
             seat,

@@ -207,7 +207,7 @@ fn expired_reservations_free_their_slot_and_say_so() {
 fn waiters_are_served_by_priority_then_by_first_request() {
     let mut shaper = shaper(1);
     let running: Vec<_> = (0..2).map(|i| admit(&mut shaper, 0, at(i))).collect();
-    let mut wait = |shaper: &mut Shaper, priority, first: u64| {
+    let wait = |shaper: &mut Shaper, priority, first: u64| {
         let patience = Patience { first_requested: at(first).wall, deadline: None };
         match shaper.request(request(priority), Some(patience), at(10)) {
             Ok(Answer::Waiting(id)) => id,

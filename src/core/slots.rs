@@ -6,6 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::model::{Order, Priority, ReservationId, TaskId, Tier};
 
 /// Place in the queue for the active tier: higher priority first, then earlier admission.
@@ -29,7 +31,8 @@ impl Rank {
 }
 
 /// Where a running task sits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Seat {
     /// In an active slot.
     Active,

@@ -43,8 +43,8 @@ pub struct Policy {
 pub struct Task {
     /// What the client says it is.
     pub labels: Labels,
-    /// Whose it is.
-    pub uid: u32,
+    /// Whose it is; `None`: a damaged state file lost it.
+    pub uid: Option<u32>,
     /// Higher runs sooner.
     pub priority: Priority,
     /// Place in the order of admission.
