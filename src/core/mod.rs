@@ -2,3 +2,4 @@
 
 pub mod event;
 pub mod model;
+pub mod rate;
