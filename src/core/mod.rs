@@ -5,12 +5,14 @@
 //! `tests/purity.rs` checks the claim.
 
 pub mod capacity;
+pub mod colocation;
 mod cycle;
 pub mod event;
 pub mod guard;
 pub mod jobs;
 pub mod model;
 mod placement;
+pub mod rate;
 pub mod shaper;
 pub mod slots;
 pub mod state;
