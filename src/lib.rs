@@ -5,6 +5,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod core;
+pub mod doctor;
 pub mod publish;
 pub mod sample;
 pub mod units;
