@@ -1,11 +1,14 @@
 //! LRS: active and passive task slots for a Linux node.
 
 pub mod cgroup;
+pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
 pub mod core;
 pub mod doctor;
+pub mod daemon;
+pub mod demo;
 pub mod publish;
 pub mod sample;
 pub mod units;

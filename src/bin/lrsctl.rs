@@ -1,2 +1,7 @@
-//! d
-fn main() {}
+//! The command line; everything is in [`lrs::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lrs::cli::main()
+}

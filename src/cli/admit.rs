@@ -1,0 +1,227 @@
+//! `run` and `admit`: asking for slots.
+//!
+//! Admission is idempotent for one process and caller, so a request whose answer was lost is
+//! simply sent again. A waiting request carries the time it was first made; that keeps its
+//! place in the queue when the daemon comes back (spec 5).
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use super::args::{AdmitArgs, RunArgs, SlotArgs};
+use super::client::{self, ANSWER_TIMEOUT};
+use super::exec::Program;
+use super::failure::{Asked, Exit, Failure};
+use super::output::{Output, Talk, printable, say};
+use super::values::{Endpoint, Patience, millis};
+use crate::units::BootTime;
+use crate::{clock, proto, wire};
+
+/// First and longest pause between two attempts to reach a daemon that is away. lrsd serves
+/// again within a second of its start, so the first pauses are short; half a second is a
+/// bearable delay after a long absence and no load for a node full of waiters.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// How long `admit` without `--wait` rides through a restart of the daemon.
+const RESTART: Duration = Duration::from_secs(3);
+
+/// What the answer to a `--wait=DUR` may take beyond DUR before the daemon counts as stuck.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// `lrsctl run`: a slot for this process, then the command in its place.
+pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
+    let program = Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
+    let request = request(&args.slot, 0, false);
+    let away = match args.slot.wait {
+        None => Away::Fail,
+        Some(patience) => Away::Retry(patience),
+    };
+    let runtime = super::runtime()?;
+    let slot = runtime.block_on(ask(endpoint, request, args.slot.wait, away, talk));
+    // Closes the connection and the event loop; this is the only thread again.
+    drop(runtime);
+    match slot? {
+        Slot::Own(task) => talk.detail(format_args!(
+            "task {}, {} slot",
+            task.id,
+            super::show::tier_word(task.tier)
+        )),
+        Slot::Outer(message) => {
+            talk.detail(format_args!("runs inside the outer slot ({message})"));
+        }
+    }
+    program.execute()
+}
+
+/// `lrsctl admit`: each process becomes a task; one id a line.
+pub(super) fn admit(
+    endpoint: &Endpoint,
+    args: &AdmitArgs,
+    talk: Talk,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let runtime = super::runtime()?;
+    let away = Away::Retry(args.slot.wait.unwrap_or(Patience::For(RESTART)));
+    let mut failures = Vec::new();
+    for &pid in &args.pids {
+        let request = request(&args.slot, pid, args.in_place);
+        match runtime.block_on(ask(endpoint, request, args.slot.wait, away, talk)) {
+            Ok(Slot::Own(task)) => {
+                if out.is_json() {
+                    out.json_line(&*task)?;
+                } else {
+                    out.line(&task.id)?;
+                }
+                out.flush()?;
+            }
+            Ok(Slot::Outer(message)) => failures.push((pid, Failure::failed(message))),
+            // The others would only wait for the same silence.
+            Err(failure) if failure.is(Exit::Unreachable) => return Err(failure),
+            Err(failure) => failures.push((pid, failure)),
+        }
+    }
+    match <[_; 1]>::try_from(failures) {
+        Ok([(_, failure)]) => Err(failure),
+        Err(failures) if failures.is_empty() => Ok(()),
+        Err(failures) => {
+            for (pid, failure) in &failures {
+                say(format_args!("lrsctl: pid {pid}:"));
+                failure.report();
+            }
+            let full = failures.iter().all(|(_, failure)| failure.is(Exit::NoFreeSlot));
+            Err(Failure::ended(if full { Exit::NoFreeSlot } else { Exit::Failed }.into()))
+        }
+    }
+}
+
+fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
+    proto::AdmitRequest {
+        pid,
+        name: args.name.clone(),
+        job: args.job.clone(),
+        kind: args.kind.clone(),
+        priority: args.priority,
+        reservation: args.reservation.clone(),
+        in_place,
+        wait_ms: 0,
+        wait_forever: false,
+        first_requested_at: None,
+    }
+}
+
+/// An answer that is no failure.
+#[derive(Debug)]
+enum Slot {
+    /// A task of its own.
+    Own(Box<proto::Task>),
+    /// The process is in a task already; the message says in which.
+    Outer(String),
+}
+
+/// What to do while the daemon is away.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    Fail,
+    Retry(Patience),
+}
+
+/// Why an attempt brought no slot.
+enum Miss {
+    /// Asking again may help.
+    Away { failure: Failure, reached: bool },
+    /// It will not.
+    Final(Failure),
+}
+
+/// Asks until there is an answer or patience ends.
+async fn ask(
+    endpoint: &Endpoint,
+    mut request: proto::AdmitRequest,
+    wait: Option<Patience>,
+    away: Away,
+    talk: Talk,
+) -> Result<Slot, Failure> {
+    let begun = clock::now();
+    if wait.is_some() {
+        request.first_requested_at = Some(wire::proto_time(begun.wall));
+    }
+    let left = |patience: Patience| match patience {
+        Patience::Forever => None,
+        Patience::For(limit) => Some(limit.saturating_sub(clock::boot_time().since(begun.boot))),
+    };
+    let mut pause = BACKOFF.0;
+    let mut told = false;
+    loop {
+        let answer_within = match wait {
+            None => Some(ANSWER_TIMEOUT),
+            Some(patience) => {
+                let left = left(patience);
+                request.wait_forever = left.is_none();
+                request.wait_ms = left.map_or(0, millis);
+                left.map(|left| left.saturating_add(ANSWER_GRACE))
+            }
+        };
+        let failure = match attempt(endpoint, request.clone(), answer_within).await {
+            Ok(slot) => return Ok(slot),
+            Err(Miss::Final(failure)) => return Err(failure),
+            Err(Miss::Away { failure, reached }) => {
+                if reached {
+                    pause = BACKOFF.0;
+                }
+                failure
+            }
+        };
+        let Away::Retry(patience) = away else { return Err(failure) };
+        let left = left(patience);
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(failure);
+        }
+        if !told && is_long(begun.boot) {
+            told = true;
+            say(format_args!("lrsctl: lrsd at {endpoint} is away; asking until it is back"));
+        }
+        talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));
+        tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// A restart is not worth a word; an absence is.
+fn is_long(begun: BootTime) -> bool {
+    clock::boot_time().since(begun) > RESTART
+}
+
+async fn attempt(
+    endpoint: &Endpoint,
+    request: proto::AdmitRequest,
+    answer_within: Option<Duration>,
+) -> Result<Slot, Miss> {
+    let mut connection = client::connect(endpoint)
+        .await
+        .map_err(|failure| Miss::Away { failure, reached: false })?;
+    let answer = match answer_within {
+        None => connection.admit(request).await,
+        Some(limit) => match tokio::time::timeout(limit, connection.admit(request)).await {
+            Ok(answer) => answer,
+            Err(_) => return Err(Miss::Final(client::no_answer(limit))),
+        },
+    };
+    match answer {
+        Ok(response) => match response.into_inner().task {
+            Some(task) => Ok(Slot::Own(Box::new(task))),
+            None => {
+                Err(Miss::Final(Failure::failed("lrsd admitted the process but named no task")))
+            }
+        },
+        Err(status) if status.code() == tonic::Code::AlreadyExists => {
+            Ok(Slot::Outer(printable(status.message()).into_owned()))
+        }
+        Err(status) => {
+            let failure = Failure::from_status(&status, Asked::ForSlot);
+            Err(if failure.is(Exit::Unreachable) {
+                Miss::Away { failure, reached: true }
+            } else {
+                Miss::Final(failure)
+            })
+        }
+    }
+}

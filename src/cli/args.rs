@@ -1,0 +1,220 @@
+//! The command table of spec 7, as far as it is built. A command that is not built yet does
+//! not exist.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::values::{DEFAULT_ENDPOINT, Endpoint, Patience, duration, label};
+
+/// Control and watch the Local Resource Shaper on this node.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lrsctl",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 ok; 1 refused or failed; 2 usage; 3 daemon unreachable; \
+                  4 no free slot.\n`run` exits with the command's own status; 127 not found, \
+                  126 not executable."
+)]
+pub(super) struct Cli {
+    /// Where lrsd listens: unix:/path
+    #[arg(long, global = true, env = "LRS_ENDPOINT", default_value = DEFAULT_ENDPOINT)]
+    pub(super) endpoint: Endpoint,
+    /// Print data as JSON
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Say more on stderr
+    #[arg(long, short, global = true)]
+    pub(super) verbose: bool,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Node and slots at a glance
+    Status,
+    /// Running tasks: tier, class, rates
+    Tasks,
+    /// Everything about one task
+    Task {
+        /// Id of the task
+        id: String,
+    },
+    /// Jobs and their computing rates
+    Jobs,
+    /// Run a command in a slot
+    ///
+    /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
+    /// status are the command's own. Inside a task the command runs in the outer slot.
+    Run(RunArgs),
+    /// Make running processes tasks; prints one id a line
+    Admit(AdmitArgs),
+    /// Give a task back to where it came from; its processes go on
+    Release {
+        /// Id of the task
+        id: String,
+    },
+    /// Change the priority of a task
+    Priority {
+        /// Id of the task
+        id: String,
+        /// Higher runs sooner
+        #[arg(allow_negative_numbers = true)]
+        priority: i32,
+    },
+    /// Promise a slot to a task that does not exist yet; prints the reservation's id
+    Reserve(ReserveArgs),
+    /// Give a reservation back
+    Cancel {
+        /// Id of the reservation
+        #[arg(value_name = "RID")]
+        id: String,
+    },
+    /// Decisions and changes as they happen
+    Events {
+        /// First sequence number wanted; without it only what happens from now on
+        #[arg(long, value_name = "SEQ")]
+        since: Option<u64>,
+        /// End once the past is told (all that is kept, or from --since)
+        #[arg(long)]
+        no_follow: bool,
+    },
+    /// Every decision that touched a task or reservation, with its inputs
+    Why {
+        /// Id of the task or reservation
+        id: String,
+    },
+    /// Take no new tasks; running ones go on
+    Drain,
+    /// Offer slots again after a drain
+    Resume,
+    /// Apply a changed configuration file
+    Reload,
+    /// Can this node do what LRS promises, and what to change; needs no daemon
+    Doctor {
+        /// Configuration file to judge by
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Validate a configuration file, or show the settings in force
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// A tour on this machine: a private daemon, real tasks, live tiers; leaves nothing behind
+    Demo(DemoArgs),
+    #[command(name = "__demo", hide = true)]
+    DemoInner(DemoInnerArgs),
+    #[command(name = "__daemon", hide = true)]
+    Daemon {
+        #[arg(long)]
+        config: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Report every fault of a configuration file
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// The settings in force, as TOML (or JSON)
+    Show,
+}
+
+/// What a task is and which slot it wants.
+#[derive(Args, Debug)]
+pub(super) struct SlotArgs {
+    /// Name for people
+    #[arg(long, value_parser = label)]
+    pub(super) name: Option<String>,
+    /// Job the task belongs to
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// Kind of task within the job: map, reduce, any word
+    #[arg(long, value_parser = label)]
+    pub(super) kind: Option<String>,
+    /// Higher runs sooner [default: the reservation's, or 0]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub(super) priority: Option<i32>,
+    /// Use this reservation
+    #[arg(long, value_name = "RID")]
+    pub(super) reservation: Option<String>,
+    /// Queue for a slot, at most DUR (10s, 5m) or without limit; rides through a restart of
+    /// the daemon
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "forever"
+    )]
+    pub(super) wait: Option<Patience>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) slot: SlotArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AdmitArgs {
+    #[command(flatten)]
+    pub(super) slot: SlotArgs,
+    /// Manage each process's present cgroup as it is: weights only, nothing is moved
+    #[arg(long)]
+    pub(super) in_place: bool,
+    /// Processes, each with its descendants one task
+    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) pids: Vec<i32>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ReserveArgs {
+    /// Job the slot is for
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// Kind of task within the job
+    #[arg(long, value_parser = label)]
+    pub(super) kind: Option<String>,
+    /// Higher runs sooner
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
+    pub(super) priority: i32,
+    /// How long the promise holds [default: slots.reservation_ttl of the node]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(super) ttl: Option<Duration>,
+}
+
+/// Arguments of `lrsctl demo`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DemoArgs {
+    /// Where to put the data, a disk rather than a tmpfs [default: $TMPDIR or /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Show observe mode even where shaping is possible
+    #[arg(long)]
+    pub(crate) observe: bool,
+}
+
+/// What the supervisor of the demo tells the process that runs it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DemoInnerArgs {
+    /// Working directory, made and removed by the supervisor
+    #[arg(long)]
+    pub(crate) workdir: PathBuf,
+    /// cgroup root of the private daemon
+    #[arg(long)]
+    pub(crate) cgroup_root: String,
+    /// Show observe mode only
+    #[arg(long)]
+    pub(crate) observe: bool,
+}

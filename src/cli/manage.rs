@@ -1,0 +1,84 @@
+//! Commands that change something and have little to show for it: silence is success.
+
+use super::args::ReserveArgs;
+use super::client::ask;
+use super::failure::{Asked, Failure};
+use super::output::{Output, say};
+use super::values::{Endpoint, millis};
+use crate::proto;
+
+/// `lrsctl release ID`
+pub(super) fn release(endpoint: &Endpoint, id: String) -> Result<(), Failure> {
+    ask(endpoint, Asked::Other, |mut lrsd| async move {
+        lrsd.release(proto::ReleaseRequest { id }).await.map(drop)
+    })
+}
+
+/// `lrsctl priority ID N`
+pub(super) fn priority(
+    endpoint: &Endpoint,
+    id: String,
+    priority: i32,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let task = ask(endpoint, Asked::Other, |mut lrsd| async move {
+        let request = proto::SetPriorityRequest { id, priority };
+        lrsd.set_priority(request).await.map(tonic::Response::into_inner)
+    })?;
+    if out.is_json() { out.json(&task) } else { Ok(()) }
+}
+
+/// `lrsctl reserve`: the reservation's id alone, for `$(...)`.
+pub(super) fn reserve(
+    endpoint: &Endpoint,
+    args: ReserveArgs,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let reservation = ask(endpoint, Asked::ForSlot, |mut lrsd| async move {
+        let request = proto::ReserveRequest {
+            job: args.job,
+            kind: args.kind,
+            priority: args.priority,
+            ttl_ms: args.ttl.map(millis),
+        };
+        lrsd.reserve(request).await.map(tonic::Response::into_inner)
+    })?;
+    if out.is_json() { out.json(&reservation) } else { out.line(&reservation.id) }
+}
+
+/// `lrsctl cancel RID`
+pub(super) fn cancel(endpoint: &Endpoint, id: String) -> Result<(), Failure> {
+    ask(endpoint, Asked::Other, |mut lrsd| async move {
+        lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
+    })
+}
+
+/// `lrsctl drain`
+pub(super) fn drain(endpoint: &Endpoint) -> Result<(), Failure> {
+    ask(endpoint, Asked::Other, |mut lrsd| async move {
+        lrsd.drain(proto::DrainRequest {}).await.map(drop)
+    })?;
+    say(format_args!("no new tasks are taken, running ones go on; `lrsctl resume` ends it"));
+    Ok(())
+}
+
+/// `lrsctl resume`
+pub(super) fn resume(endpoint: &Endpoint) -> Result<(), Failure> {
+    ask(endpoint, Asked::Other, |mut lrsd| async move {
+        lrsd.resume(proto::ResumeRequest {}).await.map(drop)
+    })
+}
+
+/// `lrsctl reload`: the keys whose value changed, one a line.
+pub(super) fn reload(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
+    let response = ask(endpoint, Asked::Other, |mut lrsd| async move {
+        lrsd.reload(proto::ReloadRequest {}).await.map(tonic::Response::into_inner)
+    })?;
+    if out.is_json() {
+        return out.json(&response);
+    }
+    if response.changed.is_empty() {
+        say(format_args!("nothing changed"));
+    }
+    response.changed.iter().try_for_each(|key| out.line(super::printable(key)))
+}

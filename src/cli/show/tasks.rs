@@ -1,0 +1,183 @@
+//! Tasks and jobs.
+
+use super::{
+    age, brief_rate, bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word, time,
+};
+use crate::cli::failure::Failure;
+use crate::cli::output::{Column, Columns, Output, printable, say, wrap};
+use crate::proto;
+use crate::wire;
+
+/// `lrsctl tasks`: the active tier first, each tier in the order of the answer (admission).
+pub(crate) fn tasks(tasks: &[proto::Task], out: &mut Output) -> Result<(), Failure> {
+    if tasks.is_empty() {
+        say(format_args!("no tasks"));
+        return Ok(());
+    }
+    let mut sorted: Vec<&proto::Task> = tasks.iter().collect();
+    sorted.sort_by_key(|task| task.tier);
+    let mut table = Columns::new(&[
+        ("ID", Column::Text),
+        ("TIER", Column::Text),
+        ("PRI", Column::Figure),
+        ("CLASS", Column::Text),
+        ("RATE", Column::Figure),
+        ("CPU", Column::Figure),
+        ("WRITE/s", Column::Figure),
+        ("AGE", Column::Figure),
+        ("NAME", Column::Elastic(8)),
+    ]);
+    for task in sorted {
+        table.row(vec![
+            task.id.clone(),
+            tier_word(task.tier).to_owned(),
+            known(task.priority, |priority| priority.to_string()),
+            wire::class_word(task.class).to_owned(),
+            rate(task.computing_rate),
+            percent(task.cpu_share),
+            brief_rate(task.write_bytes_per_sec),
+            seconds_age(task.elapsed_seconds),
+            title(task),
+        ]);
+    }
+    out.table(&table)
+}
+
+/// What people know the task by, what is odd about it in front.
+fn title(task: &proto::Task) -> String {
+    let mut words: Vec<String> = oddities(task).into_iter().map(|odd| format!("[{odd}]")).collect();
+    match (&task.job, &task.kind) {
+        (Some(job), Some(kind)) => words.push(format!("{job}/{kind}")),
+        (Some(job), None) => words.push(job.clone()),
+        (None, Some(kind)) => words.push(kind.clone()),
+        (None, None) => {}
+    }
+    match (&task.name, task.pid) {
+        (Some(name), _) => words.push(name.clone()),
+        (None, Some(pid)) if task.job.is_none() => words.push(format!("pid {pid}")),
+        (None, _) => {}
+    }
+    words.join(" ")
+}
+
+fn oddities(task: &proto::Task) -> Vec<&'static str> {
+    [
+        (task.overflow, "overflow"),
+        (task.slotless, "slotless"),
+        (task.frozen, "frozen"),
+        (task.contested, "contested"),
+        (task.main_exited, "main exited"),
+    ]
+    .into_iter()
+    .filter_map(|(is, word)| is.then_some(word))
+    .collect()
+}
+
+/// `lrsctl task ID`: everything, a line each.
+pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> {
+    let text = |value: &Option<String>| known(value.as_deref(), str::to_owned);
+    let kernel = task.kernel.unwrap_or_default();
+    let attachment = match proto::Attachment::try_from(task.attachment) {
+        Ok(proto::Attachment::Own) => "own: made by LRS",
+        Ok(proto::Attachment::InPlace) => "in place: somebody else's, weights only",
+        Ok(proto::Attachment::None) => "none: observed only",
+        Ok(proto::Attachment::Unspecified) | Err(_) => "-",
+    };
+    let oddities = oddities(task);
+    let fields = [
+        ("id", task.id.clone()),
+        ("name", text(&task.name)),
+        ("job", text(&task.job)),
+        ("kind", text(&task.kind)),
+        ("process", known(task.pid, |pid| pid.to_string())),
+        ("uid", known(task.uid, |uid| uid.to_string())),
+        ("tier", tier_word(task.tier).to_owned()),
+        ("priority", known(task.priority, |priority| priority.to_string())),
+        (
+            "class",
+            format!(
+                "{} (rate {}, raw {})",
+                wire::class_word(task.class),
+                rate(task.computing_rate),
+                rate(task.computing_rate_raw)
+            ),
+        ),
+        (
+            "cpu",
+            format!(
+                "{} used, {} of the node now",
+                known(task.cpu_seconds, |seconds| format!("{seconds:.2} s")),
+                percent(task.cpu_share)
+            ),
+        ),
+        (
+            "disk",
+            format!(
+                "{} written, {} read",
+                bytes_per_sec(task.write_bytes_per_sec),
+                bytes_per_sec(task.read_bytes_per_sec)
+            ),
+        ),
+        ("memory", known(task.resident_bytes, bytes)),
+        (
+            "admitted",
+            format!("{} ({})", time(task.admitted_at.as_ref()), seconds_age(task.elapsed_seconds)),
+        ),
+        ("promoted", time(task.promoted_at.as_ref())),
+        ("cgroup", text(&task.cgroup)),
+        ("attached", attachment.to_owned()),
+        ("siblings", text(&task.ratio_group)),
+        (
+            "kernel",
+            format!(
+                "cpu weight {}, cpu idle {}, io weight {}",
+                known(kernel.cpu_weight, |weight| weight.to_string()),
+                known(kernel.cpu_idle, |idle| if idle { "yes" } else { "no" }.to_owned()),
+                known(kernel.io_weight, |weight| weight.to_string()),
+            ),
+        ),
+        ("flags", if oddities.is_empty() { "none".to_owned() } else { oddities.join(", ") }),
+    ];
+    for (name, value) in fields {
+        let line = wrap(name, 10, &value, out.width());
+        out.line(line)?;
+    }
+    Ok(())
+}
+
+/// `lrsctl jobs`
+pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure> {
+    if jobs.is_empty() {
+        say(format_args!("no jobs"));
+        return Ok(());
+    }
+    let mut table = Columns::new(&[
+        ("RUNNING", Column::Figure),
+        ("FINISHED", Column::Figure),
+        ("RATE", Column::Figure),
+        ("CLASS", Column::Text),
+        ("KIND", Column::Elastic(6)),
+        ("JOB", Column::Elastic(12)),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            job.running.to_string(),
+            job.finished.to_string(),
+            rate(job.computing_rate),
+            wire::class_word(job.class).to_owned(),
+            known(job.kind.clone(), |kind| kind),
+            job.job.clone(),
+        ]);
+    }
+    out.table(&table)
+}
+
+/// One task in a few words, for the demo's live view: `sort-3 12s`.
+pub(crate) fn brief(task: &proto::Task) -> String {
+    let name = task.name.as_deref().unwrap_or(&task.id);
+    let elapsed = task
+        .elapsed_seconds
+        .and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok())
+        .map_or_else(String::new, |elapsed| format!(" {}", age(elapsed)));
+    format!("{}{elapsed}", printable(name))
+}

@@ -1,0 +1,237 @@
+//! A `Shaper` that answers from a script and remembers what it was asked: the wire without a
+//! daemon behind it, so that the client's own behaviour is what a test sees.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use lrs::proto::shaper_server::{Shaper, ShaperServer};
+use lrs::proto::*;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Response, Status as Failure};
+
+/// What the fake answers, and what it was asked.
+#[derive(Default)]
+pub struct Script {
+    pub status: Status,
+    /// Pages of ListTasks.
+    pub pages: Vec<Vec<Task>>,
+    /// Answers of Admit in order; when it runs dry a task is admitted.
+    pub admit: VecDeque<Failure>,
+    pub admitted: Vec<AdmitRequest>,
+    /// Peer pid of each Admit.
+    pub peers: Vec<Option<i32>>,
+    pub reserve: Option<Failure>,
+    pub priorities: Vec<SetPriorityRequest>,
+    pub events: Vec<event_stream_item::Item>,
+    /// Whether the event stream stays open after `events`.
+    pub follow: bool,
+    pub story: ExplainResponse,
+    pub toml: String,
+}
+
+/// A running fake; it ends with the process.
+pub struct Fake {
+    pub script: Arc<Mutex<Script>>,
+    dir: tempfile::TempDir,
+}
+
+struct Served(Arc<Mutex<Script>>);
+
+impl Fake {
+    pub fn start(script: Script) -> Fake {
+        let fake = Fake::new(script);
+        fake.serve();
+        fake
+    }
+
+    /// Not serving yet.
+    pub fn new(script: Script) -> Fake {
+        Fake { script: Arc::new(Mutex::new(script)), dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("lrsd.sock")
+    }
+
+    /// Listens from here on; accepts on a thread of its own.
+    pub fn serve(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::UnixListener::bind(self.socket()).unwrap()
+        };
+        let service = ShaperServer::new(Served(Arc::clone(&self.script)));
+        std::thread::spawn(move || {
+            runtime.block_on(
+                tonic::transport::Server::builder()
+                    .serve_with_incoming(service, UnixListenerStream::new(listener)),
+            )
+        });
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        lrsctl(&self.socket(), args)
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ended {
+        Ended::from(self.command(args).output().unwrap())
+    }
+}
+
+/// The binary under test against the socket.
+pub fn lrsctl(socket: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lrsctl"));
+    command
+        .env("LRS_ENDPOINT", format!("unix:{}", socket.display()))
+        .env_remove("CLICOLOR_FORCE")
+        .args(args)
+        .stdin(Stdio::null());
+    command
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        Ended {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ended {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+type Answer<T> = Result<Response<T>, Failure>;
+type Stream<T> = std::pin::Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Failure>> + Send>>;
+
+#[tonic::async_trait]
+impl Shaper for Served {
+    async fn get_status(&self, _: Request<GetStatusRequest>) -> Answer<Status> {
+        Ok(Response::new(self.0.lock().unwrap().status.clone()))
+    }
+
+    type WatchStatusStream = Stream<Status>;
+    async fn watch_status(
+        &self,
+        _: Request<WatchStatusRequest>,
+    ) -> Answer<Self::WatchStatusStream> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+
+    async fn list_tasks(&self, request: Request<ListTasksRequest>) -> Answer<ListTasksResponse> {
+        let script = self.0.lock().unwrap();
+        let page: usize = request.into_inner().page_token.parse().unwrap_or(0);
+        let more = page + 1 < script.pages.len();
+        Ok(Response::new(ListTasksResponse {
+            tasks: script.pages.get(page).cloned().unwrap_or_default(),
+            next_page_token: if more { (page + 1).to_string() } else { String::new() },
+        }))
+    }
+
+    async fn get_task(&self, request: Request<GetTaskRequest>) -> Answer<Task> {
+        let id = request.into_inner().id;
+        let script = self.0.lock().unwrap();
+        let task = script.pages.iter().flatten().find(|task| task.id == id);
+        task.cloned().map(Response::new).ok_or_else(|| Failure::not_found(format!("no task {id}")))
+    }
+
+    async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Answer<ListJobsResponse> {
+        let job = Job { job: "wordcount".into(), running: 1, ..Job::default() };
+        Ok(Response::new(ListJobsResponse { jobs: vec![job] }))
+    }
+
+    type WatchEventsStream = Stream<EventStreamItem>;
+    async fn watch_events(
+        &self,
+        _: Request<WatchEventsRequest>,
+    ) -> Answer<Self::WatchEventsStream> {
+        use tokio_stream::StreamExt;
+        let script = self.0.lock().unwrap();
+        let items = script.events.clone().into_iter();
+        let past = tokio_stream::iter(items.map(|item| Ok(EventStreamItem { item: Some(item) })));
+        if script.follow {
+            Ok(Response::new(Box::pin(past.chain(tokio_stream::pending()))))
+        } else {
+            Ok(Response::new(Box::pin(past)))
+        }
+    }
+
+    async fn reserve(&self, _: Request<ReserveRequest>) -> Answer<Reservation> {
+        match self.0.lock().unwrap().reserve.clone() {
+            Some(failure) => Err(failure),
+            None => {
+                Ok(Response::new(Reservation { id: "r0000000-1".into(), ..Default::default() }))
+            }
+        }
+    }
+
+    async fn cancel_reservation(
+        &self,
+        _: Request<CancelReservationRequest>,
+    ) -> Answer<CancelReservationResponse> {
+        Ok(Response::new(CancelReservationResponse {}))
+    }
+
+    async fn admit(&self, request: Request<AdmitRequest>) -> Answer<AdmitResponse> {
+        let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+        let mut script = self.0.lock().unwrap();
+        script.peers.push(peer.and_then(|peer| peer.pid()));
+        script.admitted.push(request.into_inner());
+        match script.admit.pop_front() {
+            Some(failure) if failure.code() != tonic::Code::Ok => Err(failure),
+            _ => {
+                let id = format!("t0000000-{}", script.admitted.len());
+                let task = Task { id, tier: Tier::Active as i32, ..Task::default() };
+                Ok(Response::new(AdmitResponse { task: Some(task) }))
+            }
+        }
+    }
+
+    async fn release(&self, _: Request<ReleaseRequest>) -> Answer<ReleaseResponse> {
+        Err(Failure::permission_denied("task t0000000-1 belongs to uid 7; ask them or root"))
+    }
+
+    async fn set_priority(&self, request: Request<SetPriorityRequest>) -> Answer<Task> {
+        self.0.lock().unwrap().priorities.push(request.into_inner());
+        Ok(Response::new(Task::default()))
+    }
+
+    async fn drain(&self, _: Request<DrainRequest>) -> Answer<DrainResponse> {
+        Ok(Response::new(DrainResponse {}))
+    }
+
+    async fn resume(&self, _: Request<ResumeRequest>) -> Answer<ResumeResponse> {
+        Ok(Response::new(ResumeResponse {}))
+    }
+
+    async fn reload(&self, _: Request<ReloadRequest>) -> Answer<ReloadResponse> {
+        Ok(Response::new(ReloadResponse { changed: vec!["slots.expand".into()] }))
+    }
+
+    async fn get_config(&self, _: Request<GetConfigRequest>) -> Answer<GetConfigResponse> {
+        Ok(Response::new(GetConfigResponse { toml: self.0.lock().unwrap().toml.clone() }))
+    }
+
+    async fn explain(&self, _: Request<ExplainRequest>) -> Answer<ExplainResponse> {
+        Ok(Response::new(self.0.lock().unwrap().story.clone()))
+    }
+
+    async fn evaluate_job(&self, _: Request<EvaluateJobRequest>) -> Answer<EvaluateJobResponse> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+}

@@ -1,0 +1,138 @@
+//! `lrsctl` as its users meet it: the built binary against a scripted server.
+
+mod fake;
+mod read;
+mod run;
+
+use fake::{Ended, Fake, Script, lrsctl};
+use std::path::Path;
+use tonic::Status as Failure;
+
+/// Commands that need a daemon.
+const NEED_DAEMON: &[&[&str]] = &[
+    &["status"],
+    &["tasks"],
+    &["task", "t0000000-1"],
+    &["jobs"],
+    &["run", "--", "true"],
+    &["release", "t0000000-1"],
+    &["priority", "t0000000-1", "3"],
+    &["reserve"],
+    &["cancel", "r0000000-1"],
+    &["events"],
+    &["why", "t0000000-1"],
+    &["drain"],
+    &["resume"],
+    &["reload"],
+    &["config", "show"],
+];
+
+#[test]
+fn without_a_daemon_every_command_exits_3_and_says_where_it_looked() {
+    for args in NEED_DAEMON {
+        let ended = Ended::from(lrsctl(Path::new("/nonexistent/x.sock"), args).output().unwrap());
+        assert_eq!(ended.code, Some(3), "{args:?} {ended:?}");
+        assert!(ended.err.contains("/nonexistent/x.sock"), "{ended:?}");
+        assert_eq!(ended.out, "");
+    }
+}
+
+#[test]
+fn usage_errors_exit_2() {
+    let fake = Fake::start(Script::default());
+    let long = "x".repeat(300);
+    for args in [
+        &["top"][..],
+        &["bench"],
+        &["completions"],
+        &["man"],
+        &[],
+        &["run"],
+        &["run", "--wait", "10s", "--", "true"],
+        &["run", "--wait=10", "--", "true"],
+        &["run", "--name", "a\nb", "--", "true"],
+        &["run", "--name", &long, "--", "true"],
+        &["run", "--priority", "2147483648", "--", "true"],
+        &["admit"],
+        &["admit", "0"],
+        &["admit", "-4"],
+        &["admit", "x"],
+        &["priority", "t0000000-1"],
+        &["--endpoint", "https://localhost:1", "status"],
+        &["--endpoint", "localhost", "status"],
+    ] {
+        let ended = fake.run(args);
+        assert_eq!(ended.code, Some(2), "{args:?} {ended:?}");
+        assert_eq!(ended.out, "");
+    }
+    assert!(fake.script.lock().unwrap().admitted.is_empty());
+}
+
+#[test]
+fn the_endpoint_may_stand_anywhere_and_wins_over_the_environment() {
+    let fake = Fake::start(Script::default());
+    let endpoint = format!("unix:{}", fake.socket().display());
+    for args in
+        [["--endpoint", &endpoint, "tasks", "--json"], ["--json", "tasks", "--endpoint", &endpoint]]
+    {
+        let mut command = lrsctl(Path::new("/nonexistent/x.sock"), &args);
+        let ended = Ended::from(command.output().unwrap());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "[]\n"), "{args:?}");
+    }
+}
+
+#[test]
+fn refusals_exit_1_and_full_nodes_4() {
+    let fake = Fake::start(Script {
+        reserve: Some(Failure::resource_exhausted("2 of 2 active and 2 of 2 passive slots taken")),
+        ..Script::default()
+    });
+    let ended = fake.run(&["release", "t0000000-1"]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.err, "lrsctl: task t0000000-1 belongs to uid 7; ask them or root\n");
+    let ended = fake.run(&["reserve"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    fake.script.lock().unwrap().reserve = None;
+    let ended = fake.run(&["reserve", "--ttl", "10s", "--priority", "-3"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "r0000000-1\n"));
+}
+
+#[test]
+fn priorities_may_be_negative_and_reach_the_limits_of_the_type() {
+    let fake = Fake::start(Script::default());
+    for args in [
+        &["priority", "t0000000-1", "-5"][..],
+        &["priority", "t0000000-1", "--", "-5"],
+        &["priority", "t0000000-1", "-2147483648"],
+        &["priority", "t0000000-1", "2147483647"],
+        &["run", "--priority", "-5", "--", "true"],
+        &["run", "--priority=-2147483648", "--", "true"],
+    ] {
+        let ended = fake.run(args);
+        assert_eq!(ended.code, Some(0), "{args:?} {ended:?}");
+    }
+    let script = fake.script.lock().unwrap();
+    let set: Vec<i32> = script.priorities.iter().map(|request| request.priority).collect();
+    assert_eq!(set, [-5, -5, i32::MIN, i32::MAX]);
+    let asked: Vec<_> = script.admitted.iter().map(|request| request.priority).collect();
+    assert_eq!(asked, [Some(-5), Some(i32::MIN)]);
+}
+
+#[test]
+fn a_closed_pipe_and_a_full_disk() {
+    let fake = Fake::start(Script { follow: true, ..Script::default() });
+    // The read end is gone before anything is written, and no event ever comes.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = Ended::from(fake.command(&["events"]).stdout(writer).output().unwrap());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = Ended::from(fake.command(&["status", "--json"]).stdout(writer).output().unwrap());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = Ended::from(fake.command(&["status", "--json"]).stdout(full).output().unwrap());
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("standard output"), "{ended:?}");
+}

@@ -1,0 +1,217 @@
+//! Reading commands: the JSON of the contract, and text that fits and cannot harm.
+
+use lrs::proto::*;
+use serde_json::{Value, json};
+
+use super::fake::{Fake, Script};
+
+fn time(seconds: i64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds, nanos: 6_000 })
+}
+
+/// Every key of `shape` is in `value`; null in `shape` means "any value".
+fn assert_has(value: &Value, shape: &Value, path: &str) {
+    if let Value::Object(shape) = shape {
+        for (key, inner) in shape {
+            let found =
+                value.get(key).unwrap_or_else(|| panic!("{path}.{key} is missing: {value}"));
+            assert_has(found, inner, &format!("{path}.{key}"));
+        }
+    } else if !shape.is_null() {
+        assert_eq!(value, shape, "{path}");
+    }
+}
+
+fn full_status() -> Status {
+    Status {
+        node: Some(Node {
+            hostname: "node-1".into(),
+            cores: 2,
+            cpu: Some(CpuUse { effective: Some(0.5), ..Default::default() }),
+            disk: Some(DiskUse::default()),
+            pressure: Some(Pressure { cpu_some: Some(0.1), ..Default::default() }),
+            memory: Some(MemoryUse::default()),
+            sampled_at: time(1_767_323_045),
+            period_ms: 3_000,
+        }),
+        slots: Some(Slots {
+            active: Some(ActiveSlots { capacity: 2, used: 1, reserved: 0, free: 1 }),
+            passive: Some(PassiveSlots { capacity: 2, base: 2, max: 8, ..Default::default() }),
+        }),
+        lowest_active_priority: None,
+        state: NodeState::Accepting as i32,
+        mode: Mode::Enforce as i32,
+        guard: Some(Guard::default()),
+        cgroup: Some(CgroupStatus {
+            version: 1,
+            root: "/lrs".into(),
+            cpu_tiers: "idle".into(),
+            io_tiers: "none".into(),
+            reason: "the disk vda runs mq-deadline, which knows no weights; ".repeat(3),
+        }),
+        totals: Some(Totals { admitted: 3, ..Default::default() }),
+        version: "0.1.0".into(),
+        waiting: 0,
+        warnings: vec!["the I/O tiers have no effect ".repeat(5)],
+        started_at: time(1_767_323_000),
+    }
+}
+
+#[test]
+fn status_json_is_the_contract() {
+    let fake = Fake::start(Script { status: full_status(), ..Script::default() });
+    let status = fake.run(&["status", "--json"]).json();
+    let shape = json!({
+        "node": {
+            "hostname": "node-1", "cores": 2,
+            "cpu": {"effective": 0.5, "iowait": null, "idle": null, "steal": null},
+            "disk": {"write_bytes_per_sec": null, "read_bytes_per_sec": null},
+            "pressure": {}, "memory": {},
+            "sampled_at": "2026-01-02T03:04:05.000006Z", "period_ms": 3000,
+        },
+        "slots": {
+            "active": {"capacity": 2, "used": 1, "reserved": 0, "free": 1},
+            "passive": {
+                "capacity": 2, "base": 2, "max": 8, "used": 0, "reserved": 0, "free": 0,
+                "overflow": 0,
+            },
+        },
+        "lowest_active_priority": null,
+        "state": "accepting", "mode": "enforce", "guard": {},
+        "cgroup": {"version": 1, "root": "/lrs", "cpu_tiers": "idle", "io_tiers": "none",
+                   "reason": null},
+        "totals": {"admitted": 3, "completed": 0, "released": 0, "refused": 0, "promoted": 0,
+                   "demoted": 0},
+        "version": "0.1.0",
+    });
+    assert_has(&status, &shape, "status");
+    // unknown is null, never 0
+    assert_eq!(status["node"]["cpu"]["iowait"], Value::Null);
+    assert_eq!(status["node"]["disk"]["write_bytes_per_sec"], Value::Null);
+    assert_eq!(status["lowest_active_priority"], Value::Null);
+}
+
+#[test]
+fn tasks_json_is_the_contract_over_all_pages() {
+    let task = Task {
+        id: "t0000000-1".into(),
+        tier: Tier::Passive as i32,
+        class: Class::Unknown as i32,
+        attachment: Attachment::InPlace as i32,
+        admitted_at: time(0),
+        priority: Some(0),
+        kernel: Some(Kernel { cpu_weight: Some(2), ..Default::default() }),
+        ..Task::default()
+    };
+    let second = Task { id: "t0000000-2".into(), ..task.clone() };
+    let fake = Fake::start(Script { pages: vec![vec![task], vec![second]], ..Script::default() });
+    let tasks = fake.run(&["--json", "tasks"]).json();
+    assert_eq!(tasks[1]["id"], "t0000000-2");
+    let unknown = [
+        "name",
+        "job",
+        "kind",
+        "pid",
+        "uid",
+        "computing_rate",
+        "computing_rate_raw",
+        "cpu_seconds",
+        "cpu_share",
+        "write_bytes_per_sec",
+        "elapsed_seconds",
+        "promoted_at",
+        "cgroup",
+        "ratio_group",
+    ];
+    for key in unknown {
+        assert_eq!(tasks[0].get(key), Some(&Value::Null), "{key}");
+    }
+    let shape = json!({
+        "id": "t0000000-1", "tier": "passive", "priority": 0, "class": "unknown",
+        "admitted_at": "1970-01-01T00:00:00.000006Z", "attachment": "in_place",
+        "overflow": false, "slotless": false, "frozen": false, "contested": false,
+        "main_exited": false, "kernel": {"cpu_weight": 2, "cpu_idle": null, "io_weight": null},
+    });
+    assert_has(&tasks[0], &shape, "task");
+    assert_eq!(fake.run(&["task", "t0000000-1", "--json"]).json(), tasks[0]);
+    assert_eq!(fake.run(&["task", "t0000000-7"]).code, Some(1));
+}
+
+#[test]
+fn events_json_is_one_object_a_line_and_says_what_is_lost() {
+    use event_stream_item::Item;
+    let inputs = lrs::wire::proto_object(json!({"cores": 2, "share": 0.5}).as_object().unwrap());
+    let event = Event {
+        seq: 8,
+        at: time(0),
+        r#type: "promoted".into(),
+        task: Some("t0000000-1".into()),
+        from: Some("passive".into()),
+        to: Some("active".into()),
+        reason: Some("an active slot came free".into()),
+        inputs: Some(inputs),
+    };
+    let fake = Fake::start(Script {
+        events: vec![Item::Lost(7), Item::Event(event.clone())],
+        story: ExplainResponse { events: vec![event], truncated: false },
+        ..Script::default()
+    });
+    let ended = fake.run(&["events", "--json", "--no-follow"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let lines: Vec<Value> =
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], json!({"lost": 7}));
+    let expected = json!({
+        "seq": 8, "at": "1970-01-01T00:00:00.000006Z", "type": "promoted", "task": "t0000000-1",
+        "from": "passive", "to": "active", "reason": "an active slot came free",
+        "inputs": {"cores": 2, "share": 0.5},
+    });
+    assert_eq!(lines[1], expected);
+    assert!(ended.err.contains("7 events"), "{ended:?}");
+
+    assert_eq!(fake.run(&["why", "t0000000-1", "--json"]).json()["events"][0], expected);
+    let story = fake.run(&["why", "t0000000-1"]).out;
+    for part in ["promoted passive -> active", "an active slot came free", "cores 2", "share 0.5"] {
+        assert!(story.contains(part), "{part}: {story}");
+    }
+}
+
+#[test]
+fn text_fits_80_columns_and_cannot_steer_the_terminal() {
+    let evil = Task {
+        id: "t0123abc-123456".into(),
+        name: Some(format!("\u{1b}]0;owned\u{7}{}", "long name ".repeat(20))),
+        job: Some("job".repeat(60)),
+        tier: Tier::Active as i32,
+        class: Class::Moderate as i32,
+        priority: Some(i32::MIN),
+        computing_rate: Some(0.5),
+        cpu_share: Some(1.0),
+        write_bytes_per_sec: Some(1023.9 * 1024.0 * 1024.0),
+        elapsed_seconds: Some(1e6),
+        overflow: true,
+        ..Task::default()
+    };
+    let fake =
+        Fake::start(Script { status: full_status(), pages: vec![vec![evil]], ..Script::default() });
+    for args in [&["status"][..], &["tasks"], &["task", "t0123abc-123456"], &["jobs"]] {
+        let ended = fake.run(args);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(!ended.out.contains(['\u{1b}', '\u{7}']), "{args:?}: {}", ended.out);
+        if args != ["task", "t0123abc-123456"] {
+            for line in ended.out.lines() {
+                assert!(line.chars().count() <= 80, "{args:?}: {line}");
+            }
+        }
+    }
+    let table = fake.run(&["tasks"]).out;
+    assert!(table.contains("t0123abc-123456") && table.contains("-2147483648"), "{table}");
+}
+
+#[test]
+fn config_show_is_toml_or_json() {
+    let toml = "[slots]\nexpand = true\n".to_owned();
+    let fake = Fake::start(Script { toml: toml.clone(), ..Script::default() });
+    assert_eq!(fake.run(&["config", "show"]).out, toml);
+    assert_eq!(fake.run(&["config", "show", "--json"]).json(), json!({"slots": {"expand": true}}));
+}

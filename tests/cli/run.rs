@@ -1,0 +1,187 @@
+//! `run` and `admit`.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use super::fake::{Ended, Fake, Script};
+use tonic::Status as Failure;
+
+fn wait_ms(fake: &Fake) -> Vec<u64> {
+    fake.script.lock().unwrap().admitted.iter().map(|request| request.wait_ms).collect()
+}
+
+#[test]
+fn run_becomes_the_command_with_its_own_pid_and_status() {
+    let fake = Fake::start(Script::default());
+    let mut command = fake.command(&["run", "--name", "n", "--", "sh", "-c", "echo $$; exit 7"]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let ended = Ended::from(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.out), (Some(7), format!("{pid}\n")));
+    let script = fake.script.lock().unwrap();
+    assert_eq!(script.peers, [Some(pid as i32)]);
+    let request = &script.admitted[0];
+    assert_eq!((request.pid, request.wait_ms, request.wait_forever), (0, 0, false));
+    assert_eq!((request.name.as_deref(), request.priority), (Some("n"), None));
+}
+
+#[test]
+fn the_command_dies_of_its_own_signal() {
+    let fake = Fake::start(Script::default());
+    let status = fake.command(&["run", "--", "sh", "-c", "kill -TERM $$"]).status().unwrap();
+    assert_eq!(status.signal(), Some(15));
+}
+
+/// Value of a `Sig...` line of proc_pid_status(5).
+fn mask(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    u64::from_str_radix(line.trim(), 16).unwrap()
+}
+
+/// What a shell script prints that starts `command` in `exec "$@"`, once as it is and once
+/// through `lrsctl run`: the two must not differ.
+fn direct_and_through(fake: &Fake, script: &str, command: &[&str]) -> [String; 2] {
+    [&[][..], &[env!("CARGO_BIN_EXE_lrsctl"), "run", "--"]].map(|wrapper| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script, "sh"]).args(wrapper).args(command);
+        shell.env("LRS_ENDPOINT", format!("unix:{}", fake.socket().display()));
+        Ended::from(shell.output().unwrap()).out
+    })
+}
+
+#[test]
+fn sigpipe_and_the_mask_are_as_inherited() {
+    let fake = Fake::start(Script::default());
+    let sigpipe = 1 << (libc::SIGPIPE - 1);
+    let usr1 = 1 << (libc::SIGUSR1 - 1);
+    for (script, ignored, blocked) in [
+        ("exec \"$@\"", 0, 0),
+        ("trap '' PIPE; exec \"$@\"", sigpipe, 0),
+        ("exec env --block-signal=USR1 \"$@\"", 0, usr1),
+    ] {
+        let [direct, through] = direct_and_through(&fake, script, &["cat", "/proc/self/status"]);
+        assert_eq!(mask(&direct, "SigIgn:") & sigpipe, ignored, "{script}");
+        assert_eq!(mask(&direct, "SigBlk:") & usr1, blocked, "{script}");
+        for name in ["SigIgn:", "SigBlk:", "SigCgt:"] {
+            assert_eq!(mask(&through, name), mask(&direct, name), "{script} {name}");
+        }
+    }
+}
+
+#[test]
+fn the_command_finds_no_descriptor_of_ours() {
+    let fake = Fake::start(Script::default());
+    // std opens /dev/null on a standard descriptor that its parent closed; the command must
+    // not see that either
+    for script in ["exec \"$@\"", "exec \"$@\" <&-", "exec \"$@\" 7</dev/null"] {
+        let [direct, through] = direct_and_through(&fake, script, &["ls", "/proc/self/fd"]);
+        assert_ne!(direct, "");
+        assert_eq!(through, direct, "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_run_takes_no_slot() {
+    let fake = Fake::start(Script::default());
+    for (name, code) in
+        [("no-such-command", 127), ("/no/such/command", 127), ("/etc/passwd", 126), ("/", 126)]
+    {
+        let ended = fake.run(&["run", "--", name]);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.err.contains(name), "{ended:?}");
+    }
+    assert!(fake.script.lock().unwrap().admitted.is_empty());
+}
+
+#[test]
+fn a_script_without_interpreter_line_is_run_by_the_shell() {
+    use std::os::unix::fs::PermissionsExt;
+    let fake = Fake::start(Script::default());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("script");
+    std::fs::write(&file, "echo \"$1\"\n").unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    let ended = fake.run(&["run", "--", file.to_str().unwrap(), "word"]);
+    assert_eq!(ended.out, "word\n", "{ended:?}");
+}
+
+#[test]
+fn a_nested_run_uses_the_outer_slot() {
+    let inside = || Failure::already_exists("the process is in task t0000000-9 already");
+    let fake = Fake::start(Script { admit: [inside(), inside()].into(), ..Script::default() });
+    let ended = fake.run(&["run", "--", "echo", "ran"]);
+    assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (Some(0), "ran\n", ""));
+    let ended = fake.run(&["run", "--verbose", "--", "echo", "ran"]);
+    assert!(ended.err.contains("t0000000-9"), "{ended:?}");
+}
+
+#[test]
+fn a_full_node_is_4_and_the_command_does_not_run() {
+    for failure in
+        [Failure::resource_exhausted("no free slot"), Failure::deadline_exceeded("waited 1 s")]
+    {
+        let fake = Fake::start(Script { admit: [failure].into(), ..Script::default() });
+        let ended = fake.run(&["run", "--wait=1s", "--", "echo", "ran"]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(4), ""), "{ended:?}");
+        assert_eq!(wait_ms(&fake).len(), 1);
+    }
+}
+
+#[test]
+fn waiting_rides_through_a_restart_and_keeps_its_place() {
+    let stopping = Failure::unavailable("lrsd is stopping");
+    let fake = Fake::start(Script { admit: [stopping].into(), ..Script::default() });
+    let ended = fake.run(&["run", "--wait=20s", "--", "echo", "ran"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
+    let waits = wait_ms(&fake);
+    assert_eq!(waits.len(), 2);
+    assert!(waits[0] <= 20_000 && waits[1] < waits[0], "{waits:?}");
+    let script = fake.script.lock().unwrap();
+    assert!(script.admitted[0].first_requested_at.is_some());
+    assert_eq!(script.admitted[0].first_requested_at, script.admitted[1].first_requested_at);
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again() {
+    let fake = Fake::new(Script::default());
+    let listener = std::os::unix::net::UnixListener::bind(fake.socket()).unwrap();
+    let child = fake
+        .command(&["run", "--wait", "--", "echo", "ran"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // kill -9 of a daemon that had taken the request: the peer just goes away
+    drop(listener.accept().unwrap());
+    drop(listener);
+    std::fs::remove_file(fake.socket()).unwrap();
+    fake.serve();
+    let ended = Ended::from(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
+    assert!(fake.script.lock().unwrap().admitted[0].wait_forever);
+}
+
+#[test]
+fn patience_ends_also_when_nobody_is_there() {
+    let fake = Fake::new(Script::default());
+    let ended = fake.run(&["run", "--wait=100ms", "--", "echo", "ran"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{ended:?}");
+}
+
+#[test]
+fn admit_goes_on_after_a_refusal() {
+    let fine = || Failure::ok("");
+    let full = || Failure::resource_exhausted("no free slot");
+    let fake = Fake::start(Script {
+        admit: [fine(), Failure::not_found("no process 2"), fine(), full(), full()].into(),
+        ..Script::default()
+    });
+    let ended = fake.run(&["admit", "1", "2", "3", "--job", "j"]);
+    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.out, "t0000000-1\nt0000000-3\n");
+    assert!(ended.err.contains("no process 2"), "{ended:?}");
+    let ended = fake.run(&["admit", "4", "5", "--in-place"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(4), ""), "{ended:?}");
+    let script = fake.script.lock().unwrap();
+    assert_eq!(script.admitted.iter().map(|r| r.pid).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert!(script.admitted[3].in_place && !script.admitted[0].in_place);
+}
