@@ -6,7 +6,9 @@ pub mod command;
 pub mod config;
 pub mod core;
 pub mod publish;
+pub mod rights;
 pub mod sample;
+pub mod serve;
 pub mod units;
 pub mod wire;
 

@@ -1,4 +1,5 @@
 //! The decision core.
 
+pub mod colocation;
 pub mod event;
 pub mod model;
