@@ -10,7 +10,9 @@ pub mod doctor;
 pub mod daemon;
 pub mod demo;
 pub mod publish;
+pub mod rights;
 pub mod sample;
+pub mod serve;
 pub mod units;
 pub mod wire;
 
