@@ -4,6 +4,8 @@
 //! (groups expanded) and in expressions. Textual on purpose: it needs no compiler plugin and
 //! says where; a macro that hides a path from it would be seen in review.
 
+#![allow(clippy::unwrap_used)] // tests, helpers included
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
