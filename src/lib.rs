@@ -6,13 +6,15 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod core;
-pub mod doctor;
 pub mod daemon;
 pub mod demo;
+pub mod doctor;
+pub mod driver;
 pub mod publish;
 pub mod rights;
 pub mod sample;
 pub mod serve;
+pub mod state;
 pub mod units;
 pub mod wire;
 

@@ -33,6 +33,25 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A size, or a share of the node's memory ("5%").
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum MemoryAmount {
+    Bytes(Bytes),
+    OfTotal(Share),
+}
+
+impl MemoryAmount {
+    /// The amount on a node with `total` bytes of memory.
+    pub fn of(self, total: Bytes) -> Bytes {
+        match self {
+            MemoryAmount::Bytes(bytes) => bytes,
+            // A share of a u64 fits; the cast cuts off a part of a byte.
+            MemoryAmount::OfTotal(share) => Bytes((total.0 as f64 * share.value()) as u64),
+        }
+    }
+}
+
 /// A share of a whole, 0..=1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]

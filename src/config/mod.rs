@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cgroup::{PassiveCpu, TreeSettings, Version};
-use crate::units::{Bytes, Share};
+use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::example;
@@ -143,14 +143,6 @@ pub struct Guard {
     pub dry_run: bool,
 }
 
-/// A size, or a share of the node's memory ("5%").
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum MemoryAmount {
-    Bytes(Bytes),
-    OfTotal(Share),
-}
-
 /// `[cgroup]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
@@ -173,27 +165,16 @@ pub struct Grpc {
     pub admins: Vec<u32>,
 }
 
-impl MemoryAmount {
-    /// The amount on a node with `total` bytes of memory.
-    pub fn of(self, total: Bytes) -> Bytes {
-        match self {
-            MemoryAmount::Bytes(bytes) => bytes,
-            // A share of a u64 fits; the cast cuts off a part of a byte.
-            MemoryAmount::OfTotal(share) => Bytes((total.0 as f64 * share.value()) as u64),
+/// `guard.memory_resume` when the file names only the reserve: half as much again.
+fn default_resume(reserve: MemoryAmount) -> MemoryAmount {
+    match reserve {
+        MemoryAmount::Bytes(Bytes(bytes)) => {
+            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2)))
         }
-    }
-
-    /// `guard.memory_resume` when the file names only the reserve: half as much again.
-    fn default_resume(self) -> MemoryAmount {
-        match self {
-            MemoryAmount::Bytes(Bytes(bytes)) => {
-                MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2)))
-            }
-            MemoryAmount::OfTotal(share) => {
-                // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.
-                let half_more = (share.value() * 1.5e6).round() / 1e6;
-                MemoryAmount::OfTotal(Share::clamped(half_more.max(share.value())))
-            }
+        MemoryAmount::OfTotal(share) => {
+            // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.
+            let half_more = (share.value() * 1.5e6).round() / 1e6;
+            MemoryAmount::OfTotal(Share::clamped(half_more.max(share.value())))
         }
     }
 }
@@ -236,7 +217,7 @@ impl Default for Config {
             guard: Guard {
                 enabled: true,
                 memory_reserve,
-                memory_resume: memory_reserve.default_resume(),
+                memory_resume: default_resume(memory_reserve),
                 enter_after: Duration::ZERO,
                 exit_after: Duration::from_secs(10),
                 dry_run: false,

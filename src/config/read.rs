@@ -310,7 +310,7 @@ impl Reader<'_> {
             }
         }
         if !self.set.contains_key("guard.memory_resume") {
-            self.config.guard.memory_resume = self.config.guard.memory_reserve.default_resume();
+            self.config.guard.memory_resume = super::default_resume(self.config.guard.memory_reserve);
         }
     }
 

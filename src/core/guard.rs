@@ -9,39 +9,21 @@
 
 use std::time::Duration;
 
-use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+use crate::units::{BootTime, Bytes, MemoryAmount, Moment, WallTime};
 
-/// Thresholds and hold times of the stage.
+/// MemoryAmounts and hold times of the stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardPolicy {
     /// Whether the stage acts or only reports.
     pub dry_run: bool,
     /// Entered below it.
-    pub reserve: Threshold,
+    pub reserve: MemoryAmount,
     /// Left at or above it.
-    pub resume: Threshold,
+    pub resume: MemoryAmount,
     /// How long memory must be short before the stage is entered.
     pub enter_after: Duration,
     /// How long it must be plentiful before the stage is left.
     pub exit_after: Duration,
-}
-
-/// An amount of memory, or a share of the node's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Threshold {
-    Bytes(Bytes),
-    OfTotal(Share),
-}
-
-impl Threshold {
-    /// In bytes on a node with `total` memory.
-    pub fn of(self, total: Bytes) -> Bytes {
-        match self {
-            Threshold::Bytes(bytes) => bytes,
-            Threshold::OfTotal(share) => Bytes((total.0 as f64 * share.value()) as u64),
-        }
-    }
 }
 
 /// Available and total memory of the node.
@@ -139,8 +121,8 @@ mod tests {
 
     const POLICY: GuardPolicy = GuardPolicy {
         dry_run: false,
-        reserve: Threshold::Bytes(Bytes(100)),
-        resume: Threshold::Bytes(Bytes(200)),
+        reserve: MemoryAmount::Bytes(Bytes(100)),
+        resume: MemoryAmount::Bytes(Bytes(200)),
         enter_after: Duration::from_secs(3),
         exit_after: Duration::from_secs(10),
     };
@@ -166,10 +148,5 @@ mod tests {
         assert_eq!(guard.step(&POLICY, memory(1), at(1000)), None);
         assert_eq!(guard.step(&POLICY, memory(1), at(5)), None);
         assert!(guard.step(&POLICY, memory(1), at(1003)).is_some());
-    }
-
-    #[test]
-    fn shares_are_of_the_nodes_memory() {
-        assert_eq!(Threshold::OfTotal(Share::clamped(0.05)).of(Bytes(1000)), Bytes(50));
     }
 }

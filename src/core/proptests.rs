@@ -9,20 +9,20 @@ use proptest::prelude::*;
 use super::Measured;
 use super::capacity::CpuShares;
 use super::event::EventKind;
-use super::guard::{GuardPolicy, Memory, Threshold};
+use super::guard::{GuardPolicy, Memory};
 use super::model::{Label, Labels, Priority, ReservationId, TaskId, Tier};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{
     Answer, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, WaiterId,
 };
-use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 fn policy() -> Policy {
     let guard = GuardPolicy {
         dry_run: false,
-        reserve: Threshold::Bytes(Bytes(100)),
-        resume: Threshold::Bytes(Bytes(200)),
+        reserve: MemoryAmount::Bytes(Bytes(100)),
+        resume: MemoryAmount::Bytes(Bytes(200)),
         enter_after: Duration::ZERO,
         exit_after: Duration::from_secs(5),
     };
@@ -36,7 +36,7 @@ fn policy() -> Policy {
         shrink_after: 3,
         reservation_ttl: Duration::from_secs(30),
         guard: Some(guard),
-        memory_reserve: Threshold::Bytes(Bytes(100)),
+        memory_reserve: MemoryAmount::Bytes(Bytes(100)),
     }
 }
 

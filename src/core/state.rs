@@ -11,7 +11,7 @@ use super::guard::GuardPolicy;
 use super::jobs::Finished;
 use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::slots::{Rank, Seat};
-use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 /// The settings decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Policy {
     /// Stage 1 of the guard; `None`: off.
     pub guard: Option<GuardPolicy>,
     /// Memory that expansion leaves available.
-    pub memory_reserve: super::guard::Threshold,
+    pub memory_reserve: MemoryAmount,
 }
 
 /// A running task, as decisions see it.

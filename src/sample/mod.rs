@@ -185,7 +185,8 @@ pub struct MemorySample {
 
 /// Counters of one task, cumulative over the life of its cgroup (own) or as its owner's
 /// cgroup has them (in place: the caller keeps the value at admission).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TaskSample {
     /// CPU time, user + system, exited children included.
     pub cpu: Option<Duration>,
@@ -245,7 +246,7 @@ pub struct ThreadCounters {
 }
 
 /// `some ... total=` of the task's cpu.pressure and io.pressure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TaskPressure {
     pub cpu_some: Duration,

@@ -136,7 +136,7 @@ fn segments(dir: &Path) -> Result<Vec<u64>, StateError> {
             .to_str()
             .and_then(|name| name.strip_prefix("journal-"))
             .and_then(|name| name.strip_suffix(".jsonl"))
-            .and_then(|number| number.parse().ok());
+            .and_then(|number| number.parse::<u64>().ok());
         numbers.extend(number);
     }
     Ok(numbers)

@@ -1,0 +1,382 @@
+//! From a request to a task in its slot.
+//!
+//! Order (spec 4): slot, state file, cgroup, weights, move, `admitted` event, final state,
+//! answer. A failure on the way gives back the slot, the processes and a reservation used.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Driver;
+use super::entry::{Entry, Placement};
+use super::process::{self, Pinned};
+use super::worker::Job;
+use crate::cgroup::{Attached, Attachment, CgroupError, Group};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
+use crate::core::model::{Priority, TaskId, Tier};
+use crate::core::state::{Answer, Need, Patience, Phase, Refusal, Request, WaiterId};
+use crate::proto;
+use crate::rights::{Action, Role};
+use crate::sample::TaskSource;
+use crate::state::record::ReservationRecord;
+use crate::units::{Moment, ProcessRef, WallTime};
+
+/// A request that has been found fit, until its processes are in place.
+#[derive(Debug)]
+pub struct Admission {
+    /// Who asked.
+    pub caller: Caller,
+    /// For what.
+    pub request: AdmitRequest,
+    /// The process.
+    pub process: ProcessRef,
+    /// Pins it.
+    pub pidfd: OwnedFd,
+    /// Who waits for the answer.
+    pub replies: Vec<Reply<proto::Task>>,
+}
+
+/// What became of a request at once.
+enum Begun {
+    /// The task was there already.
+    Answer(Box<proto::Task>),
+    /// The answer comes later.
+    Later,
+}
+
+impl Driver {
+    pub(super) fn admit(
+        &mut self,
+        caller: Caller,
+        request: AdmitRequest,
+        reply: Reply<proto::Task>,
+        now: Moment,
+    ) {
+        let mut reply = Some(reply);
+        match self.begin_admission(caller, request, &mut reply, now) {
+            Ok(Begun::Later) => {}
+            Ok(Begun::Answer(task)) => self.answer(reply, Ok(*task)),
+            Err(error) => self.answer(reply, Err(error)),
+        }
+        self.carry_out(now);
+    }
+
+    fn begin_admission(
+        &mut self,
+        caller: Caller,
+        request: AdmitRequest,
+        reply: &mut Option<Reply<proto::Task>>,
+        now: Moment,
+    ) -> Result<Begun, CommandError> {
+        let Pinned { process, uid, pidfd } = process::pin(request.pid)?;
+        let priority = self.effective_priority(&request);
+        self.rights.check(&caller, Action::Admit { priority }, Some(uid))?;
+        if let Some(id) = self.task_of(process) {
+            return self.admitted_already(id, process, &caller, reply, now);
+        }
+        if let Some(waiting) =
+            self.waiting.values_mut().find(|waiting| waiting.process == process)
+        {
+            if waiting.caller.uid != caller.uid {
+                return Err(CommandError::new(
+                    ErrorKind::FailedPrecondition,
+                    format!("process {} waits for a slot already, asked for by uid {}", process.pid, waiting.caller.uid),
+                ));
+            }
+            // The same client asking again, after its connection broke.
+            waiting.replies.extend(reply.take());
+            return Ok(Begun::Later);
+        }
+        if let Some(id) = request.reservation {
+            let reservation = self.core.reservation(id);
+            // An unknown one is the core's to refuse, with the right words.
+            if let Some(reservation) = reservation {
+                let owner = Some(reservation.uid);
+                self.rights.check(&caller, Action::ActOnReservation, owner)?;
+            }
+        }
+        if self.rights.role(&caller) != Role::Admin
+            && let Some(reason) = crate::cgroup::escapes_limits(process)
+        {
+            return Err(CommandError::new(ErrorKind::PermissionDenied, reason));
+        }
+        let asked = Request {
+            uid,
+            labels: request.labels.clone(),
+            priority: request.priority,
+            reservation: request.reservation,
+            need: Need::Slot,
+        };
+        let patience = patience(&request, process, now);
+        let admission =
+            Admission { caller, request, process, pidfd, replies: reply.take().into_iter().collect() };
+        match self.core.request(asked, patience, now) {
+            Ok(Answer::Waiting(waiter)) => {
+                self.changed_status = true;
+                self.waiting.insert(waiter, admission);
+            }
+            Ok(Answer::Placed(id)) => self.enter(id, admission),
+            Err(refusal) => {
+                let error = Err(refused(refusal));
+                self.answer_all(admission.replies, error);
+            }
+        }
+        Ok(Begun::Later)
+    }
+
+    /// The priority rights are checked against: a reservation's was checked when it was made.
+    fn effective_priority(&self, request: &AdmitRequest) -> Option<Priority> {
+        let reserved = request
+            .reservation
+            .and_then(|id| self.core.reservation(id))
+            .map(|reservation| reservation.priority);
+        match (request.priority, reserved) {
+            (Some(asked), Some(reserved)) if asked <= reserved => None,
+            (asked, _) => asked,
+        }
+    }
+
+    /// The task a process is in: as its main process, or by its cgroup.
+    fn task_of(&self, process: ProcessRef) -> Option<TaskId> {
+        let main = self.entries.iter().find(|(_, entry)| entry.process == Some(process));
+        if let Some((id, _)) = main {
+            return Some(*id);
+        }
+        let root = &self.tree.capabilities().root;
+        for path in process::cgroup_paths(process.pid) {
+            if let Some(below) = path.strip_prefix(root.as_str()).and_then(|p| p.strip_prefix('/'))
+            {
+                let name = below.split('/').next().unwrap_or_default();
+                if let Ok(id) = name.parse::<TaskId>()
+                    && self.entries.contains_key(&id)
+                {
+                    return Some(id);
+                }
+            }
+            let in_place = self.entries.iter().find(|(_, entry)| {
+                entry.group.as_ref().is_some_and(|group| {
+                    group.record.attachment == Attachment::InPlace && group.record.path == path
+                })
+            });
+            if let Some((id, _)) = in_place {
+                return Some(*id);
+            }
+        }
+        None
+    }
+
+    /// Asking twice for the same process gives the same task.
+    fn admitted_already(
+        &mut self,
+        id: TaskId,
+        process: ProcessRef,
+        caller: &Caller,
+        reply: &mut Option<Reply<proto::Task>>,
+        now: Moment,
+    ) -> Result<Begun, CommandError> {
+        let same = self.entries.get_mut(&id).filter(|entry| {
+            entry.process == Some(process) && entry.admitted_by == Some(caller.uid)
+        });
+        if let Some(entry) = same {
+            if entry.phase == Placement::Attaching {
+                entry.replies.extend(reply.take());
+                return Ok(Begun::Later);
+            }
+            if let Some(task) = self.task_view(id, now.boot) {
+                return Ok(Begun::Answer(Box::new(task)));
+            }
+        }
+        Err(CommandError::new(
+            ErrorKind::AlreadyExists(id),
+            format!("process {} is in task {id} already; release it first (lrsctl release {id})", process.pid),
+        ))
+    }
+
+    /// The core gave the request a slot.
+    fn enter(&mut self, id: TaskId, admission: Admission) {
+        let used = match self.core.task(id).map(|task| &task.phase) {
+            Some(Phase::Attaching { used: Some((rid, reservation)), .. }) => {
+                Some(ReservationRecord::new(*rid, reservation))
+            }
+            _ => None,
+        };
+        let Admission { caller, request, process, pidfd, replies } = admission;
+        let entry = Entry {
+            process: Some(process),
+            admitted_by: Some(caller.uid),
+            pinned: Some(pidfd),
+            replies,
+            used,
+            in_place: request.in_place,
+            ..Entry::default()
+        };
+        self.entries.insert(id, entry);
+    }
+
+    /// [`crate::core::state::Effect::Attach`].
+    pub(super) fn start_attach(&mut self, id: TaskId, waiter: Option<WaiterId>, now: Moment) {
+        if let Some(admission) = waiter.and_then(|waiter| self.waiting.remove(&waiter)) {
+            self.enter(id, admission);
+        }
+        let Some(tier) = self.core.task(id).map(|task| task.tier()) else { return };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(process) = entry.process else { return };
+        if entry.in_place {
+            match self.tree.find_in_place(process) {
+                Ok(group) => {
+                    // Stored before its first weight is written: its values must come back.
+                    entry.baseline = crate::sample::read_final(&group.dirs);
+                    entry.group = Some(Arc::new(group));
+                }
+                Err(error) => return self.admission_failed(id, cgroup_error(error), now),
+            }
+        }
+        let found = entry.group.clone();
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
+        let stored = self.store.put_task(&entry.record(id, task));
+        if let Err(error) = stored {
+            let refusal = CommandError::new(ErrorKind::Internal, error.to_string());
+            self.noted(Err(error));
+            return self.admission_failed(id, refusal, now);
+        }
+        self.workers.place(Job::Attach { task: id, process, found, tier, plan: self.plan });
+    }
+
+    pub(super) fn attached(
+        &mut self,
+        id: TaskId,
+        result: Result<(Arc<Group>, Attached, Tier), CgroupError>,
+        now: Moment,
+    ) {
+        let (group, _, tier) = match result {
+            Ok(placed) => placed,
+            Err(error) => return self.admission_failed(id, cgroup_error(error), now),
+        };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.phase = Placement::Placed;
+        entry.used = None;
+        if entry.baseline.is_some() {
+            // Counting starts at admission, not at the birth of somebody else's group.
+            entry.last = entry.baseline.map(|sample| (now.boot, sample));
+        } else {
+            let born = crate::sample::TaskSample {
+                cpu: Some(Duration::ZERO),
+                pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
+                ..Default::default()
+            };
+            entry.last = Some((now.boot, born));
+        }
+        entry.group = Some(group);
+        self.core.attached(id, now);
+        self.carry_out(now);
+        self.settle_in(id, Some(tier), now);
+        let task = self.task_view(id, now.boot);
+        let replies =
+            self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
+        if let Some(task) = task {
+            self.answer_all(replies.unwrap_or_default(), Ok(task));
+        }
+        // It may have ended while it was being moved.
+        self.check_ended(&[id], now);
+    }
+
+    /// Weights, watches and sampling of a task that is in place.
+    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+        self.align(id, has, now);
+        self.read_back(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let (Some(process), false) = (entry.process, entry.main_exited) {
+            let watched = match entry.pinned.take() {
+                Some(pidfd) => self.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
+                None => self.watcher.watch_process(id, process.pid),
+            };
+            match watched {
+                Ok(Some(key)) => {
+                    entry.watched.insert(process.pid, key);
+                }
+                Ok(None) => entry.main_exited = true,
+                Err(error) => {
+                    tracing::debug!(task = %id, %error, "main process not watched");
+                }
+            }
+        }
+        let Some(group) = &entry.group else { return };
+        if let Some(dir) = &group.dirs.unified
+            && let Err(error) = self.watcher.watch_group(id, dir)
+        {
+            // The second source; pidfds and the check of every cycle remain.
+            tracing::debug!(task = %id, %error, "cgroup.events not watched");
+        }
+        let source = match (group.record.attachment, entry.process) {
+            (Attachment::None, Some(process)) => Some(TaskSource::Processes(process)),
+            (Attachment::None, None) => None,
+            (Attachment::Own | Attachment::InPlace, _) => {
+                Some(TaskSource::Group(group.dirs.clone()))
+            }
+        };
+        self.sources_new.extend(source.map(|source| (id, source)));
+        self.changed.insert(id);
+    }
+
+    fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        self.core.attach_failed(id, &error.message, now);
+        self.answer_all(entry.replies, Err(error));
+        let removed = self.store.remove_task(id);
+        self.noted(removed);
+        self.carry_out(now);
+    }
+
+    /// Waiters whose clients have gone.
+    pub(super) fn forget_closed_waiters(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let core = &mut self.core;
+        let before = self.waiting.len();
+        self.waiting.retain(|waiter, admission| {
+            admission.replies.retain(|reply| !reply.is_closed());
+            let wanted = !admission.replies.is_empty();
+            if !wanted {
+                core.forget_waiter(*waiter);
+            }
+            wanted
+        });
+        self.changed_status |= self.waiting.len() != before;
+    }
+}
+
+/// How long a request may wait, and its place: by the time the client first asked, which is
+/// believed as far back as its process exists.
+fn patience(request: &AdmitRequest, process: ProcessRef, now: Moment) -> Option<Patience> {
+    let deadline = match request.wait {
+        Wait::No => return None,
+        Wait::For(duration) => Some(now.boot.after(duration)),
+        Wait::Forever => None,
+    };
+    let age = now.boot.0.saturating_sub(process::started(process));
+    let age_micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+    let born = WallTime::from_unix_micros(now.wall.unix_micros().saturating_sub(age_micros));
+    let first_requested = request.first_requested_at.unwrap_or(now.wall).max(born).min(now.wall);
+    Some(Patience { first_requested, deadline })
+}
+
+/// The core's refusal as clients know it.
+pub(super) fn refused(refusal: Refusal) -> CommandError {
+    let kind = match &refusal {
+        Refusal::NoFreeSlot { .. } | Refusal::Holding(_) => ErrorKind::NoFreeSlot,
+        Refusal::Draining | Refusal::ReservationEnded(_) => ErrorKind::FailedPrecondition,
+        Refusal::UnknownReservation(_) => ErrorKind::NotFound,
+    };
+    CommandError::new(kind, refusal.to_string())
+}
+
+/// The applier's refusal as clients know it.
+pub(super) fn cgroup_error(error: CgroupError) -> CommandError {
+    let kind = match &error {
+        CgroupError::ProcessGone(_) => ErrorKind::NotFound,
+        CgroupError::Refused(_) | CgroupError::Unsupported(_) => ErrorKind::FailedPrecondition,
+        CgroupError::Io { .. } => ErrorKind::Internal,
+    };
+    CommandError::new(kind, error.to_string())
+}

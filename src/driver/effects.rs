@@ -1,0 +1,234 @@
+//! Carrying out what the core decided: weights first, then records, then everything else.
+
+use std::sync::Arc;
+
+use super::Driver;
+use super::entry::Placement;
+use crate::cgroup::{Drift, Group};
+use crate::command::{CommandError, ErrorKind};
+use crate::core::event::{Event, EventKind};
+use crate::core::model::{TaskId, Tier};
+use crate::core::state::Effect;
+use crate::state::StateError;
+use crate::state::record::ReservationRecord;
+use crate::units::Moment;
+
+impl Driver {
+    /// Carries out everything the core has decided so far.
+    pub(super) fn carry_out(&mut self, now: Moment) {
+        loop {
+            let effects = self.core.take_effects();
+            if effects.is_empty() {
+                return;
+            }
+            self.changed_status = true;
+            // A promotion is a promise with a deadline; the records can wait their turn.
+            let mut refused = Vec::new();
+            for effect in &effects {
+                if let Effect::Retier { task, tier } = effect
+                    && let Err(error) = self.write_tier(*task, *tier, now)
+                {
+                    refused.push((*task, error));
+                }
+            }
+            for effect in effects {
+                self.carry_out_one(effect, &refused, now);
+            }
+        }
+    }
+
+    fn carry_out_one(&mut self, effect: Effect, refused: &[(TaskId, String)], now: Moment) {
+        match effect {
+            Effect::Retier { task, .. } => {
+                self.changed.insert(task);
+            }
+            Effect::Attach { task, waiter } => self.start_attach(task, waiter, now),
+            Effect::StoreTask(id) => {
+                self.changed.insert(id);
+                self.store_task(id);
+            }
+            Effect::StoreReservation(id) => {
+                if let Some(reservation) = self.core.reservation(id) {
+                    let record = ReservationRecord::new(id, reservation);
+                    let stored = self.store.put_reservation(&record);
+                    self.noted(stored);
+                }
+            }
+            Effect::DropReservation(id) => {
+                let removed = self.store.remove_reservation(id);
+                self.noted(removed);
+            }
+            Effect::WaiterTimedOut(waiter) => {
+                if let Some(admission) = self.waiting.remove(&waiter) {
+                    let error = CommandError::new(
+                        ErrorKind::WaitTimedOut,
+                        "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
+                    );
+                    self.answer_all(admission.replies, Err(error));
+                }
+            }
+            Effect::Record(mut event) => {
+                let failed = refused.iter().find(|(id, _)| event.task.as_deref() == Some(&id.to_string()));
+                if let (Some((_, error)), EventKind::Promoted | EventKind::Demoted) =
+                    (failed, event.kind)
+                {
+                    event.inputs.insert("weights_not_written".into(), error.clone().into());
+                }
+                self.record(event);
+            }
+        }
+    }
+
+    /// Adds an event to the history, the ring and the log.
+    fn record(&mut self, event: Event) {
+        log(&event);
+        if matches!(
+            event.kind,
+            EventKind::Admitted | EventKind::Completed | EventKind::Released
+        ) {
+            self.changed_jobs = true;
+        }
+        let appended = self.store.append(&event);
+        self.noted(appended);
+        self.events.push(event);
+    }
+
+    /// Stores what is known of a task.
+    pub(super) fn store_task(&mut self, id: TaskId) {
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
+        let stored = self.store.put_task(&entry.record(id, task));
+        self.noted(stored);
+    }
+
+    /// A write of state that may fail without stopping the work: the task runs on, status says
+    /// so, and the next write tries again. (An admission or reservation is refused instead.)
+    pub(super) fn noted(&mut self, result: Result<(), StateError>) -> bool {
+        match result {
+            Ok(()) => {
+                if self.store_problem.take().is_some() {
+                    tracing::info!("state can be stored again");
+                    self.changed_status = true;
+                }
+                true
+            }
+            Err(error) => {
+                if self.store_problem.is_none() {
+                    tracing::error!("state is not being stored: {error}");
+                    self.changed_status = true;
+                }
+                self.store_problem = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.
+    fn write_tier(&mut self, id: TaskId, tier: Tier, now: Moment) -> Result<(), String> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let (Placement::Placed, Some(group)) = (entry.phase, &entry.group) else { return Ok(()) };
+        match self.tree.write_tier(group, tier, &self.plan) {
+            Ok(_) => {
+                entry.written = Some((tier, now.boot));
+                Ok(())
+            }
+            Err(error) => {
+                // Its group may be about to go with its last process; the check of the next
+                // cycle tells the two apart and tries again.
+                tracing::warn!(task = %id, %tier, %error, "weights not written");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Writes the weights of a task that just arrived, where they differ from its tier.
+    pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+        let Some(wanted) = self.core.task(id).map(|task| task.tier()) else { return };
+        if has != Some(wanted) {
+            // Recorded by write_tier; the next cycle tries again.
+            let _ = self.write_tier(id, wanted, now);
+        } else if let Some(entry) = self.entries.get_mut(&id) {
+            entry.written = Some((wanted, now.boot));
+        }
+    }
+
+    /// Reads a group's weights back for the snapshot.
+    pub(super) fn read_back(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = entry.group.clone() else { return };
+        match self.tree.read_back(&group) {
+            Ok(view) => entry.kernel = view,
+            Err(error) => tracing::debug!(task = %id, %error, "weights not read back"),
+        }
+    }
+
+    /// Puts a foreign change right, or stops doing so.
+    pub(super) fn repair(
+        &mut self,
+        id: TaskId,
+        group: &Arc<Group>,
+        tier: Tier,
+        drifts: &[Drift],
+        now: Moment,
+    ) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.contested || drifts.is_empty() {
+            return;
+        }
+        let contested = entry.repaired(now.boot);
+        let found: Vec<String> = drifts
+            .iter()
+            .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
+            .collect();
+        let mut inputs = serde_json::Map::new();
+        inputs.insert("cgroup".into(), group.record.path.clone().into());
+        inputs.insert("found".into(), found.clone().into());
+        let found = found.join("; ");
+        let (kind, reason) = if contested {
+            let reason = format!(
+                "{found}; repaired {} times within a minute, left alone from now on",
+                super::entry::CONTEST_REPAIRS
+            );
+            (EventKind::Contested, reason)
+        } else {
+            if let Err(error) = self.tree.write_tier(group, tier, &self.plan) {
+                tracing::warn!(task = %id, %error, "a foreign change was not repaired");
+            }
+            (EventKind::Drift, format!("{found}; repaired"))
+        };
+        self.core.note(kind, Some(id), reason, inputs, now);
+        self.changed.insert(id);
+    }
+}
+
+/// One line a decision. What a task or client can trigger at will is at debug level; what an
+/// operator should know at night is not.
+fn log(event: &Event) {
+    let (kind, seq) = (event.kind.as_str(), event.seq);
+    let task = event.task.as_deref().unwrap_or("-");
+    let reason = event.reason.as_deref().unwrap_or("");
+    let from = event.from.as_deref().unwrap_or("-");
+    let to = event.to.as_deref().unwrap_or("-");
+    match event.kind {
+        EventKind::Guard | EventKind::Contested | EventKind::Drift | EventKind::Recovered => {
+            tracing::warn!(seq, task, from, to, reason, "{kind}");
+        }
+        EventKind::Expanded
+        | EventKind::Shrunk
+        | EventKind::Resized
+        | EventKind::Draining
+        | EventKind::Resumed
+        | EventKind::Started
+        | EventKind::Stopped
+        | EventKind::Reloaded => tracing::info!(seq, from, to, reason, "{kind}"),
+        EventKind::Admitted
+        | EventKind::Promoted
+        | EventKind::Demoted
+        | EventKind::Completed
+        | EventKind::Released
+        | EventKind::Refused
+        | EventKind::Priority
+        | EventKind::Reserved
+        | EventKind::Cancelled
+        | EventKind::Expired => tracing::debug!(seq, task, from, to, reason, "{kind}"),
+    }
+}

@@ -1,0 +1,184 @@
+//! What the loop keeps about a task beside what decisions need: its processes, its cgroup,
+//! its measurements.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::watch::Key;
+use crate::cgroup::{Attachment, Group, KernelView};
+use crate::command::Reply;
+use crate::core::model::{TaskId, Tier};
+use crate::core::rate::{RateMeter, TaskRates};
+use crate::core::state::Task;
+use crate::proto;
+use crate::sample::TaskSample;
+use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
+use crate::units::{BootTime, Pid, ProcessRef};
+
+/// Repairs within [`CONTEST_WINDOW`] after which LRS stops fighting over a task.
+pub const CONTEST_REPAIRS: usize = 3;
+
+/// See [`CONTEST_REPAIRS`].
+pub const CONTEST_WINDOW: Duration = Duration::from_secs(60);
+
+/// A task as the loop knows it.
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// Main process; `None`: a damaged state file lost it.
+    pub process: Option<ProcessRef>,
+    /// Uid of the caller that admitted it.
+    pub admitted_by: Option<u32>,
+    /// Whether the main process has ended.
+    pub main_exited: bool,
+    /// Watched processes.
+    pub watched: BTreeMap<Pid, Key>,
+    /// Pins the main process until it is watched.
+    pub pinned: Option<OwnedFd>,
+    /// Its cgroup, once it is in place.
+    pub group: Option<Arc<Group>>,
+    /// How far its admission is.
+    pub phase: Placement,
+    /// Clients that wait for the admission.
+    pub replies: Vec<Reply<proto::Task>>,
+    /// Clients that wait for the release.
+    pub release_replies: Vec<Reply<()>>,
+    /// Whether its present cgroup is to be managed as it is.
+    pub in_place: bool,
+    /// The reservation its admission uses.
+    pub used: Option<ReservationRecord>,
+    /// Its time, split.
+    pub meter: RateMeter,
+    /// The reading the meter's next interval begins with.
+    pub last: Option<(BootTime, TaskSample)>,
+    /// Counters at admission of a group that had a life before.
+    pub baseline: Option<TaskSample>,
+    /// Over the last cycle.
+    pub rates: TaskRates,
+    /// What was read back.
+    pub kernel: KernelView,
+    /// The tier whose weights were written last, and when.
+    pub written: Option<(Tier, BootTime)>,
+    /// When foreign changes were repaired.
+    pub repairs: VecDeque<BootTime>,
+    /// LRS stopped fighting a foreign writer.
+    pub contested: bool,
+    /// A damaged state file lost who it is.
+    pub lost: bool,
+}
+
+/// How far an admission is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The worker puts its processes in place.
+    #[default]
+    Attaching,
+    /// In its slot.
+    Placed,
+    /// The worker gives its processes back.
+    Releasing,
+}
+
+impl Entry {
+    /// Whose cgroup it is in.
+    pub fn attachment(&self) -> Attachment {
+        self.group.as_ref().map_or(Attachment::None, |group| group.record.attachment)
+    }
+
+    /// CPU time and bytes since admission.
+    pub fn since_admission(&self) -> TaskSample {
+        let Some((_, now)) = self.last else { return TaskSample::default() };
+        let Some(base) = self.baseline else { return now };
+        TaskSample {
+            cpu: now.cpu.zip(base.cpu).and_then(|(now, base)| now.checked_sub(base)),
+            ..now
+        }
+    }
+
+    /// Notes a repair at `now`; answers whether it was one too many.
+    pub fn repaired(&mut self, now: BootTime) -> bool {
+        while self.repairs.front().is_some_and(|first| now.since(*first) > CONTEST_WINDOW) {
+            self.repairs.pop_front();
+        }
+        self.repairs.push_back(now);
+        self.contested = self.repairs.len() > CONTEST_REPAIRS;
+        self.contested
+    }
+
+    /// Takes the next reading.
+    pub fn advance(&mut self, at: BootTime, sample: TaskSample, cpus: u32) {
+        if let Some(look) = sample.look() {
+            self.meter.saw(look);
+        }
+        if let Some((earlier, before)) = &self.last {
+            let (earlier, later) = ((*earlier, before), (at, &sample));
+            if let Some(interval) = crate::core::rate::Interval::between(earlier, later, cpus) {
+                self.meter.advance(&interval);
+            }
+            self.rates = TaskRates::between(earlier, later, cpus);
+        }
+        // Resident memory is read more seldom than the rest; the last known value stands.
+        let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
+        self.last = Some((at, TaskSample { resident, ..sample }));
+    }
+
+    /// As stored.
+    pub fn record(&self, id: TaskId, task: &Task) -> TaskRecord {
+        TaskRecord {
+            id,
+            phase: match self.phase {
+                Placement::Attaching => RecordPhase::Attaching,
+                Placement::Placed | Placement::Releasing => RecordPhase::Placed,
+            },
+            process: self.process,
+            uid: task.uid,
+            admitted_by: self.admitted_by,
+            labels: task.labels.clone(),
+            priority: task.priority,
+            order: task.order,
+            seat: task.seat,
+            admitted_at: task.admitted_at.wall,
+            admitted_boot: task.admitted_at.boot,
+            promoted_at: task.promoted_at,
+            group: self.group.as_ref().map(|group| group.record.clone()),
+            meter: self.meter.clone(),
+            measured: self.last,
+            baseline: self.baseline,
+            used: self.used.clone(),
+            lost: self.lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn the_fourth_repair_within_a_minute_is_one_too_many() {
+        let mut entry = Entry::default();
+        assert!(!entry.repaired(at(0)));
+        assert!(!entry.repaired(at(10)));
+        assert!(!entry.repaired(at(20)));
+        assert!(!entry.repaired(at(61)), "the first has left the window");
+        assert!(entry.repaired(at(62)));
+        assert!(entry.contested);
+    }
+
+    #[test]
+    fn a_group_with_a_life_before_counts_from_its_admission() {
+        let sample = |seconds| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            ..TaskSample::default()
+        };
+        let mut entry = Entry { baseline: Some(sample(100)), ..Entry::default() };
+        assert_eq!(entry.since_admission().cpu, None, "not read yet");
+        entry.advance(at(1), sample(103), 2);
+        assert_eq!(entry.since_admission().cpu, Some(Duration::from_secs(3)));
+    }
+}

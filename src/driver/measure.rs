@@ -1,0 +1,178 @@
+//! The cycle: what was read becomes rates, rates become decisions, foreign changes are put
+//! right.
+
+use std::time::Duration;
+
+use super::Driver;
+use super::entry::Placement;
+use super::worker::{CycleReport, CycleRequest};
+use crate::cgroup::Attachment;
+use crate::core::Measured;
+use crate::core::capacity::CpuShares;
+use crate::core::guard::Memory;
+use crate::core::model::TaskId;
+use crate::core::rate::NodeRates;
+use crate::sample::ThreadLook;
+use crate::units::{BootTime, Moment};
+
+impl Driver {
+    /// Asks the reading thread for the next sample.
+    pub(super) fn request_cycle(&mut self, now: Moment) {
+        let period = self.config.daemon.sample_period;
+        // On the grid of the period, so that a slow cycle does not shift all later ones; a
+        // grid left behind (suspend, a stopped daemon) starts anew.
+        let on_grid = self.next_cycle.after(period);
+        self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
+        self.cycles += 1;
+        let placed = || {
+            self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed)
+        };
+        let look_at: Vec<TaskId> =
+            placed().filter(|(_, entry)| entry.meter.needs_look()).map(|(id, _)| *id).collect();
+        let check = placed()
+            .filter(|(_, entry)| entry.attachment() != Attachment::None)
+            .filter_map(|(id, entry)| {
+                Some((*id, entry.group.clone()?, self.core.task(*id)?.tier()))
+            })
+            .collect();
+        let recheck = placed()
+            .filter(|(_, entry)| entry.main_exited || entry.process.is_none())
+            .filter_map(|(id, entry)| Some((*id, entry.group.clone()?)))
+            .collect();
+        let request = CycleRequest {
+            watch: std::mem::take(&mut self.sources_new),
+            forget: std::mem::take(&mut self.sources_gone),
+            look_at,
+            look_after: Some(jitter(period, self.cycles, self.started_at.unix_micros())),
+            check,
+            recheck,
+            plan: Some(self.plan),
+        };
+        self.reading = true;
+        self.workers.read(request);
+    }
+
+    /// Takes a cycle's readings.
+    pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
+        self.reading = false;
+        let CycleReport { sample, checked_at, kernel, processes, kept_files } = report;
+        if sample.took > self.config.daemon.sample_period / 2 {
+            tracing::warn!(
+                took_ms = sample.took.as_millis() as u64,
+                tasks = sample.tasks.len(),
+                kept_files = kept_files.0,
+                kept_files_max = kept_files.1,
+                "a cycle took more than half of the sample period; raise daemon.sample_period or LimitNOFILE"
+            );
+        }
+        if let Some((at, node)) = &self.node_last {
+            self.node_rates = NodeRates::between((*at, node), (sample.at, &sample.node));
+        }
+        let memory =
+            sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
+        let cpus = sample.node.cpus;
+        self.cpus = cpus.unwrap_or(self.cpus);
+        self.node_last = Some((sample.at, sample.node));
+        self.sampled_at = Some(now.wall);
+
+        let classify = &self.config.classify;
+        for (id, reading) in sample.tasks {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            entry.advance(sample.at, reading, self.cpus);
+            let rate = entry.meter.computing_rate();
+            let class = entry.meter.class(classify.io_below, classify.cpu_above);
+            let resident = entry.last.and_then(|(_, last)| last.resident);
+            self.core.measured(id, resident, rate, class);
+        }
+        let NodeRates { effective, iowait, steal, .. } = self.node_rates;
+        let cpu = match (effective, iowait, steal) {
+            (Some(effective), Some(iowait), Some(steal)) => {
+                Some(CpuShares { effective, iowait, steal })
+            }
+            _ => None,
+        };
+        self.core.cycle(&Measured { cpus, cpu, memory }, now);
+        self.carry_out(now);
+        self.replan(now);
+        self.check_weights(checked_at, kernel, now);
+        let suspects: Vec<TaskId> = processes.into_iter().map(|(id, _)| id).collect();
+        self.check_ended(&suspects, now);
+        self.changed_all = true;
+        self.changed_jobs = true;
+    }
+
+    fn check_weights(
+        &mut self,
+        checked_at: BootTime,
+        kernel: Vec<super::worker::Readback>,
+        now: Moment,
+    ) {
+        let mut suspects = Vec::new();
+        for (id, result) in kernel {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            let (Some(group), Some(tier)) =
+                (entry.group.clone(), self.core.task(id).map(|task| task.tier()))
+            else {
+                continue;
+            };
+            match result {
+                Ok((view, drifts)) => {
+                    entry.kernel = view;
+                    // Weights written since were not what was read.
+                    let current = entry
+                        .written
+                        .is_some_and(|(written, at)| written == tier && at < checked_at);
+                    if current {
+                        self.repair(id, &group, tier, &drifts, now);
+                    }
+                    self.read_back_if(!drifts.is_empty(), id);
+                }
+                // Most likely its last process is ending right now.
+                Err(error) => {
+                    tracing::debug!(task = %id, %error, "weights not read back");
+                    suspects.push(id);
+                }
+            }
+        }
+        self.check_ended(&suspects, now);
+        self.carry_out(now);
+    }
+
+    fn read_back_if(&mut self, drifted: bool, id: TaskId) {
+        if drifted {
+            self.read_back(id);
+        }
+    }
+
+    /// Threads seen between two cycles.
+    pub(super) fn looked(&mut self, looks: Vec<(TaskId, ThreadLook)>) {
+        for (id, look) in looks {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.meter.saw(look);
+            }
+        }
+    }
+}
+
+/// When, within a period, threads are looked at once more: anywhere in its middle, never in
+/// step with a task whose own period divides ours. Good enough randomness for that is a
+/// multiplicative hash of the cycle's number.
+fn jitter(period: Duration, cycle: u64, seed: i64) -> Duration {
+    let mixed = (cycle ^ seed.unsigned_abs()).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let share = 0.1 + 0.8 * (mixed as f64 / f64::from(u32::MAX));
+    period.mul_f64(share.clamp(0.1, 0.9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_spread_over_the_period() {
+        let period = Duration::from_secs(3);
+        let looks: Vec<_> = (0..100).map(|cycle| jitter(period, cycle, 12345)).collect();
+        assert!(looks.iter().all(|look| *look >= period / 10 && *look <= period * 9 / 10));
+        let early = looks.iter().filter(|look| **look < period / 2).count();
+        assert!((20..80).contains(&early), "{early} of 100 in the first half");
+    }
+}

@@ -1,0 +1,336 @@
+//! The one loop: it owns the state, waits, decides, applies, publishes.
+//!
+//! ```text
+//!  pidfds, cgroup.events ─┐
+//!  commands (gRPC) ───────┼─► wait ─► core (pure) ─► weights ─► records ─► snapshot ─► answers
+//!  worker threads, time ──┘     one Moment a turn
+//! ```
+//!
+//! It runs on a thread of its own, not on the async runtime: between the last exit of an
+//! active task and the new weight of the promoted one lie one `epoll_wait` and a few file
+//! operations, and nothing another client does. Everything that may take milliseconds is on
+//! the threads of [`worker`].
+//!
+//! A turn takes ends of processes first, then messages, then commands, then time; carries out
+//! what the core decided, weights before records; replaces the snapshot; and only then
+//! answers, so that a client that was answered reads its own change.
+
+mod admission;
+mod completion;
+mod effects;
+mod entry;
+mod measure;
+pub mod process;
+mod recover;
+mod requests;
+mod view;
+mod watch;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use tokio::sync::watch as watch_channel;
+
+use crate::cgroup::{TierTree, WeightPlan};
+use crate::clock;
+use crate::command::CommandReceiver;
+use crate::config::{Auto, Config};
+use crate::core::guard::GuardPolicy;
+use crate::core::model::{Priority, TaskId};
+use crate::core::rate::NodeRates;
+use crate::core::shaper::Shaper;
+use crate::core::state::{Policy, WaiterId};
+use crate::publish::{EventRing, Snapshot};
+use crate::rights::Rights;
+use crate::sample::{NodeSample, TaskSource};
+use crate::state::Store;
+use crate::units::{BootTime, Moment, WallTime};
+use admission::Admission;
+use entry::Entry;
+use watch::{Ready, Waker, Watcher};
+use worker::{Message, Workers};
+
+pub use recover::{Parts, StartError};
+
+/// Events kept in memory for `events --since` and `why`.
+pub const EVENTS_KEPT: usize = 4096;
+
+/// The loop and everything it owns.
+pub struct Driver {
+    config: Config,
+    config_file: PathBuf,
+    reload_log: Box<dyn Fn(&str) -> Result<(), String> + Send>,
+    core: Shaper,
+    rights: Rights,
+    plan: WeightPlan,
+    tree: Arc<dyn TierTree>,
+    store: Store,
+    /// Why the last write of state failed; `None` once one succeeds.
+    store_problem: Option<String>,
+    entries: BTreeMap<TaskId, Entry>,
+    /// Admissions on their way, by waiter or task.
+    waiting: HashMap<WaiterId, Admission>,
+    watcher: Watcher,
+    commands: CommandReceiver,
+    workers: Workers,
+    inbox: Receiver<Message>,
+    /// For the next cycle.
+    sources_new: Vec<(TaskId, TaskSource)>,
+    sources_gone: Vec<TaskId>,
+    /// A reading is under way.
+    reading: bool,
+    next_cycle: BootTime,
+    cycles: u64,
+    cpus: u32,
+    hostname: String,
+    started_at: WallTime,
+    sampled_at: Option<WallTime>,
+    node_last: Option<(BootTime, NodeSample)>,
+    node_rates: NodeRates,
+    /// The snapshot being prepared.
+    view: Snapshot,
+    changed: BTreeSet<TaskId>,
+    changed_all: bool,
+    changed_status: bool,
+    changed_jobs: bool,
+    snapshot: watch_channel::Sender<Arc<Snapshot>>,
+    events: Arc<EventRing>,
+    answers: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+/// Lets signal handlers reach the loop.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    messages: Sender<Message>,
+    waker: Waker,
+}
+
+impl Remote {
+    /// Ends the loop after the present turn.
+    pub fn stop(&self) {
+        self.send(Message::Stop);
+    }
+
+    /// Applies the configuration file anew.
+    pub fn reload(&self) {
+        self.send(Message::Reload);
+    }
+
+    fn send(&self, message: Message) {
+        // A loop that has ended needs neither.
+        let _ = self.messages.send(message);
+        self.waker.wake();
+    }
+}
+
+/// How the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    On,
+    Stop,
+}
+
+impl Driver {
+    /// Turns until told to stop, then leaves the node as it is for the next daemon.
+    pub fn run(mut self) -> Result<(), DriverError> {
+        let mut ready = Vec::new();
+        loop {
+            let timeout = self.until_next(clock::boot_time());
+            self.watcher.wait(timeout, &mut ready).map_err(DriverError::Wait)?;
+            let now = clock::now();
+            let flow = self.turn(&ready, now);
+            if flow == Flow::Stop {
+                return self.stop();
+            }
+        }
+    }
+
+    fn turn(&mut self, ready: &[Ready], now: Moment) -> Flow {
+        let mut flow = Flow::On;
+        self.processes_ended(ready, now);
+        for event in ready {
+            match event {
+                Ready::Messages => flow = self.take_messages(now),
+                Ready::Commands => self.take_commands(now),
+                Ready::Exit(..) | Ready::Group(_) => {}
+            }
+        }
+        if self.core.next_deadline().is_some_and(|deadline| deadline <= now.boot) {
+            self.core.expire(now);
+        }
+        self.forget_closed_waiters();
+        self.carry_out(now);
+        if now.boot >= self.next_cycle && !self.reading {
+            self.request_cycle(now);
+        }
+        self.publish(now);
+        flow
+    }
+
+    fn until_next(&self, now: BootTime) -> Duration {
+        let cycle = if self.reading {
+            // The reading's own message wakes the loop; this bounds a clock that jumped.
+            self.config.daemon.sample_period
+        } else {
+            self.next_cycle.since(now)
+        };
+        match self.core.next_deadline() {
+            Some(deadline) => cycle.min(deadline.since(now)),
+            None => cycle,
+        }
+    }
+
+    fn take_messages(&mut self, now: Moment) -> Flow {
+        let mut flow = Flow::On;
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Attached { task, result } => self.attached(task, result, now),
+                Message::Reattached { task, result } => self.reattached(task, result, now),
+                Message::Released { task, result } => self.released(task, result, now),
+                Message::NotRemoved { task, error } => {
+                    tracing::warn!(%task, %error, "the cgroup of an ended task stays");
+                }
+                Message::Cycle(report) => self.cycle(*report, now),
+                Message::Looks(looks) => self.looked(looks),
+                Message::Stop => flow = Flow::Stop,
+                Message::Reload => {
+                    if let Err(error) = self.reload(now) {
+                        tracing::error!("the configuration was not reloaded: {error}");
+                    }
+                }
+            }
+            // What one message decided is on the way before the next is looked at.
+            self.carry_out(now);
+        }
+        flow
+    }
+
+    /// Replaces the snapshot if anything changed, then answers those who asked.
+    fn publish(&mut self, now: Moment) {
+        let changed = std::mem::take(&mut self.changed);
+        if std::mem::take(&mut self.changed_all) {
+            let all: Vec<TaskId> = self.entries.keys().copied().collect();
+            self.view.tasks = all
+                .into_iter()
+                .filter_map(|id| Some((id, Arc::new(self.published(id, now)?))))
+                .collect();
+            self.changed_status = true;
+        } else {
+            for id in changed {
+                self.changed_status = true;
+                match self.published(id, now) {
+                    Some(task) => self.view.tasks.insert(id, Arc::new(task)),
+                    None => self.view.tasks.remove(&id),
+                };
+            }
+        }
+        if std::mem::take(&mut self.changed_jobs) {
+            self.view.jobs = Arc::new(self.jobs_view());
+            self.changed_status = true;
+        }
+        if std::mem::take(&mut self.changed_status) {
+            self.view.status = Arc::new(self.status_view());
+            self.snapshot.send_replace(Arc::new(self.view.clone()));
+        }
+        for answer in self.answers.drain(..) {
+            answer();
+        }
+    }
+
+    /// A task that is in place; one on its way is nobody's business yet.
+    fn published(&self, id: TaskId, now: Moment) -> Option<crate::proto::Task> {
+        let placed = self.entries.get(&id)?.phase != entry::Placement::Attaching;
+        placed.then(|| self.task_view(id, now.boot)).flatten()
+    }
+
+    /// Tasks keep running with the weights they have; what was measured is stored.
+    fn stop(mut self) -> Result<(), DriverError> {
+        let now = clock::now();
+        self.commands.close();
+        self.core.note(
+            crate::core::event::EventKind::Stopped,
+            None,
+            format!("lrsd stops; {} tasks keep running", self.entries.len()),
+            serde_json::Map::new(),
+            now,
+        );
+        self.carry_out(now);
+        self.workers.stop();
+        // Admissions that were on their way have been carried out by now.
+        self.take_messages(now);
+        self.carry_out(now);
+        self.publish(now);
+        let placed: Vec<TaskId> = self.entries.keys().copied().collect();
+        for id in placed {
+            self.store_task(id);
+        }
+        self.tree.close().map_err(DriverError::Close)
+    }
+}
+
+/// What ends the loop other than a request to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// epoll failed; nothing can be noticed any more.
+    #[error("cannot wait for events: {0}")]
+    Wait(io::Error),
+    /// The cgroup root could not be left in order.
+    #[error("the cgroup root could not be closed: {0}")]
+    Close(crate::cgroup::CgroupError),
+}
+
+/// What the core decides by, from the settings.
+pub fn policy(config: &Config) -> Policy {
+    let fixed = |value: Auto<u32>| match value {
+        Auto::Auto => None,
+        Auto::Fixed(value) => Some(value),
+    };
+    let guard = &config.guard;
+    Policy {
+        active: fixed(config.slots.active),
+        passive: fixed(config.slots.passive),
+        passive_max: fixed(config.slots.passive_max),
+        expand: config.slots.expand,
+        io_wait_threshold: config.slots.io_wait_threshold,
+        cpu_saturation: config.slots.cpu_saturation,
+        shrink_after: config.slots.shrink_after,
+        reservation_ttl: config.slots.reservation_ttl,
+        guard: guard.enabled.then_some(GuardPolicy {
+            dry_run: guard.dry_run,
+            reserve: guard.memory_reserve,
+            resume: guard.memory_resume,
+            enter_after: guard.enter_after,
+            exit_after: guard.exit_after,
+        }),
+        memory_reserve: guard.memory_reserve,
+    }
+}
+
+/// What the weights have to promise, from the settings and the capacities.
+fn plan(config: &Config, core: &Shaper) -> WeightPlan {
+    WeightPlan {
+        ratio: config.tiers.ratio,
+        active_capacity: core.slots().active_capacity,
+        passive_max: core.slots().passive_max,
+    }
+}
+
+/// Who may do what, from the settings and the node's groups.
+fn rights(config: &Config) -> Rights {
+    let lrs_gid = match nix::unistd::Group::from_name("lrs") {
+        Ok(group) => group.map(|group| group.gid.as_raw()),
+        Err(errno) => {
+            tracing::warn!("cannot look up group lrs ({errno}): only admins may ask for slots");
+            None
+        }
+    };
+    // Whoever runs a private daemon may replace it; telling it what to do is less.
+    let mut admins = config.grpc.admins.clone();
+    admins.push(rustix::process::geteuid().as_raw());
+    Rights { admins, lrs_gid, max_user_priority: Priority(config.slots.max_user_priority) }
+}

@@ -1,0 +1,286 @@
+//! Commands of clients: rights first, then the core, then the answer.
+
+use std::sync::Arc;
+
+use serde_json::{Map, json};
+
+use super::admission::refused;
+use super::entry::Placement;
+use super::worker::Job;
+use super::{Driver, plan, policy, rights, view};
+use crate::cgroup::CgroupError;
+use crate::command::{Caller, Command, CommandError, ErrorKind, Reply, ReserveRequest};
+use crate::config::{Absent, Config};
+use crate::core::event::EventKind;
+use crate::core::model::{Priority, ReservationId, TaskId};
+use crate::proto;
+use crate::rights::Action;
+use crate::state::record::ReservationRecord;
+use crate::units::Moment;
+use crate::wire::proto_time;
+
+impl Driver {
+    pub(super) fn take_commands(&mut self, now: Moment) {
+        self.commands.clear_wake();
+        while let Some(command) = self.commands.try_next() {
+            self.command(command, now);
+            self.carry_out(now);
+        }
+    }
+
+    fn command(&mut self, command: Command, now: Moment) {
+        match command {
+            Command::Admit { caller, request, reply } => self.admit(caller, request, reply, now),
+            Command::Reserve { caller, request, reply } => {
+                let answer = self.reserve(&caller, request, now);
+                self.answer(Some(reply), answer);
+            }
+            Command::CancelReservation { caller, id, reply } => {
+                let answer = self.cancel(&caller, id, now);
+                self.answer(Some(reply), answer);
+            }
+            Command::Release { caller, id, reply } => self.release(&caller, id, reply, now),
+            Command::SetPriority { caller, id, priority, reply } => {
+                let answer = self.set_priority(&caller, id, priority, now);
+                self.answer(Some(reply), answer);
+            }
+            Command::Drain { caller, reply } => {
+                let answer = self.rights.check(&caller, Action::Operate, None);
+                if answer.is_ok() {
+                    self.core.drain(now);
+                }
+                self.answer(Some(reply), answer);
+            }
+            Command::Resume { caller, reply } => {
+                let answer = self.rights.check(&caller, Action::Operate, None);
+                if answer.is_ok() {
+                    self.core.resume(now);
+                }
+                self.answer(Some(reply), answer);
+            }
+            Command::Reload { caller, reply } => {
+                let answer = self
+                    .rights
+                    .check(&caller, Action::Operate, None)
+                    .and_then(|()| self.reload(now));
+                self.answer(Some(reply), answer);
+            }
+        }
+    }
+
+    /// Answers once the snapshot that shows the change is out.
+    pub(super) fn answer<T: Send + 'static>(
+        &mut self,
+        reply: Option<Reply<T>>,
+        answer: Result<T, CommandError>,
+    ) {
+        if let Some(reply) = reply {
+            // A client that went away needs no answer.
+            self.answers.push(Box::new(move || drop(reply.send(answer))));
+        }
+    }
+
+    pub(super) fn answer_all(
+        &mut self,
+        replies: Vec<Reply<proto::Task>>,
+        answer: Result<proto::Task, CommandError>,
+    ) {
+        for reply in replies {
+            self.answer(Some(reply), answer.clone());
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        caller: &Caller,
+        request: ReserveRequest,
+        now: Moment,
+    ) -> Result<proto::Reservation, CommandError> {
+        let ReserveRequest { labels, priority, ttl } = request;
+        self.rights.check(caller, Action::Reserve { priority }, None)?;
+        let id = self
+            .core
+            .reserve(caller.uid, labels, priority, ttl, now)
+            .map_err(refused)?;
+        let reservation = self.core.reservation(id).cloned().ok_or_else(|| vanished(id))?;
+        // Stored before the answer: a promise must survive the daemon that made it.
+        if let Err(error) = self.store.put_reservation(&ReservationRecord::new(id, &reservation)) {
+            let message = error.to_string();
+            self.noted(Err(error));
+            let _ = self.core.cancel_reservation(id, now);
+            return Err(CommandError::new(ErrorKind::Internal, message));
+        }
+        let left = i64::try_from(reservation.expires.since(now.boot).as_micros()).unwrap_or(i64::MAX);
+        let expires_at = crate::units::WallTime::from_unix_micros(
+            now.wall.unix_micros().saturating_add(left),
+        );
+        let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
+        Ok(proto::Reservation {
+            id: id.to_string(),
+            job: text(&reservation.labels.job),
+            kind: text(&reservation.labels.kind),
+            priority: reservation.priority.0,
+            tier: view::tier(reservation.tier).into(),
+            expires_at: Some(proto_time(expires_at)),
+        })
+    }
+
+    fn cancel(
+        &mut self,
+        caller: &Caller,
+        id: ReservationId,
+        now: Moment,
+    ) -> Result<(), CommandError> {
+        if let Some(reservation) = self.core.reservation(id) {
+            let owner = Some(reservation.uid);
+            self.rights.check(caller, Action::ActOnReservation, owner)?;
+        }
+        self.core.cancel_reservation(id, now).map_err(refused)
+    }
+
+    fn release(&mut self, caller: &Caller, id: TaskId, reply: Reply<()>, now: Moment) {
+        let answer = self.begin_release(caller, id);
+        match answer {
+            Err(error) => self.answer(Some(reply), Err(error)),
+            Ok(Some(group)) => {
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.phase = Placement::Releasing;
+                    entry.release_replies.push(reply);
+                }
+                self.workers.place(Job::Release { task: id, group });
+            }
+            Ok(None) => {
+                self.core.released(id, now);
+                self.carry_out(now);
+                self.clean_up(id);
+                self.answer(Some(reply), Ok(()));
+            }
+        }
+    }
+
+    fn begin_release(
+        &self,
+        caller: &Caller,
+        id: TaskId,
+    ) -> Result<Option<Arc<crate::cgroup::Group>>, CommandError> {
+        let (task, entry) = self.task_entry(id)?;
+        self.rights.check(caller, Action::ActOnTask, task.uid)?;
+        if entry.phase == Placement::Attaching {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!("task {id} is being admitted; release it once that is done"),
+            ));
+        }
+        Ok(entry.group.clone())
+    }
+
+    pub(super) fn released(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let replies = std::mem::take(&mut entry.release_replies);
+        let answer = match result {
+            Ok(()) => {
+                self.core.released(id, now);
+                self.carry_out(now);
+                // The group went with the release.
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.group = None;
+                }
+                self.clean_up(id);
+                Ok(())
+            }
+            Err(error) => {
+                entry.phase = Placement::Placed;
+                let error = super::admission::cgroup_error(error);
+                // What was undone half has its tier's weights again.
+                self.align(id, None, now);
+                self.check_ended(&[id], now);
+                Err(error)
+            }
+        };
+        for reply in replies {
+            self.answer(Some(reply), answer.clone());
+        }
+    }
+
+    fn set_priority(
+        &mut self,
+        caller: &Caller,
+        id: TaskId,
+        priority: Priority,
+        now: Moment,
+    ) -> Result<proto::Task, CommandError> {
+        let (task, _) = self.task_entry(id)?;
+        self.rights.check(caller, Action::SetPriority { priority }, task.uid)?;
+        self.core.set_priority(id, priority, now);
+        self.carry_out(now);
+        self.task_view(id, now.boot).ok_or_else(|| no_task(id))
+    }
+
+    fn task_entry(
+        &self,
+        id: TaskId,
+    ) -> Result<(&crate::core::state::Task, &super::entry::Entry), CommandError> {
+        self.core.task(id).zip(self.entries.get(&id)).ok_or_else(|| no_task(id))
+    }
+
+    /// Applies the configuration file, all of it or nothing; answers the keys that changed.
+    pub(super) fn reload(&mut self, now: Moment) -> Result<Vec<String>, CommandError> {
+        let invalid = |message: String| CommandError::new(ErrorKind::FailedPrecondition, message);
+        let new = Config::load(&self.config_file, Absent::IsDefault)
+            .map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
+        let changed = self.config.changed_keys(&new);
+        let frozen: Vec<_> =
+            changed.iter().filter(|key| key.needs_restart).map(|key| key.key).collect();
+        if !frozen.is_empty() {
+            return Err(invalid(format!(
+                "the old settings stay: {} can only change with a restart of lrsd; restart it, or put the old value back",
+                frozen.join(", ")
+            )));
+        }
+        (self.reload_log)(&new.daemon.log)
+            .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
+        self.config = new;
+        self.rights = rights(&self.config);
+        self.core.set_policy(policy(&self.config), now);
+        self.carry_out(now);
+        self.replan(now);
+        self.next_cycle = self.next_cycle.min(now.boot.after(self.config.daemon.sample_period));
+        self.view.config_toml = self.config.to_toml().into();
+        self.view.colocation_threshold = self.config.classify.colocation_threshold;
+        self.changed_all = true;
+        let keys: Vec<String> = changed.iter().map(|key| key.key.to_string()).collect();
+        let mut inputs = Map::new();
+        inputs.insert("changed".into(), json!(keys));
+        let reason = format!("{} settings changed", keys.len());
+        self.core.note(EventKind::Reloaded, None, reason, inputs, now);
+        self.carry_out(now);
+        Ok(keys)
+    }
+
+    /// Follows the capacities with the weights.
+    pub(super) fn replan(&mut self, now: Moment) {
+        let plan = plan(&self.config, &self.core);
+        if plan == self.plan {
+            return;
+        }
+        self.plan = plan;
+        if let Err(error) = self.tree.shape_root(&plan) {
+            tracing::warn!(%error, "the weight of the LRS root was not written");
+        }
+        let placed: Vec<TaskId> = self.entries.keys().copied().collect();
+        for id in placed {
+            self.align(id, None, now);
+        }
+    }
+}
+
+fn no_task(id: TaskId) -> CommandError {
+    CommandError::new(
+        ErrorKind::NotFound,
+        format!("no task {id} runs here; `lrsctl tasks` lists those that do, `lrsctl why {id}` its past"),
+    )
+}
+
+fn vanished(id: ReservationId) -> CommandError {
+    CommandError::new(ErrorKind::Internal, format!("reservation {id} vanished as it was made"))
+}

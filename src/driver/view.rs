@@ -1,0 +1,308 @@
+//! From what is to what clients read.
+
+use std::time::Duration;
+
+use super::Driver;
+use super::entry::Entry;
+use crate::cgroup::{Attachment, CpuTiers, IoTiers, Version};
+use crate::config::Mode;
+use crate::core::model::{Class, TaskId, Tier};
+use crate::core::rate::{class_of, NodeRates};
+use crate::core::state::Task;
+use crate::proto;
+use crate::units::{BootTime, Share};
+use crate::wire::proto_time;
+
+/// The wire's word for a tier.
+pub fn tier(tier: Tier) -> proto::Tier {
+    match tier {
+        Tier::Active => proto::Tier::Active,
+        Tier::Passive => proto::Tier::Passive,
+    }
+}
+
+fn class(class: Option<Class>) -> proto::Class {
+    match class {
+        None => proto::Class::Unknown,
+        Some(Class::Cpu) => proto::Class::Cpu,
+        Some(Class::Moderate) => proto::Class::Moderate,
+        Some(Class::Io) => proto::Class::Io,
+    }
+}
+
+fn attachment(attachment: Attachment) -> proto::Attachment {
+    match attachment {
+        Attachment::Own => proto::Attachment::Own,
+        Attachment::InPlace => proto::Attachment::InPlace,
+        Attachment::None => proto::Attachment::None,
+    }
+}
+
+/// One task.
+pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Task {
+    let labels = &task.labels;
+    let text = |label: &Option<crate::core::model::Label>| label.as_ref().map(|l| l.to_string());
+    let group = entry.group.as_ref().filter(|group| !group.record.path.is_empty());
+    let path = group.map(|group| group.record.path.clone());
+    let used = entry.since_admission();
+    proto::Task {
+        id: id.to_string(),
+        name: text(&labels.name),
+        job: text(&labels.job),
+        kind: text(&labels.kind),
+        pid: entry.process.map(|process| process.pid.raw()),
+        uid: task.uid,
+        tier: tier(task.tier()).into(),
+        priority: (!entry.lost).then_some(task.priority.0),
+        class: class(task.class).into(),
+        computing_rate: task.rate.map(Share::value),
+        computing_rate_raw: entry.meter.computing_rate_raw().map(Share::value),
+        cpu_seconds: used.cpu.map(|cpu| cpu.as_secs_f64()),
+        cpu_share: entry.rates.cpu_share.map(Share::value),
+        write_bytes_per_sec: entry.rates.write_per_sec,
+        read_bytes_per_sec: entry.rates.read_per_sec,
+        elapsed_seconds: Some(now.since(task.admitted_at.boot).as_secs_f64()),
+        admitted_at: Some(proto_time(task.admitted_at.wall)),
+        promoted_at: task.promoted_at.map(proto_time),
+        attachment: attachment(entry.attachment()).into(),
+        overflow: task.seat == crate::core::slots::Seat::Overflow,
+        slotless: task.seat == crate::core::slots::Seat::Slotless,
+        frozen: false,
+        contested: entry.contested,
+        main_exited: entry.main_exited,
+        ratio_group: path.as_deref().map(parent),
+        cgroup: path,
+        kernel: Some(proto::Kernel {
+            cpu_weight: entry.kernel.cpu_weight,
+            cpu_idle: entry.kernel.cpu_idle,
+            io_weight: entry.kernel.io_weight,
+        }),
+        resident_bytes: used.resident.map(|bytes| bytes.0),
+    }
+}
+
+fn parent(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some(("", _)) | None => "/".to_owned(),
+        Some((parent, _)) => parent.to_owned(),
+    }
+}
+
+impl Driver {
+    /// A task of the core as clients see it.
+    pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
+        Some(task(id, self.core.task(id)?, self.entries.get(&id)?, now))
+    }
+
+    pub(super) fn status_view(&self) -> proto::Status {
+        let core = &self.core;
+        let slots = core.slots();
+        let totals = core.totals();
+        proto::Status {
+            node: Some(self.node_view()),
+            slots: Some(proto::Slots {
+                active: Some(proto::ActiveSlots {
+                    capacity: slots.active_capacity,
+                    used: slots.active_used(),
+                    reserved: slots.active_reserved(),
+                    free: core.active_offered(),
+                }),
+                passive: Some(proto::PassiveSlots {
+                    capacity: slots.passive_capacity,
+                    base: slots.base,
+                    max: slots.passive_max,
+                    used: slots.passive_used(),
+                    reserved: slots.passive_reserved(),
+                    free: core.passive_offered(),
+                    overflow: slots.overflow(),
+                }),
+            }),
+            lowest_active_priority: core.lowest_active_priority().map(|priority| priority.0),
+            state: if core.draining() {
+                proto::NodeState::Draining
+            } else if core.holding() {
+                proto::NodeState::Holding
+            } else {
+                proto::NodeState::Accepting
+            }
+            .into(),
+            mode: match self.config.daemon.mode {
+                Mode::Enforce => proto::Mode::Enforce,
+                Mode::Observe => proto::Mode::Observe,
+            }
+            .into(),
+            guard: Some(self.guard_view()),
+            cgroup: Some(self.cgroup_view()),
+            totals: Some(proto::Totals {
+                admitted: totals.admitted,
+                completed: totals.completed,
+                released: totals.released,
+                refused: totals.refused,
+                promoted: totals.promoted,
+                demoted: totals.demoted,
+            }),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            waiting: u32::try_from(core.waiting()).unwrap_or(u32::MAX),
+            warnings: self.warnings(),
+            started_at: Some(proto_time(self.started_at)),
+        }
+    }
+
+    fn node_view(&self) -> proto::Node {
+        let NodeRates { effective, iowait, steal, idle, .. } = self.node_rates;
+        let sample = self.node_last.as_ref().map(|(_, node)| node);
+        let memory = sample.and_then(|node| node.memory);
+        let pressure = self.node_rates.pressure;
+        proto::Node {
+            hostname: self.hostname.clone(),
+            cores: self.cpus,
+            cpu: Some(proto::CpuUse {
+                effective: effective.map(Share::value),
+                iowait: iowait.map(Share::value),
+                idle: idle.map(Share::value),
+                steal: steal.map(Share::value),
+            }),
+            disk: Some(proto::DiskUse {
+                write_bytes_per_sec: self.node_rates.disk_write_per_sec,
+                read_bytes_per_sec: self.node_rates.disk_read_per_sec,
+            }),
+            pressure: Some(proto::Pressure {
+                cpu_some: pressure.map(|p| p.cpu_some.value()),
+                memory_some: pressure.map(|p| p.memory_some.value()),
+                memory_full: pressure.map(|p| p.memory_full.value()),
+                io_some: pressure.map(|p| p.io_some.value()),
+                io_full: pressure.map(|p| p.io_full.value()),
+            }),
+            memory: Some(proto::MemoryUse {
+                total_bytes: memory.map(|m| m.total.0),
+                available_bytes: memory.map(|m| m.available.0),
+                swap_used_bytes: memory.map(|m| m.swap_used.0),
+            }),
+            sampled_at: self.sampled_at.map(proto_time),
+            period_ms: millis(self.config.daemon.sample_period),
+        }
+    }
+
+    fn guard_view(&self) -> proto::Guard {
+        let policy = self.core.policy().guard;
+        let entered = self.core.guard().entered();
+        let memory_unknown =
+            self.node_last.as_ref().is_some_and(|(_, node)| node.memory.is_none());
+        proto::Guard {
+            enabled: policy.is_some(),
+            stage: u32::from(entered.is_some()),
+            dry_run: policy.is_some_and(|policy| policy.dry_run),
+            reason: entered.map(|entered| entered.reason.clone()),
+            since: entered.map(|entered| proto_time(entered.since)),
+            missing_signals: if policy.is_some() && memory_unknown {
+                vec!["MemAvailable of /proc/meminfo".to_owned()]
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn cgroup_view(&self) -> proto::CgroupStatus {
+        let found = self.tree.capabilities();
+        proto::CgroupStatus {
+            version: match found.version {
+                Some(Version::V1) => 1,
+                Some(Version::V2) => 2,
+                None => 0,
+            },
+            root: found.root.clone(),
+            cpu_tiers: match found.cpu_tiers {
+                CpuTiers::Idle => "idle",
+                CpuTiers::Weight => "weight",
+                CpuTiers::None => "none",
+            }
+            .to_owned(),
+            io_tiers: match found.io_tiers {
+                IoTiers::Bfq => "bfq",
+                IoTiers::IoCost => "iocost",
+                IoTiers::IoPrio => "ioprio",
+                IoTiers::None => "none",
+            }
+            .to_owned(),
+            reason: found.reason.clone(),
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.tree.shortfalls(&self.plan);
+        if self.tree.capabilities().io_tiers == IoTiers::None && self.config.tiers.io {
+            warnings.push(
+                "disk tiers have no effect on this node; `lrsctl doctor` says what to change"
+                    .to_owned(),
+            );
+        }
+        if let Some(problem) = &self.store_problem {
+            warnings.push(format!("state is not being stored: {problem}"));
+        }
+        if let Some((_, node)) = &self.node_last {
+            warnings.extend(node.problems.iter().cloned());
+        }
+        let groups: std::collections::BTreeSet<&str> = self
+            .entries
+            .values()
+            .filter_map(|entry| entry.group.as_ref())
+            .filter_map(|group| group.record.path.rsplit_once('/').map(|(parent, _)| parent))
+            .collect();
+        if groups.len() > 1 {
+            warnings.push(format!(
+                "tasks are spread over {} ratio groups; the ratio of the tiers holds within \
+                 each, not between them",
+                groups.len()
+            ));
+        }
+        warnings
+    }
+
+    pub(super) fn jobs_view(&self) -> Vec<proto::Job> {
+        let classify = &self.config.classify;
+        let mut running_rates = std::collections::BTreeMap::<_, (f64, u32)>::new();
+        for (_, task) in self.core.tasks() {
+            if let (Some(key), Some(rate)) = (task.labels.job_key(), task.rate) {
+                let (sum, count) = running_rates.entry(key).or_default();
+                *sum += rate.value();
+                *count += 1;
+            }
+        }
+        self.core
+            .jobs()
+            .iter()
+            .map(|(key, running, finished)| {
+                // Until a task has finished, those that run are the sample of the job.
+                let sampled = || {
+                    let (sum, count) = running_rates.get(key)?;
+                    Share::of(*sum, f64::from(*count))
+                };
+                let rate = finished.mean_rate().or_else(sampled);
+                let found = rate.map(|rate| class_of(rate, classify.io_below, classify.cpu_above));
+                proto::Job {
+                    job: key.job.to_string(),
+                    kind: key.kind.as_ref().map(|kind| kind.to_string()),
+                    running,
+                    finished: finished.count,
+                    computing_rate: rate.map(Share::value),
+                    class: class(found).into(),
+                }
+            })
+            .collect()
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_group_is_the_parent() {
+        assert_eq!(parent("/lrs/t1"), "/lrs");
+        assert_eq!(parent("/t1"), "/");
+    }
+}

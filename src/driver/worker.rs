@@ -1,0 +1,328 @@
+//! The threads beside the loop: one that puts processes in place, one that reads.
+//!
+//! Moving a process makes the kernel wait for a grace period (milliseconds), and a reading of
+//! thousands of tasks takes as long; neither may keep a promotion waiting. So the loop only
+//! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
+//! common queue back, and ends when the loop drops its end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::watch::Waker;
+use crate::cgroup::{Attached, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan};
+use crate::clock;
+use crate::core::model::{TaskId, Tier};
+use crate::sample::{Sample, Sampler, TaskSource, ThreadLook};
+use crate::units::{BootTime, Pid, ProcessRef};
+
+/// Work on one cgroup that may take long.
+#[derive(Debug)]
+pub enum Job {
+    /// Make the group (or take `found`, in place), write the weights, move the process.
+    Attach {
+        /// The task.
+        task: TaskId,
+        /// Its main process.
+        process: ProcessRef,
+        /// The group to manage in place.
+        found: Option<Arc<Group>>,
+        /// Its tier.
+        tier: Tier,
+        /// What the weights promise.
+        plan: WeightPlan,
+    },
+    /// Move a process that left its group back into it.
+    Reattach {
+        /// The task.
+        task: TaskId,
+        /// Its main process.
+        process: ProcessRef,
+        /// Its group.
+        group: Arc<Group>,
+    },
+    /// Give the processes back.
+    Release {
+        /// The task.
+        task: TaskId,
+        /// Its group.
+        group: Arc<Group>,
+    },
+    /// Remove the group of a task that has ended.
+    Remove {
+        /// The task.
+        task: TaskId,
+        /// Its group.
+        group: Arc<Group>,
+    },
+}
+
+/// What the threads tell the loop.
+#[derive(Debug)]
+pub enum Message {
+    /// Answer to [`Job::Attach`].
+    Attached {
+        /// The task.
+        task: TaskId,
+        /// Its group, and the tier whose weights it has.
+        result: Result<(Arc<Group>, Attached, Tier), CgroupError>,
+    },
+    /// Answer to [`Job::Reattach`].
+    Reattached {
+        /// The task.
+        task: TaskId,
+        /// How it went.
+        result: Result<Attached, CgroupError>,
+    },
+    /// Answer to [`Job::Release`].
+    Released {
+        /// The task.
+        task: TaskId,
+        /// How it went.
+        result: Result<(), CgroupError>,
+    },
+    /// Answer to [`Job::Remove`], only when it failed.
+    NotRemoved {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        error: CgroupError,
+    },
+    /// A cycle's readings.
+    Cycle(Box<CycleReport>),
+    /// Threads seen between two cycles.
+    Looks(Vec<(TaskId, ThreadLook)>),
+    /// Stop, from the signal handler.
+    Stop,
+    /// Reload, from the signal handler.
+    Reload,
+}
+
+/// What a cycle has to do.
+#[derive(Debug, Default)]
+pub struct CycleRequest {
+    /// Tasks new since the last one.
+    pub watch: Vec<(TaskId, TaskSource)>,
+    /// Tasks gone since the last one.
+    pub forget: Vec<TaskId>,
+    /// Tasks whose threads are looked at, ascending.
+    pub look_at: Vec<TaskId>,
+    /// After which part of the period they are looked at once more; jittered by the loop.
+    pub look_after: Option<Duration>,
+    /// Groups to read back, with the tier they should have.
+    pub check: Vec<(TaskId, Arc<Group>, Tier)>,
+    /// Groups that may have become empty unnoticed.
+    pub recheck: Vec<(TaskId, Arc<Group>)>,
+    /// What the weights promise.
+    pub plan: Option<WeightPlan>,
+}
+
+/// What a group's weights are, and what of it is foreign.
+pub type Readback = (TaskId, Result<(KernelView, Vec<Drift>), CgroupError>);
+
+/// What a cycle read.
+#[derive(Debug)]
+pub struct CycleReport {
+    /// The node and the tasks.
+    pub sample: Sample,
+    /// When reading back began; weights written later are not judged.
+    pub checked_at: BootTime,
+    /// What each group says, and what of it is foreign.
+    pub kernel: Vec<Readback>,
+    /// Processes of the groups that were rechecked.
+    pub processes: Vec<(TaskId, Vec<Pid>)>,
+    /// Files kept open and the most there may be.
+    pub kept_files: (u64, u64),
+}
+
+/// The threads and the queues to them.
+#[derive(Debug)]
+pub struct Workers {
+    jobs: Option<Sender<Job>>,
+    cycles: Option<Sender<CycleRequest>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts both threads. Their messages arrive at the receiver; `waker` is called for each.
+    pub fn start(
+        tree: Arc<dyn TierTree>,
+        sampler: Sampler,
+        waker: Waker,
+    ) -> io::Result<(Workers, Sender<Message>, Receiver<Message>)> {
+        let (messages, inbox) = channel();
+        let (jobs, job_queue) = channel();
+        let (cycles, cycle_queue) = channel();
+        let tell = Teller { messages: messages.clone(), waker };
+        let placer = {
+            let (tree, tell) = (Arc::clone(&tree), tell.clone());
+            std::thread::Builder::new()
+                .name("lrs-place".into())
+                .spawn(move || place_all(&*tree, &job_queue, &tell))?
+        };
+        let reader = std::thread::Builder::new()
+            .name("lrs-sample".into())
+            .spawn(move || read_all(&*tree, sampler, &cycle_queue, &tell))?;
+        let workers =
+            Workers { jobs: Some(jobs), cycles: Some(cycles), threads: vec![placer, reader] };
+        Ok((workers, messages, inbox))
+    }
+
+    /// Queues work on a cgroup.
+    pub fn place(&self, job: Job) {
+        // The thread only ends after this end of its queue does.
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// Asks for a cycle.
+    pub fn read(&self, request: CycleRequest) {
+        if let Some(cycles) = &self.cycles {
+            let _ = cycles.send(request);
+        }
+    }
+
+    /// Lets both threads finish what they do and ends them.
+    pub fn stop(&mut self) {
+        self.jobs = None;
+        self.cycles = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a worker thread panicked; its last work may be unfinished");
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Teller {
+    messages: Sender<Message>,
+    waker: Waker,
+}
+
+impl Teller {
+    fn tell(&self, message: Message) {
+        // Nobody listens any more once the loop has ended; there is nothing left to do then.
+        let _ = self.messages.send(message);
+        self.waker.wake();
+    }
+}
+
+fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller) {
+    while let Ok(job) = jobs.recv() {
+        match job {
+            Job::Attach { task, process, found, tier, plan } => {
+                let result = attach(tree, task, process, found, tier, &plan);
+                tell.tell(Message::Attached { task, result });
+            }
+            Job::Reattach { task, process, group } => {
+                let result = tree.attach(&group, process);
+                tell.tell(Message::Reattached { task, result });
+            }
+            Job::Release { task, group } => {
+                let result = tree.release(&group);
+                tell.tell(Message::Released { task, result });
+            }
+            Job::Remove { task, group } => {
+                if let Err(error) = tree.remove(&group) {
+                    tell.tell(Message::NotRemoved { task, error });
+                }
+            }
+        }
+    }
+}
+
+fn attach(
+    tree: &dyn TierTree,
+    task: TaskId,
+    process: ProcessRef,
+    found: Option<Arc<Group>>,
+    tier: Tier,
+    plan: &WeightPlan,
+) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
+    if let Some(group) = found {
+        tree.write_tier(&group, tier, plan)?;
+        return Ok((group, Attached { moved: 0 }, tier));
+    }
+    let group = Arc::new(tree.create(task)?);
+    let placed = tree
+        .write_tier(&group, tier, plan)
+        .and_then(|_| tree.attach(&group, process))
+        .map(|attached| (Arc::clone(&group), attached, tier));
+    if placed.is_err()
+        && let Err(error) = tree.remove(&group)
+    {
+        tracing::warn!(%task, %error, "the cgroup of a failed admission stays");
+    }
+    placed
+}
+
+fn read_all(
+    tree: &dyn TierTree,
+    mut sampler: Sampler,
+    cycles: &Receiver<CycleRequest>,
+    tell: &Teller,
+) {
+    let mut look: Option<(BootTime, Vec<TaskId>)> = None;
+    loop {
+        let request = match &look {
+            None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some((due, _)) => cycles.recv_timeout(due.since(clock::boot_time())),
+        };
+        match request {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((_, tasks)) = look.take() {
+                    tell.tell(Message::Looks(sampler.look(&tasks)));
+                }
+            }
+            Ok(request) => {
+                for id in request.forget {
+                    sampler.forget(id);
+                }
+                for (id, source) in request.watch {
+                    sampler.watch(id, source);
+                }
+                let started = clock::boot_time();
+                let mut sample = sampler.sample(started, &request.look_at);
+                let checked_at = clock::boot_time();
+                sample.took = checked_at.since(started);
+                let kernel = match request.plan {
+                    None => Vec::new(),
+                    Some(plan) => request
+                        .check
+                        .into_iter()
+                        .map(|(id, group, tier)| (id, read_back(tree, &group, tier, &plan)))
+                        .collect(),
+                };
+                let processes = request
+                    .recheck
+                    .into_iter()
+                    .filter_map(|(id, group)| Some((id, tree.processes(&group).ok()?)))
+                    .collect();
+                look = request
+                    .look_after
+                    .filter(|_| !request.look_at.is_empty())
+                    .map(|after| (started.after(after), request.look_at));
+                let kept_files = sampler.kept_files();
+                let report =
+                    CycleReport { sample, checked_at, kernel, processes, kept_files };
+                tell.tell(Message::Cycle(Box::new(report)));
+            }
+        }
+    }
+}
+
+fn read_back(
+    tree: &dyn TierTree,
+    group: &Group,
+    tier: Tier,
+    plan: &WeightPlan,
+) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+    let view = tree.read_back(group)?;
+    let drift = tree.drift(group, tier, plan)?;
+    Ok((view, drift))
+}
