@@ -1,6 +1,22 @@
 //! Task groups and their tiers: the only code that writes below the LRS root.
 //!
-//! One cgroup for each task; a tier is that cgroup's weights, changed in place (spec 4).
+//! One cgroup for each task; a tier is that cgroup's weights, changed in place: rewriting a
+//! weight takes microseconds and is atomic for all processes of the task, moving 40 threads
+//! takes milliseconds and races with fork (spec 4).
+//!
+//! | file | job |
+//! |---|---|
+//! | `mounts` | which hierarchies there are |
+//! | `open`, `lock` | choosing one, making the root, controllers, one daemon a root |
+//! | `probe` | what the kernel and the disks can do, with reasons |
+//! | `weights` | pure: plan and ranges to numbers |
+//! | `tree` | [`TierTree`] on the kernel's files |
+//! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
+//! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
+//! | `observe` | [`TierTree`] without any write |
+//!
+//! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
+//! kernel as pid 0 and left out. Controllers enabled on the way to the root stay enabled.
 
 use std::path::PathBuf;
 
@@ -8,6 +24,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::model::{TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
+
+mod attach;
+mod files;
+mod in_place;
+mod ioprio;
+mod limits;
+mod lock;
+mod mounts;
+mod observe;
+mod open;
+pub mod probe;
+mod process;
+mod tree;
+mod weights;
+
+/// The tree of enforce mode: finds the hierarchy, makes and locks the root.
+///
+/// # Errors
+/// `Unsupported` when this node or these rights do not allow it, `Refused` when another daemon
+/// holds the root; both say what to do. What was begun is undone.
+pub fn open(settings: &TreeSettings) -> Result<Box<dyn TierTree>, CgroupError> {
+    Ok(Box::new(tree::KernelTree::open(settings)?))
+}
+
+/// The tree of observe mode: no writes, attachment `none`.
+pub fn observe(settings: &TreeSettings) -> Box<dyn TierTree> {
+    Box::new(observe::ObserveTree::open(settings))
+}
 
 /// Which kernel interface carries the controllers. Hybrid machines (v1 controllers beside an
 /// empty cgroup2 mount) are `V1`; the twin group in the cgroup2 mount is an extra.
@@ -112,7 +156,10 @@ pub struct GroupRecord {
     /// Inode of the directory in the hierarchy whose weight is edited; a group made anew under
     /// the same path differs.
     pub inode: u64,
-    /// Own: where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified").
+    /// Where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified"; the
+    /// first controller where several are mounted together): what [`TierTree::origin`] said
+    /// before the attach. Own: release goes back there; empty: to the root's parent. In place:
+    /// tells in which hierarchies the group is the task's alone.
     pub origin: Vec<(String, String)>,
     /// In place: file name and content of every weight file as found.
     pub found: Vec<(String, String)>,
@@ -233,8 +280,36 @@ pub trait TierTree: Send + Sync {
     /// Removes an empty own group. Fine when it is gone already.
     fn remove(&self, group: &Group) -> Result<(), CgroupError>;
 
-    /// Removes the root if this daemon made it and it is empty. The last call.
+    /// Removes the root if lrsd made it and it is empty. The last call.
     fn close(&self) -> Result<(), CgroupError>;
+
+    /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
+    /// attach, so that a stored record is complete before anything moves.
+    fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
+        let _ = process;
+        Ok(Vec::new())
+    }
+
+    /// The task of this root in whose own group `process` is, by path.
+    fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
+        let _ = process;
+        Ok(None)
+    }
+
+    /// Why a caller without root's rights must not have `process` moved: the finite memory.max
+    /// or cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape.
+    fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
+        let _ = process;
+        None
+    }
+
+    /// Gives every thread of `group` the I/O priority of `tier`, where disk tiers are made that
+    /// way; else does nothing. Walks the processes: call it after a change of tier and once a
+    /// cycle, off the promotion path.
+    fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+        let _ = (group, tier);
+        Ok(())
+    }
 }
 
 /// What failed, on which file, with which value.

@@ -1,0 +1,384 @@
+//! Moving processes into a task's group, and out again.
+//!
+//! Writing a pid to `cgroup.procs` moves all its threads; a child forked afterwards is born
+//! where its parent is. So the main process goes first, then its descendants, pass after pass
+//! until a pass finds none outside. A process in a group of its own choice (not the one the
+//! main process was in) is left there, and so is a member of another task.
+//!
+//! A parent may end between being seen and being moved, which orphans children nobody can link
+//! to the task any more, except that they are in its session, in its old group, younger than
+//! it, and children of a reaper outside of the session: those are taken too.
+//!
+//! Everything moved is remembered with where it was. On any error all of it goes back, with
+//! whatever was forked inside meanwhile.
+//!
+//! Files are written directly: `Cgroup::load_with_specified_controllers` of cgroups-rs forgets
+//! the choice of controllers for the root group (path ""), so that moving a process back to `/`
+//! through it would also take it out of its memory and pids groups.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::mounts::Hierarchy;
+use super::process::{self, Facts, Membership, Pinned, is_within};
+use super::{CgroupError, files};
+use crate::core::model::TaskId;
+use crate::units::{Pid, ProcessRef};
+
+/// Passes over the descendants. One moves all there are, one proves it; more are needed only
+/// for what is forked by processes outside while a pass runs.
+const ATTACH_PASSES: usize = 100;
+
+/// Passes to empty a group. Each takes all there are; a fork in between needs another.
+const EVACUATION_PASSES: usize = 1000;
+
+/// Where processes go; borrowed from the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mover<'a> {
+    /// Primary first.
+    pub(super) hierarchies: &'a [Hierarchy],
+    /// The LRS root with a leading slash.
+    pub(super) root: &'a str,
+}
+
+/// A process that was moved, and where it had been: (hierarchy index, path).
+type Moves = HashMap<Pid, (u64, Vec<(usize, String)>)>;
+
+enum Step {
+    /// Was outside in at least one hierarchy, and is inside now.
+    Moved,
+    /// Nothing to do: inside already, or in a group of its own.
+    Stays,
+    /// Ended before it could be moved.
+    Gone,
+}
+
+impl Mover<'_> {
+    /// See [`super::TierTree::attach`]. Answers how many processes were moved.
+    pub(super) fn attach(&self, group: &str, process: ProcessRef) -> Result<usize, CgroupError> {
+        let pinned = self.pin(process)?;
+        let origin = self.present_group(process.pid)?;
+        if is_within(&origin, self.root) && !is_within(&origin, group) {
+            let task = origin[self.root.len()..].trim_start_matches('/');
+            return Err(CgroupError::Refused(format!(
+                "process {} is in the group of {task} already",
+                process.pid
+            )));
+        }
+        let mut moves = Moves::new();
+        let outcome = self.bring_in(group, &pinned, &origin, &mut moves).and_then(|()| {
+            if pinned.alive() { Ok(()) } else { Err(CgroupError::ProcessGone(process.pid)) }
+        });
+        match outcome {
+            Ok(()) => Ok(moves.len()),
+            Err(error) => Err(self.undo(group, process.pid, &moves, error)),
+        }
+    }
+
+    /// Pins `process` after refusing what can never be a task.
+    pub(super) fn pin(&self, process: ProcessRef) -> Result<Pinned, CgroupError> {
+        let pid = process.pid;
+        if pid.raw() == 1 {
+            return Err(CgroupError::Refused(
+                "process 1 is the init process of this node; it cannot be a task".to_owned(),
+            ));
+        }
+        if u32::try_from(pid.raw()) == Ok(std::process::id()) {
+            return Err(CgroupError::Refused(format!(
+                "process {pid} is this daemon; it cannot be a task"
+            )));
+        }
+        let pinned = Pinned::new(process)?;
+        match Facts::read(pid)? {
+            Some(facts) if facts.is_kernel_thread() => Err(CgroupError::Refused(format!(
+                "process {pid} is a kernel thread; only user processes can be tasks"
+            ))),
+            Some(_) => Ok(pinned),
+            None => Err(CgroupError::ProcessGone(pid)),
+        }
+    }
+
+    /// Path of the process's group in the primary hierarchy.
+    pub(super) fn present_group(&self, pid: Pid) -> Result<String, CgroupError> {
+        let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        membership.path_in(self.primary()).map(str::to_owned).ok_or_else(|| {
+            CgroupError::Refused(format!(
+                "the cgroup of process {pid} is outside of {} (another cgroup namespace or \
+                 container); run lrsd where it is visible",
+                self.primary().mount.point.display()
+            ))
+        })
+    }
+
+    /// The task of this root whose group `pid` is in.
+    pub(super) fn task_of(&self, pid: Pid) -> Result<Option<TaskId>, CgroupError> {
+        let Some(membership) = Membership::read(pid)? else { return Ok(None) };
+        let name = membership.path_in(self.primary()).and_then(|path| {
+            let rest = path.strip_prefix(self.root)?.strip_prefix('/')?;
+            rest.split('/').next()
+        });
+        Ok(name.and_then(|name| name.parse().ok()))
+    }
+
+    fn primary(&self) -> &Hierarchy {
+        &self.hierarchies[0]
+    }
+
+    fn bring_in(
+        &self,
+        group: &str,
+        main: &Pinned,
+        origin: &str,
+        moves: &mut Moves,
+    ) -> Result<(), CgroupError> {
+        let pid = main.process.pid;
+        let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        if let Step::Gone = self.settle(pid, &facts, group, origin, moves)? {
+            return Err(CgroupError::ProcessGone(pid));
+        }
+        let mut outside = 0;
+        for _ in 0..ATTACH_PASSES {
+            outside = 0;
+            let mut lost: Vec<Facts> = Vec::new();
+            for pid in process::descendants(pid)? {
+                let Some(facts) = Facts::read(pid)? else { continue };
+                match self.settle(pid, &facts, group, origin, moves)? {
+                    Step::Moved => outside += 1,
+                    Step::Stays => {}
+                    Step::Gone => lost.push(facts),
+                }
+            }
+            if !lost.is_empty() {
+                outside += self.bring_in_orphans(&lost, group, origin, moves)?;
+            }
+            if outside == 0 {
+                return Ok(());
+            }
+        }
+        Err(CgroupError::Refused(format!(
+            "process {pid} forks faster than its family can be moved: {outside} were still \
+             outside in pass {ATTACH_PASSES}; stop it (SIGSTOP), admit it, continue it (SIGCONT)"
+        )))
+    }
+
+    /// Children of processes that ended before they could be moved (module page).
+    fn bring_in_orphans(
+        &self,
+        lost: &[Facts],
+        group: &str,
+        origin: &str,
+        moves: &mut Moves,
+    ) -> Result<usize, CgroupError> {
+        let all = process::all()?;
+        let sessions: HashMap<i32, i32> =
+            all.iter().map(|(pid, facts)| (pid.raw(), facts.session)).collect();
+        let mut found = 0;
+        for (pid, facts) in all {
+            let orphaned = lost.iter().any(|parent| {
+                parent.session == facts.session && facts.start_ticks >= parent.start_ticks
+            }) && sessions.get(&facts.parent) != Some(&facts.session);
+            // The leader of a session has its parent outside by nature.
+            if orphaned
+                && facts.session != pid.raw()
+                && matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved)
+            {
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Brings one process inside in every hierarchy, if it is one of ours to bring.
+    fn settle(
+        &self,
+        pid: Pid,
+        facts: &Facts,
+        group: &str,
+        origin: &str,
+        moves: &mut Moves,
+    ) -> Result<Step, CgroupError> {
+        if facts.ended() || u32::try_from(pid.raw()) == Ok(std::process::id()) {
+            return Ok(Step::Stays);
+        }
+        let Some(membership) = Membership::of_living_thread(pid, facts)? else {
+            return Ok(Step::Gone);
+        };
+        match membership.path_in(self.primary()) {
+            Some(path) if path == origin || is_within(path, group) => {}
+            _ => return Ok(Step::Stays),
+        }
+        let outside: Vec<(usize, &str)> = self
+            .hierarchies
+            .iter()
+            .enumerate()
+            .filter_map(|(index, hierarchy)| Some((index, membership.path_in(hierarchy)?)))
+            .filter(|(_, path)| !is_within(path, group))
+            .collect();
+        if outside.is_empty() {
+            return Ok(Step::Stays);
+        }
+        for (index, from) in outside {
+            let file = self.hierarchies[index].dir(group).join("cgroup.procs");
+            match files::write_raw(&file, &pid.to_string()) {
+                Ok(()) => {
+                    let (_, known) = moves.entry(pid).or_insert((facts.start_ticks, Vec::new()));
+                    known.push((index, from.to_owned()));
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Step::Gone),
+                Err(error) => return Err(refused_move(pid, &file, error)),
+            }
+        }
+        self.evict_stranger(pid, facts.start_ticks, moves)
+    }
+
+    /// The number may have changed hands between the look at the process and the write. The
+    /// newcomer then goes to where the kernel had put it: beside its parent.
+    fn evict_stranger(
+        &self,
+        pid: Pid,
+        start_ticks: u64,
+        moves: &mut Moves,
+    ) -> Result<Step, CgroupError> {
+        let stranger = match Facts::read(pid)? {
+            Some(facts) if facts.start_ticks == start_ticks => return Ok(Step::Moved),
+            Some(facts) => facts,
+            None => return Ok(Step::Gone),
+        };
+        moves.remove(&pid);
+        let parent = Pid::new(stranger.parent).map(Membership::read).transpose()?.flatten();
+        for hierarchy in self.hierarchies {
+            let home = parent.as_ref().and_then(|parent| parent.path_in(hierarchy)).unwrap_or("/");
+            let file = hierarchy.dir(home).join("cgroup.procs");
+            match files::write_raw(&file, &pid.to_string()) {
+                Ok(()) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => return Err(refused_move(pid, &file, error)),
+            }
+        }
+        Ok(Step::Gone)
+    }
+
+    /// Moves everything back; answers `error`, with what could not be undone.
+    fn undo(&self, group: &str, main: Pid, moves: &Moves, error: CgroupError) -> CgroupError {
+        let homes = |pid: Pid, index: usize| -> Vec<String> {
+            // What was forked inside goes where the main process goes.
+            [pid, main]
+                .iter()
+                .filter_map(|pid| moves.get(pid))
+                .flat_map(|(_, from)| from)
+                .filter(|(of, _)| *of == index)
+                .map(|(_, path)| path.clone())
+                .collect()
+        };
+        match self.evacuate(group, &homes) {
+            Ok(()) => error,
+            Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
+        }
+    }
+
+    /// Moves every process in `group` and below to the first of its homes that takes it, until
+    /// none is left. The root's parent is the last home of all.
+    pub(super) fn evacuate(
+        &self,
+        group: &str,
+        homes: &dyn Fn(Pid, usize) -> Vec<String>,
+    ) -> Result<(), CgroupError> {
+        let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        let mut left = 0;
+        for _ in 0..EVACUATION_PASSES {
+            left = 0;
+            for (index, hierarchy) in self.hierarchies.iter().enumerate() {
+                for pid in processes_below(&hierarchy.dir(group))? {
+                    left += 1;
+                    let candidates = homes(pid, index)
+                        .into_iter()
+                        .chain([parent.to_owned()])
+                        .map(|home| hierarchy.dir(&home).join("cgroup.procs"));
+                    move_to_first(pid, candidates)?;
+                }
+            }
+            if left == 0 {
+                return Ok(());
+            }
+        }
+        Err(CgroupError::Refused(format!(
+            "{left} processes are still in {group} after {EVACUATION_PASSES} passes; they fork \
+             faster than they can be moved"
+        )))
+    }
+}
+
+/// The first candidate that takes it; the error of the last one when none does.
+fn move_to_first(pid: Pid, candidates: impl Iterator<Item = PathBuf>) -> Result<(), CgroupError> {
+    let mut last = None;
+    let mut tried = HashSet::new();
+    for file in candidates {
+        if !tried.insert(file.clone()) {
+            continue;
+        }
+        match files::write_raw(&file, &pid.to_string()) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            Err(error) => last = Some(refused_move(pid, &file, error)),
+        }
+    }
+    last.map_or(Ok(()), Err)
+}
+
+/// What the kernel's refusals of a move mean (cgroups(7), sched-rt-group.rst).
+fn refused_move(pid: Pid, file: &Path, error: io::Error) -> CgroupError {
+    if error.raw_os_error() == Some(libc::EINVAL) && process::has_realtime_thread(pid) {
+        return CgroupError::Refused(format!(
+            "process {pid} has a real-time thread, and this kernel (CONFIG_RT_GROUP_SCHED) moves \
+             those only into groups with real-time budget: {} refused it; run it under \
+             SCHED_OTHER (chrt -o -p 0 {pid})",
+            file.display()
+        ));
+    }
+    files::failed("move a process by writing", file, Some(&pid.to_string()), error)
+}
+
+/// Every process in `dir` and below; nothing when it is gone. Processes of another pid
+/// namespace, which the kernel lists as 0, cannot be named and are left out.
+pub(super) fn processes_below(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
+    let mut found = Vec::new();
+    let mut next = vec![dir.to_owned()];
+    while let Some(dir) = next.pop() {
+        match std::fs::read_to_string(dir.join("cgroup.procs")) {
+            Ok(text) => found.extend(text.lines().filter_map(|line| Pid::new(line.parse().ok()?))),
+            Err(error) if files::is_gone(&error) => continue,
+            // A threaded group below: its processes are listed by the domain above it.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+            Err(error) => {
+                return Err(files::failed("read", &dir.join("cgroup.procs"), None, error));
+            }
+        }
+        next.extend(child_groups(&dir)?);
+    }
+    Ok(found)
+}
+
+/// Directories in `dir`; nothing when it is gone.
+pub(super) fn child_groups(dir: &Path) -> Result<Vec<PathBuf>, CgroupError> {
+    // kernfs counts subdirectories in the link count: 2 means none, and saves the listing.
+    match rustix::fs::stat(dir) {
+        Ok(stat) if stat.st_nlink == 2 => return Ok(Vec::new()),
+        Ok(_) => {}
+        Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
+        Err(errno) => return Err(files::failed("stat", dir, None, errno.into())),
+    }
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if files::is_gone(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(files::failed("list", dir, None, error)),
+    };
+    let mut groups = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| files::failed("list", dir, None, error))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            groups.push(entry.path());
+        }
+    }
+    Ok(groups)
+}

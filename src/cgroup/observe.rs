@@ -1,0 +1,182 @@
+//! Observe mode: the same questions answered without any write.
+//!
+//! Tasks are booked with attachment `none`. Nothing groups their processes, so
+//! [`TierTree::processes`] knows nothing of them: completion comes from the main process's
+//! pidfd alone.
+
+use super::attach::Mover;
+use super::mounts::{Hierarchy, Mounts};
+use super::process::Membership;
+use super::{
+    Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
+    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, in_place, tree,
+};
+use crate::core::model::{TaskId, Tier};
+use crate::units::{Pid, ProcessRef};
+
+/// [`TierTree`] that only looks.
+#[derive(Debug)]
+pub(super) struct ObserveTree {
+    /// Primary first; empty where nothing is mounted.
+    hierarchies: Vec<Hierarchy>,
+    version: Option<Version>,
+    capabilities: Capabilities,
+}
+
+impl ObserveTree {
+    pub(super) fn open(settings: &TreeSettings) -> ObserveTree {
+        let (version, hierarchies, found) = match Mounts::read() {
+            Ok(mounts) => look(&mounts, settings.version),
+            Err(error) => (None, Vec::new(), error.to_string()),
+        };
+        let root = settings.root.as_deref().unwrap_or("lrs").trim_matches('/');
+        let capabilities = Capabilities {
+            version,
+            root: format!("/{root}"),
+            cpu_tiers: CpuTiers::None,
+            io_tiers: IoTiers::None,
+            reason: format!("observe mode writes no cgroup file; {found}"),
+        };
+        ObserveTree { hierarchies, version, capabilities }
+    }
+
+    fn record(path: String, inode: u64) -> GroupRecord {
+        GroupRecord {
+            attachment: Attachment::None,
+            path,
+            inode,
+            origin: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+}
+
+fn look(mounts: &Mounts, wanted: Option<Version>) -> (Option<Version>, Vec<Hierarchy>, String) {
+    let v1 = mounts.v1();
+    let has_v1 = v1.first().is_some_and(|hierarchy| hierarchy.has("cpu"));
+    match (mounts.unified(), wanted) {
+        (Some(unified), None | Some(Version::V2)) if !has_v1 => {
+            (Some(Version::V2), vec![unified], "cgroup v2 is mounted".to_owned())
+        }
+        (unified, None | Some(Version::V1)) if has_v1 => {
+            let all = v1.into_iter().chain(unified).collect();
+            (Some(Version::V1), all, "cgroup v1 is mounted".to_owned())
+        }
+        _ => (None, Vec::new(), "no cgroup file system is mounted here".to_owned()),
+    }
+}
+
+impl TierTree for ObserveTree {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn shortfalls(&self, _: &WeightPlan) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn shape_root(&self, _: &WeightPlan) -> Result<(), CgroupError> {
+        Ok(())
+    }
+
+    fn create(&self, _: TaskId) -> Result<Group, CgroupError> {
+        // No group of its own: nothing is created, and the path of nothing is the root's.
+        let record = ObserveTree::record(self.capabilities.root.clone(), 0);
+        Ok(Group { record, dirs: GroupDirs::default() })
+    }
+
+    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError> {
+        let (Some(version), false) = (self.version, self.hierarchies.is_empty()) else {
+            return Err(CgroupError::Unsupported(self.capabilities.reason.clone()));
+        };
+        let mover = Mover { hierarchies: &self.hierarchies, root: &self.capabilities.root };
+        let _pinned = mover.pin(process)?;
+        let path = mover.present_group(process.pid)?;
+        let inode = tree::inode(&self.hierarchies[0].dir(&path))?
+            .ok_or(CgroupError::ProcessGone(process.pid))?;
+        let mut record = ObserveTree::record(path, inode);
+        record.origin = self.origin(process)?;
+        // The root group counts the whole node: no files of it stand for a task.
+        let dirs = match record.path.as_str() {
+            "/" => GroupDirs::default(),
+            _ => in_place::dirs(&self.hierarchies, version, &record),
+        };
+        Ok(Group { record, dirs })
+    }
+
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        Ok(Some(Group { record: record.clone(), dirs: GroupDirs::default() }))
+    }
+
+    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError> {
+        Ok(Vec::new())
+    }
+
+    fn attach(&self, _: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
+        let mover = Mover { hierarchies: &self.hierarchies, root: &self.capabilities.root };
+        mover.pin(process).map(|_| Attached { moved: 0 })
+    }
+
+    fn write_tier(&self, _: &Group, _: Tier, _: &WeightPlan) -> Result<Vec<Drift>, CgroupError> {
+        Ok(Vec::new())
+    }
+
+    fn read_back(&self, _: &Group) -> Result<KernelView, CgroupError> {
+        Ok(KernelView::default())
+    }
+
+    fn drift(&self, _: &Group, _: Tier, _: &WeightPlan) -> Result<Vec<Drift>, CgroupError> {
+        Ok(Vec::new())
+    }
+
+    fn processes(&self, _: &Group) -> Result<Vec<Pid>, CgroupError> {
+        Ok(Vec::new())
+    }
+
+    fn release(&self, _: &Group) -> Result<(), CgroupError> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &Group) -> Result<(), CgroupError> {
+        Ok(())
+    }
+
+    fn close(&self) -> Result<(), CgroupError> {
+        Ok(())
+    }
+
+    fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
+        let membership =
+            Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
+        Ok(self
+            .hierarchies
+            .iter()
+            .filter_map(|h| Some((h.name.clone(), membership.path_in(h)?.to_owned())))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_without_a_group() {
+        let settings = TreeSettings {
+            root: None,
+            version: None,
+            passive_cpu: crate::cgroup::PassiveCpu::Auto,
+            io: true,
+            root_weight: None,
+        };
+        let tree = ObserveTree::open(&settings);
+        assert_eq!(tree.capabilities().cpu_tiers, CpuTiers::None);
+        let group = tree.create(TaskId { epoch: 1, number: 1 }).unwrap();
+        assert_eq!(group.record.attachment, Attachment::None);
+        assert_eq!(tree.processes(&group).unwrap(), []);
+        assert_eq!(tree.reopen(&group.record).unwrap(), Some(group));
+        let init = ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 };
+        let group = tree.create(TaskId { epoch: 1, number: 2 }).unwrap();
+        assert!(matches!(tree.attach(&group, init), Err(CgroupError::Refused(_))));
+    }
+}

@@ -1,0 +1,287 @@
+//! What this kernel and its disks can do, each finding with its reason. Nothing is written.
+//!
+//! Weights on a disk act only where its I/O scheduler (or iocost) looks at them, so what is
+//! claimed depends on the disks and not on which files exist: `blkio.bfq.weight` is there on
+//! every kernel with BFQ built in, whichever scheduler the disks use.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::weights::{self, Scale};
+use super::{IoTiers, Version};
+
+/// A whole disk with hardware behind it (loop, ram, zram, dm and md sit on others or on memory).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// `sda`, `nvme0n1`, ...
+    pub name: String,
+    /// `MAJOR:MINOR`.
+    pub number: String,
+    /// The scheduler in use; `None` where the queue has no such choice.
+    pub scheduler: Option<String>,
+}
+
+/// Disks below `sys_block` (`/sys/block`), by name.
+pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
+    let mut disks = Vec::new();
+    for entry in fs::read_dir(sys_block)? {
+        let entry = entry?;
+        let dir = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let text = |file: &str| fs::read_to_string(dir.join(file)).ok();
+        let empty = text("size").is_none_or(|size| size.trim() == "0");
+        if empty || !dir.join("device").exists() || name.starts_with("sr") {
+            continue;
+        }
+        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
+        let number = text("dev").unwrap_or_default().trim().to_owned();
+        disks.push(Disk { name, number, scheduler });
+    }
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(disks)
+}
+
+/// The bracketed word of `none [mq-deadline] bfq`.
+fn chosen(list: &str) -> Option<&str> {
+    list.split_once('[')?.1.split_once(']').map(|(word, _)| word)
+}
+
+/// Device numbers for which `io.cost.qos` of the root group says `enable=1`.
+pub fn iocost_devices(io_cost_qos: &str) -> Vec<String> {
+    io_cost_qos
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, settings)| settings.split(' ').any(|setting| setting == "enable=1"))
+        .map(|(device, _)| device.to_owned())
+        .collect()
+}
+
+/// Something that makes a disk tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IoKnob {
+    /// A weight file.
+    Weight(Scale),
+    /// `io.prio.class` (cgroup-v2.rst, 5.14+).
+    PriorityClass,
+    /// ioprio_set(2) on every thread, re-applied each cycle.
+    ThreadPriority,
+}
+
+/// How disk tiers are made, and why so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoFinding {
+    /// For status.
+    pub tiers: IoTiers,
+    /// One or more sentences.
+    pub reason: String,
+    pub(super) knobs: Vec<IoKnob>,
+}
+
+impl IoFinding {
+    /// No disk tiers, for this reason.
+    pub(super) fn none(reason: impl Into<String>) -> IoFinding {
+        IoFinding { tiers: IoTiers::None, reason: reason.into(), knobs: Vec::new() }
+    }
+}
+
+/// What [`io`] looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct IoFacts<'a> {
+    /// Version of the hierarchy in use.
+    pub version: Version,
+    /// Directory whose files show what a task group will have: the root of LRS. `None`: the io
+    /// controller cannot be had.
+    pub group: Option<&'a Path>,
+    /// The node's disks.
+    pub disks: &'a [Disk],
+    /// Answer of [`iocost_devices`].
+    pub iocost: &'a [String],
+}
+
+/// Chooses what makes disk tiers (spec 4): BFQ, iocost, priority class, thread priorities, or
+/// nothing.
+pub fn io(facts: &IoFacts<'_>) -> IoFinding {
+    let has = |file: &str| facts.group.is_some_and(|group| group.join(file).exists());
+    let bfq = on(facts.disks, |disk| disk.scheduler.as_deref() == Some("bfq"));
+    let iocost = on(facts.disks, |disk| facts.iocost.contains(&disk.number));
+    let by_priority = on(facts.disks, |disk| {
+        // The schedulers that look at I/O priorities (ioprio.rst); none and kyber do not.
+        matches!(disk.scheduler.as_deref(), Some("bfq" | "mq-deadline"))
+    });
+    let bfq_scale = match facts.version {
+        Version::V1 => weights::BLKIO_BFQ_WEIGHT,
+        Version::V2 => weights::IO_BFQ_WEIGHT,
+    };
+
+    let mut knobs = Vec::new();
+    let mut reasons = Vec::new();
+    let mut tiers = IoTiers::None;
+    if !bfq.is_empty() && has(bfq_scale.file) {
+        tiers = IoTiers::Bfq;
+        knobs.push(IoKnob::Weight(bfq_scale));
+        let limit = match facts.version {
+            Version::V1 => "; on cgroup v1 buffered writes are not covered",
+            Version::V2 => "; buffered writes only on file systems with cgroup writeback",
+        };
+        reasons.push(format!("disk tiers by {} on {}{limit}", bfq_scale.file, bfq.join(", ")));
+    }
+    if !iocost.is_empty() && has(weights::IO_WEIGHT.file) {
+        if tiers == IoTiers::None {
+            tiers = IoTiers::IoCost;
+        }
+        knobs.push(IoKnob::Weight(weights::IO_WEIGHT));
+        reasons.push(format!("disk tiers by io.weight (iocost) on {}", iocost.join(", ")));
+    }
+    if tiers == IoTiers::None && !by_priority.is_empty() {
+        tiers = IoTiers::IoPrio;
+        if facts.version == Version::V2 && has("io.prio.class") {
+            knobs.push(IoKnob::PriorityClass);
+            reasons.push(format!("disk tiers by io.prio.class on {}", by_priority.join(", ")));
+        } else {
+            knobs.push(IoKnob::ThreadPriority);
+            reasons.push(format!(
+                "disk tiers by I/O priority of each thread, re-applied every cycle, on {}; it \
+                 acts on reads and direct or synchronous writes only",
+                by_priority.join(", ")
+            ));
+        }
+    }
+    if tiers == IoTiers::None {
+        reasons.push(without_effect(facts));
+    } else {
+        let rest = on(facts.disks, |disk| {
+            !bfq.contains(&disk.name)
+                && !iocost.contains(&disk.name)
+                && (tiers != IoTiers::IoPrio || !by_priority.contains(&disk.name))
+        });
+        if !rest.is_empty() {
+            reasons.push(format!("no disk tiers on {}", rest.join(", ")));
+        }
+    }
+    IoFinding { tiers, reason: reasons.join("; "), knobs }
+}
+
+fn without_effect(facts: &IoFacts<'_>) -> String {
+    if facts.disks.is_empty() {
+        return "no disk tiers: no disk with a scheduler of its own is visible in /sys/block"
+            .to_owned();
+    }
+    let disks: Vec<_> = facts
+        .disks
+        .iter()
+        .map(|disk| format!("{} uses {}", disk.name, disk.scheduler.as_deref().unwrap_or("none")))
+        .collect();
+    format!(
+        "no disk tiers: {}; they need the BFQ or mq-deadline scheduler (/sys/block/DISK/queue/\
+         scheduler) or iocost (io.cost.qos)",
+        disks.join(", ")
+    )
+}
+
+fn on(disks: &[Disk], accepts: impl Fn(&Disk) -> bool) -> Vec<String> {
+    disks.iter().filter(|disk| accepts(disk)).map(|disk| disk.name.clone()).collect()
+}
+
+/// Whether the kernel keeps pressure stall information, and if not, what to do (psi.rst).
+pub fn pressure(proc_pressure: &Path) -> Result<(), String> {
+    let path = proc_pressure.join("cpu");
+    match fs::read_to_string(&path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "{} cannot be read ({error}); boot with psi=1, or use a kernel with CONFIG_PSI",
+            path.display()
+        )),
+    }
+}
+
+/// Whether groups have `cpu.idle` (5.15+), seen on `group`, a group below the root one.
+pub fn cpu_idle(group: &Path) -> Result<(), String> {
+    if group.join("cpu.idle").exists() {
+        Ok(())
+    } else {
+        Err("this kernel has no cpu.idle (Linux 5.15 or newer does)".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk(name: &str, number: &str, scheduler: &str) -> Disk {
+        Disk {
+            name: name.to_owned(),
+            number: number.to_owned(),
+            scheduler: Some(scheduler.to_owned()),
+        }
+    }
+
+    fn group(files: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for file in files {
+            fs::write(dir.path().join(file), "100\n").unwrap();
+        }
+        dir
+    }
+
+    fn find(version: Version, files: &[&str], disks: &[Disk], iocost: &[String]) -> IoFinding {
+        let group = group(files);
+        io(&IoFacts { version, group: Some(group.path()), disks, iocost })
+    }
+
+    #[test]
+    fn a_weight_file_without_a_scheduler_that_reads_it_is_not_claimed() {
+        let none = [disk("sda", "8:0", "none")];
+        let finding = find(Version::V1, &["blkio.bfq.weight"], &none, &[]);
+        assert_eq!(finding.tiers, IoTiers::None);
+        assert!(finding.reason.contains("sda uses none"), "{}", finding.reason);
+        assert!(finding.knobs.is_empty());
+    }
+
+    #[test]
+    fn order_of_preference() {
+        let bfq = [disk("sda", "8:0", "bfq"), disk("sdb", "8:16", "none")];
+        let finding = find(Version::V2, &["io.bfq.weight", "io.prio.class"], &bfq, &[]);
+        assert_eq!(finding.tiers, IoTiers::Bfq);
+        assert_eq!(finding.knobs, [IoKnob::Weight(weights::IO_BFQ_WEIGHT)]);
+        assert!(finding.reason.contains("no disk tiers on sdb"), "{}", finding.reason);
+
+        let both = ["8:16".to_owned()];
+        let finding = find(Version::V2, &["io.bfq.weight", "io.weight"], &bfq, &both);
+        assert_eq!(finding.knobs.len(), 2);
+        let finding = find(Version::V2, &["io.weight"], &bfq[1..], &both);
+        assert_eq!(finding.tiers, IoTiers::IoCost);
+
+        let deadline = [disk("vda", "254:0", "mq-deadline")];
+        let finding = find(Version::V2, &["io.prio.class"], &deadline, &[]);
+        assert_eq!(finding.knobs, [IoKnob::PriorityClass]);
+        let finding = find(Version::V1, &[], &deadline, &[]);
+        assert_eq!((finding.tiers, finding.knobs), (IoTiers::IoPrio, vec![IoKnob::ThreadPriority]));
+    }
+
+    #[test]
+    fn words_of_the_kernel() {
+        assert_eq!(chosen("none [mq-deadline] kyber\n"), Some("mq-deadline"));
+        assert_eq!(chosen("none\n"), None);
+        let qos = "8:0 enable=1 ctrl=auto rpct=95.00\n8:16 enable=0 ctrl=auto\ntorn\n";
+        assert_eq!(iocost_devices(qos), ["8:0"]);
+    }
+
+    #[test]
+    fn disks_of_a_captured_tree() {
+        let sys = tempfile::tempdir().unwrap();
+        for (name, size, device) in
+            [("sda", "100", true), ("loop0", "9", false), ("sdz", "0", true)]
+        {
+            let dir = sys.path().join(name);
+            fs::create_dir_all(dir.join("queue")).unwrap();
+            fs::write(dir.join("size"), size).unwrap();
+            fs::write(dir.join("dev"), "8:0\n").unwrap();
+            fs::write(dir.join("queue/scheduler"), "none [bfq]\n").unwrap();
+            if device {
+                fs::create_dir(dir.join("device")).unwrap();
+            }
+        }
+        assert_eq!(disks(sys.path()).unwrap(), [disk("sda", "8:0", "bfq")]);
+    }
+}

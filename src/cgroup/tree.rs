@@ -1,0 +1,627 @@
+//! The tree of this node, on the kernel's own files.
+//!
+//! One code path serves v1, v2 and hybrid machines: a task's group is the same path in every
+//! hierarchy in use, and the hierarchies differ only in the names and ranges of their weight
+//! files. cgroups-rs finds the v1 hierarchies and creates groups in exactly the chosen ones;
+//! the rest is done on the files, because its reads and writes hide errors (`procs()`,
+//! `apply()`), it lacks `cpu.idle` and `io.weight`, its delete sleeps, and on v2 it knows one
+//! mount point only and ignores errors while enabling controllers.
+//!
+//! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
+//! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
+//! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cgroups_rs::fs::Cgroup;
+use cgroups_rs::fs::hierarchies::V1;
+
+use super::attach::{self, Mover};
+use super::mounts::{Hierarchy, UNIFIED, V1_CONTROLLERS};
+use super::open::{Root, task_id};
+use super::probe::{self, IoFacts, IoFinding, IoKnob};
+use super::process::Membership;
+use super::weights::{self, Scale};
+use super::{
+    Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
+    GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, files,
+    in_place, ioprio, limits,
+};
+use crate::core::model::{TaskId, Tier};
+use crate::units::{Pid, ProcessRef};
+
+/// `cpu.idle` of a group (sched/core.c, 5.15+).
+pub(super) const CPU_IDLE: &str = "cpu.idle";
+
+/// [`TierTree`] with a locked root on cgroupfs.
+#[derive(Debug)]
+pub(super) struct KernelTree {
+    root: Root,
+    root_weight: Option<u32>,
+    scale: Scale,
+    /// The kernel has `cpu.idle`.
+    idle_exists: bool,
+    /// Passive tasks of own groups use it.
+    idle_used: bool,
+    io: IoFinding,
+    capabilities: Capabilities,
+    /// For cgroups-rs; on v2 unused.
+    v1: V1,
+}
+
+/// What the CPU files of a group shall say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CpuWish {
+    Idle,
+    Weight(u64),
+    /// Found idle by its owner: fine for a passive task.
+    WeightOrIdle(u64),
+}
+
+impl KernelTree {
+    pub(super) fn open(settings: &TreeSettings) -> Result<KernelTree, CgroupError> {
+        let root = Root::open(settings)?;
+        match KernelTree::on(root, settings) {
+            Ok(tree) => Ok(tree),
+            Err((root, error)) => match root.close() {
+                Ok(()) => Err(error),
+                Err(undo) => Err(CgroupError::Unsupported(format!("{error}; and {undo}"))),
+            },
+        }
+    }
+
+    fn on(root: Root, settings: &TreeSettings) -> Result<KernelTree, (Box<Root>, CgroupError)> {
+        let idle = probe::cpu_idle(&root.dir());
+        let mut reasons = Vec::new();
+        let idle_used = match (settings.passive_cpu, &idle) {
+            (PassiveCpu::Idle, Err(reason)) => {
+                let text = format!(
+                    "tiers.passive_cpu = \"idle\", but {reason}; set it to \"auto\" or \"weight\""
+                );
+                return Err((Box::new(root), CgroupError::Unsupported(text)));
+            }
+            (PassiveCpu::Weight, _) => {
+                reasons.push("CPU tiers by weights, as tiers.passive_cpu says".to_owned());
+                false
+            }
+            (PassiveCpu::Auto, Err(reason)) => {
+                reasons.push(format!("CPU tiers by weights: {reason}"));
+                false
+            }
+            (PassiveCpu::Idle | PassiveCpu::Auto, Ok(())) => {
+                reasons.push("CPU tiers by cpu.idle".to_owned());
+                true
+            }
+        };
+        let io = if settings.io {
+            io_finding(&root)
+        } else {
+            IoFinding::none("no disk tiers: tiers.io = false")
+        };
+        reasons.push(io.reason.clone());
+        reasons.extend(root.notes.iter().cloned());
+        let capabilities = Capabilities {
+            version: Some(root.version),
+            root: root.path.clone(),
+            cpu_tiers: if idle_used { CpuTiers::Idle } else { CpuTiers::Weight },
+            io_tiers: io.tiers,
+            reason: reasons.join(". "),
+        };
+        let scale = match root.version {
+            Version::V1 => weights::CPU_SHARES,
+            Version::V2 => weights::CPU_WEIGHT,
+        };
+        Ok(KernelTree {
+            root,
+            root_weight: settings.root_weight,
+            scale,
+            idle_exists: idle.is_ok(),
+            idle_used,
+            io,
+            capabilities,
+            v1: V1::new(),
+        })
+    }
+
+    fn mover(&self) -> Mover<'_> {
+        Mover { hierarchies: &self.root.hierarchies, root: &self.root.path }
+    }
+
+    fn primary(&self) -> &Hierarchy {
+        &self.root.hierarchies[0]
+    }
+
+    /// Makes `path` in every hierarchy; where it was there before, nothing is touched.
+    fn make(&self, path: &str) -> Result<(), CgroupError> {
+        let dirs: Vec<PathBuf> = self.root.hierarchies.iter().map(|h| h.dir(path)).collect();
+        if let Some(dir) = dirs.iter().find(|dir| dir.exists()) {
+            return Err(CgroupError::Refused(format!(
+                "the cgroup {} exists already and is not LRS's to take; remove it",
+                dir.display()
+            )));
+        }
+        let made = self.make_v1(path, &dirs).and_then(|()| {
+            dirs.iter().filter(|dir| !dir.exists()).try_for_each(|dir| {
+                std::fs::create_dir(dir).map_err(|error| files::failed("create", dir, None, error))
+            })
+        });
+        made.map_err(|error| undo_making(&dirs, error))
+    }
+
+    /// cgroups-rs creates in exactly the named controllers; its default touches them all.
+    fn make_v1(&self, path: &str, dirs: &[PathBuf]) -> Result<(), CgroupError> {
+        let controllers: Vec<String> = self
+            .root
+            .hierarchies
+            .iter()
+            .map(|hierarchy| hierarchy.name.clone())
+            .filter(|name| V1_CONTROLLERS.contains(&name.as_str()))
+            .collect();
+        if controllers.is_empty() {
+            return Ok(());
+        }
+        let hierarchy = Box::new(self.v1.clone());
+        let path = path.trim_start_matches('/');
+        Cgroup::new_with_specified_controllers(hierarchy, path, Some(controllers)).map_or_else(
+            |error| {
+                // It does not name the directory: the first one missing is where it stopped.
+                let dir = dirs.iter().find(|dir| !dir.exists()).unwrap_or(&dirs[0]);
+                Err(files::failed("create", dir, None, cause(error)))
+            },
+            |_| Ok(()),
+        )
+    }
+
+    fn own_dirs(&self, path: &str) -> GroupDirs {
+        let in_hierarchy = |controller: &str| {
+            let hierarchy = self.root.hierarchies.iter().find(|h| h.has(controller))?;
+            Some(hierarchy.dir(path))
+        };
+        match self.root.version {
+            Version::V1 => GroupDirs {
+                cpu: in_hierarchy("cpu"),
+                cpuacct: in_hierarchy("cpuacct"),
+                io: in_hierarchy("blkio"),
+                memory: None,
+                unified: self
+                    .root
+                    .hierarchies
+                    .iter()
+                    .find(|hierarchy| hierarchy.name == UNIFIED)
+                    .map(|hierarchy| hierarchy.dir(path)),
+            },
+            Version::V2 => {
+                let dir = self.primary().dir(path);
+                let with = |name| self.root.controllers.contains(&name).then(|| dir.clone());
+                GroupDirs {
+                    cpu: Some(dir.clone()),
+                    cpuacct: Some(dir.clone()),
+                    io: with("io"),
+                    memory: with("memory"),
+                    unified: Some(dir),
+                }
+            }
+        }
+    }
+
+    fn own_group(&self, path: String) -> Result<Option<Group>, CgroupError> {
+        let Some(inode) = inode(&self.primary().dir(&path))? else { return Ok(None) };
+        let dirs = self.own_dirs(&path);
+        let record = GroupRecord {
+            attachment: Attachment::Own,
+            path,
+            inode,
+            origin: Vec::new(),
+            found: Vec::new(),
+        };
+        Ok(Some(Group { record, dirs }))
+    }
+
+    fn cpu_wish(&self, record: &GroupRecord, tier: Tier, plan: &WeightPlan) -> CpuWish {
+        if record.attachment == Attachment::Own {
+            return match (self.idle_used, tier) {
+                (true, Tier::Passive) => CpuWish::Idle,
+                (true, Tier::Active) => CpuWish::Weight(self.scale.pair_beside_idle(plan).active),
+                (false, tier) => CpuWish::Weight(self.scale.pair(plan).of(tier)),
+            };
+        }
+        let owners = in_place::found_number(record, self.scale.file);
+        let weight = self.scale.pair(plan).at_least(owners).of(tier);
+        if tier == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
+            CpuWish::WeightOrIdle(weight)
+        } else {
+            CpuWish::Weight(weight)
+        }
+    }
+
+    /// Compares the group's files with `tier`, and makes them so when `write`.
+    fn settle(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+        write: bool,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        let mut drifts = Vec::new();
+        if group.record.attachment == Attachment::None {
+            return Ok(drifts);
+        }
+        if let Some(dir) = &group.dirs.cpu {
+            self.settle_cpu(dir, self.cpu_wish(&group.record, tier, plan), write, &mut drifts)?;
+        }
+        if let Some(dir) = &group.dirs.io {
+            for knob in &self.io.knobs {
+                self.settle_io(*knob, dir, group, tier, plan, write, &mut drifts)?;
+            }
+        }
+        Ok(drifts)
+    }
+
+    /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets
+    /// it to neutral.
+    fn settle_cpu(
+        &self,
+        dir: &Path,
+        wish: CpuWish,
+        write: bool,
+        drifts: &mut Vec<Drift>,
+    ) -> Result<(), CgroupError> {
+        let idle_file = dir.join(CPU_IDLE);
+        let is_idle = self.idle_exists && files::read_number(&idle_file)? == 1;
+        let (want_idle, weight) = match wish {
+            CpuWish::Idle => (true, 0),
+            CpuWish::WeightOrIdle(weight) => (is_idle, weight),
+            CpuWish::Weight(weight) => (false, weight),
+        };
+        if is_idle != want_idle {
+            let (found, expected) = if want_idle { ("0", "1") } else { ("1", "0") };
+            if write {
+                files::write_value(&idle_file, expected)?;
+            }
+            drifts.push(drift(CPU_IDLE, found, expected));
+        }
+        if want_idle {
+            return Ok(());
+        }
+        let weight_file = dir.join(self.scale.file);
+        if is_idle {
+            // Not compared: it is what leaving idle made of it.
+            return if write { write_number(&weight_file, weight) } else { Ok(()) };
+        }
+        settle_number(&weight_file, self.scale.file, weight, write, drifts)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the arguments of `settle`, one level down
+    fn settle_io(
+        &self,
+        knob: IoKnob,
+        dir: &Path,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+        write: bool,
+        drifts: &mut Vec<Drift>,
+    ) -> Result<(), CgroupError> {
+        let in_place = group.record.attachment == Attachment::InPlace;
+        match knob {
+            IoKnob::Weight(scale) => {
+                let owners = in_place::found_number(&group.record, scale.file);
+                // A group found without the file (no io controller there) has no disk tier.
+                if in_place && owners.is_none() {
+                    return Ok(());
+                }
+                let weight = scale.pair(plan).at_least(owners).of(tier);
+                settle_number(&dir.join(scale.file), scale.file, weight, write, drifts)
+            }
+            IoKnob::PriorityClass if !in_place => {
+                let file = dir.join(in_place::IO_PRIO_CLASS);
+                let class = match tier {
+                    Tier::Active => "no-change",
+                    Tier::Passive => "idle",
+                };
+                let found = files::read_value(&file)
+                    .map_err(|error| files::failed("read", &file, None, error))?;
+                if found != class {
+                    if write {
+                        files::write_value(&file, class)?;
+                    }
+                    drifts.push(drift(in_place::IO_PRIO_CLASS, &found, class));
+                }
+                Ok(())
+            }
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => Ok(()),
+        }
+    }
+
+    fn remove_everywhere(&self, path: &str) -> Result<(), CgroupError> {
+        self.root.hierarchies.iter().try_for_each(|hierarchy| remove_group(&hierarchy.dir(path)))
+    }
+}
+
+impl TierTree for KernelTree {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn shortfalls(&self, plan: &WeightPlan) -> Vec<String> {
+        let io = self.io.knobs.iter().filter_map(|knob| match knob {
+            IoKnob::Weight(scale) => scale.shortfall(plan, false),
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        let root = (self.scale.root(plan, self.root_weight), self.root_weight);
+        let clamped = match root {
+            (written, Some(wanted)) if written != u64::from(wanted) => Some(format!(
+                "tiers.root_weight = {wanted} is outside of the range of {} ({}..={}); {written} \
+                 is used",
+                self.scale.file, self.scale.min, self.scale.max
+            )),
+            _ => None,
+        };
+        self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(clamped).collect()
+    }
+
+    fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
+        let weight = self.scale.root(plan, self.root_weight);
+        settle_number(
+            &self.root.dir().join(self.scale.file),
+            self.scale.file,
+            weight,
+            true,
+            &mut Vec::new(),
+        )
+    }
+
+    fn create(&self, id: TaskId) -> Result<Group, CgroupError> {
+        let path = format!("{}/{id}", self.root.path);
+        self.make(&path)?;
+        let dir = self.primary().dir(&path);
+        self.own_group(path)?
+            .ok_or_else(|| files::failed("find", &dir, None, io::ErrorKind::NotFound.into()))
+    }
+
+    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError> {
+        let scales = self.io.knobs.iter().filter_map(|knob| match knob {
+            IoKnob::Weight(scale) => Some(*scale),
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        in_place::find(&self.mover(), self.root.version, self.scale, scales, process)
+    }
+
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        if record.attachment == Attachment::None {
+            return Ok(Some(Group { record: record.clone(), dirs: GroupDirs::default() }));
+        }
+        if inode(&self.primary().dir(&record.path))? != Some(record.inode) {
+            return Ok(None);
+        }
+        let dirs = match record.attachment {
+            Attachment::Own => self.own_dirs(&record.path),
+            Attachment::InPlace | Attachment::None => {
+                in_place::dirs(&self.root.hierarchies, self.root.version, record)
+            }
+        };
+        Ok(Some(Group { record: record.clone(), dirs }))
+    }
+
+    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError> {
+        let mut found = Vec::new();
+        for dir in attach::child_groups(&self.root.dir())? {
+            let Some(id) = task_id(&dir) else { continue };
+            if let Some(group) = self.own_group(format!("{}/{id}", self.root.path))? {
+                found.push((id, group));
+            }
+        }
+        found.sort_by_key(|(id, _)| *id);
+        Ok(found)
+    }
+
+    fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
+        match group.record.attachment {
+            Attachment::Own => {
+                let moved = self.mover().attach(&group.record.path, process)?;
+                Ok(Attached { moved })
+            }
+            Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),
+        }
+    }
+
+    fn write_tier(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        self.settle(group, tier, plan, true)
+    }
+
+    fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
+        let number = |dir: &Option<PathBuf>, file: &str| {
+            let Some(dir) = dir else { return Ok(None) };
+            Ok(files::read_value_if_there(&dir.join(file))?.as_deref().and_then(files::number))
+        };
+        let io_scale = self.io.knobs.iter().find_map(|knob| match knob {
+            IoKnob::Weight(scale) => Some(scale.file),
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        Ok(KernelView {
+            cpu_weight: number(&group.dirs.cpu, self.scale.file)?,
+            cpu_idle: number(&group.dirs.cpu, CPU_IDLE)?.map(|value| value == 1),
+            io_weight: io_scale.map_or(Ok(None), |file| number(&group.dirs.io, file))?,
+        })
+    }
+
+    fn drift(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        self.settle(group, tier, plan, false)
+    }
+
+    fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
+        group.dirs.cpu.as_ref().map_or(Ok(Vec::new()), |dir| attach::processes_below(dir))
+    }
+
+    fn release(&self, group: &Group) -> Result<(), CgroupError> {
+        if group.record.attachment == Attachment::None {
+            return Ok(());
+        }
+        self.reapply_io(group, Tier::Active)?;
+        if group.record.attachment == Attachment::InPlace {
+            return in_place::restore(group);
+        }
+        let homes = |_: Pid, index: usize| -> Vec<String> {
+            let name = &self.root.hierarchies[index].name;
+            let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
+            origin.map(|(_, path)| path.clone()).into_iter().collect()
+        };
+        self.mover().evacuate(&group.record.path, &homes)?;
+        self.remove(group)
+    }
+
+    fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        match group.record.attachment {
+            Attachment::Own => self.remove_everywhere(&group.record.path),
+            Attachment::InPlace | Attachment::None => Ok(()),
+        }
+    }
+
+    fn close(&self) -> Result<(), CgroupError> {
+        self.root.close()
+    }
+
+    fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
+        let membership =
+            Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
+        Ok(self
+            .root
+            .hierarchies
+            .iter()
+            .filter_map(|hierarchy| {
+                Some((hierarchy.name.clone(), membership.path_in(hierarchy)?.to_owned()))
+            })
+            .collect())
+    }
+
+    fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
+        self.mover().task_of(process.pid)
+    }
+
+    fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
+        limits::escaped(&self.mover(), self.root.version, process)
+    }
+
+    fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+        let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);
+        if !by_thread || group.record.attachment != Attachment::Own {
+            return Ok(());
+        }
+        ioprio::apply(&self.processes(group)?, tier).map(drop)
+    }
+}
+
+fn io_finding(root: &Root) -> IoFinding {
+    let disks = match probe::disks(Path::new("/sys/block")) {
+        Ok(disks) => disks,
+        Err(error) => {
+            return IoFinding::none(format!("no disk tiers: /sys/block cannot be read ({error})"));
+        }
+    };
+    let group = match root.version {
+        Version::V1 => root.hierarchies.iter().find(|h| h.has("blkio")).map(|h| h.dir(&root.path)),
+        Version::V2 => root.controllers.contains(&"io").then(|| root.dir()),
+    };
+    // Only the real root group has it; inside a container nothing is known of iocost.
+    let qos = std::fs::read_to_string(root.hierarchies[0].dir("io.cost.qos")).unwrap_or_default();
+    probe::io(&IoFacts {
+        version: root.version,
+        group: group.as_deref(),
+        disks: &disks,
+        iocost: &probe::iocost_devices(&qos),
+    })
+}
+
+fn drift(file: &str, found: &str, expected: &str) -> Drift {
+    Drift { file: file.to_owned(), found: found.to_owned(), expected: expected.to_owned() }
+}
+
+fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
+    files::write_value(path, &value.to_string())
+}
+
+fn settle_number(
+    path: &Path,
+    file: &str,
+    expected: u64,
+    write: bool,
+    drifts: &mut Vec<Drift>,
+) -> Result<(), CgroupError> {
+    let found = files::read_number(path)?;
+    if found != expected {
+        if write {
+            write_number(path, expected)?;
+        }
+        drifts.push(drift(file, &found.to_string(), &expected.to_string()));
+    }
+    Ok(())
+}
+
+/// The inode of a directory; `None` when there is none.
+pub(super) fn inode(dir: &Path) -> Result<Option<u64>, CgroupError> {
+    match rustix::fs::stat(dir) {
+        Ok(stat) => Ok(Some(stat.st_ino)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(errno) => Err(files::failed("stat", dir, None, errno.into())),
+    }
+}
+
+/// The kernel's error inside one of cgroups-rs.
+fn cause(error: cgroups_rs::fs::error::Error) -> io::Error {
+    let errno = std::error::Error::source(&error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error);
+    errno.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
+}
+
+/// None of `dirs` existed before: removes those that do now.
+fn undo_making(dirs: &[PathBuf], error: CgroupError) -> CgroupError {
+    let left: Vec<String> = dirs
+        .iter()
+        .filter_map(|dir| remove_group(dir).err())
+        .map(|error| error.to_string())
+        .collect();
+    if left.is_empty() {
+        error
+    } else {
+        CgroupError::Refused(format!("{error}; and undoing failed: {}", left.join("; ")))
+    }
+}
+
+/// Removes an empty group and the empty groups the task made below it; fine when gone.
+///
+/// The kernel may report the last process gone a moment before its group counts as empty
+/// (a process unlinks from its group after its exit is announced), so EBUSY with no process
+/// listed is tried again for a few milliseconds.
+fn remove_group(dir: &Path) -> Result<(), CgroupError> {
+    const TRIES: u32 = 5;
+    let mut tries = 0;
+    loop {
+        for child in attach::child_groups(dir)? {
+            remove_group(&child)?;
+        }
+        match std::fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if files::is_gone(&error) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
+                if !attach::processes_below(dir)?.is_empty() {
+                    return Err(files::failed("remove", dir, None, error));
+                }
+                tries += 1;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            Err(error) => return Err(files::failed("remove", dir, None, error)),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which numbers the tiers are: pure arithmetic on a [`WeightPlan`] and the kernel's ranges.
+//!
+//! `ratio` is promised between the two *tiers* when both are full. There may be k passive
+//! tasks for each active one, k = ceil(passive_max / A), so one active task must weigh
+//! `ratio * k` times a passive one (spec 4). It also never weighs less than the neutral value
+//! every cgroup starts with, so that being in LRS does not cost an active task anything
+//! against its siblings.
+//!
+//! Within the range the passive weight is the largest that keeps the promise: a tier that is
+//! held back further than asked gains the active one nothing and only slows the passive one.
+//! An idle group (`cpu.idle`) has no choice of weight; the kernel counts it as 3 of 1024
+//! (`WEIGHT_IDLEPRIO`, kernel/sched/sched.h).
+
+use super::WeightPlan;
+use crate::core::model::Tier;
+
+/// A weight file: its name, its range, and the value every group starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scale {
+    /// File name.
+    pub(super) file: &'static str,
+    /// Smallest value the kernel takes.
+    pub(super) min: u64,
+    /// Largest value the kernel takes.
+    pub(super) max: u64,
+    /// What a new group has.
+    pub(super) neutral: u64,
+    /// What the kernel counts an idle group as, in units of this scale times 1024; `None`
+    /// where the file has no idle state.
+    idle_times_1024: Option<u64>,
+    /// Smallest active value that is chosen: neutral, or the top of a narrow range.
+    active_floor: u64,
+}
+
+/// v1 `cpu.shares` (kernel/sched/sched.h: MIN_SHARES 2, MAX_SHARES 1 << 18).
+pub(super) const CPU_SHARES: Scale = Scale {
+    file: "cpu.shares",
+    min: 2,
+    max: 262_144,
+    neutral: 1024,
+    idle_times_1024: Some(3 * 1024),
+    active_floor: 1024,
+};
+
+/// v2 `cpu.weight` (cgroup-v2.rst); the scheduler counts `weight * 1024 / 100`.
+pub(super) const CPU_WEIGHT: Scale = Scale {
+    file: "cpu.weight",
+    min: 1,
+    max: 10_000,
+    neutral: 100,
+    idle_times_1024: Some(3 * 100),
+    active_floor: 100,
+};
+
+/// v2 `io.bfq.weight`. The range is narrow, so the active end is its top: 1000 against 10 or
+/// less at the default ratio (spec 4).
+pub(super) const IO_BFQ_WEIGHT: Scale = Scale {
+    file: "io.bfq.weight",
+    min: 1,
+    max: 1000,
+    neutral: 100,
+    idle_times_1024: None,
+    active_floor: 1000,
+};
+
+/// v1 name of [`IO_BFQ_WEIGHT`].
+pub(super) const BLKIO_BFQ_WEIGHT: Scale = Scale { file: "blkio.bfq.weight", ..IO_BFQ_WEIGHT };
+
+/// v2 `io.weight`, acted on where iocost is enabled (cgroup-v2.rst).
+pub(super) const IO_WEIGHT: Scale = Scale {
+    file: "io.weight",
+    min: 1,
+    max: 10_000,
+    neutral: 100,
+    idle_times_1024: None,
+    active_floor: 100,
+};
+
+/// What is written for each tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// Of an active task.
+    pub(super) active: u64,
+    /// Of a passive task that is not idle.
+    pub(super) passive: u64,
+}
+
+impl Pair {
+    /// The one of `tier`.
+    pub(super) fn of(self, tier: Tier) -> u64 {
+        match tier {
+            Tier::Active => self.active,
+            Tier::Passive => self.passive,
+        }
+    }
+
+    /// With an active weight of at least `found`, what the group's owner had given it.
+    pub(super) fn at_least(self, found: Option<u64>) -> Pair {
+        Pair { active: self.active.max(found.unwrap_or(0)), ..self }
+    }
+}
+
+impl WeightPlan {
+    /// Passive tasks there may be for one active task, rounded up; at least 1.
+    fn passive_per_active(&self) -> u64 {
+        u64::from(self.passive_max).div_ceil(u64::from(self.active_capacity.max(1))).max(1)
+    }
+
+    /// How many times a passive task's weight an active one needs.
+    fn factor(&self) -> u64 {
+        u64::from(self.ratio.max(1)) * self.passive_per_active()
+    }
+}
+
+impl Scale {
+    /// Weights for `plan` when passive tasks have one.
+    pub(super) fn pair(&self, plan: &WeightPlan) -> Pair {
+        let wanted = plan.factor().saturating_mul(self.min);
+        let active = wanted.clamp(self.active_floor, self.max);
+        let passive = (active / plan.factor()).clamp(self.min, self.max);
+        Pair { active, passive }
+    }
+
+    /// Weights for `plan` when passive tasks are idle; `passive` is then only what an idle
+    /// group falls back to.
+    pub(super) fn pair_beside_idle(&self, plan: &WeightPlan) -> Pair {
+        let Some(idle) = self.idle_times_1024 else { return self.pair(plan) };
+        let wanted = plan.factor().saturating_mul(idle).div_ceil(1024);
+        Pair { active: wanted.clamp(self.neutral, self.max), ..self.pair(plan) }
+    }
+
+    /// What the range makes impossible under `plan`, in a sentence.
+    pub(super) fn shortfall(&self, plan: &WeightPlan, idle: bool) -> Option<String> {
+        let (active, passive_times_1024) = match self.idle_times_1024.filter(|_| idle) {
+            Some(idle) => (self.pair_beside_idle(plan).active, idle),
+            None => {
+                let pair = self.pair(plan);
+                (pair.active, pair.passive * 1024)
+            }
+        };
+        if active.saturating_mul(1024) >= plan.factor().saturating_mul(passive_times_1024) {
+            return None;
+        }
+        // Shares of full tiers: one active task against the passive tasks it faces.
+        let kept =
+            active as f64 * 1024.0 / passive_times_1024 as f64 / plan.passive_per_active() as f64;
+        Some(format!(
+            "{} reaches {} only, so full tiers are {kept:.1}:1 instead of tiers.ratio = {} with \
+             slots.passive_max = {} beside {} active; lower tiers.ratio or slots.passive_max",
+            self.file, self.max, plan.ratio, plan.passive_max, plan.active_capacity
+        ))
+    }
+
+    /// Weight of the LRS root among its siblings: `wanted`, or A times neutral, within range.
+    pub(super) fn root(&self, plan: &WeightPlan, wanted: Option<u32>) -> u64 {
+        wanted
+            .map_or(u64::from(plan.active_capacity.max(1)) * self.neutral, u64::from)
+            .clamp(self.min, self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn plan(ratio: u32, active_capacity: u32, passive_max: u32) -> WeightPlan {
+    WeightPlan { ratio, active_capacity, passive_max }
+}
+
+#[test]
+fn the_default_plan() {
+    let plan = plan(100, 2, 8);
+    assert_eq!(CPU_SHARES.pair(&plan), Pair { active: 1024, passive: 2 });
+    assert_eq!(CPU_WEIGHT.pair(&plan), Pair { active: 400, passive: 1 });
+    assert_eq!(CPU_SHARES.pair_beside_idle(&plan).active, 1200);
+    assert_eq!(CPU_WEIGHT.pair_beside_idle(&plan).active, 118, "118 * 1024 / 100 >= 400 * 3");
+    assert_eq!(IO_BFQ_WEIGHT.pair(&plan), Pair { active: 1000, passive: 2 });
+    assert_eq!(IO_WEIGHT.pair(&plan), Pair { active: 400, passive: 1 });
+    for scale in [CPU_SHARES, CPU_WEIGHT, IO_BFQ_WEIGHT, BLKIO_BFQ_WEIGHT, IO_WEIGHT] {
+        assert_eq!(scale.shortfall(&plan, false), None);
+        assert_eq!(scale.shortfall(&plan, true), None);
+    }
+}
+
+#[test]
+fn a_mild_ratio_does_not_hold_the_passive_tier_back_further_than_asked() {
+    assert_eq!(CPU_SHARES.pair(&plan(10, 4, 4)), Pair { active: 1024, passive: 102 });
+    assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)), Pair { active: 100, passive: 100 });
+}
+
+#[test]
+fn impossible_plans_are_said() {
+    let plan = plan(10_000, 1, 4);
+    assert_eq!(CPU_WEIGHT.pair(&plan), Pair { active: 10_000, passive: 1 });
+    let text = CPU_WEIGHT.shortfall(&plan, false).unwrap();
+    assert!(text.contains("cpu.weight") && text.contains("2500.0:1"), "{text}");
+    let idle = CPU_WEIGHT.shortfall(&plan, true).unwrap();
+    assert!(idle.contains("8533.3:1"), "{idle}");
+    assert!(IO_BFQ_WEIGHT.shortfall(&plan, true).unwrap().contains("250.0:1"));
+    assert_eq!(CPU_SHARES.shortfall(&plan, true), None, "3 * 40000 is below 262144");
+}
+
+#[test]
+fn the_owners_weight_is_a_floor() {
+    let pair = CPU_WEIGHT.pair(&plan(100, 2, 8));
+    assert_eq!(pair.at_least(Some(900)).active, 900);
+    assert_eq!(pair.at_least(Some(3)), pair);
+    assert_eq!(pair.at_least(None).of(Tier::Passive), 1);
+}
+
+#[test]
+fn root_weight() {
+    let plan = plan(100, 500, 500);
+    assert_eq!(CPU_WEIGHT.root(&plan, None), 10_000);
+    assert_eq!(CPU_SHARES.root(&plan, Some(1)), 2);
+    assert_eq!(CPU_SHARES.root(&plan, Some(700)), 700);
+}
+
+proptest! {
+    /// Every plan stays in range, and keeps the promise or says that it does not.
+    #[test]
+    fn promise_or_report(
+        ratio in 0..=u32::MAX, active in 0..=u32::MAX, passive in 0..=u32::MAX, idle: bool
+    ) {
+        check(plan(ratio, active, passive), idle)?;
+    }
+
+    #[test]
+    fn promise_or_report_in_the_documented_ranges(
+        ratio in 1..=10_000u32, active in 1..=512u32, passive in 1..=4096u32, idle: bool
+    ) {
+        check(plan(ratio, active, passive), idle)?;
+    }
+}
+
+fn check(plan: WeightPlan, idle: bool) -> Result<(), TestCaseError> {
+    let k = u128::from(plan.passive_max).div_ceil(u128::from(plan.active_capacity.max(1))).max(1);
+    let factor = u128::from(plan.ratio.max(1)) * k;
+    for scale in [CPU_SHARES, CPU_WEIGHT, IO_BFQ_WEIGHT, BLKIO_BFQ_WEIGHT, IO_WEIGHT] {
+        let is_cpu = scale == CPU_SHARES || scale == CPU_WEIGHT;
+        let pair = if idle { scale.pair_beside_idle(&plan) } else { scale.pair(&plan) };
+        for weight in [pair.active, pair.passive] {
+            prop_assert!((scale.min..=scale.max).contains(&weight), "{scale:?} {pair:?}");
+        }
+        prop_assert!(pair.active >= scale.neutral);
+        // What the kernel counts, on the scale of cpu.shares.
+        let kernel = |weight: u64| match scale.file {
+            "cpu.weight" => (u128::from(weight) * 1024 + 50) / 100,
+            _ => u128::from(weight),
+        };
+        let (active, passive) = match idle && is_cpu {
+            true => (kernel(pair.active), 3),
+            false => (u128::from(pair.active), u128::from(pair.passive)),
+        };
+        let kept = active >= factor * passive;
+        prop_assert_eq!(kept, scale.shortfall(&plan, idle).is_none(), "{:?} {:?}", scale, pair);
+        let root = scale.root(&plan, None);
+        prop_assert!((scale.min..=scale.max).contains(&root));
+    }
+    Ok(())
+}
