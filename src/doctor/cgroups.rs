@@ -208,7 +208,8 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
 fn idle(facts: &Facts, carrier: &Carrier<'_>) -> Option<bool> {
     let hierarchy = carrier.hierarchy();
     let recent = facts.kernel.as_ref().ok().map(|kernel| kernel.version >= CPU_IDLE_SINCE);
-    match (hierarchy.has("cpu.idle"), hierarchy.child_with_cpu) {
+    let group_to_see = hierarchy.child_has("cpu.shares") || hierarchy.child_has("cpu.weight");
+    match (hierarchy.has("cpu.idle"), group_to_see) {
         (true, _) => Some(true),
         (false, true) => Some(false),
         // The root of v2 never has the file, so an empty tree says nothing.

@@ -79,15 +79,21 @@ pub(super) struct Hierarchy {
     pub(super) controllers: Vec<String>,
     /// Whether this process may make the LRS root there.
     pub(super) root: Place,
-    /// Files of interest seen in the mount's own directory or one below.
-    pub(super) files: Vec<&'static str>,
-    /// Whether a group one below has the CPU controller's weight.
-    pub(super) child_with_cpu: bool,
+    /// Which of [`FILES`] the mount's own group has.
+    pub(super) own_files: Vec<&'static str>,
+    /// Which of [`FILES`] a group one below has.
+    pub(super) child_files: Vec<&'static str>,
 }
 
 impl Hierarchy {
+    /// Whether the file is in the mount's own group or in one below.
     pub(super) fn has(&self, file: &str) -> bool {
-        self.files.contains(&file)
+        self.own_files.contains(&file) || self.child_has(file)
+    }
+
+    /// Whether the file is in a group below the mount.
+    pub(super) fn child_has(&self, file: &str) -> bool {
+        self.child_files.contains(&file)
     }
 }
 
@@ -229,18 +235,17 @@ fn writable(path: &Path) -> Reading<()> {
         .map_err(|errno| format!("no write access to {}: {errno}", path.display()))
 }
 
-/// Files whose presence says what the kernel can do.
-const FILES: [&str; 10] = [
+/// Files whose presence says what the kernel can do, and, for those that groups only have
+/// with a controller, whether there is a group to look at.
+const FILES: [&str; 8] = [
     "cpu.idle",
     "cpu.shares",
     "cpu.weight",
-    "blkio.bfq.weight",
-    "io.bfq.weight",
-    "io.weight",
-    "io.prio.class",
-    "blkio.prio.class",
     "cpu.pressure",
-    "io.pressure",
+    "io.stat",
+    "io.bfq.weight",
+    "blkio.throttle.io_serviced",
+    "blkio.bfq.weight",
 ];
 
 /// Groups looked at below a mount: they are alike, a few suffice.
@@ -276,22 +281,26 @@ fn cgroups(proc: &Path, sys: &Path, config: &Config) -> Reading<Cgroups> {
 }
 
 fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> Hierarchy {
-    let mut dirs = vec![dir.to_owned()];
-    // An unreadable directory has no children to look at; the place below says why.
-    if let Ok(entries) = std::fs::read_dir(dir) {
-        let below = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-        dirs.extend(below.take(CHILDREN));
-    }
-    let has = |dir: &PathBuf, file: &str| dir.join(file).exists();
-    let files = FILES.into_iter().filter(|file| dirs.iter().any(|dir| has(dir, file))).collect();
-    let child_with_cpu =
-        dirs.iter().skip(1).any(|dir| has(dir, "cpu.weight") || has(dir, "cpu.shares"));
+    let seen = |dirs: &[PathBuf]| -> Vec<&'static str> {
+        let seen = |file: &&str| dirs.iter().any(|dir| dir.join(file).exists());
+        FILES.into_iter().filter(seen).collect()
+    };
+    let below: Vec<PathBuf> = match std::fs::read_dir(dir) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .take(CHILDREN)
+            .collect(),
+        // No children to look at; why is seen where the LRS root would be made.
+        Err(_) => Vec::new(),
+    };
     Hierarchy {
         point: point.to_owned(),
         controllers,
         root: place(&dir.join(root)),
-        files,
-        child_with_cpu,
+        own_files: seen(&[dir.to_owned()]),
+        child_files: seen(&below),
     }
 }
 
