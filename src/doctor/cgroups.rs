@@ -13,7 +13,8 @@ pub(super) enum Carrier<'a> {
 }
 
 impl Carrier<'_> {
-    fn hierarchy(&self) -> &Hierarchy {
+    /// The hierarchy as a mount.
+    pub(super) fn hierarchy(&self) -> &Hierarchy {
         match self {
             Carrier::V2(unified) => &unified.hierarchy,
             Carrier::V1(hierarchy) => hierarchy,

@@ -46,6 +46,9 @@ pub(super) struct Facts {
     pub(super) socket: Socket,
     /// Whether somebody holds `<runtime_dir>/lock`.
     pub(super) locked: Reading<bool>,
+    /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
+    /// `None`: there is no such hierarchy.
+    pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
 }
 
 /// The release of the running kernel.
@@ -178,6 +181,11 @@ impl Facts {
             None => Socket::Unknown(String::from("grpc.listen is empty")),
         };
         let cgroups = cgroups(proc, sys, config);
+        let root_lock = cgroups.as_ref().ok().and_then(|cgroups| {
+            let carrier = super::cgroups::carrier(cgroups, config)?;
+            let root = &carrier.hierarchy().root.path;
+            Some((root.clone(), locked(proc, root)))
+        });
         Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
@@ -196,6 +204,7 @@ impl Facts {
                 .map_err(|errno| format!("cannot look up group {}: {errno}", options.group)),
             descriptors: descriptors(proc, &socket),
             locked: locked(proc, &runtime_dir.join("lock")),
+            root_lock,
             socket,
         }
     }
@@ -327,8 +336,8 @@ fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
     }
 }
 
-/// Whole disks: what lies on other block devices (dm, md) or on memory and files (ram, zram,
-/// loop) is left out, as are drives without a medium.
+/// Whole disks with hardware behind them: dm, md, loop, ram and zram have no `device`. Drives
+/// without a medium and optical ones are left out too.
 fn disks(sys: &Path) -> Reading<Vec<Disk>> {
     let path = sys.join("block");
     let entries = std::fs::read_dir(&path)
@@ -342,13 +351,8 @@ fn disks(sys: &Path) -> Reading<Vec<Disk>> {
 }
 
 fn disk(dir: &Path, name: &str) -> Option<Disk> {
-    let virtual_device = ["loop", "ram", "zram"].iter().any(|kind| {
-        name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
-    });
-    let stacked =
-        std::fs::read_dir(dir.join("slaves")).is_ok_and(|mut below| below.next().is_some());
     let size: u64 = text(&dir.join("size")).ok()?.trim().parse().ok()?;
-    if virtual_device || stacked || size == 0 {
+    if size == 0 || !dir.join("device").exists() || name.starts_with("sr") {
         return None;
     }
     // A device without a queue to schedule has no such file.
@@ -469,7 +473,7 @@ fn answers(fd: OwnedFd) -> std::io::Result<bool> {
     Ok(std::io::Read::read(&mut stream, &mut first)? > 0)
 }
 
-/// Whether a lock on the file is listed in /proc/locks (proc_locks(5)).
+/// Whether a lock on the file or directory is listed in /proc/locks (proc_locks(5)).
 fn locked(proc: &Path, file: &Path) -> Reading<bool> {
     use std::os::unix::fs::MetadataExt;
     let metadata = match std::fs::metadata(file) {

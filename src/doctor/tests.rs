@@ -59,6 +59,7 @@ fn v2() -> Facts {
         descriptors: Descriptors { of_daemon: false, soft: Some(1024), hard: Some(524_288) },
         socket: Socket::Absent,
         locked: Ok(false),
+        root_lock: Some(("/sys/fs/cgroup/lrs".into(), Ok(false))),
     }
 }
 
@@ -414,6 +415,13 @@ fn each_fault_is_found_with_a_remedy() {
         (|f| f.socket = Socket::Stale, "", "daemon", Fine, "left over"),
         (|f| f.socket = Socket::Unknown("EACCES".into()), "", "daemon", Unknown, "EACCES"),
         (|f| f.locked = Ok(true), "", "daemon", Warn, "is locked"),
+        (
+            |f| f.root_lock = Some(("/sys/fs/cgroup/lrs".into(), Ok(true))),
+            "",
+            "daemon",
+            Warn,
+            "another lrsd uses the cgroup root /sys/fs/cgroup/lrs",
+        ),
     ];
     for (change, toml, id, verdict, words) in cases {
         let facts = with(v2(), change);

@@ -39,15 +39,19 @@ fn whole_disks_only() {
         ("block/nvme0n1/size", "1000\n"),
         ("block/nvme0n1/dev", "259:0\n"),
         ("block/nvme0n1/queue/scheduler", "[none] mq-deadline\n"),
-        ("block/sr0/size", "0\n"),
+        ("block/sda/device/x", ""),
+        ("block/nvme0n1/device/x", ""),
+        ("block/sdb/size", "0\n"),
+        ("block/sdb/dev", "8:16\n"),
+        ("block/sdb/device/x", ""),
+        ("block/sr0/size", "1000\n"),
         ("block/sr0/dev", "11:0\n"),
+        ("block/sr0/device/x", ""),
         ("block/loop0/size", "1000\n"),
         ("block/loop0/dev", "7:0\n"),
-        ("block/dm-0/size", "1000\n"),
-        ("block/dm-0/dev", "253:0\n"),
-        ("block/dm-0/slaves/sda/x", ""),
         ("block/pmem0/size", "1000\n"),
         ("block/pmem0/dev", "259:9\n"),
+        ("block/pmem0/device/x", ""),
     ]);
     let found = disks(sys.path()).unwrap();
     let seen: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.scheduler.as_deref())).collect();
@@ -148,6 +152,10 @@ fn locks_are_looked_up_and_not_taken() {
     assert_eq!(locked(proc, &path), Ok(true));
     drop(file);
     assert_eq!(locked(proc, &path), Ok(false));
+    // The cgroup root is a directory.
+    let directory = std::fs::File::open(dir.path()).unwrap();
+    rustix::fs::flock(&directory, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(locked(proc, dir.path()), Ok(true));
 }
 
 #[test]
