@@ -188,7 +188,11 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
         let how = if root.exists { "there is a group" } else { "may make the group" };
         return Check::ok(ID, format!("{who}: {how} {}", root.path.display()));
     }
-    let found = format!("{who}: {}", refused.join("; "));
+    let more = match refused.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let found = format!("{who}: {}{more}", refused[0]);
     if facts.uid == 0 {
         return Check::fail(
             ID,

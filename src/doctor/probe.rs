@@ -241,7 +241,7 @@ fn place(path: &Path) -> Place {
 
 fn writable(path: &Path) -> Reading<()> {
     rustix::fs::access(path, Access::WRITE_OK)
-        .map_err(|errno| format!("no write access to {}: {errno}", path.display()))
+        .map_err(|errno| format!("no write access to {}: {}", path.display(), errno.kind()))
 }
 
 /// Files whose presence says what the kernel can do, and, for those that groups only have
