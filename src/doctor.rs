@@ -1,6 +1,6 @@
 //! Can this node do what LRS promises, and what has to be changed?
 //!
-//! [`examine`] reads the node once into [`probe::Facts`] and lets pure functions judge the
+//! [`examine`] reads the node once into facts (`probe.rs`) and lets pure functions judge the
 //! facts, so that every verdict can be tested on a node that does not exist. It works without
 //! root, with the daemon down and with a broken configuration, and it changes nothing: rights
 //! are asked for with access(2), locks looked up in `/proc/locks`, never taken.

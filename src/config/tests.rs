@@ -645,3 +645,19 @@ proptest! {
         }
     }
 }
+
+/// Files that cost a careless reader its stack or its time.
+#[test]
+fn monstrous_files_are_refused_in_reasonable_time() {
+    let many = |piece: &str, times: usize| piece.repeat(times);
+    let nested = format!("a = {}", many("[", 200_000));
+    let inline = format!("a = {}", many("{a=", 100_000));
+    let dotted = format!("a{} = 1", many(".a", 100_000));
+    let unknown: String = (0..20_000).map(|n| format!("key{n} = 1\n")).collect();
+    let lines = many("[slots\n", 20_000);
+    let admins = format!("grpc.admins = [{}]", many("1,", 200_000));
+    for text in [nested, inline, dotted, unknown, lines, admins] {
+        assert!(text.len() <= 1 << 20);
+        assert!(read(&text).is_err());
+    }
+}

@@ -137,7 +137,7 @@ pub(super) fn duration(node: &Node<'_>, range: RangeInclusive<Duration>) -> Take
     };
     let scaled = number.checked_mul(u128::from(*factor)).ok_or(Rejection::OutOfRange)?;
     let divisor = 10u128.pow(places);
-    if scaled % divisor != 0 {
+    if !scaled.is_multiple_of(divisor) {
         return because("is not a whole number of milliseconds", "round it");
     }
     u64::try_from(scaled / divisor)
@@ -154,7 +154,9 @@ pub(super) fn show_duration(duration: Duration) -> String {
     let (unit, factor) = DURATION_UNITS
         .iter()
         .rev()
-        .find(|(name, factor)| millis % u128::from(*factor) == 0 && (millis > 0 || *name == "s"))
+        .find(|(name, factor)| {
+            millis.is_multiple_of(u128::from(*factor)) && (millis > 0 || *name == "s")
+        })
         .unwrap_or(&DURATION_UNITS[0]);
     format!("\"{}{unit}\"", millis / u128::from(*factor))
 }
@@ -207,7 +209,7 @@ pub(super) fn show_memory_amount(amount: MemoryAmount) -> String {
             let (unit, factor) = SIZE_UNITS
                 .iter()
                 .rev()
-                .find(|(_, factor)| bytes % factor == 0 && bytes >= *factor)
+                .find(|(_, factor)| bytes.is_multiple_of(*factor) && bytes >= *factor)
                 .unwrap_or(&SIZE_UNITS[0]);
             format!("\"{}{unit}\"", bytes / factor)
         }

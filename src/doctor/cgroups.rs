@@ -13,7 +13,8 @@ pub(super) enum Carrier<'a> {
 }
 
 impl Carrier<'_> {
-    fn hierarchy(&self) -> &Hierarchy {
+    /// The hierarchy as a mount.
+    pub(super) fn hierarchy(&self) -> &Hierarchy {
         match self {
             Carrier::V2(unified) => &unified.hierarchy,
             Carrier::V1(hierarchy) => hierarchy,
@@ -187,7 +188,11 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
         let how = if root.exists { "there is a group" } else { "may make the group" };
         return Check::ok(ID, format!("{who}: {how} {}", root.path.display()));
     }
-    let found = format!("{who}: {}", refused.join("; "));
+    let more = match refused.len() - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let found = format!("{who}: {}{more}", refused[0]);
     if facts.uid == 0 {
         return Check::fail(
             ID,
@@ -208,7 +213,8 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
 fn idle(facts: &Facts, carrier: &Carrier<'_>) -> Option<bool> {
     let hierarchy = carrier.hierarchy();
     let recent = facts.kernel.as_ref().ok().map(|kernel| kernel.version >= CPU_IDLE_SINCE);
-    match (hierarchy.has("cpu.idle"), hierarchy.child_with_cpu) {
+    let group_to_see = hierarchy.child_has("cpu.shares") || hierarchy.child_has("cpu.weight");
+    match (hierarchy.has("cpu.idle"), group_to_see) {
         (true, _) => Some(true),
         (false, true) => Some(false),
         // The root of v2 never has the file, so an empty tree says nothing.

@@ -121,9 +121,25 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
             ),
             "ask again in a moment, or give its configuration with --config",
         ),
+        (Socket::Absent | Socket::Stale, _) if root_in_use(facts).is_some() => Check::warn(
+            ID,
+            format!(
+                "nobody listens at {path}, but another lrsd uses the cgroup root {}",
+                root_in_use(facts).unwrap_or_default()
+            ),
+            "stop it, or give this one its own cgroup.root and daemon.runtime_dir",
+        ),
         (Socket::Absent, _) => Check::ok(ID, format!("none runs: there is no {path}")),
         (Socket::Stale, _) => {
             Check::ok(ID, format!("none runs; {path} is left over and will be replaced"))
         }
+    }
+}
+
+/// The cgroup root, if some daemon holds its lock.
+fn root_in_use(facts: &Facts) -> Option<String> {
+    match &facts.root_lock {
+        Some((root, Ok(true))) => Some(root.display().to_string()),
+        _ => None,
     }
 }

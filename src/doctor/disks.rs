@@ -27,6 +27,8 @@ struct Controllers {
     v2: bool,
     /// v2 io or v1 blkio.
     io: bool,
+    /// Groups have no weight for BFQ: it is built without CONFIG_BFQ_GROUP_IOSCHED.
+    bfq_without_groups: bool,
     priorities: bool,
 }
 
@@ -36,12 +38,21 @@ fn controllers(facts: &Facts, config: &Config) -> Controllers {
     let cgroups = facts.cgroups.as_ref().ok();
     let carrier = cgroups.and_then(|cgroups| carrier(cgroups, config));
     let v2 = matches!(carrier, Some(Carrier::V2(_)));
-    let io = match carrier {
-        Some(Carrier::V2(unified)) => unified.available.iter().any(|name| name == "io"),
-        Some(Carrier::V1(_)) => cgroups.is_some_and(|cgroups| cgroups.v1_with("blkio").is_some()),
-        None => false,
+    let (hierarchy, any, weight) = match carrier {
+        Some(Carrier::V2(unified)) => {
+            let io = unified.available.iter().any(|name| name == "io");
+            (Some(&unified.hierarchy).filter(|_| io), "io.stat", "io.bfq.weight")
+        }
+        Some(Carrier::V1(_)) => {
+            let blkio = cgroups.and_then(|cgroups| cgroups.v1_with("blkio"));
+            (blkio, "blkio.throttle.io_serviced", "blkio.bfq.weight")
+        }
+        None => (None, "", ""),
     };
-    Controllers { v2, io, priorities }
+    // The root never has the weight, so without a group below nothing is known against it.
+    let bfq_without_groups =
+        hierarchy.is_some_and(|group| group.child_has(any) && !group.child_has(weight));
+    Controllers { v2, io: hierarchy.is_some(), bfq_without_groups, priorities }
 }
 
 fn effect(disk: &Disk, facts: &Facts, controllers: Controllers) -> Effect {
@@ -49,7 +60,7 @@ fn effect(disk: &Disk, facts: &Facts, controllers: Controllers) -> Effect {
     let iocost = facts.cgroups.as_ref().ok().and_then(|cgroups| cgroups.v2.as_ref());
     let iocost = iocost.is_some_and(|unified| unified.iocost.contains(&disk.number));
     match scheduler {
-        Some("bfq") if controllers.io => Effect::BfqWeights,
+        Some("bfq") if controllers.io && !controllers.bfq_without_groups => Effect::BfqWeights,
         _ if controllers.v2 && controllers.io && iocost => Effect::IoCost,
         // BFQ has always honoured them, with or without groups.
         Some("bfq") => Effect::Priorities,
@@ -82,13 +93,21 @@ pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
     let on = |wanted: &[Effect]| effects.iter().filter(|effect| wanted.contains(effect)).count();
     let (all, weights) = (disks.len(), on(&[Effect::BfqWeights, Effect::IoCost]));
     let priorities = on(&[Effect::Priorities]);
+    // The words of `cgroup.io_tiers` in status.
+    let kind = match (on(&[Effect::BfqWeights]), weights, priorities) {
+        (1.., _, _) => "bfq",
+        (0, 1.., _) => "iocost",
+        (0, 0, 1..) => "ioprio",
+        (0, 0, 0) => "none",
+    };
     if weights == all {
         let limit = if controllers.v2 { "" } else { V1_LIMIT };
-        return Check::ok(ID, format!("weights act on all {all} disks{limit}"));
+        return Check::ok(ID, format!("{kind}: weights act on every disk ({all}){limit}"));
     }
     let none = all - weights - priorities;
     let found = format!(
-        "of {all} disks weights act on {weights}, I/O priorities on {priorities}, nothing on {none}"
+        "{kind}: of the disks ({all}) weights act on {weights}, I/O priorities without a ratio on \
+         {priorities}, nothing on {none}"
     );
     let remedy = if controllers.io {
         "see the checks of the single disks, or set tiers.io = false"
@@ -123,8 +142,10 @@ fn judge(disk: &Disk, facts: &Facts, config: &Config, controllers: Controllers) 
     }
     let choose =
         format!("echo bfq > /sys/block/{}/queue/scheduler, and a udev rule to keep it", disk.name);
-    let remedy = if scheduler == "bfq" || !controllers.io {
+    let remedy = if !controllers.io {
         String::from("make the io (v2) or blkio (v1) controller available")
+    } else if scheduler == "bfq" {
+        String::from("boot a kernel with CONFIG_BFQ_GROUP_IOSCHED")
     } else if disk.schedulers.iter().any(|name| name == "bfq") {
         choose
     } else if disk.scheduler.is_some() {

@@ -46,6 +46,9 @@ pub(super) struct Facts {
     pub(super) socket: Socket,
     /// Whether somebody holds `<runtime_dir>/lock`.
     pub(super) locked: Reading<bool>,
+    /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
+    /// `None`: there is no such hierarchy.
+    pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
 }
 
 /// The release of the running kernel.
@@ -79,15 +82,21 @@ pub(super) struct Hierarchy {
     pub(super) controllers: Vec<String>,
     /// Whether this process may make the LRS root there.
     pub(super) root: Place,
-    /// Files of interest seen in the mount's own directory or one below.
-    pub(super) files: Vec<&'static str>,
-    /// Whether a group one below has the CPU controller's weight.
-    pub(super) child_with_cpu: bool,
+    /// Which of [`FILES`] the mount's own group has.
+    pub(super) own_files: Vec<&'static str>,
+    /// Which of [`FILES`] a group one below has.
+    pub(super) child_files: Vec<&'static str>,
 }
 
 impl Hierarchy {
+    /// Whether the file is in the mount's own group or in one below.
     pub(super) fn has(&self, file: &str) -> bool {
-        self.files.contains(&file)
+        self.own_files.contains(&file) || self.child_has(file)
+    }
+
+    /// Whether the file is in a group below the mount.
+    pub(super) fn child_has(&self, file: &str) -> bool {
+        self.child_files.contains(&file)
     }
 }
 
@@ -172,6 +181,11 @@ impl Facts {
             None => Socket::Unknown(String::from("grpc.listen is empty")),
         };
         let cgroups = cgroups(proc, sys, config);
+        let root_lock = cgroups.as_ref().ok().and_then(|cgroups| {
+            let carrier = super::cgroups::carrier(cgroups, config)?;
+            let root = &carrier.hierarchy().root.path;
+            Some((root.clone(), locked(proc, root)))
+        });
         Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
@@ -190,6 +204,7 @@ impl Facts {
                 .map_err(|errno| format!("cannot look up group {}: {errno}", options.group)),
             descriptors: descriptors(proc, &socket),
             locked: locked(proc, &runtime_dir.join("lock")),
+            root_lock,
             socket,
         }
     }
@@ -226,21 +241,20 @@ fn place(path: &Path) -> Place {
 
 fn writable(path: &Path) -> Reading<()> {
     rustix::fs::access(path, Access::WRITE_OK)
-        .map_err(|errno| format!("no write access to {}: {errno}", path.display()))
+        .map_err(|errno| format!("no write access to {}: {}", path.display(), errno.kind()))
 }
 
-/// Files whose presence says what the kernel can do.
-const FILES: [&str; 10] = [
+/// Files whose presence says what the kernel can do, and, for those that groups only have
+/// with a controller, whether there is a group to look at.
+const FILES: [&str; 8] = [
     "cpu.idle",
     "cpu.shares",
     "cpu.weight",
-    "blkio.bfq.weight",
-    "io.bfq.weight",
-    "io.weight",
-    "io.prio.class",
-    "blkio.prio.class",
     "cpu.pressure",
-    "io.pressure",
+    "io.stat",
+    "io.bfq.weight",
+    "blkio.throttle.io_serviced",
+    "blkio.bfq.weight",
 ];
 
 /// Groups looked at below a mount: they are alike, a few suffice.
@@ -276,22 +290,26 @@ fn cgroups(proc: &Path, sys: &Path, config: &Config) -> Reading<Cgroups> {
 }
 
 fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> Hierarchy {
-    let mut dirs = vec![dir.to_owned()];
-    // An unreadable directory has no children to look at; the place below says why.
-    if let Ok(entries) = std::fs::read_dir(dir) {
-        let below = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-        dirs.extend(below.take(CHILDREN));
-    }
-    let has = |dir: &PathBuf, file: &str| dir.join(file).exists();
-    let files = FILES.into_iter().filter(|file| dirs.iter().any(|dir| has(dir, file))).collect();
-    let child_with_cpu =
-        dirs.iter().skip(1).any(|dir| has(dir, "cpu.weight") || has(dir, "cpu.shares"));
+    let seen = |dirs: &[PathBuf]| -> Vec<&'static str> {
+        let seen = |file: &&str| dirs.iter().any(|dir| dir.join(file).exists());
+        FILES.into_iter().filter(seen).collect()
+    };
+    let below: Vec<PathBuf> = match std::fs::read_dir(dir) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .take(CHILDREN)
+            .collect(),
+        // No children to look at; why is seen where the LRS root would be made.
+        Err(_) => Vec::new(),
+    };
     Hierarchy {
         point: point.to_owned(),
         controllers,
         root: place(&dir.join(root)),
-        files,
-        child_with_cpu,
+        own_files: seen(&[dir.to_owned()]),
+        child_files: seen(&below),
     }
 }
 
@@ -318,8 +336,8 @@ fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
     }
 }
 
-/// Whole disks: what lies on other block devices (dm, md) or on memory and files (ram, zram,
-/// loop) is left out, as are drives without a medium.
+/// Whole disks with hardware behind them: dm, md, loop, ram and zram have no `device`. Drives
+/// without a medium and optical ones are left out too.
 fn disks(sys: &Path) -> Reading<Vec<Disk>> {
     let path = sys.join("block");
     let entries = std::fs::read_dir(&path)
@@ -333,13 +351,8 @@ fn disks(sys: &Path) -> Reading<Vec<Disk>> {
 }
 
 fn disk(dir: &Path, name: &str) -> Option<Disk> {
-    let virtual_device = ["loop", "ram", "zram"].iter().any(|kind| {
-        name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
-    });
-    let stacked =
-        std::fs::read_dir(dir.join("slaves")).is_ok_and(|mut below| below.next().is_some());
     let size: u64 = text(&dir.join("size")).ok()?.trim().parse().ok()?;
-    if virtual_device || stacked || size == 0 {
+    if size == 0 || !dir.join("device").exists() || name.starts_with("sr") {
         return None;
     }
     // A device without a queue to schedule has no such file.
@@ -460,7 +473,7 @@ fn answers(fd: OwnedFd) -> std::io::Result<bool> {
     Ok(std::io::Read::read(&mut stream, &mut first)? > 0)
 }
 
-/// Whether a lock on the file is listed in /proc/locks (proc_locks(5)).
+/// Whether a lock on the file or directory is listed in /proc/locks (proc_locks(5)).
 fn locked(proc: &Path, file: &Path) -> Reading<bool> {
     use std::os::unix::fs::MetadataExt;
     let metadata = match std::fs::metadata(file) {
