@@ -292,6 +292,7 @@ async fn ten_thousand_tasks_come_in_pages_below_the_default_message_size() {
     let bench = Bench::start();
     let mut client = bench.client().await;
     let typical = task(10_000).encoded_len();
+    println!("a typical task has {typical} bytes");
     assert!((150..=400).contains(&typical), "a task has {typical} bytes: mend the page limits");
     // A third of them as large as the ranges of their fields allow.
     let large = |number| {

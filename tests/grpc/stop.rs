@@ -1,12 +1,13 @@
 //! The end: bounded, told to everybody, and nothing left behind.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lrs::command::Command;
 use lrs::core::event::EventKind;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use lrs::publish::EventRing;
+use lrs::publish::{Access, EventRing};
 use lrs::serve::{self, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -72,7 +73,8 @@ async fn stopping_is_bounded_whatever_is_open() {
     soon(reply.closed()).await;
     soon(&mut bench.server).await.unwrap().unwrap();
     let took = began.elapsed();
-    assert!(took < Duration::from_millis(1200), "took {took:?}");
+    // The bound is 1 s; the rest is for a machine that is busy with other tests.
+    assert!(took < Duration::from_secs(2), "took {took:?}");
     for (name, stream) in [("silent", &mut silent), ("begun", &mut begun)] {
         let mut rest = Vec::new();
         // A reset is an end as well.
@@ -85,13 +87,14 @@ async fn stopping_is_bounded_whatever_is_open() {
 
 #[tokio::test]
 async fn an_answer_under_way_still_arrives() {
-    let mut bench = Bench::start();
+    let minutes = Duration::from_secs(600);
+    let limits = Limits { stop_grace: minutes, stop_within: minutes, ..Limits::default() };
+    let mut bench = Bench::with(limits, EventRing::new(10, []));
     let mut client = bench.client().await;
     let call = tokio::spawn(async move { client.drain(proto::DrainRequest {}).await });
     let Command::Drain { reply, .. } = bench.next_command().await else {
         panic!("not a Drain");
     };
-    let began = Instant::now();
     bench.begin_stop();
     // The socket goes first, so the stop has begun.
     while bench.path.exists() {
@@ -99,8 +102,8 @@ async fn an_answer_under_way_still_arrives() {
     }
     reply.send(Ok(())).unwrap();
     soon(call).await.unwrap().unwrap();
+    // With nothing left open the end waits for neither bound.
     soon(&mut bench.server).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_millis(700), "nothing held the end up");
 }
 
 #[tokio::test]
@@ -119,4 +122,28 @@ async fn a_served_socket_is_not_taken_over_and_a_left_one_is() {
     std::fs::rename(&kept, &bench.path).unwrap();
     let again = serve::bind(&bench.path).unwrap();
     UnixStream::connect(again.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_comes_before_the_daemon_is_ready_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let socket = serve::bind(&path).unwrap();
+    let mut early = UnixStream::connect(&path).await.unwrap();
+    early.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    assert!(early.try_read(&mut [0; 1]).is_err(), "nobody answers yet");
+
+    let (commands, _receiver) = lrs::command::queue().unwrap();
+    let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());
+    let access = Access { commands, snapshot: newest, events: Arc::new(EventRing::new(1, [])) };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(serve::serve(socket, access, serve::Health::new(), async move {
+        stopped.await.unwrap_or_default();
+    }));
+    let mut head = [0; 9];
+    soon(early.read_exact(&mut head)).await.unwrap();
+    assert_eq!(head[3], 4, "the settings of the server");
+    stop.send(()).unwrap();
+    soon(server).await.unwrap().unwrap();
+    assert!(!path.exists());
 }

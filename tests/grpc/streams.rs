@@ -114,7 +114,7 @@ async fn events_follow() {
 
 #[tokio::test]
 async fn a_slow_reader_stops_nobody_and_is_told_what_it_lost() {
-    const EVENTS: u64 = 20_000;
+    const EVENTS: u64 = 5_000;
     let bench = Bench::with(Limits::default(), EventRing::new(100, []));
     // Small windows, so that HTTP/2 does not read ahead for the slow reader.
     let endpoint = bench.endpoint().initial_stream_window_size(4096);
@@ -169,6 +169,22 @@ async fn a_thousand_watchers() {
         for (_, stream) in &mut streams {
             assert_eq!(next_waiting(stream).await, round);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_thousand_watches_on_one_connection() {
+    let bench = Bench::start();
+    waiting(&bench, 1);
+    let mut client = bench.client().await;
+    let mut streams = Vec::new();
+    for _ in 0..1000 {
+        let stream = soon(client.watch_status(proto::WatchStatusRequest {})).await.unwrap();
+        streams.push(stream.into_inner());
+    }
+    waiting(&bench, 2);
+    for stream in &mut streams {
+        while next_waiting(stream).await != 2 {}
     }
 }
 
