@@ -2,24 +2,33 @@
 //!
 //! Nothing a client does here ends or spins the loop. Out of descriptors or memory, accept(2)
 //! fails at once while the connection stays queued, so the loop pauses between tries; over
-//! quota, the client gets a GOAWAY that says so and is closed.
+//! quota, the client gets a GOAWAY that says so and is closed, once it has had the time to
+//! read it: a client whose first write meets a closed socket reports a broken pipe instead.
 
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::peer::{self, Peer, PeerStream};
 use super::quota::{Full, Quota};
 use super::{Limits, Phase};
+use crate::units::Pid;
 
 /// Pause after an accept(2) that failed for want of something. Long enough to cost nothing,
 /// short beside the patience of a client.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a refused client has to read why, and how many may be at it; the rest are closed
+/// at once.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+const REFUSALS_AT_ONCE: usize = 32;
 
 /// At most one line of each kind in this time: clients can trigger them.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -33,7 +42,10 @@ pub(super) async fn accept_loop(
 ) {
     let places = Quota::new(limits.connections);
     let mut log = AcceptLog::default();
+    // Dropped with the loop, and the refusals under way with it.
+    let mut refusals = JoinSet::new();
     loop {
+        while refusals.try_join_next().is_some() {}
         let stream = tokio::select! {
             () = accepted.closed() => return,
             stream = listener.accept() => match stream {
@@ -50,11 +62,34 @@ pub(super) async fn accept_loop(
                 }
             },
         };
-        let Some(stream) = receive(stream, &places, &limits, &phase, &mut log) else {
-            continue;
+        let caller = match peer::caller(&stream) {
+            Ok(caller) => caller,
+            Err(error) => {
+                // Without credentials there is nobody to give rights to.
+                log.nameless.warn(|lost| {
+                    tracing::warn!(%error, lost, "closed a connection: cannot read who it is");
+                });
+                continue;
+            }
         };
-        if accepted.send(Ok(stream)).await.is_err() {
-            return;
+        match places.take(caller.uid) {
+            Ok(place) => {
+                let peer = Peer(Arc::new(caller));
+                let stream =
+                    PeerStream::new(stream, peer, limits.first_words, phase.clone(), place);
+                if accepted.send(Ok(stream)).await.is_err() {
+                    return;
+                }
+            }
+            Err(full) => {
+                log.refused.warn(|lost| {
+                    let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
+                    tracing::warn!(uid, pid, lost, ?full, "refused a connection");
+                });
+                if refusals.len() < REFUSALS_AT_ONCE {
+                    refusals.spawn(tokio::time::timeout(REFUSAL_PATIENCE, refuse(stream, full)));
+                }
+            }
         }
     }
 }
@@ -71,64 +106,30 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-fn receive(
-    stream: UnixStream,
-    places: &Arc<Quota>,
-    limits: &Limits,
-    phase: &watch::Receiver<Phase>,
-    log: &mut AcceptLog,
-) -> Option<PeerStream> {
-    let caller = match peer::caller(&stream) {
-        Ok(caller) => caller,
-        Err(error) => {
-            // Without credentials there is nobody to give rights to.
-            log.nameless.warn(|lost| {
-                tracing::warn!(%error, lost, "closed a connection: its credentials cannot be read");
-            });
-            return None;
-        }
-    };
-    match places.take(caller.uid) {
-        Ok(place) => Some(PeerStream::new(
-            stream,
-            Peer(Arc::new(caller)),
-            limits.first_words,
-            phase.clone(),
-            place,
-        )),
-        Err(full) => {
-            let text = match full {
-                Full::All => "lrsd has too many connections open; try again later",
-                Full::OfUid => "your user has too many connections to lrsd open; close some",
-            };
-            refuse(&stream, text);
-            log.refused.warn(|lost| {
-                let uid = caller.uid;
-                tracing::warn!(uid, pid = ?caller.pid, lost, ?full, "refused a connection");
-            });
-            None
-        }
-    }
-}
-
 /// Says why in HTTP/2 (RFC 9113: 6.5 SETTINGS, 6.8 GOAWAY), which every gRPC client
-/// understands. One write into a fresh socket's empty buffer; a client too odd to take it
-/// still sees the close.
-fn refuse(stream: &UnixStream, text: &str) {
+/// understands, and waits until the client has closed.
+async fn refuse(mut stream: UnixStream, full: Full) -> io::Result<()> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const GOAWAY: u8 = 7;
-    const ENHANCE_YOUR_CALM: u32 = 0xb;
+    /// Nothing was looked at, all of it may be tried again (RFC 9113, 7); gRPC: UNAVAILABLE.
+    const REFUSED_STREAM: u32 = 7;
+    let text = match full {
+        Full::All => "lrsd has too many connections open; try again later",
+        Full::OfUid => "your user has too many connections to lrsd open; close some",
+    };
     let length = 8 + text.len() as u32;
     let mut answer = SETTINGS.to_vec();
     answer.extend_from_slice(&length.to_be_bytes()[1..]);
     answer.extend_from_slice(&[GOAWAY, 0]);
     answer.extend_from_slice(&0u32.to_be_bytes()); // on the connection itself
     answer.extend_from_slice(&0u32.to_be_bytes()); // no stream was looked at
-    answer.extend_from_slice(&ENHANCE_YOUR_CALM.to_be_bytes());
+    answer.extend_from_slice(&REFUSED_STREAM.to_be_bytes());
     answer.extend_from_slice(text.as_bytes());
-    if let Err(error) = stream.try_write(&answer) {
-        tracing::debug!(%error, "a refused client was gone before it could be told");
-    }
+    stream.write_all(&answer).await?;
+    stream.shutdown().await?;
+    let mut ignored = [0; 512];
+    while stream.read(&mut ignored).await? > 0 {}
+    Ok(())
 }
 
 #[derive(Debug, Default)]

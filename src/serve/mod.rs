@@ -20,8 +20,10 @@
 //! UNAVAILABLE at once, calls under way get a grace to answer, and what is left then is cut
 //! below HTTP/2, whose own shutdown waits for the client.
 //!
-//! Limit: a client that asks for pages of tasks and never reads them makes the daemon hold up
-//! to one page for each of its calls; the memory limit of the service is the backstop.
+//! Limits: a connection that has said nothing yet holds a descriptor and about 17 KiB (HTTP/2
+//! buffers, measured), for [`Limits::first_words`] at most. A client that asks for pages of
+//! tasks and never reads them makes the daemon hold up to one page for each of its calls; the
+//! memory limit of the service is the backstop.
 
 mod accept;
 pub mod convert;
@@ -100,7 +102,8 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Bounds on what clients may hold. The defaults are the daemon's; tests narrow them.
+/// Bounds on what clients may hold, for each socket. The defaults are the daemon's; tests
+/// narrow them.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections open at once; any one user but root gets half, and the last sixteenth is
@@ -108,7 +111,9 @@ pub struct Limits {
     pub connections: usize,
     /// Calls and streams open at once over all connections, shared in the same way.
     pub calls: usize,
-    /// Calls and streams open at once on one connection; HTTP/2 makes the client wait.
+    /// Calls and streams open at once on one connection. Generous, because HTTP/2 does not
+    /// refuse what is above it: the client's library silently waits for a stream to end, and
+    /// watches do not end.
     pub calls_per_connection: u32,
     /// Until when a new connection must have sent the HTTP/2 preface.
     pub first_words: Duration,
@@ -128,7 +133,7 @@ impl Default for Limits {
         Limits {
             connections: 4096,
             calls: 8192,
-            calls_per_connection: 256,
+            calls_per_connection: 2048,
             first_words: Duration::from_secs(10),
             keepalive: (Duration::from_secs(60), Duration::from_secs(60)),
             request_bytes: 64 << 10,
