@@ -6,10 +6,13 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod core;
+pub mod doctor;
 pub mod daemon;
 pub mod demo;
 pub mod publish;
+pub mod rights;
 pub mod sample;
+pub mod serve;
 pub mod units;
 pub mod wire;
 

@@ -1,10 +1,39 @@
 //! `/etc/lrs/lrs.toml` as checked values.
+//!
+//! One table, [`schema::KEYS`], has an entry for each key: its path, documentation, range,
+//! whether a change needs a restart, how it is read and how it is written. The parser, the
+//! errors' remedies, `config show`, the shipped `config/lrs.toml` and the comparison made on
+//! SIGHUP all walk that table, so none of them can lag behind the others. Defaults are the
+//! values of [`Config::default`] and stand nowhere else.
+//!
+//! A file is read whole or refused whole: a daemon that ran with half of its settings would
+//! surprise more than one that stays down. Every fault is reported, not only the first.
+//!
+//! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
+//! read, so that a later change of the account data base is seen at the next reload.
 
-use std::path::PathBuf;
+mod error;
+mod example;
+mod read;
+pub mod schema;
+mod value;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cgroup::{PassiveCpu, TreeSettings, Version};
 use crate::units::{Bytes, Share};
+
+pub use error::{ConfigErrors, Fault};
+pub use example::example;
+pub use read::{Absent, check_file};
+pub use value::root_path;
+
+/// Where lrsd looks when no `--config` is given.
+pub const DEFAULT_FILE: &str = "/etc/lrs/lrs.toml";
+
+/// Longest path of a unix socket in bytes: `sun_path` less the final NUL (unix(7)).
+pub const MAX_SOCKET_PATH: usize = 107;
 
 /// "auto", or a value of the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +173,163 @@ pub struct Grpc {
     pub admins: Vec<u32>,
 }
 
-impl Config {
-    /// The part the cgroup tree needs.
-    pub fn tree_settings(&self) -> TreeSettings {
-        unimplemented!()
+impl MemoryAmount {
+    /// The amount on a node with `total` bytes of memory.
+    pub fn of(self, total: Bytes) -> Bytes {
+        match self {
+            MemoryAmount::Bytes(bytes) => bytes,
+            // A share of a u64 fits; the cast cuts off a part of a byte.
+            MemoryAmount::OfTotal(share) => Bytes((total.0 as f64 * share.value()) as u64),
+        }
+    }
+
+    /// `guard.memory_resume` when the file names only the reserve: half as much again.
+    fn default_resume(self) -> MemoryAmount {
+        match self {
+            MemoryAmount::Bytes(Bytes(bytes)) => {
+                MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2)))
+            }
+            MemoryAmount::OfTotal(share) => {
+                // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.
+                let half_more = (share.value() * 1.5e6).round() / 1e6;
+                MemoryAmount::OfTotal(Share::clamped(half_more.max(share.value())))
+            }
+        }
     }
 }
+
+impl Default for Config {
+    /// What an absent or empty file means.
+    fn default() -> Config {
+        let runtime_dir = PathBuf::from("/run/lrs");
+        let memory_reserve = MemoryAmount::OfTotal(Share::clamped(0.05));
+        Config {
+            grpc: Grpc { listen: vec![default_socket(&runtime_dir)], admins: Vec::new() },
+            daemon: Daemon {
+                runtime_dir,
+                sample_period: Duration::from_secs(3),
+                mode: Mode::Enforce,
+                log: String::from("info"),
+            },
+            slots: Slots {
+                active: Auto::Auto,
+                passive: Auto::Auto,
+                passive_max: Auto::Auto,
+                expand: true,
+                io_wait_threshold: Share::clamped(0.30),
+                cpu_saturation: Share::clamped(0.90),
+                shrink_after: 3,
+                reservation_ttl: Duration::from_secs(30),
+                max_user_priority: 0,
+            },
+            tiers: Tiers {
+                ratio: 100,
+                passive_cpu: PassiveCpu::Auto,
+                io: true,
+                root_weight: Auto::Auto,
+            },
+            classify: Classify {
+                io_below: Share::clamped(0.2),
+                cpu_above: Share::clamped(0.8),
+                colocation_threshold: 0.1,
+            },
+            guard: Guard {
+                enabled: true,
+                memory_reserve,
+                memory_resume: memory_reserve.default_resume(),
+                enter_after: Duration::ZERO,
+                exit_after: Duration::from_secs(10),
+                dry_run: false,
+            },
+            cgroup: Cgroup { root: Auto::Auto, version: Auto::Auto },
+        }
+    }
+}
+
+/// `<runtime_dir>/lrsd.sock`.
+fn default_socket(runtime_dir: &Path) -> PathBuf {
+    runtime_dir.join("lrsd.sock")
+}
+
+/// A key whose value differs between two configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedKey {
+    /// Path of the key: `slots.active`.
+    pub key: &'static str,
+    /// Whether the running daemon cannot take it over.
+    pub needs_restart: bool,
+}
+
+impl Config {
+    /// The settings in `text`; `file` names it in errors.
+    pub fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
+        read::from_toml(text, file)
+    }
+
+    /// The settings in the file at `path`. Whether it may be absent is the caller's to say.
+    pub fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> {
+        read::load(path, absent)
+    }
+
+    /// Every key with its value in force, as TOML that [`Config::from_toml`] reads back to an
+    /// equal configuration.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for section in schema::SECTIONS {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!("[{}]\n", section.name));
+            for key in section.keys() {
+                text.push_str(&format!("{} = {}\n", key.name(), (key.write)(self)));
+            }
+        }
+        text
+    }
+
+    /// [`Config::to_toml`] as one JSON object, for `config show --json`.
+    pub fn to_json(&self) -> serde_json::Value {
+        toml_to_json(&self.to_toml()).unwrap_or(serde_json::Value::Null)
+    }
+
+    /// The part the cgroup tree needs.
+    pub fn tree_settings(&self) -> TreeSettings {
+        TreeSettings {
+            root: match &self.cgroup.root {
+                Auto::Auto => None,
+                Auto::Fixed(RootPath(path)) => Some(path.clone()),
+            },
+            version: match self.cgroup.version {
+                Auto::Auto => None,
+                Auto::Fixed(version) => Some(version),
+            },
+            passive_cpu: self.tiers.passive_cpu,
+            io: self.tiers.io,
+            root_weight: match self.tiers.root_weight {
+                Auto::Auto => None,
+                Auto::Fixed(weight) => Some(weight),
+            },
+        }
+    }
+
+    /// The keys whose values differ, in the order of the table.
+    pub fn changed_keys(&self, other: &Config) -> Vec<ChangedKey> {
+        schema::KEYS
+            .iter()
+            .filter(|key| (key.write)(self) != (key.write)(other))
+            .map(|key| ChangedKey {
+                key: key.path,
+                needs_restart: key.applies == schema::Applies::Restart,
+            })
+            .collect()
+    }
+}
+
+/// TOML settings, such as GetConfig answers, as JSON. `None` when `text` is not TOML.
+pub fn toml_to_json(text: &str) -> Option<serde_json::Value> {
+    let table: toml::Table = text.parse().ok()?;
+    serde_json::to_value(table).ok()
+}
+
+#[cfg(test)]
+mod tests;

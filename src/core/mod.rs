@@ -1,4 +1,24 @@
-//! The decision core.
+//! The decision core: pure, in that it has no clock, file, socket, async or log.
+//!
+//! Time comes in as an argument and what has to be done goes out as [`state::Effect`]s. The
+//! same code runs in the daemon, in the property tests and in replay of recorded events;
+//! `tests/purity.rs` checks the claim.
 
+pub mod capacity;
+pub mod colocation;
+mod cycle;
+pub mod colocation;
 pub mod event;
+pub mod guard;
+pub mod jobs;
 pub mod model;
+mod placement;
+pub mod rate;
+pub mod shaper;
+pub mod slots;
+pub mod state;
+
+pub use cycle::Measured;
+
+#[cfg(test)]
+mod proptests;

@@ -1,0 +1,57 @@
+//! The shipped `config/lrs.toml`, made from the table of keys.
+
+use super::Config;
+use super::schema::{Applies, SECTIONS};
+
+/// Columns of the file's comments.
+const WIDTH: usize = 80;
+
+/// Text of `config/lrs.toml`: every key with its documentation, range and default, commented
+/// out. Lines of text start with "# ", settings with "#key", so that an operator (and a test)
+/// can tell them apart.
+pub fn example() -> String {
+    let defaults = Config::default();
+    let mut file = String::new();
+    comment(
+        &mut file,
+        "Settings of lrsd. Each key is shown with its default; remove the \"#\" before a key to \
+         set it. Unknown keys and values out of range are errors: check the file with \
+         \"lrsctl config check FILE\" and apply it with \"lrsctl reload\" or SIGHUP. Durations \
+         have a unit: ms, s, m or h. Sizes have one of KiB, MiB, GiB, TiB, or none for bytes.",
+    );
+    for section in SECTIONS {
+        file.push('\n');
+        comment(&mut file, section.doc);
+        file.push_str(&format!("[{}]\n", section.name));
+        for key in section.keys() {
+            file.push('\n');
+            comment(&mut file, key.doc);
+            comment(&mut file, &format!("Range: {}.", key.range));
+            if key.applies == Applies::Restart {
+                comment(&mut file, "A change needs a restart of lrsd.");
+            }
+            file.push_str(&format!("#{} = {}\n", key.name(), (key.write)(&defaults)));
+        }
+    }
+    file
+}
+
+/// Appends `text` as comment lines, wrapped.
+fn comment(file: &mut String, text: &str) {
+    let mut columns = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if columns > 0 && columns + 1 + length <= WIDTH {
+            file.push(' ');
+            columns += 1 + length;
+        } else {
+            if columns > 0 {
+                file.push('\n');
+            }
+            file.push_str("# ");
+            columns = 2 + length;
+        }
+        file.push_str(word);
+    }
+    file.push('\n');
+}

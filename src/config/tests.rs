@@ -1,0 +1,647 @@
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const FILE: &str = "lrs.toml";
+
+fn read(text: &str) -> Result<Config, ConfigErrors> {
+    Config::from_toml(text, Path::new(FILE))
+}
+
+/// The faults of `text`, one a line.
+fn faults(text: &str) -> String {
+    match read(text) {
+        Ok(_) => String::from("(no fault)"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn nothing_means_the_defaults() {
+    assert_eq!(read("").unwrap(), Config::default());
+    assert_eq!(read("[slots]\n[guard]\n").unwrap(), Config::default());
+}
+
+#[test]
+fn the_shipped_file_is_the_generated_one() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/lrs.toml");
+    if std::env::var_os("LRS_REGENERATE").is_some() {
+        std::fs::write(&path, example()).unwrap();
+    }
+    let shipped = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        shipped == example(),
+        "config/lrs.toml lags behind the table of keys; LRS_REGENERATE=1 cargo test config"
+    );
+}
+
+#[test]
+fn the_shipped_file_says_the_defaults_commented_or_not() {
+    let text = example();
+    assert_eq!(read(&text).unwrap(), Config::default());
+    let mut keys = 0;
+    let uncommented: String = text
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(key) if !key.starts_with(' ') => {
+                keys += 1;
+                format!("{key}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert_eq!(keys, schema::KEYS.len());
+    assert_eq!(read(&uncommented).unwrap(), Config::default());
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn the_table_is_in_order() {
+    for (index, key) in schema::KEYS.iter().enumerate() {
+        assert!(schema::SECTIONS.iter().any(|s| s.name == key.section()), "{}", key.path);
+        assert!(!key.doc.is_empty() && key.doc.ends_with('.'), "{}", key.path);
+        assert!(!key.range.is_empty() && !key.range.ends_with('.'), "{}", key.path);
+        let twice = schema::KEYS.iter().skip(index + 1).any(|other| other.path == key.path);
+        assert!(!twice, "{}", key.path);
+    }
+}
+
+#[test]
+fn values_arrive_in_their_fields() {
+    let config = read(
+        r#"
+        [daemon]
+        runtime_dir = "/tmp/lrs-1"
+        sample_period = "500ms"
+        mode = "observe"
+        log = "warn,lrs::cgroup=debug"
+        [slots]
+        active = 3
+        passive = 5
+        passive_max = 0x10
+        expand = false
+        io_wait_threshold = 0.5
+        cpu_saturation = 1
+        shrink_after = 7
+        reservation_ttl = "1.5m"
+        max_user_priority = -4
+        [tiers]
+        ratio = 50
+        passive_cpu = "weight"
+        io = false
+        root_weight = 300
+        [classify]
+        io_below = 0.1
+        cpu_above = 0.9
+        colocation_threshold = 0.25
+        [guard]
+        enabled = false
+        memory_reserve = "512MiB"
+        memory_resume = "1.5GiB"
+        enter_after = "2s"
+        exit_after = "1h"
+        dry_run = true
+        [cgroup]
+        root = "batch/lrs"
+        version = 1
+        [grpc]
+        listen = ["unix:/tmp/lrs-1/a.sock", "unix:/tmp/lrs-1/b.sock"]
+        admins = ["root", 1000]
+        [dbus]
+        bus = "off"
+        [metrics]
+        listen = ""
+        "#,
+    )
+    .unwrap();
+    let expected = Config {
+        daemon: Daemon {
+            runtime_dir: "/tmp/lrs-1".into(),
+            sample_period: Duration::from_millis(500),
+            mode: Mode::Observe,
+            log: "warn,lrs::cgroup=debug".into(),
+        },
+        slots: Slots {
+            active: Auto::Fixed(3),
+            passive: Auto::Fixed(5),
+            passive_max: Auto::Fixed(16),
+            expand: false,
+            io_wait_threshold: Share::clamped(0.5),
+            cpu_saturation: Share::ONE,
+            shrink_after: 7,
+            reservation_ttl: Duration::from_secs(90),
+            max_user_priority: -4,
+        },
+        tiers: Tiers {
+            ratio: 50,
+            passive_cpu: PassiveCpu::Weight,
+            io: false,
+            root_weight: Auto::Fixed(300),
+        },
+        classify: Classify {
+            io_below: Share::clamped(0.1),
+            cpu_above: Share::clamped(0.9),
+            colocation_threshold: 0.25,
+        },
+        guard: Guard {
+            enabled: false,
+            memory_reserve: MemoryAmount::Bytes(Bytes(512 << 20)),
+            memory_resume: MemoryAmount::Bytes(Bytes(3 << 29)),
+            enter_after: Duration::from_secs(2),
+            exit_after: Duration::from_secs(3600),
+            dry_run: true,
+        },
+        cgroup: Cgroup {
+            root: Auto::Fixed(RootPath("batch/lrs".into())),
+            version: Auto::Fixed(Version::V1),
+        },
+        grpc: Grpc {
+            listen: vec!["/tmp/lrs-1/a.sock".into(), "/tmp/lrs-1/b.sock".into()],
+            admins: vec![0, 1000],
+        },
+    };
+    assert_eq!(config, expected);
+    assert_eq!(read(&config.to_toml()).unwrap(), config);
+    let tree = config.tree_settings();
+    assert_eq!(tree.root.as_deref(), Some("batch/lrs"));
+    assert_eq!(tree.version, Some(Version::V1));
+    assert_eq!(
+        (tree.passive_cpu, tree.io, tree.root_weight),
+        (PassiveCpu::Weight, false, Some(300))
+    );
+}
+
+#[test]
+fn defaults_follow_the_keys_they_depend_on() {
+    let config = read("[daemon]\nruntime_dir = \"/tmp/x/\"\n[guard]\nmemory_reserve = \"1GiB\"\n");
+    let config = config.unwrap();
+    assert_eq!(config.daemon.runtime_dir, Path::new("/tmp/x"));
+    assert_eq!(config.grpc.listen, [Path::new("/tmp/x/lrsd.sock")]);
+    assert_eq!(config.guard.memory_resume, MemoryAmount::Bytes(Bytes(3 << 29)));
+    let config = read("[guard]\nmemory_reserve = \"80%\"\n").unwrap();
+    assert_eq!(config.guard.memory_resume, MemoryAmount::OfTotal(Share::ONE));
+}
+
+/// Text of a file and what its only fault has to say.
+const FAULTY: &[(&str, &str)] = &[
+    (
+        "[slots]\n\nactive = \"two\"\n",
+        "lrs.toml:3: slots.active = \"two\": expected \"auto\" or 1..=4096; correct it, or remove \
+         the key for the default \"auto\"",
+    ),
+    (
+        "slots.active = 0",
+        "lrs.toml:1: slots.active = 0: expected \"auto\" or 1..=4096; correct it, or remove the \
+         key for the default \"auto\"",
+    ),
+    (
+        "slots.active = \"4\"",
+        "lrs.toml:1: slots.active = \"4\": expected \"auto\" or 1..=4096; remove the quotes",
+    ),
+    ("[tiers]\nratio = 99999999999999999999999", "ratio = 99999999999999999999999: expected"),
+    ("[tiers]\nratio = -1", "lrs.toml:2: tiers.ratio = -1: expected 1..=10000"),
+    ("[tiers]\nio = \"true\"", "expected true or false; remove the quotes"),
+    ("[tiers]\npassive_cpu = \"Idle\"", "expected \"auto\", \"idle\" or \"weight\""),
+    ("[slots]\nexpand = 1", "slots.expand = 1: expected true or false"),
+    ("[slots]\nio_wait_threshold = 1.5", "slots.io_wait_threshold = 1.5: expected 0.0..=1.0"),
+    ("[slots]\nio_wait_threshold = nan", "slots.io_wait_threshold = nan: expected 0.0..=1.0"),
+    ("[slots]\ncpu_saturation = -inf", "expected 0.01..=1.0"),
+    ("[slots]\nactve = 3", "lrs.toml:2: slots.actve = 3: unknown key; did you mean slots.active?"),
+    ("[daemon]\nratio = 3", "daemon.ratio = 3: unknown key; did you mean tiers.ratio?"),
+    ("[tiers]\nzebra = 3", "the keys of [tiers] are ratio, passive_cpu, io, root_weight"),
+    ("active = 3", "active = 3: unknown key; did you mean slots.active? put it below [slots]"),
+    ("zebra = 3", "unknown key; every key stands in one of [daemon], [slots]"),
+    ("\n[solts]\nactive = 3", "lrs.toml:2: solts: unknown section; did you mean [slots]?"),
+    ("[zebra]", "zebra: unknown section; the sections are [daemon], [slots]"),
+    ("slots = 3", "slots = 3: is a section; write [slots] on a line of its own"),
+    ("[[slots]]\nactive = 3", "slots: is a section"),
+    ("[\"a\\u001b[31m\\nb\"]", "\"a\\u{1b}[31m\\nb\": unknown section"),
+    ("[daemon]\nsample_period = 3", "sample_period = 3: a duration needs a unit"),
+    ("[daemon]\nsample_period = \"3\"", "sample_period = \"3\": a duration needs a unit"),
+    ("[daemon]\nsample_period = \"3 sec\"", "unknown unit of time \"sec\"; use ms, s, m or h"),
+    ("[daemon]\nsample_period = \"-3s\"", "expected a duration from \"100ms\" to \"60s\""),
+    ("[daemon]\nsample_period = \"0s\"", "expected a duration from \"100ms\" to \"60s\""),
+    ("[daemon]\nsample_period = \"61s\"", "expected a duration from \"100ms\" to \"60s\""),
+    ("[daemon]\nsample_period = \"1.0005s\"", "is not a whole number of milliseconds"),
+    ("[daemon]\nruntime_dir = \"run\"", "is not an absolute path; start it with /"),
+    ("[daemon]\nruntime_dir = \"/\"", "is the root of the file system"),
+    ("[daemon]\nruntime_dir = \"/a/../b\"", "has a \"..\" in it"),
+    ("[daemon]\nlog = \"\"", "daemon.log = \"\": is empty; write \"off\""),
+    ("[daemon]\nlog = \"lrs=loud\"", "is no log filter"),
+    ("[daemon]\nmode = \"enforced\"", "expected \"enforce\" or \"observe\""),
+    ("[guard]\nmemory_reserve = \"512MB\"", "unknown unit of size \"MB\"; use B, KiB"),
+    ("[guard]\nmemory_reserve = \"101%\"", "memory_reserve = \"101%\": expected a size"),
+    ("[guard]\nmemory_reserve = \"1e3%\"", "memory_reserve = \"1e3%\": expected a size"),
+    ("[guard]\nmemory_reserve = 0.05", "memory_reserve = 0.05: expected a size"),
+    ("[cgroup]\nroot = \"/lrs\"", "starts with \"/\"; write it relative"),
+    ("[cgroup]\nroot = \"a/../b\"", "has the component \"..\""),
+    ("[cgroup]\nroot = \"a/\"", "has an empty component"),
+    ("[cgroup]\nroot = \"a\\nb\"", "has a control character"),
+    ("[cgroup]\nroot = \"\"", "has 0 bytes"),
+    ("[cgroup]\nroot = \"cgroup.procs\"", "has the component \"cgroup.procs\""),
+    ("[cgroup]\nversion = \"2\"", "expected \"auto\", 1 or 2; remove the quotes"),
+    ("[grpc]\nlisten = []", "expected a list of 1 to 16 addresses"),
+    ("[grpc]\nlisten = \"unix:/a\"", "expected a list of 1 to 16 addresses"),
+    ("[grpc]\nlisten = [\"/a/b\"]", "is a bare path; write \"unix:/a/b\""),
+    ("[grpc]\nlisten = [\"unix:a\"]", "is not an absolute path"),
+    (
+        "[grpc]\nlisten = [\"unix:/a\",\n\"unix:/a\"]",
+        "lrs.toml:3: grpc.listen = \"unix:/a\": stands twice",
+    ),
+    ("[grpc]\nadmins = [\"no-such-account-here\"]", "no account has this name"),
+    ("[grpc]\nadmins = [-1]", "admins = -1: expected a list of at most 1024 uids"),
+    // In the contract, not in this version.
+    ("[dbus]\nbus = \"system\"", "dbus.bus = \"system\": not built yet"),
+    (
+        "[metrics]\nlisten = \"127.0.0.1:9000\"",
+        "metrics.listen = \"127.0.0.1:9000\": not built yet",
+    ),
+    ("[yarn]\nrm = \"x\"", "lrs.toml:1: yarn: not built yet"),
+    ("[[discover]]\ncmdline = \"x\"", "discover: not built yet"),
+    ("[grpc.tls]\ncert = \"x\"", "grpc.tls: not built yet"),
+    ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
+    ("[guard.freeze]\ndry_run = true", "guard.freeze: not built yet"),
+    ("guard.stage2.enabled = true", "guard.stage2: not built yet"),
+    // Two keys together.
+    (
+        "[slots]\npassive = 8\npassive_max = 4",
+        "lrs.toml:3: slots.passive_max = 4: is below slots.passive = 8",
+    ),
+    ("[classify]\nio_below = 0.9", "classify.io_below = 0.9: is above classify.cpu_above = 0.8"),
+    ("[guard]\nmemory_resume = \"3%\"", "is below guard.memory_reserve = \"5%\""),
+    // Syntax.
+    ("[slots]\nactive = \n", "lrs.toml:2:10: no valid TOML:"),
+    ("[slots\nactive = 1\n", "lrs.toml:1:7: no valid TOML:"),
+    ("[slots]\nactive = 1\nactive = 2\n", "lrs.toml:3:1: no valid TOML: duplicate key"),
+];
+
+#[test]
+fn each_fault_says_where_what_and_what_to_do() {
+    for (text, expected) in FAULTY {
+        let found = faults(text);
+        assert!(found.contains(expected), "{text:?}:\n  found    {found}\n  expected {expected}");
+        assert_eq!(found.lines().count(), 1, "{text:?}: {found}");
+        assert!(
+            found.starts_with(FILE) && found.contains("; ") && !found.ends_with('.'),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn every_fault_is_reported_in_the_order_of_lines() {
+    let found = faults(
+        "[slots]\nactive = \"two\"\nzebra = 1\nexpand = maybe\n[tiers]\nratio = 0\nio = 3\n\
+         [grpc]\nadmins = [-1, -2]\n[nonsense]\n[slots.deep]\n",
+    );
+    let lines: Vec<&str> = found.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(
+        lines,
+        [
+            "lrs.toml:2",
+            "lrs.toml:3",
+            "lrs.toml:4:10",
+            "lrs.toml:6",
+            "lrs.toml:7",
+            "lrs.toml:9",
+            "lrs.toml:9",
+            "lrs.toml:10",
+            "lrs.toml:11"
+        ],
+        "{found}"
+    );
+}
+
+#[test]
+fn a_refused_value_starts_no_second_fault() {
+    assert_eq!(faults("[classify]\nio_below = 7\ncpu_above = 0.1").lines().count(), 1);
+}
+
+#[test]
+fn socket_paths_fit_the_kernel() {
+    let fits = format!("unix:/{}", "x".repeat(106));
+    assert!(read(&format!("[grpc]\nlisten = [\"{fits}\"]")).is_ok());
+    let found = faults(&format!("[grpc]\nlisten = [\"{fits}x\"]"));
+    assert!(found.contains("has 108 bytes; the kernel takes 107"), "{found}");
+    let directory = format!("[daemon]\nruntime_dir = \"/{}\"\n", "x".repeat(100));
+    let found = faults(&directory);
+    assert!(found.contains("lrs.toml:2: daemon.runtime_dir") && found.contains("107"), "{found}");
+    assert!(read(&format!("{directory}[grpc]\nlisten = [\"unix:/a\"]\n")).is_ok());
+}
+
+#[test]
+fn changed_keys_say_which_need_a_restart() {
+    let before = Config::default();
+    assert_eq!(before.changed_keys(&before), []);
+    let after = read("[daemon]\nmode = \"observe\"\n[slots]\nactive = 3\n[cgroup]\nroot = \"x\"\n");
+    let after = after.unwrap();
+    let live = |key| ChangedKey { key, needs_restart: false };
+    let restart = |key| ChangedKey { key, needs_restart: true };
+    assert_eq!(
+        before.changed_keys(&after),
+        [restart("daemon.mode"), live("slots.active"), restart("cgroup.root")]
+    );
+    let restarts: Vec<&str> = schema::KEYS
+        .iter()
+        .filter(|key| key.applies == schema::Applies::Restart)
+        .map(|key| key.path)
+        .collect();
+    assert_eq!(
+        restarts,
+        [
+            "daemon.runtime_dir",
+            "daemon.mode",
+            "cgroup.root",
+            "cgroup.version",
+            "grpc.listen",
+            "dbus.bus",
+            "metrics.listen"
+        ]
+    );
+}
+
+#[test]
+fn settings_are_shown_as_toml_and_json() {
+    let text = Config::default().to_toml();
+    assert!(text.starts_with("[daemon]\nruntime_dir = \"/run/lrs\"\nsample_period = \"3s\"\n"));
+    assert!(text.contains("\nmemory_reserve = \"5%\"\nmemory_resume = \"7.5%\"\n"), "{text}");
+    let json = Config::default().to_json();
+    assert_eq!(json["slots"]["active"], "auto");
+    assert_eq!(json["slots"]["cpu_saturation"], 0.9);
+    assert_eq!(json["grpc"]["listen"][0], "unix:/run/lrs/lrsd.sock");
+    assert_eq!(toml_to_json("= 3"), None);
+}
+
+#[test]
+fn memory_amounts_resolve_on_a_node() {
+    let total = Bytes(1000 << 20);
+    assert_eq!(MemoryAmount::OfTotal(Share::clamped(0.5)).of(total), Bytes(500 << 20));
+    assert_eq!(MemoryAmount::Bytes(Bytes(7)).of(total), Bytes(7));
+}
+
+mod files {
+    use super::*;
+
+    fn fault_of(path: &Path) -> String {
+        Config::load(path, Absent::IsError).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unreadable_files_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lrs.toml");
+        assert_eq!(Config::load(&path, Absent::IsDefault).unwrap(), Config::default());
+        assert!(fault_of(&path).contains("cannot read the file: No such file"));
+        assert!(fault_of(dir.path()).contains("is a directory; give the path of a TOML file"));
+
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &path).unwrap();
+        let error = Config::load(&path, Absent::IsDefault).unwrap_err().to_string();
+        assert!(error.contains("is a symbolic link to nothing"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+
+        std::fs::write(&path, b"[slots]\nactive = \"\xff\"\n").unwrap();
+        let error = fault_of(&path);
+        assert!(error.contains("lrs.toml:2: byte 19 of the file is not UTF-8"), "{error}");
+
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        assert!(fault_of(&path).contains("has more than 1 MiB"));
+        std::fs::write(&path, "#".repeat(1 << 20)).unwrap();
+        assert!(Config::load(&path, Absent::IsError).is_ok());
+
+        let below_a_file = path.join("lrs.toml");
+        assert!(Config::load(&below_a_file, Absent::IsDefault).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(fault_of(&path).contains("is not a regular file"));
+    }
+
+    #[test]
+    fn check_says_what_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lrs.toml");
+        std::fs::write(&path, example()).unwrap();
+        assert!(check_file(&path).unwrap().ends_with(": valid; every key has its default"));
+        std::fs::write(&path, "[tiers]\nratio = 7\n").unwrap();
+        assert!(check_file(&path).unwrap().ends_with(": valid; not default: tiers.ratio = 7"));
+        std::fs::write(&path, "[tiers]\nratio = 0\n").unwrap();
+        assert!(check_file(&path).is_err());
+    }
+}
+
+/// A duration as [`value::duration`] takes it: whole milliseconds.
+fn millis(range: std::ops::RangeInclusive<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_millis)
+}
+
+fn automatic<T: std::fmt::Debug + Clone + 'static>(
+    fixed: impl Strategy<Value = T> + 'static,
+) -> BoxedStrategy<Auto<T>> {
+    prop_oneof![Just(Auto::Auto), fixed.prop_map(Auto::Fixed)].boxed()
+}
+
+fn share(from: f64) -> impl Strategy<Value = Share> {
+    (from..=1.0).prop_map(Share::clamped)
+}
+
+fn guard() -> impl Strategy<Value = Guard> {
+    let amounts = prop_oneof![
+        (0u64..1 << 59, 0u64..1 << 59)
+            .prop_map(|(a, b)| (MemoryAmount::Bytes(Bytes(a)), MemoryAmount::Bytes(Bytes(a + b)))),
+        (share(0.0), share(0.0)).prop_map(|(a, b)| {
+            let (low, high) = if a <= b { (a, b) } else { (b, a) };
+            (MemoryAmount::OfTotal(low), MemoryAmount::OfTotal(high))
+        }),
+        (share(0.0), 0u64..1 << 60)
+            .prop_map(|(a, b)| (MemoryAmount::OfTotal(a), MemoryAmount::Bytes(Bytes(b)))),
+    ];
+    (any::<bool>(), amounts, millis(0..=86_400_000), millis(0..=86_400_000), any::<bool>())
+        .prop_map(|(enabled, (memory_reserve, memory_resume), enter_after, exit_after, dry_run)| {
+            Guard { enabled, memory_reserve, memory_resume, enter_after, exit_after, dry_run }
+        })
+}
+
+fn slots() -> impl Strategy<Value = Slots> {
+    (
+        automatic(1u32..=4096),
+        automatic(0u32..=30_000),
+        automatic(30_000u32..=65_536),
+        any::<bool>(),
+        share(0.0),
+        share(0.01),
+        1u32..=1000,
+        millis(100..=86_400_000),
+        any::<i32>(),
+    )
+        .prop_map(
+            |(active, passive, passive_max, expand, io, cpu, shrink_after, ttl, priority)| Slots {
+                active,
+                passive,
+                passive_max,
+                expand,
+                io_wait_threshold: io,
+                cpu_saturation: cpu,
+                shrink_after,
+                reservation_ttl: ttl,
+                max_user_priority: priority,
+            },
+        )
+}
+
+fn valid_config() -> impl Strategy<Value = Config> {
+    let daemon = (
+        "(/[a-zA-Z0-9 _\"'\\\\ü#-]{1,20}){1,3}",
+        millis(100..=60_000),
+        prop_oneof![Just(Mode::Enforce), Just(Mode::Observe)],
+        prop_oneof![Just("info"), Just("off"), Just("warn,lrs::cgroup=debug")],
+    )
+        .prop_map(|(dir, sample_period, mode, log)| Daemon {
+            runtime_dir: dir.into(),
+            sample_period,
+            mode,
+            log: log.into(),
+        });
+    let tiers = (
+        1u32..=10_000,
+        prop_oneof![Just(PassiveCpu::Auto), Just(PassiveCpu::Idle), Just(PassiveCpu::Weight)],
+        any::<bool>(),
+        automatic(1u32..=10_000),
+    )
+        .prop_map(|(ratio, passive_cpu, io, root_weight)| Tiers {
+            ratio,
+            passive_cpu,
+            io,
+            root_weight,
+        });
+    let classify =
+        (share(0.0), share(0.0), 0.0..=1.0f64).prop_map(|(a, b, colocation_threshold)| Classify {
+            io_below: if a <= b { a } else { b },
+            cpu_above: if a <= b { b } else { a },
+            colocation_threshold,
+        });
+    let cgroup = (
+        automatic("[a-z\"\\\\ -]{1,20}(/[a-zü]{5,20}){0,3}".prop_map(RootPath))
+            .prop_filter("the word for LRS's choice", |root| {
+                *root != Auto::Fixed(RootPath("auto".into()))
+            }),
+        automatic(prop_oneof![Just(Version::V1), Just(Version::V2)]),
+    )
+        .prop_map(|(root, version)| Cgroup { root, version });
+    let grpc = (
+        proptest::collection::hash_set("/[a-z0-9 \"\\\\-]{1,100}", 1..4),
+        proptest::collection::hash_set(0..u32::MAX, 0..4),
+    )
+        .prop_map(|(listen, admins)| Grpc {
+            listen: listen.into_iter().map(PathBuf::from).collect(),
+            admins: admins.into_iter().collect(),
+        });
+    (daemon, slots(), tiers, classify, guard(), cgroup, grpc).prop_map(
+        |(daemon, slots, tiers, classify, guard, cgroup, grpc)| Config {
+            daemon,
+            slots,
+            tiers,
+            classify,
+            guard,
+            cgroup,
+            grpc,
+        },
+    )
+}
+
+/// Text made of the pieces configuration files are made of, in any order.
+fn toml_like() -> impl Strategy<Value = String> {
+    let keys: Vec<String> = schema::KEYS
+        .iter()
+        .flat_map(|key| [key.path, key.name(), key.section()])
+        .map(str::to_owned)
+        .collect();
+    let piece = prop_oneof![
+        proptest::sample::select(keys),
+        proptest::sample::select(vec![
+            "[",
+            "]",
+            "[[",
+            "=",
+            "\n",
+            "\"",
+            "'''",
+            "\"\"\"",
+            ".",
+            ",",
+            "{",
+            "}",
+            "#",
+            "0x",
+            "1e9",
+            "inf",
+            "nan",
+            "-",
+            "\u{1b}",
+            "\u{0}",
+            "\u{feff}",
+            "5%",
+            "1.5GiB",
+            "\"3s\"",
+            "true",
+            "1979-05-27",
+            "\\u",
+            "\r",
+            "unix:/a",
+            "auto",
+        ])
+        .prop_map(str::to_owned),
+        any::<char>().prop_map(String::from),
+    ];
+    proptest::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+/// A key of the table with any value.
+fn assignment() -> impl Strategy<Value = String> {
+    let value = prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_map(|n| format!("{n:?}").to_lowercase()),
+        "\\PC{0,30}".prop_map(|text| value::show_text(&text)),
+        "[0-9.]{1,40}(ms|s|m|h|%|B|KiB|PiB)?".prop_map(|text| value::show_text(&text)),
+        "[0-9.]{1,40}(ms|s|m|h|%|B|KiB|PiB)?".prop_map(|text| format!("[{text:?}, {text:?}]")),
+    ];
+    (0..schema::KEYS.len(), value)
+        .prop_map(|(index, value)| format!("{} = {value}\n", schema::KEYS[index].path))
+}
+
+proptest! {
+    #[test]
+    fn valid_settings_round_trip(config in valid_config()) {
+        let text = config.to_toml();
+        prop_assert_eq!(read(&text).map_err(|e| format!("{e}\n{text}")), Ok(config));
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,200}|[ -~\n\t]{0,200}") {
+        let _ = read(&text);
+    }
+
+    #[test]
+    fn any_pieces_are_read_or_refused(text in toml_like()) {
+        if let Err(errors) = read(&text) {
+            let shown = errors.to_string();
+            prop_assert_eq!(shown.lines().count(), errors.faults().len());
+            prop_assert!(!shown.chars().any(|c| c.is_control() && c != '\n'), "{:?}", shown);
+            let lines = text.matches('\n').count() + 1;
+            prop_assert!(errors.faults().iter().all(|f| f.line.is_some_and(|l| l >= 1 && l <= lines)));
+        }
+    }
+
+    #[test]
+    fn what_is_read_can_be_shown_and_read_again(text in proptest::collection::vec(assignment(), 1..3)) {
+        if let Ok(config) = read(&text.concat()) {
+            prop_assert_eq!(read(&config.to_toml()), Ok(config));
+        }
+    }
+}

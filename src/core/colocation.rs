@@ -1,0 +1,181 @@
+//! The co-location test (thesis 2.5, Fig. 2.5; spec 3): does a job suit a node, given what
+//! runs there?
+//!
+//! ```text
+//! newCR = (CR_j + sum of the CR of the running tasks) / number of running tasks
+//! the job suits the node if newCR < M + threshold
+//! ```
+//!
+//! `M` is the mean rate of all running jobs of the scheduler. The divisor is literally the
+//! number of tasks that run *before* the job comes: with few tasks the newcomer weighs more
+//! than one share, which makes the test strict on a nearly empty node of CPU hogs. With
+//! nothing running the quotient does not exist and the job suits. A job without a rate is to
+//! be sampled first (one of its tasks run and measured), whatever runs here.
+//!
+//! Ours, where the source is silent: a running task whose rate is not known yet counts as
+//! `M`, the rate expected of a task one knows nothing about; it so stays in the divisor
+//! without pulling the outcome either way. Without any `M` (no argument, no job with a rate)
+//! the job asked about is the only one known, and `M` is its own rate.
+//!
+//! Advice only: nothing in LRS refuses a task because of it.
+
+use crate::units::Share;
+
+/// What the test is asked about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// CR_j; `None`: never measured.
+    pub job_rate: Option<Share>,
+    /// The tasks on this node.
+    pub running: Running,
+    /// M; `None`: nobody knows one.
+    pub mean_rate: Option<Share>,
+    /// Slack, `classify.colocation_threshold`.
+    pub threshold: f64,
+}
+
+/// The running tasks, summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Running {
+    /// Tasks whose rate is known.
+    pub measured: u32,
+    /// Sum of those rates.
+    pub rate_sum: f64,
+    /// Tasks whose rate is not known yet.
+    pub unmeasured: u32,
+}
+
+impl Running {
+    /// Tasks in all.
+    pub fn count(self) -> u32 {
+        self.measured.saturating_add(self.unmeasured)
+    }
+}
+
+impl FromIterator<Option<Share>> for Running {
+    fn from_iter<I: IntoIterator<Item = Option<Share>>>(rates: I) -> Running {
+        let mut running = Running::default();
+        for rate in rates {
+            match rate {
+                Some(rate) => {
+                    running.measured = running.measured.saturating_add(1);
+                    running.rate_sum += rate.value();
+                }
+                None => running.unmeasured = running.unmeasured.saturating_add(1),
+            }
+        }
+        running
+    }
+}
+
+/// The outcome, with the figures it rests on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Advice {
+    /// The job suits the node.
+    Suits {
+        /// newCR; `None` with nothing running.
+        new_rate: Option<f64>,
+        /// M as used.
+        mean_rate: f64,
+    },
+    /// The node would be bound by one resource.
+    DoesNotSuit {
+        /// newCR.
+        new_rate: f64,
+        /// M as used.
+        mean_rate: f64,
+    },
+    /// The job has no rate.
+    SampleFirst,
+}
+
+/// Applies the test.
+pub fn evaluate(question: &Question) -> Advice {
+    let Some(job_rate) = question.job_rate else {
+        return Advice::SampleFirst;
+    };
+    let mean_rate = question.mean_rate.unwrap_or(job_rate).value();
+    let running = question.running;
+    if running.count() == 0 {
+        return Advice::Suits { new_rate: None, mean_rate };
+    }
+    let assumed = f64::from(running.unmeasured) * mean_rate;
+    let new_rate = (job_rate.value() + running.rate_sum + assumed) / f64::from(running.count());
+    if new_rate < mean_rate + question.threshold {
+        Advice::Suits { new_rate: Some(new_rate), mean_rate }
+    } else {
+        Advice::DoesNotSuit { new_rate, mean_rate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(job_rate: f64, running: &[Option<f64>], mean_rate: Option<f64>) -> Question {
+        Question {
+            job_rate: Some(Share::clamped(job_rate)),
+            running: running.iter().map(|rate| rate.map(Share::clamped)).collect(),
+            mean_rate: mean_rate.map(Share::clamped),
+            threshold: 0.1,
+        }
+    }
+
+    fn suits(advice: Advice) -> bool {
+        matches!(advice, Advice::Suits { .. })
+    }
+
+    #[test]
+    fn vectors_of_the_contract() {
+        assert!(suits(evaluate(&question(1.0, &[Some(0.1); 4], Some(0.5)))));
+        assert!(!suits(evaluate(&question(1.0, &[Some(1.0); 4], Some(0.5)))));
+        assert!(!suits(evaluate(&question(0.1, &[Some(1.0); 4], Some(0.9)))));
+    }
+
+    #[test]
+    fn the_divisor_is_the_number_running_without_the_newcomer() {
+        let Advice::DoesNotSuit { new_rate, mean_rate } =
+            evaluate(&question(1.0, &[Some(1.0); 4], Some(0.5)))
+        else {
+            panic!("1.25 is above 0.6");
+        };
+        assert_eq!((new_rate, mean_rate), (1.25, 0.5));
+    }
+
+    #[test]
+    fn the_limit_itself_does_not_suit() {
+        // 0.5 + 0.25 = 0.75 exactly, in binary too
+        let mut question = question(0.25, &[Some(0.5)], Some(0.5));
+        question.threshold = 0.25;
+        assert!(!suits(evaluate(&question)));
+        question.threshold = 0.2500001;
+        assert!(suits(evaluate(&question)));
+    }
+
+    #[test]
+    fn an_empty_node_suits_and_an_unknown_job_is_sampled() {
+        assert_eq!(
+            evaluate(&question(1.0, &[], Some(0.0))),
+            Advice::Suits { new_rate: None, mean_rate: 0.0 }
+        );
+        let mut unknown = question(1.0, &[], Some(0.5));
+        unknown.job_rate = None;
+        assert_eq!(evaluate(&unknown), Advice::SampleFirst);
+    }
+
+    #[test]
+    fn a_task_without_a_rate_counts_as_the_mean() {
+        let known = evaluate(&question(0.5, &[Some(0.25), Some(0.75)], Some(0.75)));
+        let assumed = evaluate(&question(0.5, &[Some(0.25), None], Some(0.75)));
+        assert_eq!(known, assumed);
+    }
+
+    #[test]
+    fn without_a_mean_the_job_is_its_own_measure() {
+        let Advice::DoesNotSuit { mean_rate, .. } = evaluate(&question(0.4, &[Some(1.0)], None))
+        else {
+            panic!("1.4 is above 0.5");
+        };
+        assert_eq!(mean_rate, 0.4);
+    }
+}

@@ -1,0 +1,205 @@
+//! What the shaper does once a cycle: follow the node's CPUs, guard its memory, open passive
+//! slots while CPU is spare and close them when it is not (thesis 4.3.2.1; spec 3 and 6).
+//!
+//! The source says that capacity also shrinks but not how. Here: a saturated CPU withdraws
+//! every free expanded slot at once (fast down); otherwise an expanded slot goes after it was
+//! free throughout `shrink_after` cycles. A slot in use is never withdrawn.
+
+use serde_json::{Map, Value, json};
+
+use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
+use super::event::EventKind;
+use super::guard::{Memory, Turn};
+use super::shaper::Shaper;
+use super::state::Effect;
+use crate::units::{Bytes, Moment};
+
+/// What one cycle measured of the node. `None`: not known (yet).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// CPUs LRS's tasks may use.
+    pub cpus: Option<u32>,
+    /// How they spent the cycle.
+    pub cpu: Option<CpuShares>,
+    /// The node's memory.
+    pub memory: Option<Memory>,
+}
+
+impl Shaper {
+    /// One cycle. Task figures are given by [`Shaper::measured`] before.
+    pub fn cycle(&mut self, measured: &Measured, now: Moment) {
+        if let Some(cpus) = measured.cpus
+            && cpus.max(1) != self.cpus
+        {
+            self.cpus = cpus.max(1);
+            self.resize(now);
+        }
+        self.expire(now);
+        self.guard_memory(measured.memory, now);
+        self.settle(now);
+
+        let free_throughout =
+            self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
+        let Some(cpu) = measured.cpu else { return };
+        if cpu.saturated(self.policy.cpu_saturation) {
+            self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
+        } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
+            self.shrink_by(free, "free for the last cycles", &cpu, now);
+        } else {
+            self.expand(&cpu, measured.memory, now);
+        }
+    }
+
+    fn expand(&mut self, cpu: &CpuShares, memory: Option<Memory>, now: Moment) {
+        let slots = &self.slots;
+        let full = slots.active_free() == 0 && slots.passive_free() == 0;
+        if !self.policy.expand || !full || self.draining() || self.holding() {
+            return;
+        }
+        let expansion = Expansion {
+            cores: self.cpus,
+            slot_max: slots.allocated(),
+            io_wait_threshold: self.policy.io_wait_threshold,
+            room: slots.passive_max.saturating_sub(slots.passive_capacity),
+        };
+        let wanted = slots_to_add(cpu, &expansion);
+        let mean_resident = self.mean_resident();
+        let reserve = memory.map(|memory| self.policy.memory_reserve.of(memory.total));
+        let n = slots_that_fit(
+            wanted,
+            mean_resident,
+            memory.map(|memory| memory.available),
+            reserve.unwrap_or_default(),
+        );
+        if n == 0 {
+            return;
+        }
+        let from = self.slots.passive_capacity;
+        self.slots.passive_capacity = from + n;
+        self.free_window.restart();
+        let mut inputs = cpu_inputs(cpu);
+        inputs.insert("cores".into(), json!(expansion.cores));
+        inputs.insert("slot_max".into(), json!(expansion.slot_max));
+        inputs.insert("n_by_cpu".into(), json!(wanted));
+        inputs.insert("n".into(), json!(n));
+        inputs.insert("mean_resident_bytes".into(), json!(mean_resident));
+        inputs.insert("memory_available_bytes".into(), json!(memory.map(|m| m.available)));
+        inputs.insert("memory_reserve_bytes".into(), json!(reserve));
+        let reason = if cpu.iowait > self.policy.io_wait_threshold {
+            "every slot is taken and the CPUs wait for I/O"
+        } else {
+            "every slot is taken and CPU is spare"
+        };
+        self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
+        self.settle(now);
+    }
+
+    fn shrink_by(&mut self, most: u32, reason: &str, cpu: &CpuShares, now: Moment) {
+        self.withdraw(most, reason, cpu_inputs(cpu), now);
+    }
+
+    /// Withdraws at most `most` free expanded slots.
+    fn withdraw(&mut self, most: u32, reason: &str, inputs: Map<String, Value>, now: Moment) {
+        let slots = &mut self.slots;
+        let from = slots.passive_capacity;
+        let floor = slots.base.max(slots.passive_in_use());
+        let to = from.saturating_sub(most).max(floor);
+        if to >= from {
+            return;
+        }
+        slots.passive_capacity = to;
+        self.free_window.restart();
+        self.record_capacity(EventKind::Shrunk, from, reason, inputs, now);
+    }
+
+    fn record_capacity(
+        &mut self,
+        kind: EventKind,
+        from: u32,
+        reason: &str,
+        inputs: Map<String, Value>,
+        now: Moment,
+    ) {
+        let to = self.slots.passive_capacity;
+        self.record(now, kind, None, |event| {
+            event.from = Some(from.to_string());
+            event.to = Some(to.to_string());
+            event.reason = Some(reason.to_owned());
+            event.inputs = inputs;
+        });
+    }
+
+    fn guard_memory(&mut self, memory: Option<Memory>, now: Moment) {
+        let Some(policy) = self.policy.guard else { return };
+        let Some(turn) = self.guard.step(&policy, memory, now) else { return };
+        let (from, to, reason) = match turn {
+            Turn::Entered(reason) => ("0", "1", reason),
+            Turn::Left(reason) => ("1", "0", reason),
+        };
+        self.record(now, EventKind::Guard, None, |event| {
+            event.from = Some(from.into());
+            event.to = Some(to.into());
+            event.inputs.insert("available_bytes".into(), json!(memory.map(|m| m.available)));
+            event.inputs.insert("dry_run".into(), json!(policy.dry_run));
+            event.reason = Some(reason.clone());
+        });
+        if to == "1" && self.holding() {
+            self.withdraw(u32::MAX, &reason, Map::new(), now);
+        }
+    }
+
+    fn mean_resident(&self) -> Option<Bytes> {
+        let (sum, count) = self
+            .tasks()
+            .filter_map(|(_, task)| task.resident)
+            .fold((0u64, 0u64), |(sum, count), bytes| (sum.saturating_add(bytes.0), count + 1));
+        sum.checked_div(count).map(Bytes)
+    }
+
+    /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded
+    /// as far as it may. The caller settles.
+    pub(super) fn size(&mut self) {
+        let active = self.policy.active.unwrap_or(self.cpus).max(1);
+        let base = self.policy.passive.unwrap_or(active);
+        let max = self.policy.passive_max.unwrap_or(active.saturating_mul(4)).max(base);
+        let slots = &mut self.slots;
+        let expanded = slots.passive_capacity.saturating_sub(slots.base);
+        slots.active_capacity = active;
+        slots.base = base;
+        slots.passive_max = max;
+        slots.passive_capacity = base.saturating_add(expanded).min(max).max(slots.passive_in_use());
+    }
+
+    /// [`Shaper::size`], recorded where it changed something.
+    pub(super) fn resize(&mut self, now: Moment) {
+        let before = (self.slots.active_capacity, self.slots.base);
+        self.size();
+        self.free_window.restart();
+        let after = (self.slots.active_capacity, self.slots.base);
+        if before == after {
+            return;
+        }
+        let cpus = self.cpus;
+        self.record(now, EventKind::Resized, None, |event| {
+            event.from = Some(format!("{} active, {} passive", before.0, before.1));
+            event.to = Some(format!("{} active, {} passive", after.0, after.1));
+            event.reason = Some("the CPUs of LRS's tasks or the settings changed".into());
+            event.inputs.insert("cpus".into(), json!(cpus));
+        });
+        // Stored tiers follow; the weights of all tasks depend on A and passive_max.
+        let all: Vec<_> = self.tasks().map(|(id, task)| (id, task.tier())).collect();
+        for (task, tier) in all {
+            self.push_effect(Effect::Retier { task, tier });
+        }
+    }
+}
+
+fn cpu_inputs(cpu: &CpuShares) -> Map<String, Value> {
+    let mut inputs = Map::new();
+    for (key, share) in [("effective", cpu.effective), ("iowait", cpu.iowait), ("steal", cpu.steal)]
+    {
+        // Four digits are what a person reads; more is noise of the sampling.
+        inputs.insert(key.into(), json!((share.value() * 1e4).round() / 1e4));
+    }
+    inputs
+}

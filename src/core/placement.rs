@@ -1,0 +1,365 @@
+//! Who sits where: the splitter and the priority rules (thesis 3.3.2 and 4.3.1; spec 3 and 5).
+//!
+//! [`Shaper::settle`] runs after every input and is the whole order of the contract, one rule
+//! after the other. Everything else here gets a request to the point where it can be settled.
+
+use serde_json::json;
+
+use super::event::EventKind;
+use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::shaper::{REFUSAL_EVENT_EVERY, Shaper, post_increment};
+use super::slots::Seat;
+use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
+use crate::units::Moment;
+
+impl Shaper {
+    /// Puts everything where the contract wants it; see the module page.
+    pub(super) fn settle(&mut self, now: Moment) {
+        loop {
+            let capacity = self.slots.active_capacity;
+            while self.slots.active_used() > capacity {
+                let Some((_, worst)) = self.slots.worst_active() else { break };
+                self.demote(worst, "the active tier shrank", None, now);
+            }
+            while self.slots.active_used() + self.slots.active_reserved() > capacity {
+                let Some((_, id)) = self.slots.worst_reserved_active() else { break };
+                self.move_reservation(id, Tier::Passive);
+            }
+            while self.slots.active_used() < capacity {
+                let Some(best) = self.best_waiting_task() else { break };
+                if self.slots.active_used() + self.slots.active_reserved() >= capacity
+                    && let Some((_, id)) = self.slots.worst_reserved_active()
+                {
+                    // A promise never keeps running work waiting.
+                    self.move_reservation(id, Tier::Passive);
+                }
+                self.promote(best, "an active slot came free", None, now);
+            }
+            while let (Some((best, up)), Some((worst, down))) =
+                (self.slots.best_passive(), self.slots.worst_active())
+            {
+                if best.priority() <= worst.priority() {
+                    break;
+                }
+                self.demote(down, "a task of higher priority needed its slot", Some(up), now);
+                self.promote(up, "its priority is above the lowest active one", Some(down), now);
+            }
+            while self.slots.active_free() > 0 {
+                let Some((_, id)) = self.slots.best_reserved_passive() else { break };
+                self.move_reservation(id, Tier::Active);
+            }
+            let mut seated_overflow = false;
+            while self.slots.passive_free() > 0 {
+                let Some((_, id)) = self.slots.best_overflow() else { break };
+                self.reseat(id, Seat::Passive);
+                self.effects.push(Effect::StoreTask(id));
+                seated_overflow = true;
+            }
+            if seated_overflow {
+                // Now in slots, these tasks take part in the rules of priority.
+                continue;
+            }
+            // Above the maximum only while a shrunk node still has that many tasks.
+            let slots = &mut self.slots;
+            slots.passive_capacity =
+                slots.passive_capacity.min(slots.passive_max).max(slots.passive_in_use());
+            if !self.grant_waiter(now) {
+                break;
+            }
+        }
+        self.free_window.note(self.slots.passive_free());
+    }
+
+    pub(super) fn best_waiting_task(&self) -> Option<TaskId> {
+        let candidates = [self.slots.best_passive(), self.slots.best_overflow()];
+        candidates.into_iter().flatten().min().map(|(_, id)| id)
+    }
+
+    /// Gives the first waiter a slot, if there is one for it.
+    pub(super) fn grant_waiter(&mut self, now: Moment) -> bool {
+        if self.waiters.is_empty() || self.active_offered() + self.passive_offered() == 0 {
+            return false;
+        }
+        let first = self.waiters.iter().min_by_key(|(id, waiter)| {
+            let priority = waiter.request.priority.unwrap_or_default();
+            (std::cmp::Reverse(priority), waiter.first_requested, **id)
+        });
+        let Some((&id, _)) = first else { return false };
+        let Some(waiter) = self.waiters.remove(&id) else { return false };
+        self.place(waiter.request, Some(id), now);
+        true
+    }
+
+    pub(super) fn reseat(&mut self, id: TaskId, seat: Seat) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        self.slots.stand(task.seat, task.rank());
+        task.seat = seat;
+        self.slots.sit(seat, task.rank(), id);
+    }
+
+    pub(super) fn move_reservation(&mut self, id: ReservationId, tier: Tier) {
+        let Some(reservation) = self.reservations.get_mut(&id) else { return };
+        self.slots.unreserve(reservation.tier, reservation.rank());
+        reservation.tier = tier;
+        self.slots.reserve(tier, reservation.rank(), id);
+        self.effects.push(Effect::StoreReservation(id));
+    }
+
+    pub(super) fn promote(
+        &mut self,
+        id: TaskId,
+        reason: &str,
+        instead_of: Option<TaskId>,
+        now: Moment,
+    ) {
+        self.change_tier(id, Seat::Active, reason, instead_of, now);
+    }
+
+    pub(super) fn demote(
+        &mut self,
+        id: TaskId,
+        reason: &str,
+        in_favour_of: Option<TaskId>,
+        now: Moment,
+    ) {
+        self.change_tier(id, Seat::Passive, reason, in_favour_of, now);
+    }
+
+    pub(super) fn change_tier(
+        &mut self,
+        id: TaskId,
+        seat: Seat,
+        reason: &str,
+        other: Option<TaskId>,
+        now: Moment,
+    ) {
+        self.reseat(id, seat);
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if matches!(task.phase, Phase::Attaching { .. }) {
+            // It has no tier to lose yet; its admission will say where it sits.
+            self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+            return;
+        }
+        let priority = task.priority;
+        let waited = now.boot.since(task.admitted_at.boot);
+        let (kind, from) = match seat.tier() {
+            Tier::Active => {
+                task.promoted_at = Some(now.wall);
+                self.totals.promoted += 1;
+                (EventKind::Promoted, Tier::Passive)
+            }
+            Tier::Passive => {
+                self.totals.demoted += 1;
+                (EventKind::Demoted, Tier::Active)
+            }
+        };
+        self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+        let inputs = self.slot_inputs();
+        self.record(now, kind, Some(id.to_string()), |event| {
+            event.from = Some(from.to_string());
+            event.to = Some(seat.tier().to_string());
+            event.reason = Some(reason.to_owned());
+            event.inputs = inputs;
+            event.inputs.insert("priority".into(), json!(priority));
+            event.inputs.insert("seconds_since_admission".into(), json!(waited.as_secs_f64()));
+            if let Some(other) = other {
+                event.inputs.insert("other_task".into(), json!(other));
+            }
+        });
+        self.effects.push(Effect::StoreTask(id));
+    }
+
+    pub(super) fn offers(&self, request: &Request) -> bool {
+        // A waiter of equal or higher priority comes before this request.
+        let priority = request.priority.unwrap_or_default();
+        let queued = self
+            .waiters
+            .values()
+            .any(|waiter| waiter.request.priority.unwrap_or_default() >= priority);
+        !queued && self.active_offered() + self.passive_offered() > 0
+    }
+
+    pub(super) fn placement_reason(&self, request: &Request) -> &'static str {
+        match request.need {
+            Need::Slotless => "must not be passive and holds no slot",
+            Need::Slot | Need::Discovered if self.slots.active_free() > 0 => {
+                "an active slot was free"
+            }
+            Need::Discovered if self.slots.passive_free() == 0 => "found running beyond capacity",
+            Need::Slot | Need::Discovered => {
+                let priority = request.priority.unwrap_or_default();
+                match self.lowest_active_priority() {
+                    Some(lowest) if priority > lowest => {
+                        "its priority is above the lowest in the active tier"
+                    }
+                    _ => "all active slots were taken",
+                }
+            }
+        }
+    }
+
+    /// Seats a request that has been found to fit.
+    pub(super) fn place(
+        &mut self,
+        request: Request,
+        waiter: Option<WaiterId>,
+        now: Moment,
+    ) -> TaskId {
+        let reason = self.placement_reason(&request);
+        let seat = match request.need {
+            Need::Slotless => Seat::Slotless,
+            Need::Slot | Need::Discovered if self.slots.active_free() > 0 => Seat::Active,
+            Need::Slot => Seat::Passive,
+            Need::Discovered if self.slots.passive_free() > 0 => Seat::Passive,
+            Need::Discovered => Seat::Overflow,
+        };
+        let order = Order(post_increment(&mut self.counters.next_order));
+        let priority = request.priority.unwrap_or_default();
+        self.seat_new(request.labels, request.uid, priority, order, seat, reason, None, waiter, now)
+    }
+
+    pub(super) fn redeem(
+        &mut self,
+        id: ReservationId,
+        request: Request,
+        now: Moment,
+    ) -> Result<TaskId, Refusal> {
+        self.check_reservation(id)?;
+        let expired = self.reservations.get(&id).is_none_or(|r| r.expires <= now.boot);
+        if expired {
+            self.expire(now);
+            return Err(Refusal::ReservationEnded(id));
+        }
+        let Some(reservation) = self.reservations.remove(&id) else {
+            return Err(Refusal::ReservationEnded(id));
+        };
+        self.slots.unreserve(reservation.tier, reservation.rank());
+        self.effects.push(Effect::DropReservation(id));
+        let seat = match reservation.tier {
+            Tier::Active => Seat::Active,
+            Tier::Passive => Seat::Passive,
+        };
+        let priority = request.priority.unwrap_or(reservation.priority);
+        let labels = Labels {
+            name: request.labels.name.or_else(|| reservation.labels.name.clone()),
+            job: request.labels.job.or_else(|| reservation.labels.job.clone()),
+            kind: request.labels.kind.or_else(|| reservation.labels.kind.clone()),
+        };
+        let order = reservation.order;
+        let used = Some((id, reservation));
+        let reason = "its slot was reserved";
+        let uid = request.uid;
+        let task = self.seat_new(labels, uid, priority, order, seat, reason, used, None, now);
+        self.settle(now);
+        Ok(task)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the two callers differ in every one of them
+    pub(super) fn seat_new(
+        &mut self,
+        labels: Labels,
+        uid: u32,
+        priority: Priority,
+        order: Order,
+        seat: Seat,
+        reason: &'static str,
+        used: Option<(ReservationId, Reservation)>,
+        waiter: Option<WaiterId>,
+        now: Moment,
+    ) -> TaskId {
+        let id = TaskId {
+            epoch: self.counters.epoch,
+            number: post_increment(&mut self.counters.next_task),
+        };
+        if let Some(key) = labels.job_key() {
+            self.jobs.started(key);
+        }
+        let task = Task {
+            labels,
+            uid: Some(uid),
+            priority,
+            order,
+            seat,
+            phase: Phase::Attaching { reason, used },
+            admitted_at: now,
+            promoted_at: None,
+            resident: None,
+            rate: None,
+            class: None,
+        };
+        self.slots.sit(seat, task.rank(), id);
+        self.tasks.insert(id, task);
+        self.effects.push(Effect::Attach { task: id, waiter });
+        id
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        if self.draining {
+            Refusal::Draining
+        } else if self.holding() && self.slots.passive_free() > 0 {
+            let reason = self.guard.entered().map(|e| e.reason.clone()).unwrap_or_default();
+            Refusal::Holding(reason)
+        } else {
+            Refusal::NoFreeSlot {
+                active: self.slots.active_capacity,
+                passive: self.slots.passive_capacity,
+            }
+        }
+    }
+
+    pub(super) fn refuse_or<T>(
+        &mut self,
+        answer: Result<T, Refusal>,
+        now: Moment,
+    ) -> Result<T, Refusal> {
+        if let Err(refusal) = &answer {
+            self.count_refusal(&refusal.to_string(), now);
+        }
+        answer
+    }
+
+    /// Counts a request that got no slot. A client that asks in a loop must not flush the
+    /// history, so its refusals share one event a second.
+    pub fn count_refusal(&mut self, reason: &str, now: Moment) {
+        self.totals.refused += 1;
+        let recently = self
+            .refusal_said_at
+            .is_some_and(|said| said <= now.boot && now.boot.since(said) < REFUSAL_EVENT_EVERY);
+        if recently {
+            self.refusals_unsaid += 1;
+            return;
+        }
+        self.refusal_said_at = Some(now.boot);
+        let unsaid = std::mem::take(&mut self.refusals_unsaid);
+        let inputs = self.slot_inputs();
+        self.record(now, EventKind::Refused, None, |event| {
+            event.reason = Some(reason.to_owned());
+            event.inputs = inputs;
+            event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
+        });
+    }
+
+    pub(super) fn check_reservation(&self, id: ReservationId) -> Result<(), Refusal> {
+        if self.reservations.contains_key(&id) {
+            return Ok(());
+        }
+        let made_here =
+            id.epoch == self.counters.epoch && id.number < self.counters.next_reservation;
+        Err(if made_here { Refusal::ReservationEnded(id) } else { Refusal::UnknownReservation(id) })
+    }
+
+    pub(super) fn end_reservation(&mut self, id: ReservationId, kind: EventKind, now: Moment) {
+        let Some(reservation) = self.reservations.remove(&id) else { return };
+        self.slots.unreserve(reservation.tier, reservation.rank());
+        self.effects.push(Effect::DropReservation(id));
+        self.record(now, kind, Some(id.to_string()), |event| {
+            event.from = Some(reservation.tier.to_string());
+        });
+    }
+
+    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Task> {
+        let task = self.tasks.remove(&id)?;
+        self.slots.stand(task.seat, task.rank());
+        Some(task)
+    }
+}

@@ -1,0 +1,697 @@
+//! Random event sequences against the invariants of the contract, checked after every step,
+//! and the placement rules by example.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Measured;
+use super::capacity::CpuShares;
+use super::event::EventKind;
+use super::guard::{GuardPolicy, Memory, Threshold};
+use super::model::{Label, Labels, Priority, ReservationId, TaskId, Tier};
+use super::shaper::Shaper;
+use super::slots::Seat;
+use super::state::{
+    Answer, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, WaiterId,
+};
+use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+
+fn policy() -> Policy {
+    let guard = GuardPolicy {
+        dry_run: false,
+        reserve: Threshold::Bytes(Bytes(100)),
+        resume: Threshold::Bytes(Bytes(200)),
+        enter_after: Duration::ZERO,
+        exit_after: Duration::from_secs(5),
+    };
+    Policy {
+        active: None,
+        passive: None,
+        passive_max: None,
+        expand: true,
+        io_wait_threshold: Share::clamped(0.3),
+        cpu_saturation: Share::clamped(0.9),
+        shrink_after: 3,
+        reservation_ttl: Duration::from_secs(30),
+        guard: Some(guard),
+        memory_reserve: Threshold::Bytes(Bytes(100)),
+    }
+}
+
+fn shaper(cpus: u32) -> Shaper {
+    Shaper::new(policy(), cpus, Restored::default())
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment {
+        boot: BootTime(Duration::from_secs(seconds)),
+        wall: WallTime::from_unix_micros(seconds as i64 * 1_000_000),
+    }
+}
+
+fn request(priority: i32) -> Request {
+    Request {
+        uid: 0,
+        labels: Labels::default(),
+        priority: Some(Priority(priority)),
+        reservation: None,
+        need: Need::Slot,
+    }
+}
+
+/// Admits and attaches at once; panics when refused.
+fn admit(shaper: &mut Shaper, priority: i32, now: Moment) -> TaskId {
+    match shaper.request(request(priority), None, now) {
+        Ok(Answer::Placed(id)) => {
+            shaper.attached(id, now);
+            id
+        }
+        other => panic!("not placed: {other:?}"),
+    }
+}
+
+fn tier(shaper: &Shaper, id: TaskId) -> Tier {
+    shaper.task(id).expect("the task is there").tier()
+}
+
+fn events(shaper: &mut Shaper) -> Vec<EventKind> {
+    let effects = shaper.take_effects().into_iter();
+    effects
+        .filter_map(|e| if let Effect::Record(event) = e { Some(event.kind) } else { None })
+        .collect()
+}
+
+fn end(shaper: &mut Shaper, id: TaskId, now: Moment) {
+    shaper.ended(vec![(id, Ending { at: Some(now.wall), ..Ending::default() })], now);
+}
+
+// --- the rules by example ---
+
+#[test]
+fn tasks_fill_active_slots_first_and_are_promoted_first_come_first_served() {
+    let mut shaper = shaper(2);
+    let ids: Vec<_> = (0..4).map(|i| admit(&mut shaper, 0, at(i))).collect();
+    assert_eq!(
+        ids.iter().map(|id| tier(&shaper, *id)).collect::<Vec<_>>(),
+        [Tier::Active, Tier::Active, Tier::Passive, Tier::Passive]
+    );
+    assert!(matches!(
+        shaper.request(request(i32::MAX), None, at(5)),
+        Err(Refusal::NoFreeSlot { active: 2, passive: 2 })
+    ));
+    end(&mut shaper, ids[0], at(6));
+    assert_eq!(tier(&shaper, ids[2]), Tier::Active);
+    assert_eq!(tier(&shaper, ids[3]), Tier::Passive);
+    assert_eq!(shaper.passive_offered(), 1, "its passive slot is free for new work");
+    assert_eq!(shaper.task(ids[2]).unwrap().promoted_at, Some(at(6).wall));
+}
+
+#[test]
+fn a_higher_priority_displaces_the_lowest_latest_active_task() {
+    let mut shaper = shaper(2);
+    let first = admit(&mut shaper, 0, at(0));
+    let second = admit(&mut shaper, 0, at(1));
+    shaper.take_effects();
+    let urgent = admit(&mut shaper, 7, at(2));
+    assert_eq!(tier(&shaper, urgent), Tier::Active);
+    assert_eq!(tier(&shaper, first), Tier::Active);
+    assert_eq!(tier(&shaper, second), Tier::Passive);
+    assert_eq!(events(&mut shaper), [EventKind::Demoted, EventKind::Admitted]);
+    // The demoted one keeps its place: it comes before a later one of the same priority.
+    let later = admit(&mut shaper, 0, at(3));
+    end(&mut shaper, urgent, at(4));
+    assert_eq!(tier(&shaper, second), Tier::Active);
+    assert_eq!(tier(&shaper, later), Tier::Passive);
+}
+
+#[test]
+fn set_priority_applies_at_once_in_both_directions() {
+    let mut shaper = shaper(1);
+    let first = admit(&mut shaper, 0, at(0));
+    let second = admit(&mut shaper, 0, at(1));
+    shaper.set_priority(second, Priority(1), at(2));
+    assert_eq!((tier(&shaper, first), tier(&shaper, second)), (Tier::Passive, Tier::Active));
+    shaper.set_priority(second, Priority(i32::MIN), at(3));
+    assert_eq!((tier(&shaper, first), tier(&shaper, second)), (Tier::Active, Tier::Passive));
+    assert_eq!(shaper.totals().promoted, 2);
+    assert_eq!(shaper.totals().demoted, 2);
+}
+
+#[test]
+fn a_reservation_never_demotes_nor_blocks_a_running_passive_task() {
+    let mut shaper = shaper(1);
+    let zero = Labels::default;
+    let rid = shaper.reserve(0, zero(), Priority(9), None, at(0)).unwrap();
+    assert_eq!(shaper.reservation(rid).unwrap().tier, Tier::Active);
+    let running = admit(&mut shaper, 0, at(1));
+    assert_eq!(tier(&shaper, running), Tier::Active, "a promise keeps no running work waiting");
+    assert_eq!(shaper.reservation(rid).unwrap().tier, Tier::Passive);
+    assert_eq!((shaper.active_offered(), shaper.passive_offered()), (0, 0));
+    // Its admission swaps by priority.
+    let mut with = request(9);
+    with.reservation = Some(rid);
+    with.priority = None;
+    let Ok(Answer::Placed(urgent)) = shaper.request(with.clone(), None, at(2)) else { panic!() };
+    assert_eq!(tier(&shaper, urgent), Tier::Active);
+    assert_eq!(tier(&shaper, running), Tier::Passive);
+    assert_eq!(shaper.request(with, None, at(3)), Err(Refusal::ReservationEnded(rid)));
+}
+
+#[test]
+fn a_reservation_keeps_its_place_in_the_order() {
+    let mut shaper = shaper(1);
+    let active = admit(&mut shaper, 0, at(0));
+    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(1)).unwrap();
+    shaper.set_policy(Policy { passive: Some(3), ..policy() }, at(1));
+    let later = admit(&mut shaper, 0, at(2));
+    let mut with = request(0);
+    with.reservation = Some(rid);
+    let Ok(Answer::Placed(reserved)) = shaper.request(with, None, at(3)) else { panic!() };
+    shaper.attached(reserved, at(3));
+    end(&mut shaper, active, at(4));
+    assert_eq!(tier(&shaper, reserved), Tier::Active);
+    assert_eq!(tier(&shaper, later), Tier::Passive);
+}
+
+#[test]
+fn a_reservation_that_failed_to_attach_is_back() {
+    let mut shaper = shaper(1);
+    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
+    let mut with = request(0);
+    with.reservation = Some(rid);
+    let Ok(Answer::Placed(id)) = shaper.request(with.clone(), None, at(1)) else { panic!() };
+    shaper.attach_failed(id, "process 17 has ended", at(1));
+    assert!(shaper.request(with, None, at(2)).is_ok());
+}
+
+#[test]
+fn expired_reservations_free_their_slot_and_say_so() {
+    let mut shaper = shaper(1);
+    let ttl = Some(Duration::from_secs(2));
+    let rid = shaper.reserve(0, Labels::default(), Priority(0), ttl, at(0)).unwrap();
+    assert_eq!(shaper.next_deadline(), Some(at(2).boot));
+    shaper.expire(at(1));
+    assert!(shaper.reservation(rid).is_some());
+    shaper.take_effects();
+    shaper.expire(at(2));
+    assert_eq!(events(&mut shaper), [EventKind::Expired]);
+    assert_eq!(shaper.active_offered(), 1);
+    assert_eq!(shaper.cancel_reservation(rid, at(3)), Err(Refusal::ReservationEnded(rid)));
+    let never = ReservationId { number: rid.number + 1, ..rid };
+    assert_eq!(shaper.cancel_reservation(never, at(3)), Err(Refusal::UnknownReservation(never)));
+}
+
+#[test]
+fn waiters_are_served_by_priority_then_by_first_request() {
+    let mut shaper = shaper(1);
+    let running: Vec<_> = (0..2).map(|i| admit(&mut shaper, 0, at(i))).collect();
+    let wait = |shaper: &mut Shaper, priority, first: u64| {
+        let patience = Patience { first_requested: at(first).wall, deadline: None };
+        match shaper.request(request(priority), Some(patience), at(10)) {
+            Ok(Answer::Waiting(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    };
+    let late = wait(&mut shaper, 0, 9);
+    let early = wait(&mut shaper, 0, 3);
+    let urgent = wait(&mut shaper, 1, 10);
+    shaper.take_effects();
+    let mut served = Vec::new();
+    for id in running {
+        end(&mut shaper, id, at(11));
+    }
+    for effect in shaper.take_effects() {
+        if let Effect::Attach { task, waiter: Some(waiter) } = effect {
+            served.push((waiter, task));
+        }
+    }
+    assert_eq!(served.iter().map(|(w, _)| *w).collect::<Vec<_>>(), [urgent, early]);
+    let task = served[0].1;
+    shaper.attached(task, at(12));
+    end(&mut shaper, task, at(13));
+    let served = shaper.take_effects().into_iter().any(
+        |effect| matches!(effect, Effect::Attach { waiter: Some(waiter), .. } if waiter == late),
+    );
+    assert!(served);
+}
+
+#[test]
+fn draining_keeps_reservations_and_waiters_and_refuses_new_ones() {
+    let mut shaper = shaper(1);
+    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
+    shaper.drain(at(1));
+    assert_eq!(shaper.request(request(5), None, at(1)), Err(Refusal::Draining));
+    let patience = Patience { first_requested: at(1).wall, deadline: None };
+    let Ok(Answer::Waiting(_)) = shaper.request(request(0), Some(patience), at(1)) else {
+        panic!("must wait")
+    };
+    let mut with = request(0);
+    with.reservation = Some(rid);
+    assert!(shaper.request(with, None, at(2)).is_ok(), "a promise holds");
+    assert_eq!(shaper.waiting(), 1);
+    shaper.resume(at(3));
+    assert_eq!(shaper.waiting(), 0);
+}
+
+#[test]
+fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_nobody() {
+    let mut shaper = shaper(4);
+    let ids: Vec<_> = (0..8).map(|i| admit(&mut shaper, i32::from(i == 3), at(i))).collect();
+    shaper.cycle(&Measured { cpus: Some(2), ..Measured::default() }, at(9));
+    let active: Vec<_> =
+        ids.iter().filter(|id| tier(&shaper, **id) == Tier::Active).copied().collect();
+    assert_eq!(active, [ids[0], ids[3]]);
+    assert_eq!(shaper.slots().base, 2);
+    assert_eq!(shaper.slots().passive_capacity, 6, "never below what is in use");
+    shaper.cycle(&Measured { cpus: Some(4), ..Measured::default() }, at(12));
+    assert_eq!(shaper.slots().active_used(), 4);
+}
+
+fn cpu(effective: f64) -> Option<CpuShares> {
+    Some(CpuShares { effective: Share::clamped(effective), ..CpuShares::default() })
+}
+
+fn plenty() -> Option<Memory> {
+    Some(Memory { available: Bytes(1000), total: Bytes(1000) })
+}
+
+#[test]
+fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
+    let mut shaper = shaper(2);
+    let ids: Vec<_> = (0..4).map(|i| admit(&mut shaper, 0, at(i))).collect();
+    for id in &ids {
+        shaper.measured(*id, Some(Bytes(100)), None, None);
+    }
+    let half = Measured { cpus: None, cpu: cpu(0.5), memory: plenty() };
+    shaper.cycle(&half, at(10));
+    // N = floor(0.5 / (0.5 * 2 / 4)) = 2
+    assert_eq!(shaper.slots().passive_capacity, 4);
+    let extra = admit(&mut shaper, 0, at(11));
+    shaper.cycle(&Measured { cpu: cpu(0.95), ..half }, at(13));
+    assert_eq!(shaper.slots().passive_capacity, 3, "the free one goes, the used one stays");
+    end(&mut shaper, extra, at(14));
+    for cycle in 0..3 {
+        assert_eq!(shaper.slots().passive_capacity, 3, "cycle {cycle}");
+        shaper.cycle(&half, at(16 + 3 * cycle));
+    }
+    assert_eq!(shaper.slots().passive_capacity, 2, "free throughout three cycles");
+}
+
+#[test]
+fn scarce_memory_stops_expansion_and_offers() {
+    let mut shaper = shaper(1);
+    let low = Measured {
+        cpus: None,
+        cpu: cpu(0.2),
+        memory: Some(Memory { available: Bytes(50), total: Bytes(1000) }),
+    };
+    shaper.cycle(&low, at(0));
+    assert!(shaper.holding());
+    assert_eq!((shaper.active_offered(), shaper.passive_offered()), (1, 0));
+    admit(&mut shaper, 0, at(1));
+    assert!(matches!(shaper.request(request(5), None, at(1)), Err(Refusal::Holding(_))));
+    shaper.cycle(&Measured { memory: plenty(), ..low }, at(3));
+    assert!(shaper.holding(), "left only after the hold time");
+    shaper.cycle(&Measured { memory: plenty(), ..low }, at(9));
+    assert!(!shaper.holding());
+}
+
+#[test]
+fn refusals_share_an_event_and_are_all_counted() {
+    let mut shaper = shaper(1);
+    admit(&mut shaper, 0, at(0));
+    admit(&mut shaper, 0, at(0));
+    shaper.take_effects();
+    for _ in 0..500 {
+        assert!(shaper.request(request(0), None, at(1)).is_err());
+    }
+    assert_eq!(shaper.totals().refused, 500);
+    assert_eq!(events(&mut shaper), [EventKind::Refused]);
+}
+
+#[test]
+fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
+    let mut shaper = shaper(1);
+    let labels = Labels { job: Some(Label::new("grep").unwrap()), ..Labels::default() };
+    let rate = Some(Share::clamped(0.9));
+    for ended_at in [Some(at(1).wall), None] {
+        let Ok(Answer::Placed(id)) =
+            shaper.request(Request { labels: labels.clone(), ..request(0) }, None, at(0))
+        else {
+            panic!()
+        };
+        shaper.attached(id, at(0));
+        shaper.ended(vec![(id, Ending { at: ended_at, rate, ..Ending::default() })], at(1));
+    }
+    let (_, running, finished) = shaper.jobs().iter().next().unwrap();
+    assert_eq!((running, finished.count, finished.rated), (0, 2, 1));
+}
+
+// --- random sequences ---
+
+#[derive(Clone, Debug)]
+enum Op {
+    Request { priority: i32, wait: Option<Option<u64>>, need: Need, job: u8 },
+    Redeem { pick: usize, priority: Option<i32> },
+    Attached { pick: usize },
+    AttachFailed { pick: usize },
+    Reserve { priority: i32, ttl: Option<u64> },
+    Cancel { pick: usize },
+    End { picks: Vec<usize> },
+    Release { pick: usize },
+    SetPriority { pick: usize, priority: i32 },
+    ForgetWaiter { pick: usize },
+    Drain,
+    Resume,
+    Cycle { cpus: Option<u32>, e: f64, w: f64, s: f64, available: Option<u64> },
+    Expire,
+    Configure { active: Option<u32>, passive: Option<u32>, max: Option<u32>, expand: bool },
+    Resident { pick: usize, bytes: u64 },
+    Restart,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let priority = || prop_oneof![Just(0), -2..3i32, Just(i32::MIN), Just(i32::MAX)];
+    let need = prop_oneof![
+        8 => Just(Need::Slot),
+        1 => Just(Need::Discovered),
+        1 => Just(Need::Slotless)
+    ];
+    let wait = prop::option::of(prop::option::of(0..60u64));
+    let pick = || 0..64usize;
+    prop_oneof![
+        8 => (priority(), wait, need, 0..3u8)
+            .prop_map(|(priority, wait, need, job)| Op::Request { priority, wait, need, job }),
+        3 => (pick(), prop::option::of(priority()))
+            .prop_map(|(pick, priority)| Op::Redeem { pick, priority }),
+        6 => pick().prop_map(|pick| Op::Attached { pick }),
+        1 => pick().prop_map(|pick| Op::AttachFailed { pick }),
+        3 => (priority(), prop::option::of(0..60u64))
+            .prop_map(|(priority, ttl)| Op::Reserve { priority, ttl }),
+        1 => pick().prop_map(|pick| Op::Cancel { pick }),
+        6 => prop::collection::vec(pick(), 1..3).prop_map(|picks| Op::End { picks }),
+        1 => pick().prop_map(|pick| Op::Release { pick }),
+        2 => (pick(), priority()).prop_map(|(pick, priority)| Op::SetPriority { pick, priority }),
+        1 => pick().prop_map(|pick| Op::ForgetWaiter { pick }),
+        1 => Just(Op::Drain),
+        2 => Just(Op::Resume),
+        6 => (prop::option::of(0..6u32), 0.0..1.0f64, 0.0..0.5f64, 0.0..0.3f64,
+              prop::option::of(0..2000u64))
+            .prop_map(|(cpus, e, w, s, available)| Op::Cycle { cpus, e, w, s, available }),
+        2 => Just(Op::Expire),
+        1 => (prop::option::of(1..6u32), prop::option::of(0..6u32), prop::option::of(0..9u32),
+              any::<bool>())
+            .prop_map(|(active, passive, max, expand)| Op::Configure {
+                active, passive, max, expand,
+            }),
+        2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
+        1 => Just(Op::Restart),
+    ]
+}
+
+/// What the world outside the core believes, from effects alone.
+#[derive(Default)]
+struct World {
+    attaching: BTreeSet<TaskId>,
+    reserved: BTreeSet<ReservationId>,
+    waiting: BTreeSet<WaiterId>,
+    tiers: BTreeMap<TaskId, Tier>,
+    last_seq: u64,
+}
+
+impl World {
+    fn absorb(&mut self, shaper: &mut Shaper) {
+        for effect in shaper.take_effects() {
+            match effect {
+                Effect::Attach { task, waiter } => {
+                    self.attaching.insert(task);
+                    if let Some(waiter) = waiter {
+                        assert!(self.waiting.remove(&waiter), "an unknown waiter was served");
+                    }
+                }
+                Effect::Retier { task, tier } => {
+                    self.tiers.insert(task, tier);
+                }
+                Effect::StoreTask(id) => assert!(shaper.task(id).is_some()),
+                Effect::StoreReservation(id) => {
+                    self.reserved.insert(id);
+                }
+                Effect::DropReservation(id) => {
+                    assert!(self.reserved.remove(&id), "ended twice");
+                }
+                Effect::WaiterTimedOut(waiter) => {
+                    assert!(self.waiting.remove(&waiter), "an unknown waiter timed out");
+                }
+                Effect::Record(event) => {
+                    assert_eq!(event.seq, self.last_seq + 1, "sequence numbers have no gaps");
+                    self.last_seq = event.seq;
+                }
+            }
+        }
+    }
+}
+
+fn check(shaper: &Shaper, world: &World) {
+    let slots = shaper.slots();
+    assert!(slots.active_used() <= slots.active_capacity, "active tasks exceed A");
+    assert!(
+        slots.active_used() + slots.active_reserved() <= slots.active_capacity,
+        "active slots promised twice"
+    );
+    assert!(slots.passive_in_use() <= slots.passive_capacity, "capacity below what is in use");
+    assert!(slots.passive_capacity >= slots.base, "capacity below base");
+    assert!(
+        slots.passive_capacity <= slots.passive_max.max(slots.passive_in_use()),
+        "expanded beyond the maximum"
+    );
+    let passive_waits = slots.best_passive().is_some() || slots.best_overflow().is_some();
+    assert!(
+        !(passive_waits && slots.active_used() < slots.active_capacity),
+        "a passive task waits while an active slot is free or only promised"
+    );
+    if let (Some((best, _)), Some((worst, _))) = (slots.best_passive(), slots.worst_active()) {
+        assert!(best.priority() <= worst.priority(), "priorities are inverted");
+    }
+    assert!(slots.overflow() == 0 || slots.passive_free() == 0, "overflow beside a free slot");
+    if shaper.active_offered() + shaper.passive_offered() > 0 {
+        assert_eq!(shaper.waiting(), 0, "a request waits beside an offered slot");
+    }
+    // The sets and the table say the same.
+    let mut seats: BTreeMap<&str, u32> = BTreeMap::new();
+    for (id, task) in shaper.tasks() {
+        let seat = match task.seat {
+            Seat::Active => "active",
+            Seat::Passive => "passive",
+            Seat::Overflow => "overflow",
+            Seat::Slotless => "slotless",
+        };
+        *seats.entry(seat).or_default() += 1;
+        let attaching = matches!(task.phase, Phase::Attaching { .. });
+        assert_eq!(attaching, world.attaching.contains(&id));
+        if let Some(told) = world.tiers.get(&id) {
+            assert_eq!(*told, task.tier(), "the applier was told another tier");
+        }
+    }
+    let seat = |name| seats.get(name).copied().unwrap_or(0);
+    assert_eq!(seat("active"), slots.active_used());
+    assert_eq!(seat("passive"), slots.passive_used());
+    assert_eq!(seat("overflow"), slots.overflow());
+    assert_eq!(
+        world.reserved.len() as u32,
+        slots.active_reserved() + slots.passive_reserved(),
+        "reservations told and held differ"
+    );
+    assert_eq!(shaper.waiting(), world.waiting.len());
+}
+
+fn restart(shaper: &Shaper) -> Shaper {
+    let restored = Restored {
+        tasks: shaper
+            .tasks()
+            .filter(|(_, task)| task.phase == Phase::Running)
+            .map(|(id, task)| (id, task.clone()))
+            .collect(),
+        reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
+        jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
+        totals: shaper.totals(),
+        counters: shaper.counters(),
+        draining: shaper.draining(),
+        passive_capacity: Some(shaper.slots().passive_capacity),
+    };
+    Shaper::new(shaper.policy().clone(), 2, restored)
+}
+
+fn nth<T: Copy>(items: impl Iterator<Item = T>, pick: usize) -> Option<T> {
+    let items: Vec<T> = items.collect();
+    (!items.is_empty()).then(|| items[pick % items.len()])
+}
+
+fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
+    let reservations = || world.reserved.iter().copied();
+    match op {
+        Op::Request { priority, wait, need, job } => {
+            let job = (job > 0).then(|| Label::new(&format!("job-{job}")).unwrap());
+            let labels = Labels { job, ..Labels::default() };
+            let patience = wait.map(|wait| Patience {
+                first_requested: now.wall,
+                deadline: wait.map(|s| now.boot.after(Duration::from_secs(s))),
+            });
+            let offered = shaper.active_offered() + shaper.passive_offered();
+            match shaper.request(Request { labels, need, ..request(priority) }, patience, now) {
+                Ok(Answer::Waiting(id)) => {
+                    assert_eq!(offered, 0, "made to wait beside an offered slot");
+                    world.waiting.insert(id);
+                }
+                Ok(Answer::Placed(_)) => {
+                    assert!(offered > 0 || need != Need::Slot, "placed without an offer");
+                }
+                Err(_) => assert!(offered == 0 && need == Need::Slot),
+            }
+        }
+        Op::Redeem { pick, priority } => {
+            if let Some(id) = nth(reservations(), pick) {
+                let used = Request {
+                    reservation: Some(id),
+                    priority: priority.map(Priority),
+                    ..request(0)
+                };
+                let expired = shaper.reservation(id).is_none_or(|r| r.expires <= now.boot);
+                match shaper.request(used, None, now) {
+                    Ok(_) => assert!(!expired),
+                    Err(refusal) => assert_eq!(refusal, Refusal::ReservationEnded(id)),
+                }
+            }
+        }
+        Op::Attached { pick } => {
+            if let Some(id) = nth(world.attaching.iter().copied(), pick) {
+                world.attaching.remove(&id);
+                shaper.attached(id, now);
+            }
+        }
+        Op::AttachFailed { pick } => {
+            if let Some(id) = nth(world.attaching.iter().copied(), pick) {
+                world.attaching.remove(&id);
+                world.tiers.remove(&id);
+                shaper.attach_failed(id, "test", now);
+            }
+        }
+        Op::Reserve { priority, ttl } => {
+            let offered = shaper.active_offered() + shaper.passive_offered();
+            let ttl = ttl.map(Duration::from_secs);
+            let answer = shaper.reserve(1, Labels::default(), Priority(priority), ttl, now);
+            assert_eq!(answer.is_ok(), offered > 0, "free is what Reserve would grant");
+        }
+        Op::Cancel { pick } => {
+            if let Some(id) = nth(reservations(), pick) {
+                shaper.cancel_reservation(id, now).expect("it exists");
+            }
+        }
+        Op::End { picks } => {
+            let running = shaper.tasks().filter(|(_, t)| t.phase == Phase::Running);
+            let running: Vec<_> = running.map(|(id, _)| id).collect();
+            if !running.is_empty() {
+                let ids: BTreeSet<_> =
+                    picks.into_iter().map(|pick| running[pick % running.len()]).collect();
+                let completed = shaper.totals().completed + ids.len() as u64;
+                shaper.ended(ids.into_iter().map(|id| (id, Ending::default())).collect(), now);
+                assert_eq!(shaper.totals().completed, completed);
+            }
+        }
+        Op::Release { pick } => {
+            let running = shaper.tasks().filter(|(_, t)| t.phase == Phase::Running);
+            if let Some(id) = nth(running.map(|(id, _)| id), pick) {
+                shaper.released(id, now);
+            }
+        }
+        Op::SetPriority { pick, priority } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                shaper.set_priority(id, Priority(priority), now);
+            }
+        }
+        Op::ForgetWaiter { pick } => {
+            if let Some(id) = nth(world.waiting.iter().copied(), pick) {
+                world.waiting.remove(&id);
+                shaper.forget_waiter(id);
+            }
+        }
+        Op::Drain => shaper.drain(now),
+        Op::Resume => shaper.resume(now),
+        Op::Cycle { cpus, e, w, s, available } => {
+            let cpu = CpuShares {
+                effective: Share::clamped(e),
+                iowait: Share::clamped(w),
+                steal: Share::clamped(s),
+            };
+            let memory = available
+                .map(|available| Memory { available: Bytes(available), total: Bytes(2000) });
+            shaper.cycle(&Measured { cpus, cpu: Some(cpu), memory }, now);
+        }
+        Op::Expire => shaper.expire(now),
+        Op::Configure { active, passive, max, expand } => {
+            let policy = Policy { active, passive, passive_max: max, expand, ..policy() };
+            shaper.set_policy(policy, now);
+        }
+        Op::Resident { pick, bytes } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                shaper.measured(id, Some(Bytes(bytes)), None, None);
+            }
+        }
+        Op::Restart => {
+            // Waiters ask again and half-done admissions are the driver's to finish; here they
+            // end with the old daemon.
+            world.absorb(shaper);
+            *shaper = restart(shaper);
+            shaper.expire(now);
+            world.attaching.clear();
+            world.waiting.clear();
+            let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
+            world.tiers.retain(|id, _| alive.contains(id));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_sequence_of_events_breaks_an_invariant(
+        ops in prop::collection::vec((op(), -20i64..40), 1..120),
+    ) {
+        let mut shaper = shaper(2);
+        let mut world = World::default();
+        let mut clock = 1000i64;
+        for (op, advance) in ops {
+            // Mostly forward, sometimes backwards, once in a while far.
+            clock = (clock + if advance == 39 { 1_000_000 } else { advance }).max(0);
+            let now = at(clock as u64);
+            step(&mut shaper, &mut world, op, now);
+            world.absorb(&mut shaper);
+            let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
+            world.tiers.retain(|id, _| alive.contains(id));
+            check(&shaper, &world);
+        }
+        // Every reservation ends: at the end of time nothing is held any more.
+        shaper.expire(Moment { boot: BootTime(Duration::MAX), ..Moment::default() });
+        world.absorb(&mut shaper);
+        prop_assert!(world.reserved.is_empty());
+    }
+
+    #[test]
+    fn promotions_follow_priority_then_admission(
+        priorities in prop::collection::vec(-2..3i32, 3..12),
+    ) {
+        let mut shaper = shaper(1);
+        shaper.set_policy(Policy { active: Some(1), passive: Some(20), ..policy() }, at(0));
+        let ids: Vec<_> =
+            priorities.iter().map(|p| admit(&mut shaper, *p, at(1))).collect();
+        let mut expected: Vec<_> = ids.iter().copied().zip(&priorities).collect();
+        expected.sort_by_key(|(id, priority)| (std::cmp::Reverse(**priority), *id));
+        for (id, _) in expected {
+            prop_assert_eq!(tier(&shaper, id), Tier::Active);
+            end(&mut shaper, id, at(2));
+        }
+        prop_assert_eq!(shaper.tasks().len(), 0);
+    }
+}

@@ -1,0 +1,141 @@
+//! Rates of the node and of one task over one cycle.
+
+use super::*;
+
+/// Shares and speeds of the node between two readings. `None`: unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodeRates {
+    /// E: user + nice + system + irq + softirq.
+    pub effective: Option<Share>,
+    /// W.
+    pub iowait: Option<Share>,
+    /// S.
+    pub steal: Option<Share>,
+    /// What is left.
+    pub idle: Option<Share>,
+    /// Bytes a second read from whole disks.
+    pub disk_read_per_sec: Option<f64>,
+    /// Bytes a second written to whole disks.
+    pub disk_write_per_sec: Option<f64>,
+    /// Shares of wall time under pressure.
+    pub pressure: Option<PressureShares>,
+}
+
+/// Shares of wall time in which some (or all non-idle) tasks of the node were stalled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[allow(missing_docs)] // the kernel's own words
+pub struct PressureShares {
+    pub cpu_some: Share,
+    pub memory_some: Share,
+    pub memory_full: Share,
+    pub io_some: Share,
+    pub io_full: Share,
+}
+
+impl NodeRates {
+    /// Each figure on its own: one counter that is missing or went backwards takes away only
+    /// what rests on it. A change of the CPUs counted gives no CPU shares for one cycle.
+    pub fn between(earlier: (BootTime, &NodeSample), later: (BootTime, &NodeSample)) -> NodeRates {
+        let (old, new) = (earlier.1, later.1);
+        let elapsed = later.0.since(earlier.0);
+        let cpu = old.cpu.zip(new.cpu).and_then(|(old, new)| CpuDelta::between(&old, &new));
+        let disk = old.disk.zip(new.disk);
+        NodeRates {
+            effective: cpu.map(|delta| delta.effective),
+            iowait: cpu.map(|delta| delta.iowait),
+            steal: cpu.map(|delta| delta.steal),
+            idle: cpu.map(|delta| delta.idle),
+            disk_read_per_sec: disk
+                .and_then(|(old, new)| per_second(old.read.0, new.read.0, elapsed)),
+            disk_write_per_sec: disk
+                .and_then(|(old, new)| per_second(old.written.0, new.written.0, elapsed)),
+            pressure: old.pressure.zip(new.pressure).and_then(|(old, new)| {
+                Some(PressureShares {
+                    cpu_some: share_of_time(old.cpu_some, new.cpu_some, elapsed)?,
+                    memory_some: share_of_time(old.memory_some, new.memory_some, elapsed)?,
+                    memory_full: share_of_time(old.memory_full, new.memory_full, elapsed)?,
+                    io_some: share_of_time(old.io_some, new.io_some, elapsed)?,
+                    io_full: share_of_time(old.io_full, new.io_full, elapsed)?,
+                })
+            }),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct CpuDelta {
+    effective: Share,
+    iowait: Share,
+    steal: Share,
+    idle: Share,
+}
+
+impl CpuDelta {
+    /// The kernel lets idle and iowait go back by a tick now and then (proc_stat(5)); either
+    /// then counts as unchanged. A larger step, or one of another field, is another set of
+    /// CPUs, and there is no share.
+    fn between(old: &CpuTimes, new: &CpuTimes) -> Option<CpuDelta> {
+        const JITTER: Duration = Duration::from_millis(100);
+        let wobbling = |old: Duration, new: Duration| {
+            (new + JITTER >= old).then(|| new.saturating_sub(old).as_secs_f64())
+        };
+        let steady = |old: Duration, new: Duration| new.checked_sub(old).map(|d| d.as_secs_f64());
+        let effective = steady(old.user, new.user)?
+            + steady(old.nice, new.nice)?
+            + steady(old.system, new.system)?
+            + steady(old.irq, new.irq)?
+            + steady(old.softirq, new.softirq)?;
+        let steal = wobbling(old.steal, new.steal)?;
+        let iowait = wobbling(old.iowait, new.iowait)?;
+        let idle = wobbling(old.idle, new.idle)?;
+        let all = effective + steal + iowait + idle;
+        Some(CpuDelta {
+            effective: Share::of(effective, all)?,
+            iowait: Share::of(iowait, all)?,
+            steal: Share::of(steal, all)?,
+            idle: Share::of(idle, all)?,
+        })
+    }
+}
+
+/// What one task did over one cycle. `None`: unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TaskRates {
+    /// Share of the node's usable CPUs.
+    pub cpu_share: Option<Share>,
+    /// Bytes a second read from disks.
+    pub read_per_sec: Option<f64>,
+    /// Bytes a second written to disks.
+    pub write_per_sec: Option<f64>,
+}
+
+impl TaskRates {
+    /// `cpus`: those the tasks of LRS may use.
+    pub fn between(
+        earlier: (BootTime, &TaskSample),
+        later: (BootTime, &TaskSample),
+        cpus: u32,
+    ) -> TaskRates {
+        let (old, new) = (earlier.1, later.1);
+        let elapsed = later.0.since(earlier.0);
+        let cpu = old.cpu.zip(new.cpu).and_then(|(old, new)| new.checked_sub(old));
+        let whole = elapsed.as_secs_f64() * f64::from(cpus);
+        let bytes = |old: Option<crate::units::Bytes>, new: Option<crate::units::Bytes>| {
+            per_second(old?.0, new?.0, elapsed)
+        };
+        TaskRates {
+            cpu_share: cpu.and_then(|cpu| Share::of(cpu.as_secs_f64(), whole)),
+            read_per_sec: bytes(old.read, new.read),
+            write_per_sec: bytes(old.written, new.written),
+        }
+    }
+}
+
+fn per_second(old: u64, new: u64, elapsed: Duration) -> Option<f64> {
+    let grown = new.checked_sub(old)?;
+    (!elapsed.is_zero()).then(|| grown as f64 / elapsed.as_secs_f64())
+}
+
+fn share_of_time(old: Duration, new: Duration, elapsed: Duration) -> Option<Share> {
+    Share::of(new.checked_sub(old)?.as_secs_f64(), elapsed.as_secs_f64())
+}

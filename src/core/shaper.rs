@@ -1,0 +1,504 @@
+//! The state machine: what is in which slot, and what follows from what happened.
+//!
+//! No clock, file, socket, async or log. The caller brings the time with every input, asks
+//! [`Shaper::next_deadline`] when to come back at the latest, and carries out what
+//! [`Shaper::take_effects`] gives, in that order. Time that stands still, jumps or runs
+//! backwards changes nothing but when deadlines are met.
+//!
+//! After every input `settle` (placement.rs) restores the order of the contract (thesis 3.3.2,
+//! 4.3.1; spec 3 and 5): first the active tier is cut to its capacity, then passive tasks are
+//! promoted into what is free, then priorities are put right, then reservations move up, then
+//! waiting requests get what is left. Each rule is one line of that function.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::capacity::FreeWindow;
+use super::event::{Event, EventKind};
+use super::guard::Guard;
+use super::jobs::Jobs;
+use super::model::{Class, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::slots::Slots;
+use super::state::{
+    Answer, Counters, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Reservation,
+    Restored, Task, Totals, Waiter, WaiterId,
+};
+use crate::units::{BootTime, Bytes, Moment, Share};
+
+/// The pure core of LRS.
+#[derive(Clone, Debug)]
+pub struct Shaper {
+    pub(super) policy: Policy,
+    pub(super) cpus: u32,
+    pub(super) slots: Slots,
+    pub(super) free_window: FreeWindow,
+    pub(super) guard: Guard,
+    pub(super) tasks: BTreeMap<TaskId, Task>,
+    pub(super) reservations: BTreeMap<ReservationId, Reservation>,
+    pub(super) waiters: BTreeMap<WaiterId, Waiter>,
+    pub(super) jobs: Jobs,
+    pub(super) totals: Totals,
+    pub(super) counters: Counters,
+    next_waiter: u64,
+    pub(super) draining: bool,
+    pub(super) effects: Vec<Effect>,
+    pub(super) refusals_unsaid: u64,
+    pub(super) refusal_said_at: Option<BootTime>,
+}
+
+/// At most one `refused` event in this time; the count of the others is in the next one.
+pub(super) const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
+
+impl Shaper {
+    /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
+    /// Nothing is decided before the first input; [`Shaper::ended`] with those that ended
+    /// meanwhile comes first, so that no dead task is promoted.
+    pub fn new(policy: Policy, cpus: u32, restored: Restored) -> Shaper {
+        let mut shaper = Shaper {
+            policy,
+            cpus: cpus.max(1),
+            slots: Slots::default(),
+            free_window: FreeWindow::default(),
+            guard: Guard::default(),
+            tasks: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            jobs: Jobs::restore(restored.jobs),
+            totals: restored.totals,
+            counters: restored.counters,
+            next_waiter: 0,
+            draining: restored.draining,
+            effects: Vec::new(),
+            refusals_unsaid: 0,
+            refusal_said_at: None,
+        };
+        shaper.counters.next_seq = shaper.counters.next_seq.max(1);
+        shaper.size();
+        for (id, task) in restored.tasks {
+            shaper.counters.next_order = shaper.counters.next_order.max(task.order.0 + 1);
+            shaper.slots.sit(task.seat, task.rank(), id);
+            if let Some(key) = task.labels.job_key() {
+                shaper.jobs.started(key);
+            }
+            shaper.tasks.insert(id, task);
+        }
+        for (id, reservation) in restored.reservations {
+            shaper.counters.next_order = shaper.counters.next_order.max(reservation.order.0 + 1);
+            shaper.slots.reserve(reservation.tier, reservation.rank(), id);
+            shaper.reservations.insert(id, reservation);
+        }
+        let wished = restored.passive_capacity.unwrap_or(0).min(shaper.slots.passive_max);
+        shaper.slots.passive_capacity =
+            shaper.slots.passive_capacity.max(wished).max(shaper.slots.passive_in_use());
+        shaper
+    }
+
+    // --- what is ---
+
+    /// Capacities and holders.
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// A task by id.
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(&id)
+    }
+
+    /// All tasks, by id.
+    pub fn tasks(&self) -> impl ExactSizeIterator<Item = (TaskId, &Task)> {
+        self.tasks.iter().map(|(id, task)| (*id, task))
+    }
+
+    /// A reservation by id.
+    pub fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
+        self.reservations.get(&id)
+    }
+
+    /// All reservations, by id.
+    pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
+        self.reservations.iter().map(|(id, reservation)| (*id, reservation))
+    }
+
+    /// All jobs known.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// Counters.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Numbers.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Whether an operator asked for no new tasks.
+    pub fn draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Where the guard stands.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The settings in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Whether the guard keeps passive slots from being offered.
+    pub fn holding(&self) -> bool {
+        self.guard.entered().is_some() && self.policy.guard.is_some_and(|guard| !guard.dry_run)
+    }
+
+    /// Active slots Reserve would grant now.
+    pub fn active_offered(&self) -> u32 {
+        if self.draining { 0 } else { self.slots.active_free() }
+    }
+
+    /// Passive slots Reserve would grant now.
+    pub fn passive_offered(&self) -> u32 {
+        if self.draining || self.holding() { 0 } else { self.slots.passive_free() }
+    }
+
+    /// Lowest priority in the active tier; `None` while it is empty.
+    pub fn lowest_active_priority(&self) -> Option<Priority> {
+        self.slots.worst_active().map(|(rank, _)| rank.priority())
+    }
+
+    /// When [`Shaper::expire`] has something to do.
+    pub fn next_deadline(&self) -> Option<BootTime> {
+        let reservations = self.reservations.values().map(|reservation| reservation.expires);
+        let waiters = self.waiters.values().filter_map(|waiter| waiter.deadline);
+        reservations.chain(waiters).min()
+    }
+
+    /// What has to be carried out, in order; empties the list.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    // --- what happens ---
+
+    /// A request for a slot, willing to wait or not.
+    pub fn request(
+        &mut self,
+        request: Request,
+        patience: Option<Patience>,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
+        if let Some(id) = request.reservation {
+            let answer = self.redeem(id, request, now).map(Answer::Placed);
+            return self.refuse_or(answer, now);
+        }
+        if request.need != Need::Slot || self.offers(&request) {
+            let id = self.place(request, None, now);
+            self.settle(now);
+            return Ok(Answer::Placed(id));
+        }
+        match patience {
+            None => {
+                let refusal = self.refusal();
+                self.refuse_or(Err(refusal), now)
+            }
+            Some(patience) => {
+                self.next_waiter += 1;
+                let id = WaiterId(self.next_waiter);
+                let Patience { first_requested, deadline } = patience;
+                self.waiters.insert(id, Waiter { request, first_requested, deadline });
+                Ok(Answer::Waiting(id))
+            }
+        }
+    }
+
+    /// The waiter went away.
+    pub fn forget_waiter(&mut self, id: WaiterId) {
+        self.waiters.remove(&id);
+    }
+
+    /// Promises a slot. Never demotes: a priority swap happens at its admission.
+    pub fn reserve(
+        &mut self,
+        uid: u32,
+        labels: Labels,
+        priority: Priority,
+        ttl: Option<Duration>,
+        now: Moment,
+    ) -> Result<ReservationId, Refusal> {
+        let tier = if self.active_offered() > 0 {
+            Tier::Active
+        } else if self.passive_offered() > 0 {
+            Tier::Passive
+        } else {
+            let refusal = self.refusal();
+            return self.refuse_or(Err(refusal), now);
+        };
+        let id = ReservationId {
+            epoch: self.counters.epoch,
+            number: post_increment(&mut self.counters.next_reservation),
+        };
+        let reservation = Reservation {
+            labels,
+            uid,
+            priority,
+            order: Order(post_increment(&mut self.counters.next_order)),
+            tier,
+            created_at: now.wall,
+            expires: now.boot.after(ttl.unwrap_or(self.policy.reservation_ttl)),
+        };
+        self.slots.reserve(tier, reservation.rank(), id);
+        self.reservations.insert(id, reservation);
+        self.effects.push(Effect::StoreReservation(id));
+        self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
+            event.to = Some(tier.to_string());
+            event.inputs.insert("priority".into(), json!(priority));
+        });
+        self.settle(now);
+        Ok(id)
+    }
+
+    /// Ends a promise early.
+    pub fn cancel_reservation(&mut self, id: ReservationId, now: Moment) -> Result<(), Refusal> {
+        self.check_reservation(id)?;
+        self.end_reservation(id, EventKind::Cancelled, now);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// The processes of the task are in place.
+    pub fn attached(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Phase::Attaching { reason, .. } = std::mem::replace(&mut task.phase, Phase::Running)
+        else {
+            return;
+        };
+        let (tier, priority) = (task.tier(), task.priority);
+        let labels = task.labels.clone();
+        self.totals.admitted += 1;
+        let inputs = self.slot_inputs();
+        self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
+            event.to = Some(tier.to_string());
+            event.reason = Some(reason.into());
+            event.inputs = inputs;
+            event.inputs.insert("priority".into(), json!(priority));
+            insert_labels(&mut event.inputs, &labels);
+        });
+        self.effects.push(Effect::StoreTask(id));
+    }
+
+    /// The processes could not be put in place: the slot is free again, and a reservation that
+    /// was used is back with what is left of its time.
+    pub fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
+        let Some(task) = self.remove_task(id) else { return };
+        if let Some(key) = task.labels.job_key() {
+            self.jobs.left(key);
+        }
+        if let Phase::Attaching { used: Some((rid, mut reservation)), .. } = task.phase {
+            reservation.tier = task.seat.tier();
+            self.slots.reserve(reservation.tier, reservation.rank(), rid);
+            self.reservations.insert(rid, reservation);
+            self.effects.push(Effect::StoreReservation(rid));
+        }
+        self.count_refusal(reason, now);
+        self.settle(now);
+    }
+
+    /// Tasks whose last process has gone.
+    pub fn ended(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
+        for (id, ending) in endings {
+            let Some(task) = self.remove_task(id) else { continue };
+            if let Some(key) = task.labels.job_key() {
+                self.jobs.ended(key, ending.at.and(ending.rate));
+            }
+            self.totals.completed += 1;
+            self.record(now, EventKind::Completed, Some(id.to_string()), |event| {
+                event.from = Some(task.tier().to_string());
+                event.inputs = ending.inputs;
+                event.inputs.insert("ended_at".into(), json!(ending.at));
+                event.inputs.insert("computing_rate".into(), json!(ending.rate));
+                insert_labels(&mut event.inputs, &task.labels);
+                if ending.at.is_none() {
+                    event.reason = Some("ended while lrsd was away".into());
+                }
+            });
+        }
+        self.settle(now);
+    }
+
+    /// A task is given back; its processes go on elsewhere.
+    pub fn released(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.remove_task(id) else { return };
+        if let Some(key) = task.labels.job_key() {
+            self.jobs.left(key);
+        }
+        self.totals.released += 1;
+        self.record(now, EventKind::Released, Some(id.to_string()), |event| {
+            event.from = Some(task.tier().to_string());
+            insert_labels(&mut event.inputs, &task.labels);
+        });
+        self.settle(now);
+    }
+
+    /// Changes a priority; the rules of placement apply at once, in both directions.
+    pub fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if task.priority == priority {
+            return;
+        }
+        let before = task.priority;
+        self.slots.stand(task.seat, task.rank());
+        task.priority = priority;
+        self.slots.sit(task.seat, task.rank(), id);
+        self.record(now, EventKind::Priority, Some(id.to_string()), |event| {
+            event.from = Some(before.to_string());
+            event.to = Some(priority.to_string());
+        });
+        self.effects.push(Effect::StoreTask(id));
+        self.settle(now);
+    }
+
+    /// Takes no new tasks from now on. Tasks, reservations and waiters stay.
+    pub fn drain(&mut self, now: Moment) {
+        if !std::mem::replace(&mut self.draining, true) {
+            self.record(now, EventKind::Draining, None, |_| ());
+        }
+    }
+
+    /// Offers slots again.
+    pub fn resume(&mut self, now: Moment) {
+        if std::mem::replace(&mut self.draining, false) {
+            self.record(now, EventKind::Resumed, None, |_| ());
+            self.settle(now);
+        }
+    }
+
+    /// New settings.
+    pub fn set_policy(&mut self, policy: Policy, now: Moment) {
+        self.policy = policy;
+        if self.policy.guard.is_none() {
+            self.guard.reset();
+        }
+        self.resize(now);
+        self.settle(now);
+    }
+
+    /// Ends reservations and waits whose time is over.
+    pub fn expire(&mut self, now: Moment) {
+        let expired: Vec<_> = self
+            .reservations
+            .iter()
+            .filter(|(_, reservation)| reservation.expires <= now.boot)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in expired {
+            self.end_reservation(id, EventKind::Expired, now);
+        }
+        let late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now.boot);
+        let timed_out: Vec<_> =
+            self.waiters.iter().filter(|(_, w)| late(w)).map(|(id, _)| *id).collect();
+        for id in timed_out {
+            self.waiters.remove(&id);
+            self.effects.push(Effect::WaiterTimedOut(id));
+        }
+        self.settle(now);
+    }
+
+    /// Records something only the caller knows (drift, recovery, start, stop).
+    pub fn note(
+        &mut self,
+        kind: EventKind,
+        task: Option<TaskId>,
+        reason: String,
+        inputs: Map<String, Value>,
+        now: Moment,
+    ) {
+        self.record(now, kind, task.map(|id| id.to_string()), |event| {
+            event.reason = Some(reason);
+            event.inputs = inputs;
+        });
+    }
+
+    /// Takes what the last cycle measured of a task.
+    pub fn measured(
+        &mut self,
+        id: TaskId,
+        resident: Option<Bytes>,
+        rate: Option<Share>,
+        class: Option<Class>,
+    ) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.resident = resident.or(task.resident);
+            task.rate = rate;
+            task.class = class;
+        }
+    }
+
+    pub(super) fn push_effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    // --- records ---
+
+    pub(super) fn slot_inputs(&self) -> Map<String, Value> {
+        let slots = &self.slots;
+        let mut inputs = Map::new();
+        for (key, value) in [
+            ("active_capacity", slots.active_capacity),
+            ("active_used", slots.active_used()),
+            ("active_reserved", slots.active_reserved()),
+            ("passive_capacity", slots.passive_capacity),
+            ("passive_used", slots.passive_used()),
+            ("passive_reserved", slots.passive_reserved()),
+        ] {
+            inputs.insert(key.into(), json!(value));
+        }
+        inputs
+    }
+
+    pub(super) fn record(
+        &mut self,
+        now: Moment,
+        kind: EventKind,
+        task: Option<String>,
+        fill: impl FnOnce(&mut Event),
+    ) {
+        let mut event = Event {
+            seq: post_increment(&mut self.counters.next_seq),
+            at: now.wall,
+            kind,
+            task,
+            from: None,
+            to: None,
+            reason: None,
+            inputs: Map::new(),
+        };
+        fill(&mut event);
+        self.effects.push(Effect::Record(event));
+    }
+}
+
+pub(super) fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
+    let Labels { name, job, kind } = labels;
+    for (key, label) in [("name", name), ("job", job), ("kind", kind)] {
+        if let Some(label) = label {
+            inputs.insert(key.into(), json!(label));
+        }
+    }
+}
+
+pub(super) fn post_increment(counter: &mut u64) -> u64 {
+    let value = *counter;
+    *counter = counter.saturating_add(1);
+    value
+}

@@ -1,0 +1,186 @@
+//! Who holds which slot, in rank order.
+//!
+//! Bookkeeping only: the shaper decides, this keeps the sets and answers who is first, who is
+//! last and how much is free. Every operation is logarithmic in the number of tasks.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::{Order, Priority, ReservationId, TaskId, Tier};
+
+/// Place in the queue for the active tier: higher priority first, then earlier admission.
+/// Smaller is better. [`Order`] is unique among tasks and reservations, so ranks are too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    priority: Reverse<Priority>,
+    order: Order,
+}
+
+impl Rank {
+    /// The rank of a holder.
+    pub fn new(priority: Priority, order: Order) -> Rank {
+        Rank { priority: Reverse(priority), order }
+    }
+
+    /// The priority in it.
+    pub fn priority(self) -> Priority {
+        self.priority.0
+    }
+}
+
+/// Where a running task sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Seat {
+    /// In an active slot.
+    Active,
+    /// In a passive slot.
+    Passive,
+    /// Passive, beyond capacity, holding no slot.
+    Overflow,
+    /// Active weights, holding no slot.
+    Slotless,
+}
+
+impl Seat {
+    /// The tier whose weights a task in this seat has.
+    pub fn tier(self) -> Tier {
+        match self {
+            Seat::Active | Seat::Slotless => Tier::Active,
+            Seat::Passive | Seat::Overflow => Tier::Passive,
+        }
+    }
+}
+
+/// Capacities and holders of both tiers.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// A.
+    pub active_capacity: u32,
+    /// P now.
+    pub passive_capacity: u32,
+    /// P0.
+    pub base: u32,
+    /// The most P may be expanded to.
+    pub passive_max: u32,
+    active: BTreeMap<Rank, TaskId>,
+    passive: BTreeMap<Rank, TaskId>,
+    overflow: BTreeMap<Rank, TaskId>,
+    slotless: BTreeMap<Rank, TaskId>,
+    reserved_active: BTreeMap<Rank, ReservationId>,
+    reserved_passive: BTreeMap<Rank, ReservationId>,
+}
+
+fn count<T>(map: &BTreeMap<Rank, T>) -> u32 {
+    u32::try_from(map.len()).unwrap_or(u32::MAX)
+}
+
+impl Slots {
+    fn seats(&mut self, seat: Seat) -> &mut BTreeMap<Rank, TaskId> {
+        match seat {
+            Seat::Active => &mut self.active,
+            Seat::Passive => &mut self.passive,
+            Seat::Overflow => &mut self.overflow,
+            Seat::Slotless => &mut self.slotless,
+        }
+    }
+
+    fn reserved(&mut self, tier: Tier) -> &mut BTreeMap<Rank, ReservationId> {
+        match tier {
+            Tier::Active => &mut self.reserved_active,
+            Tier::Passive => &mut self.reserved_passive,
+        }
+    }
+
+    /// Seats a task.
+    pub fn sit(&mut self, seat: Seat, rank: Rank, task: TaskId) {
+        self.seats(seat).insert(rank, task);
+    }
+
+    /// Takes a task from its seat.
+    pub fn stand(&mut self, seat: Seat, rank: Rank) {
+        self.seats(seat).remove(&rank);
+    }
+
+    /// Puts a reservation into a tier.
+    pub fn reserve(&mut self, tier: Tier, rank: Rank, reservation: ReservationId) {
+        self.reserved(tier).insert(rank, reservation);
+    }
+
+    /// Takes a reservation out of a tier.
+    pub fn unreserve(&mut self, tier: Tier, rank: Rank) {
+        self.reserved(tier).remove(&rank);
+    }
+
+    /// Tasks in active slots.
+    pub fn active_used(&self) -> u32 {
+        count(&self.active)
+    }
+
+    /// Tasks in passive slots.
+    pub fn passive_used(&self) -> u32 {
+        count(&self.passive)
+    }
+
+    /// Reservations holding active slots.
+    pub fn active_reserved(&self) -> u32 {
+        count(&self.reserved_active)
+    }
+
+    /// Reservations holding passive slots.
+    pub fn passive_reserved(&self) -> u32 {
+        count(&self.reserved_passive)
+    }
+
+    /// Tasks beyond capacity.
+    pub fn overflow(&self) -> u32 {
+        count(&self.overflow)
+    }
+
+    /// Active slots nobody holds.
+    pub fn active_free(&self) -> u32 {
+        self.active_capacity.saturating_sub(self.active_used() + self.active_reserved())
+    }
+
+    /// Passive slots nobody holds.
+    pub fn passive_free(&self) -> u32 {
+        self.passive_capacity.saturating_sub(self.passive_in_use())
+    }
+
+    /// Passive slots held by tasks and reservations.
+    pub fn passive_in_use(&self) -> u32 {
+        self.passive_used() + self.passive_reserved()
+    }
+
+    /// SlotMax of the expansion formula.
+    pub fn allocated(&self) -> u32 {
+        self.active_capacity + self.passive_capacity
+    }
+
+    /// The active task that goes first when one must: lowest priority, latest admission.
+    pub fn worst_active(&self) -> Option<(Rank, TaskId)> {
+        self.active.last_key_value().map(|(rank, task)| (*rank, *task))
+    }
+
+    /// The passive task in a slot that comes first.
+    pub fn best_passive(&self) -> Option<(Rank, TaskId)> {
+        self.passive.first_key_value().map(|(rank, task)| (*rank, *task))
+    }
+
+    /// The task beyond capacity that comes first.
+    pub fn best_overflow(&self) -> Option<(Rank, TaskId)> {
+        self.overflow.first_key_value().map(|(rank, task)| (*rank, *task))
+    }
+
+    /// The reservation that gives up its active slot first.
+    pub fn worst_reserved_active(&self) -> Option<(Rank, ReservationId)> {
+        self.reserved_active.last_key_value().map(|(rank, id)| (*rank, *id))
+    }
+
+    /// The reservation that comes first for an active slot.
+    pub fn best_reserved_passive(&self) -> Option<(Rank, ReservationId)> {
+        self.reserved_passive.first_key_value().map(|(rank, id)| (*rank, *id))
+    }
+}

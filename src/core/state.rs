@@ -1,0 +1,286 @@
+//! What the shaper knows and what it says: settings, tasks, reservations, requests, answers,
+//! effects. Data only; the rules are in [`super::shaper`], [`super::placement`] and
+//! [`super::cycle`].
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::event::Event;
+use super::guard::GuardPolicy;
+use super::jobs::Finished;
+use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::slots::{Rank, Seat};
+use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+
+/// The settings decisions depend on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// A; `None`: the number of CPUs.
+    pub active: Option<u32>,
+    /// P0; `None`: A.
+    pub passive: Option<u32>,
+    /// Most passive slots; `None`: max(4 A, P0).
+    pub passive_max: Option<u32>,
+    /// Whether spare CPU opens slots.
+    pub expand: bool,
+    /// T of the expansion formula.
+    pub io_wait_threshold: Share,
+    /// E + S from which the CPU is saturated.
+    pub cpu_saturation: Share,
+    /// Cycles after which a free expanded slot is withdrawn.
+    pub shrink_after: u32,
+    /// Life of a reservation that names none.
+    pub reservation_ttl: Duration,
+    /// Stage 1 of the guard; `None`: off.
+    pub guard: Option<GuardPolicy>,
+    /// Memory that expansion leaves available.
+    pub memory_reserve: super::guard::Threshold,
+}
+
+/// A running task, as decisions see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// What the client says it is.
+    pub labels: Labels,
+    /// Whose it is; `None`: a damaged state file lost it.
+    pub uid: Option<u32>,
+    /// Higher runs sooner.
+    pub priority: Priority,
+    /// Place in the order of admission.
+    pub order: Order,
+    /// Where it sits.
+    pub seat: Seat,
+    /// Whether its processes are in place yet.
+    pub phase: Phase,
+    /// When it got its slot.
+    pub admitted_at: Moment,
+    /// When it last became active after having been passive.
+    pub promoted_at: Option<WallTime>,
+    /// Resident memory at the last cycle.
+    pub resident: Option<Bytes>,
+    /// Computing rate at the last cycle.
+    pub rate: Option<Share>,
+    /// Class at the last cycle.
+    pub class: Option<Class>,
+}
+
+impl Task {
+    pub(super) fn rank(&self) -> Rank {
+        Rank::new(self.priority, self.order)
+    }
+
+    /// The tier whose weights it should have.
+    pub fn tier(&self) -> Tier {
+        self.seat.tier()
+    }
+}
+
+/// How far an admission is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// The slot is taken; the processes are being put in place. Keeps what an admission that
+    /// fails has to give back.
+    Attaching {
+        /// Why it got this slot, for its `admitted` event.
+        reason: &'static str,
+        /// The reservation it used.
+        used: Option<(ReservationId, Reservation)>,
+    },
+    /// In its slot.
+    Running,
+}
+
+/// A slot promised before its task exists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// What is going to come.
+    pub labels: Labels,
+    /// Who may use it.
+    pub uid: u32,
+    /// Priority of the task to come.
+    pub priority: Priority,
+    /// Its place in the order of admission, inherited by its task.
+    pub order: Order,
+    /// Where it holds a slot now.
+    pub tier: Tier,
+    /// When it was made.
+    pub created_at: WallTime,
+    /// When the promise ends.
+    pub expires: BootTime,
+}
+
+impl Reservation {
+    pub(super) fn rank(&self) -> Rank {
+        Rank::new(self.priority, self.order)
+    }
+}
+
+/// A request for a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Whose task it is going to be.
+    pub uid: u32,
+    /// What it is.
+    pub labels: Labels,
+    /// `None`: the reservation's, or 0.
+    pub priority: Option<Priority>,
+    /// A reservation to use.
+    pub reservation: Option<ReservationId>,
+    /// What it needs.
+    pub need: Need,
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A slot.
+    Slot,
+    /// The task runs already and cannot be refused: a slot, or overflow.
+    Discovered,
+    /// Active weights without a slot.
+    Slotless,
+}
+
+/// A request that waits; unique while the daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub request: Request,
+    pub first_requested: WallTime,
+    pub deadline: Option<BootTime>,
+}
+
+/// How a request may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Its place among waiters of equal priority.
+    pub first_requested: WallTime,
+    /// When it gives up; `None`: never.
+    pub deadline: Option<BootTime>,
+}
+
+/// Answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has a slot; an [`Effect::Attach`] follows.
+    Placed(TaskId),
+    /// It waits; an [`Effect::Attach`] or [`Effect::WaiterTimedOut`] follows later.
+    Waiting(WaiterId),
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Every slot is taken.
+    #[error(
+        "no free slot: {active} active and {passive} passive slots are all taken; wait (--wait) or try again later"
+    )]
+    NoFreeSlot {
+        /// A.
+        active: u32,
+        /// P.
+        passive: u32,
+    },
+    /// The guard holds the passive slots.
+    #[error("no free slot: {0}, so no passive slot is offered; wait (--wait) or try again later")]
+    Holding(String),
+    /// An operator drains the node.
+    #[error("the node is draining and takes no new tasks; use another node, or `lrsctl resume`")]
+    Draining,
+    /// The reservation does not exist.
+    #[error("no reservation {0} was ever made here")]
+    UnknownReservation(ReservationId),
+    /// The reservation ended.
+    #[error("reservation {0} was used, cancelled or has expired; reserve again")]
+    ReservationEnded(ReservationId),
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ending {
+    /// When its last process ended; `None`: while the daemon was away.
+    pub at: Option<WallTime>,
+    /// Its computing rate; `None`: not known, or not to count.
+    pub rate: Option<Share>,
+    /// Figures for the event.
+    pub inputs: Map<String, Value>,
+}
+
+/// What the caller has to carry out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Put the processes of this new task in place; then call [`Shaper::attached`] or
+    /// [`Shaper::attach_failed`].
+    Attach {
+        /// The task.
+        task: TaskId,
+        /// The waiter this answers, if it waited.
+        waiter: Option<WaiterId>,
+    },
+    /// Give the task the weights of the tier.
+    Retier {
+        /// The task.
+        task: TaskId,
+        /// Its tier now.
+        tier: Tier,
+    },
+    /// Store what [`Shaper::task`] says of it.
+    StoreTask(TaskId),
+    /// Store what [`Shaper::reservation`] says of it.
+    StoreReservation(ReservationId),
+    /// Forget the stored reservation.
+    DropReservation(ReservationId),
+    /// Tell the waiter that its time is over.
+    WaiterTimedOut(WaiterId),
+    /// Record.
+    Record(Event),
+}
+
+/// Counters since the state directory was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)]
+pub struct Totals {
+    pub admitted: u64,
+    pub completed: u64,
+    pub released: u64,
+    pub refused: u64,
+    pub promoted: u64,
+    pub demoted: u64,
+}
+
+/// Numbers that never restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counters {
+    /// Random per state directory; part of every id.
+    pub epoch: u32,
+    /// Number of the next task.
+    pub next_task: u64,
+    /// Number of the next reservation.
+    pub next_reservation: u64,
+    /// Next place in the order of admission.
+    pub next_order: u64,
+    /// Sequence number of the next event.
+    pub next_seq: u64,
+}
+
+/// What an earlier daemon left.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// Tasks that were in their slots.
+    pub tasks: Vec<(TaskId, Task)>,
+    /// Reservations; those that expired meanwhile end at the first deadline.
+    pub reservations: Vec<(ReservationId, Reservation)>,
+    /// Finished tasks by job.
+    pub jobs: Vec<(JobKey, Finished)>,
+    /// Counters.
+    pub totals: Totals,
+    /// Numbers.
+    pub counters: Counters,
+    /// Whether the node was draining.
+    pub draining: bool,
+    /// P then; `None`: not known.
+    pub passive_capacity: Option<u32>,
+}

@@ -1,0 +1,345 @@
+//! Hierarchies, rights in them, and what the CPU tiers can promise.
+
+use super::node::CPU_IDLE_SINCE;
+use super::probe::{Cgroups, Facts, Hierarchy, Unified};
+use super::{Check, Verdict};
+use crate::cgroup::{PassiveCpu, Version};
+use crate::config::{Auto, Config, Mode};
+
+/// The hierarchy that carries the CPU controller for this configuration.
+pub(super) enum Carrier<'a> {
+    V2(&'a Unified),
+    V1(&'a Hierarchy),
+}
+
+impl Carrier<'_> {
+    fn hierarchy(&self) -> &Hierarchy {
+        match self {
+            Carrier::V2(unified) => &unified.hierarchy,
+            Carrier::V1(hierarchy) => hierarchy,
+        }
+    }
+}
+
+/// Where the CPU controller is to be had: v2 first, unless the configuration says otherwise.
+pub(super) fn carrier<'a>(cgroups: &'a Cgroups, config: &Config) -> Option<Carrier<'a>> {
+    let v2 = cgroups
+        .v2
+        .as_ref()
+        .filter(|unified| unified.available.iter().any(|name| name == "cpu"))
+        .map(Carrier::V2);
+    let v1 = || cgroups.v1_with("cpu").map(Carrier::V1);
+    match config.cgroup.version {
+        Auto::Auto => v2.or_else(v1),
+        Auto::Fixed(Version::V2) => v2,
+        Auto::Fixed(Version::V1) => v1(),
+    }
+}
+
+/// What is bad in enforce mode does not matter to a daemon that only observes.
+fn unless_observing(config: &Config, check: Check) -> Check {
+    if config.daemon.mode == Mode::Enforce || check.verdict == Verdict::Ok {
+        return check;
+    }
+    Check::ok(check.id, format!("{}; not needed: daemon.mode = \"observe\"", check.found))
+}
+
+pub(super) fn hierarchy(facts: &Facts, config: &Config) -> Check {
+    unless_observing(config, judge_hierarchy(facts, config))
+}
+
+fn judge_hierarchy(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "cgroup";
+    let cgroups = match &facts.cgroups {
+        Ok(cgroups) => cgroups,
+        Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
+    };
+    match carrier(cgroups, config) {
+        Some(Carrier::V2(unified)) => judge_v2(unified),
+        Some(Carrier::V1(cpu)) => judge_v1(cpu, cgroups),
+        None => {
+            let asked = match config.cgroup.version {
+                Auto::Auto => "",
+                Auto::Fixed(Version::V1) => " on v1, which cgroup.version asks for",
+                Auto::Fixed(Version::V2) => " on v2, which cgroup.version asks for",
+            };
+            let there = match (&cgroups.v2, cgroups.v1.len()) {
+                (None, 0) => String::from("no cgroup file system is mounted"),
+                (Some(unified), _) => format!(
+                    "{} has the controllers: {}",
+                    unified.hierarchy.point.display(),
+                    if unified.available.is_empty() {
+                        "none".into()
+                    } else {
+                        unified.available.join(" ")
+                    }
+                ),
+                (None, count) => format!("{count} v1 hierarchies are mounted"),
+            };
+            Check::fail(
+                ID,
+                format!("no cpu controller{asked}; {there}"),
+                "boot with cgroups mounted at /sys/fs/cgroup, set cgroup.version = \"auto\", or \
+                 in a container ask for a writable cgroup tree",
+            )
+        }
+    }
+}
+
+fn judge_v2(unified: &Unified) -> Check {
+    const ID: &str = "cgroup";
+    let found =
+        format!("v2 at {}: {}", unified.hierarchy.point.display(), unified.available.join(" "));
+    let enabled = |name: &str| unified.enabled.iter().any(|enabled| enabled == name);
+    let missing = ["io", "memory"]
+        .into_iter()
+        .filter(|name| !unified.available.iter().any(|available| available == name))
+        .collect::<Vec<_>>();
+    if !enabled("cpu") && unified.internal_processes {
+        return Check::warn(
+            ID,
+            format!("{found}; cpu is not enabled below, and processes live in that group itself"),
+            "start lrsd as the only process of that group, or enable cpu in its \
+             cgroup.subtree_control from outside",
+        );
+    }
+    if !missing.is_empty() {
+        return Check::warn(
+            ID,
+            format!("{found}; without {}", missing.join(" and ")),
+            "delegate the io and memory controllers too: disk tiers need both",
+        );
+    }
+    Check::ok(ID, found)
+}
+
+fn judge_v1(cpu: &Hierarchy, cgroups: &Cgroups) -> Check {
+    const ID: &str = "cgroup";
+    let missing: Vec<&str> = ["cpuacct", "blkio", "freezer"]
+        .into_iter()
+        .filter(|name| cgroups.v1_with(name).is_none())
+        .collect();
+    let mut found = format!("v1 at {}", cpu.point.display());
+    match &cgroups.v2 {
+        Some(twin) => {
+            found.push_str(&format!(", cgroup2 at {} beside it", twin.hierarchy.point.display()));
+        }
+        None => found.push_str(", no cgroup2 mount beside it"),
+    }
+    if !missing.is_empty() {
+        return Check::warn(
+            ID,
+            format!("{found}; not mounted: {}", missing.join(", ")),
+            format!("mount -t cgroup -o {0} {0} /sys/fs/cgroup/{0}", missing[0]),
+        );
+    }
+    if cgroups.v2.is_none() {
+        return Check::warn(
+            ID,
+            format!("{found}: no notice of empty groups, no pressure of single tasks"),
+            "mkdir /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
+        );
+    }
+    Check::ok(ID, found)
+}
+
+pub(super) fn rights(facts: &Facts, config: &Config) -> Check {
+    unless_observing(config, judge_rights(facts, config))
+}
+
+fn judge_rights(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "rights";
+    let Ok(cgroups) = &facts.cgroups else {
+        return Check::unknown(ID, "the cgroup mounts are not known", "mount procfs at /proc");
+    };
+    let Some(carrier) = carrier(cgroups, config) else {
+        return Check::unknown(
+            ID,
+            "no hierarchy to make groups in",
+            "see the check \"cgroup\", or set daemon.mode = \"observe\"",
+        );
+    };
+    let v1_used = |h: &&Hierarchy| {
+        ["cpu", "cpuacct", "blkio", "freezer"]
+            .iter()
+            .any(|name| h.controllers.iter().any(|controller| controller == name))
+    };
+    let (mut refused, root): (Vec<String>, _) = match &carrier {
+        Carrier::V2(unified) => (
+            unified.hierarchy.root.writable.clone().err().into_iter().collect(),
+            &unified.hierarchy.root,
+        ),
+        Carrier::V1(cpu) => {
+            let used = cgroups.v1.iter().filter(v1_used);
+            let twin = cgroups.v2.iter().map(|unified| &unified.hierarchy);
+            let refusals = used.chain(twin).filter_map(|h| h.root.writable.clone().err());
+            (refusals.collect(), &cpu.root)
+        }
+    };
+    if let Carrier::V2(unified) = &carrier
+        && !unified.enabled.iter().any(|name| name == "cpu")
+        && let Err(reason) = &unified.delegable
+    {
+        refused.push(reason.clone());
+    }
+    let who = if facts.uid == 0 { String::from("root") } else { format!("uid {}", facts.uid) };
+    if refused.is_empty() {
+        let how = if root.exists { "there is a group" } else { "may make the group" };
+        return Check::ok(ID, format!("{who}: {how} {}", root.path.display()));
+    }
+    let found = format!("{who}: {}", refused.join("; "));
+    if facts.uid == 0 {
+        return Check::fail(
+            ID,
+            found,
+            "mount the cgroup tree read-write (in a container: ask for a writable cgroup \
+             namespace), or set daemon.mode = \"observe\"",
+        );
+    }
+    Check::unknown(
+        ID,
+        found,
+        "run doctor as the user that runs lrsd, mostly root; without rights set daemon.mode = \
+         \"observe\"",
+    )
+}
+
+/// Whether `cpu.idle` is there; `None`: cannot be told before a group is made.
+fn idle(facts: &Facts, carrier: &Carrier<'_>) -> Option<bool> {
+    let hierarchy = carrier.hierarchy();
+    let recent = facts.kernel.as_ref().ok().map(|kernel| kernel.version >= CPU_IDLE_SINCE);
+    match (hierarchy.has("cpu.idle"), hierarchy.child_with_cpu) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        // The root of v2 never has the file, so an empty tree says nothing.
+        (false, false) => recent.filter(|recent| !recent),
+    }
+}
+
+pub(super) fn cpu_tiers(facts: &Facts, config: &Config) -> Check {
+    unless_observing(config, judge_cpu_tiers(facts, config))
+}
+
+fn judge_cpu_tiers(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "cpu_tiers";
+    let carrier = facts.cgroups.as_ref().ok().and_then(|cgroups| carrier(cgroups, config));
+    let Some(carrier) = carrier else {
+        return Check::unknown(ID, "no cpu controller was found", "see the check \"cgroup\"");
+    };
+    const NEWER: &str = "boot Linux 5.15 or later with CONFIG_FAIR_GROUP_SCHED";
+    match (config.tiers.passive_cpu, idle(facts, &carrier)) {
+        (PassiveCpu::Weight, _) => Check::ok(ID, "weights, as tiers.passive_cpu says"),
+        (_, Some(true)) => Check::ok(ID, "idle: passive tasks run under cpu.idle"),
+        (PassiveCpu::Idle, Some(false)) => Check::fail(
+            ID,
+            "tiers.passive_cpu = \"idle\", but groups have no cpu.idle",
+            format!("{NEWER}, or set tiers.passive_cpu = \"auto\""),
+        ),
+        (PassiveCpu::Auto, Some(false)) => Check::warn(
+            ID,
+            "weights: groups have no cpu.idle, active tasks that wake wait longer",
+            NEWER,
+        ),
+        (_, None) if facts.kernel.is_ok() => {
+            Check::ok(ID, "no group with the cpu controller to look at; this kernel has cpu.idle")
+        }
+        (_, None) => Check::unknown(ID, "neither kernel nor groups tell", "mount procfs at /proc"),
+    }
+}
+
+/// Largest quotient of two kernel weights: cpu.shares 262144 over 2, cpu.weight 10000 over 1
+/// (kernel/sched/sched.h, cgroup-v2.rst).
+const V1_WEIGHTS: u64 = 262_144 / 2;
+const V2_WEIGHTS: u64 = 10_000;
+
+/// The same against an idle group, which the scheduler counts as 3 where 1024 is neutral
+/// (WEIGHT_IDLEPRIO): 262144 / 3, and 10000 * 1024 / 100 / 3.
+const V1_IDLE: u64 = 262_144 / 3;
+const V2_IDLE: u64 = 10_000 * 1024 / 100 / 3;
+
+pub(super) fn promise(facts: &Facts, config: &Config) -> Check {
+    unless_observing(config, judge_promise(facts, config))
+}
+
+fn judge_promise(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "cpu_ratio";
+    let carrier = facts.cgroups.as_ref().ok().and_then(|cgroups| carrier(cgroups, config));
+    let (Some(carrier), Some((active, passive_max))) = (carrier, capacity(facts, config)) else {
+        return Check::unknown(
+            ID,
+            "the cpu controller or the number of CPUs is not known",
+            "see the checks \"cgroup\" and \"cpus\"",
+        );
+    };
+    let idle = config.tiers.passive_cpu != PassiveCpu::Weight
+        && idle(facts, &carrier).unwrap_or(facts.kernel.is_ok());
+    let range = match (&carrier, idle) {
+        (Carrier::V1(_), false) => V1_WEIGHTS,
+        (Carrier::V1(_), true) => V1_IDLE,
+        (Carrier::V2(_), false) => V2_WEIGHTS,
+        (Carrier::V2(_), true) => V2_IDLE,
+    };
+    let per_active = u64::from(passive_max).div_ceil(u64::from(active.max(1))).max(1);
+    let needed = u64::from(config.tiers.ratio) * per_active;
+    let found = format!(
+        "tiers.ratio = {} with up to {per_active} passive tasks for an active one needs \
+         {needed}:1 a task; the kernel's weights allow {range}:1",
+        config.tiers.ratio
+    );
+    if needed > range {
+        return Check::warn(
+            ID,
+            found,
+            format!(
+                "lower tiers.ratio to {} or less, or lower slots.passive_max",
+                range / per_active
+            ),
+        );
+    }
+    Check::ok(ID, found)
+}
+
+/// Active slots, and most passive ones, as the configuration makes them on this node (spec 3).
+pub(super) fn capacity(facts: &Facts, config: &Config) -> Option<(u32, u32)> {
+    let active = match config.slots.active {
+        Auto::Fixed(active) => active,
+        Auto::Auto => *facts.cpus.as_ref().ok()?,
+    };
+    let base = match config.slots.passive {
+        Auto::Fixed(base) => base,
+        Auto::Auto => active,
+    };
+    let most = match config.slots.passive_max {
+        Auto::Fixed(most) => most,
+        Auto::Auto => base.max(active.saturating_mul(4)),
+    };
+    Some((active, most))
+}
+
+pub(super) fn task_pressure(facts: &Facts) -> Check {
+    const ID: &str = "task_pressure";
+    let Ok(cgroups) = &facts.cgroups else {
+        return Check::unknown(ID, "the cgroup mounts are not known", "mount procfs at /proc");
+    };
+    const LESS: &str = "the class of passive tasks is then judged by less evidence";
+    match &cgroups.v2 {
+        None => Check::warn(
+            ID,
+            format!("no cgroup2 mount; {LESS}"),
+            "mkdir /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified",
+        ),
+        Some(unified) if unified.hierarchy.has("cpu.pressure") => {
+            let point = unified.hierarchy.point.display();
+            Check::ok(ID, format!("groups in {point} have pressure files"))
+        }
+        // Old kernels have them in groups below the root only, and there may be none yet.
+        Some(_) if facts.pressure.is_ok() => {
+            Check::ok(ID, "no group to look at; the kernel keeps pressure figures")
+        }
+        Some(_) => Check::warn(
+            ID,
+            format!("groups have no pressure files; {LESS}"),
+            "boot with psi=1 on a kernel with CONFIG_PSI",
+        ),
+    }
+}

@@ -1,0 +1,136 @@
+//! What disk tiers can do, in all and for each disk.
+//!
+//! A disk honours a group's weight only under BFQ or iocost; under mq-deadline it honours the
+//! class of I/O priorities since 5.14; under kyber and none it honours nothing (spec 4).
+
+use super::cgroups::{Carrier, carrier};
+use super::probe::{Disk, Facts};
+use super::{Check, Verdict};
+use crate::config::Config;
+
+/// First kernel whose mq-deadline honours the classes of I/O priorities.
+const DEADLINE_PRIORITIES_SINCE: (u32, u32) = (5, 14);
+
+/// What passive tasks feel on one disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    BfqWeights,
+    IoCost,
+    /// Order only: no ratio is kept.
+    Priorities,
+    None,
+}
+
+/// What the node's controllers allow, before a disk is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Controllers {
+    v2: bool,
+    /// v2 io or v1 blkio.
+    io: bool,
+    priorities: bool,
+}
+
+fn controllers(facts: &Facts, config: &Config) -> Controllers {
+    let priorities =
+        facts.kernel.as_ref().is_ok_and(|kernel| kernel.version >= DEADLINE_PRIORITIES_SINCE);
+    let cgroups = facts.cgroups.as_ref().ok();
+    let carrier = cgroups.and_then(|cgroups| carrier(cgroups, config));
+    let v2 = matches!(carrier, Some(Carrier::V2(_)));
+    let io = match carrier {
+        Some(Carrier::V2(unified)) => unified.available.iter().any(|name| name == "io"),
+        Some(Carrier::V1(_)) => cgroups.is_some_and(|cgroups| cgroups.v1_with("blkio").is_some()),
+        None => false,
+    };
+    Controllers { v2, io, priorities }
+}
+
+fn effect(disk: &Disk, facts: &Facts, controllers: Controllers) -> Effect {
+    let scheduler = disk.scheduler.as_deref();
+    let iocost = facts.cgroups.as_ref().ok().and_then(|cgroups| cgroups.v2.as_ref());
+    let iocost = iocost.is_some_and(|unified| unified.iocost.contains(&disk.number));
+    match scheduler {
+        Some("bfq") if controllers.io => Effect::BfqWeights,
+        _ if controllers.v2 && controllers.io && iocost => Effect::IoCost,
+        // BFQ has always honoured them, with or without groups.
+        Some("bfq") => Effect::Priorities,
+        Some("mq-deadline") if controllers.priorities => Effect::Priorities,
+        _ => Effect::None,
+    }
+}
+
+const V1_LIMIT: &str = "; on v1 for reads and direct or synchronous writes only";
+
+pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "io_tiers";
+    if !config.tiers.io {
+        return Check::ok(ID, "not wanted: tiers.io = false");
+    }
+    let disks = match &facts.disks {
+        Ok(disks) => disks,
+        Err(reason) => return Check::unknown(ID, reason, "mount sysfs at /sys"),
+    };
+    if disks.is_empty() {
+        return Check::unknown(
+            ID,
+            "no whole disk in /sys/block: on network or memory file systems the tiers have no \
+             effect",
+            "look at the node that has the disks",
+        );
+    }
+    let controllers = controllers(facts, config);
+    let effects: Vec<Effect> = disks.iter().map(|disk| effect(disk, facts, controllers)).collect();
+    let on = |wanted: &[Effect]| effects.iter().filter(|effect| wanted.contains(effect)).count();
+    let (all, weights) = (disks.len(), on(&[Effect::BfqWeights, Effect::IoCost]));
+    let priorities = on(&[Effect::Priorities]);
+    if weights == all {
+        let limit = if controllers.v2 { "" } else { V1_LIMIT };
+        return Check::ok(ID, format!("weights act on all {all} disks{limit}"));
+    }
+    let none = all - weights - priorities;
+    let found = format!(
+        "of {all} disks weights act on {weights}, I/O priorities on {priorities}, nothing on {none}"
+    );
+    let remedy = if controllers.io {
+        "see the checks of the single disks, or set tiers.io = false"
+    } else {
+        "make the io (v2) or blkio (v1) controller available, or set tiers.io = false"
+    };
+    Check::warn(ID, found, remedy)
+}
+
+pub(super) fn each(facts: &Facts, config: &Config) -> Vec<Check> {
+    // Why there are none is said once, in `io_tiers`.
+    let Ok(disks) = &facts.disks else { return Vec::new() };
+    let controllers = controllers(facts, config);
+    disks.iter().map(|disk| judge(disk, facts, config, controllers)).collect()
+}
+
+fn judge(disk: &Disk, facts: &Facts, config: &Config, controllers: Controllers) -> Check {
+    let id = format!("disk.{}", disk.name);
+    let scheduler = disk.scheduler.as_deref().unwrap_or("no scheduler");
+    let effect = effect(disk, facts, controllers);
+    let found = match effect {
+        Effect::BfqWeights if controllers.v2 => String::from("bfq: weights act"),
+        Effect::BfqWeights => format!("bfq: weights act{V1_LIMIT}"),
+        Effect::IoCost => format!("{scheduler} with iocost: weights act"),
+        Effect::Priorities => {
+            format!("{scheduler}: I/O priorities act, passive tasks come last without a ratio")
+        }
+        Effect::None => format!("{scheduler}: disk tiers have no effect"),
+    };
+    if !config.tiers.io || matches!(effect, Effect::BfqWeights | Effect::IoCost) {
+        return Check::ok(id, found);
+    }
+    let choose =
+        format!("echo bfq > /sys/block/{}/queue/scheduler, and a udev rule to keep it", disk.name);
+    let remedy = if scheduler == "bfq" || !controllers.io {
+        String::from("make the io (v2) or blkio (v1) controller available")
+    } else if disk.schedulers.iter().any(|name| name == "bfq") {
+        choose
+    } else if disk.scheduler.is_some() {
+        format!("modprobe bfq; {choose}")
+    } else {
+        String::from("none: the device's driver takes no scheduler")
+    };
+    Check::bad(Verdict::Warn, id, found, remedy)
+}

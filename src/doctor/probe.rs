@@ -1,0 +1,485 @@
+//! Facts about the node, read once. Nothing is judged here.
+//!
+//! Everything below `/proc` and `/sys` is read under the roots of [`DoctorOptions`]; what is
+//! no file there (pidfd_open, access, the CPU affinity, the socket) is asked of the kernel.
+//! A fact that could not be had carries the reason.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use procfs::FromRead;
+use rustix::fs::Access;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::DoctorOptions;
+use crate::config::{Auto, Config};
+use crate::units::Bytes;
+
+/// A fact, or why it is not known.
+pub(super) type Reading<T> = Result<T, String>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Effective uid of the process that asks.
+    pub(super) uid: u32,
+    pub(super) kernel: Reading<Kernel>,
+    /// Whether pidfd_open(2) works here.
+    pub(super) pidfd: Reading<()>,
+    /// CPUs this process may run on.
+    pub(super) cpus: Reading<u32>,
+    pub(super) cgroups: Reading<Cgroups>,
+    pub(super) disks: Reading<Vec<Disk>>,
+    /// Resources of /proc/pressure that can be read, or why none.
+    pub(super) pressure: Reading<Vec<&'static str>>,
+    pub(super) memory: Reading<Memory>,
+    /// `None`: the kernel has no autogroups.
+    pub(super) autogroup: Reading<Option<bool>>,
+    pub(super) runtime_dir: Place,
+    /// Whether the group of [`DoctorOptions::group`] exists.
+    pub(super) group: Reading<bool>,
+    pub(super) descriptors: Descriptors,
+    /// The first socket of `grpc.listen`.
+    pub(super) socket: Socket,
+    /// Whether somebody holds `<runtime_dir>/lock`.
+    pub(super) locked: Reading<bool>,
+}
+
+/// The release of the running kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kernel {
+    pub(super) text: String,
+    /// Major and minor number.
+    pub(super) version: (u32, u32),
+}
+
+/// The cgroup mounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cgroups {
+    pub(super) v1: Vec<Hierarchy>,
+    pub(super) v2: Option<Unified>,
+}
+
+impl Cgroups {
+    /// The v1 hierarchy with `controller`.
+    pub(super) fn v1_with(&self, controller: &str) -> Option<&Hierarchy> {
+        self.v1.iter().find(|h| h.controllers.iter().any(|name| name == controller))
+    }
+}
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    /// The mount point.
+    pub(super) point: PathBuf,
+    /// v1: super options, the names of the controllers among them.
+    pub(super) controllers: Vec<String>,
+    /// Whether this process may make the LRS root there.
+    pub(super) root: Place,
+    /// Files of interest seen in the mount's own directory or one below.
+    pub(super) files: Vec<&'static str>,
+    /// Whether a group one below has the CPU controller's weight.
+    pub(super) child_with_cpu: bool,
+}
+
+impl Hierarchy {
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.files.contains(&file)
+    }
+}
+
+/// The cgroup2 mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unified {
+    pub(super) hierarchy: Hierarchy,
+    /// `cgroup.controllers`: what is to be had.
+    pub(super) available: Vec<String>,
+    /// `cgroup.subtree_control`: what groups below have.
+    pub(super) enabled: Vec<String>,
+    /// Whether `cgroup.subtree_control` may be written.
+    pub(super) delegable: Reading<()>,
+    /// Processes live in the mount's own group and it is not the hierarchy's real root, so
+    /// that controllers cannot be enabled below (cgroup-v2.rst, "No Internal Process
+    /// Constraint").
+    pub(super) internal_processes: bool,
+    /// Devices ("8:0") with `enable=1` in `io.cost.qos`.
+    pub(super) iocost: Vec<String>,
+}
+
+/// Whether something can be made at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// What was asked for.
+    pub(super) path: PathBuf,
+    pub(super) exists: bool,
+    /// Whether this process may write there, or where it would be made.
+    pub(super) writable: Reading<()>,
+}
+
+/// One whole disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Disk {
+    pub(super) name: String,
+    /// "8:0"
+    pub(super) number: String,
+    /// The I/O scheduler in use; `None`: the device has none to choose.
+    pub(super) scheduler: Option<String>,
+    /// Those to choose from.
+    pub(super) schedulers: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) total: Bytes,
+    pub(super) available: Option<Bytes>,
+    pub(super) swap_total: Bytes,
+    pub(super) swap_free: Bytes,
+}
+
+/// RLIMIT_NOFILE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// Of the daemon where it answers, else of this process.
+    pub(super) of_daemon: bool,
+    /// `None` is unlimited.
+    pub(super) soft: Option<u64>,
+    /// `None` is unlimited.
+    pub(super) hard: Option<u64>,
+}
+
+/// What is at the socket's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Socket {
+    /// No file.
+    Absent,
+    /// A file nobody listens on.
+    Stale,
+    /// Somebody listens: who, if in this pid namespace, and whether they speak HTTP/2.
+    Served { pid: Option<i32>, answers: bool },
+    /// Cannot be told.
+    Unknown(String),
+}
+
+impl Facts {
+    pub(super) fn read(config: &Config, options: &DoctorOptions) -> Facts {
+        let (proc, sys) = (options.proc.as_path(), options.sys.as_path());
+        let runtime_dir = config.daemon.runtime_dir.as_path();
+        let socket = match config.grpc.listen.first() {
+            Some(path) => socket(path),
+            None => Socket::Unknown(String::from("grpc.listen is empty")),
+        };
+        let cgroups = cgroups(proc, sys, config);
+        Facts {
+            uid: rustix::process::geteuid().as_raw(),
+            kernel: kernel(proc),
+            pidfd: pidfd(),
+            cpus: rustix::thread::sched_getaffinity(None)
+                .map(|set| set.count())
+                .map_err(|errno| format!("sched_getaffinity: {errno}")),
+            cgroups,
+            disks: disks(sys),
+            pressure: pressure(proc),
+            memory: memory(proc),
+            autogroup: autogroup(proc),
+            runtime_dir: place(runtime_dir),
+            group: nix::unistd::Group::from_name(&options.group)
+                .map(|group| group.is_some())
+                .map_err(|errno| format!("cannot look up group {}: {errno}", options.group)),
+            descriptors: descriptors(proc, &socket),
+            locked: locked(proc, &runtime_dir.join("lock")),
+            socket,
+        }
+    }
+}
+
+/// The text of a small file; the error names the file.
+fn text(path: &Path) -> Reading<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn kernel(proc: &Path) -> Reading<Kernel> {
+    let text = text(&proc.join("sys/kernel/osrelease"))?.trim().to_owned();
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok(Kernel { version: (major, minor), text }),
+        _ => Err(format!("kernel release {text:?} does not start with two numbers")),
+    }
+}
+
+fn pidfd() -> Reading<()> {
+    let own = rustix::process::getpid();
+    rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty())
+        .map(drop)
+        .map_err(|errno| format!("pidfd_open: {errno}"))
+}
+
+/// Whether `path` is there and may be written, or else the nearest directory above it.
+fn place(path: &Path) -> Place {
+    let exists = path.exists();
+    let target = path.ancestors().find(|above| above.exists()).unwrap_or(path);
+    Place { path: path.to_owned(), exists, writable: writable(target) }
+}
+
+fn writable(path: &Path) -> Reading<()> {
+    rustix::fs::access(path, Access::WRITE_OK)
+        .map_err(|errno| format!("no write access to {}: {errno}", path.display()))
+}
+
+/// Files whose presence says what the kernel can do.
+const FILES: [&str; 10] = [
+    "cpu.idle",
+    "cpu.shares",
+    "cpu.weight",
+    "blkio.bfq.weight",
+    "io.bfq.weight",
+    "io.weight",
+    "io.prio.class",
+    "blkio.prio.class",
+    "cpu.pressure",
+    "io.pressure",
+];
+
+/// Groups looked at below a mount: they are alike, a few suffice.
+const CHILDREN: usize = 32;
+
+fn cgroups(proc: &Path, sys: &Path, config: &Config) -> Reading<Cgroups> {
+    let path = proc.join("self/mountinfo");
+    let mounts = procfs::process::MountInfos::from_file(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let root = match &config.cgroup.root {
+        Auto::Auto => "lrs",
+        Auto::Fixed(root) => &root.0,
+    };
+    let mut cgroups = Cgroups::default();
+    for mount in mounts.iter() {
+        // Mounts below /sys move with its root; others are taken as they are.
+        let dir = match mount.mount_point.strip_prefix("/sys") {
+            Ok(below) => sys.join(below),
+            Err(_) => mount.mount_point.clone(),
+        };
+        let mut controllers: Vec<String> = mount.super_options.keys().cloned().collect();
+        controllers.sort_unstable();
+        match mount.fs_type.as_str() {
+            "cgroup" => cgroups.v1.push(hierarchy(&mount.mount_point, &dir, controllers, root)),
+            "cgroup2" if cgroups.v2.is_none() => {
+                let hierarchy = hierarchy(&mount.mount_point, &dir, Vec::new(), root);
+                cgroups.v2 = Some(unified(&dir, hierarchy));
+            }
+            _ => {}
+        }
+    }
+    Ok(cgroups)
+}
+
+fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> Hierarchy {
+    let mut dirs = vec![dir.to_owned()];
+    // An unreadable directory has no children to look at; the place below says why.
+    if let Ok(entries) = std::fs::read_dir(dir) {
+        let below = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        dirs.extend(below.take(CHILDREN));
+    }
+    let has = |dir: &PathBuf, file: &str| dir.join(file).exists();
+    let files = FILES.into_iter().filter(|file| dirs.iter().any(|dir| has(dir, file))).collect();
+    let child_with_cpu =
+        dirs.iter().skip(1).any(|dir| has(dir, "cpu.weight") || has(dir, "cpu.shares"));
+    Hierarchy {
+        point: point.to_owned(),
+        controllers,
+        root: place(&dir.join(root)),
+        files,
+        child_with_cpu,
+    }
+}
+
+fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
+    // Each of these files is missing somewhere (the real root has no cgroup.type, io.cost.qos
+    // comes with a kernel option); then there is nothing in them.
+    let words = |file: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(dir.join(file)).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
+    };
+    let lines = std::fs::read_to_string(dir.join("io.cost.qos")).unwrap_or_default();
+    let iocost = lines
+        .lines()
+        .filter(|line| line.split_whitespace().any(|word| word == "enable=1"))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
+        .collect();
+    Unified {
+        available: words("cgroup.controllers"),
+        enabled: words("cgroup.subtree_control"),
+        delegable: writable(&dir.join("cgroup.subtree_control")),
+        internal_processes: dir.join("cgroup.type").exists() && !words("cgroup.procs").is_empty(),
+        iocost,
+        hierarchy,
+    }
+}
+
+/// Whole disks: what lies on other block devices (dm, md) or on memory and files (ram, zram,
+/// loop) is left out, as are drives without a medium.
+fn disks(sys: &Path) -> Reading<Vec<Disk>> {
+    let path = sys.join("block");
+    let entries = std::fs::read_dir(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mut disks: Vec<Disk> = entries
+        .flatten()
+        .filter_map(|entry| disk(&entry.path(), &entry.file_name().to_string_lossy()))
+        .collect();
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(disks)
+}
+
+fn disk(dir: &Path, name: &str) -> Option<Disk> {
+    let virtual_device = ["loop", "ram", "zram"].iter().any(|kind| {
+        name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+    });
+    let stacked =
+        std::fs::read_dir(dir.join("slaves")).is_ok_and(|mut below| below.next().is_some());
+    let size: u64 = text(&dir.join("size")).ok()?.trim().parse().ok()?;
+    if virtual_device || stacked || size == 0 {
+        return None;
+    }
+    // A device without a queue to schedule has no such file.
+    let list = std::fs::read_to_string(dir.join("queue/scheduler")).unwrap_or_default();
+    let word = |word: &str| word.trim_matches(['[', ']']).to_owned();
+    Some(Disk {
+        name: name.to_owned(),
+        number: text(&dir.join("dev")).ok()?.trim().to_owned(),
+        scheduler: list.split_whitespace().find(|name| name.starts_with('[')).map(word),
+        schedulers: list.split_whitespace().map(word).collect(),
+    })
+}
+
+fn pressure(proc: &Path) -> Reading<Vec<&'static str>> {
+    let dir = proc.join("pressure");
+    let mut reason = None;
+    let readable: Vec<&str> = ["cpu", "io", "memory"]
+        .into_iter()
+        // With psi=0 the files are there and reading them fails (EOPNOTSUPP).
+        .filter(|name| match text(&dir.join(name)) {
+            Ok(_) => true,
+            Err(why) => {
+                reason.get_or_insert(why);
+                false
+            }
+        })
+        .collect();
+    match reason {
+        Some(reason) if readable.is_empty() => Err(reason),
+        _ => Ok(readable),
+    }
+}
+
+fn memory(proc: &Path) -> Reading<Memory> {
+    let path = proc.join("meminfo");
+    let meminfo = procfs::Meminfo::from_file(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(Memory {
+        total: Bytes(meminfo.mem_total),
+        available: meminfo.mem_available.map(Bytes),
+        swap_total: Bytes(meminfo.swap_total),
+        swap_free: Bytes(meminfo.swap_free),
+    })
+}
+
+fn autogroup(proc: &Path) -> Reading<Option<bool>> {
+    let path = proc.join("sys/kernel/sched_autogroup_enabled");
+    if !path.exists() {
+        return Ok(None);
+    }
+    match text(&path)?.trim() {
+        "0" => Ok(Some(false)),
+        "1" => Ok(Some(true)),
+        other => Err(format!("{} holds {other:?}", path.display())),
+    }
+}
+
+fn descriptors(proc: &Path, socket: &Socket) -> Descriptors {
+    if let Socket::Served { pid: Some(pid), .. } = socket {
+        // Another user's limits may be hidden; then our own have to do.
+        if let Ok(limits) = procfs::process::Limits::from_file(proc.join(format!("{pid}/limits"))) {
+            let number = |limit| match limit {
+                procfs::process::LimitValue::Value(number) => Some(number),
+                procfs::process::LimitValue::Unlimited => None,
+            };
+            return Descriptors {
+                of_daemon: true,
+                soft: number(limits.max_open_files.soft_limit),
+                hard: number(limits.max_open_files.hard_limit),
+            };
+        }
+    }
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    Descriptors { of_daemon: false, soft: own.current, hard: own.maximum }
+}
+
+/// How long a daemon may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Start of every HTTP/2 connection and an empty SETTINGS frame (RFC 9113, 3.4 and 6.5); a
+/// server answers with its own settings.
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+fn socket(path: &Path) -> Socket {
+    let fd = match connect(path) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Socket::Absent,
+        Err(Errno::CONNREFUSED) => return Socket::Stale,
+        // The queue of connections is full: somebody listens and does not accept.
+        Err(Errno::AGAIN) => return Socket::Served { pid: None, answers: false },
+        Err(errno) => {
+            return Socket::Unknown(format!("cannot connect to {}: {errno}", path.display()));
+        }
+    };
+    let pid = nix::sys::socket::getsockopt(&fd, nix::sys::socket::sockopt::PeerCredentials)
+        .ok()
+        .map(|peer| peer.pid())
+        // A listener outside this pid namespace shows as 0.
+        .filter(|&pid| pid > 0);
+    Socket::Served { pid, answers: answers(fd).is_ok_and(|answers| answers) }
+}
+
+/// A connection without waiting: connect(2) on a full unix socket would block.
+fn connect(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+    Ok(fd)
+}
+
+fn answers(fd: OwnedFd) -> std::io::Result<bool> {
+    let mut stream = UnixStream::from(fd);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+    stream.write_all(GREETING)?;
+    let mut first = [0u8; 1];
+    Ok(std::io::Read::read(&mut stream, &mut first)? > 0)
+}
+
+/// Whether a lock on the file is listed in /proc/locks (proc_locks(5)).
+fn locked(proc: &Path, file: &Path) -> Reading<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = match std::fs::metadata(file) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("cannot look at {}: {error}", file.display())),
+    };
+    let device = metadata.dev();
+    let wanted = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(device),
+        rustix::fs::minor(device),
+        metadata.ino()
+    );
+    // A line with "->" is a process that waits for a lock.
+    let locks = text(&proc.join("locks"))?;
+    let held = |line: &str| !line.contains("->") && line.split_whitespace().any(|w| w == wanted);
+    Ok(locks.lines().any(held))
+}
+
+#[cfg(test)]
+mod tests;

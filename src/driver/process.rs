@@ -1,0 +1,142 @@
+//! Who a pid is: start time, owner, and the pidfd that pins it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use procfs::process::Process;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::command::{CommandError, ErrorKind};
+use crate::units::{Pid, ProcessRef};
+
+/// A process that cannot be taken for another one while this lives.
+#[derive(Debug)]
+pub struct Pinned {
+    /// Pid and start time.
+    pub process: ProcessRef,
+    /// Owner (effective uid).
+    pub uid: u32,
+    /// Becomes readable when it ends.
+    pub pidfd: OwnedFd,
+}
+
+/// Pins `pid`, or says why it cannot be a task.
+pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
+    let gone = || {
+        CommandError::new(
+            ErrorKind::NotFound,
+            format!("process {pid} does not exist; give the pid of a running process"),
+        )
+    };
+    let refused =
+        |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
+    if pid.raw() == 1 {
+        return Err(refused("process 1 is the init process and cannot be a task".into()));
+    }
+    if pid.raw().unsigned_abs() == std::process::id() {
+        return Err(refused(format!("process {pid} is lrsd itself and cannot be a task")));
+    }
+    let raw = rustix::process::Pid::from_raw(pid.raw()).ok_or_else(gone)?;
+    let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(fd) => fd,
+        Err(rustix::io::Errno::SRCH) => return Err(gone()),
+        // The pid exists but is no thread group leader: ENOENT since Linux 6.15, EINVAL before.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
+            return Err(refused(format!(
+                "{pid} is a thread, not a process; give the pid of its process (Tgid in /proc/{pid}/status)"
+            )));
+        }
+        Err(errno) => {
+            return Err(CommandError::new(
+                ErrorKind::Internal,
+                format!("cannot open a pidfd of process {pid}: {}", io::Error::from(errno)),
+            ));
+        }
+    };
+    // Read after the pidfd was opened: what is read now is of the process that is pinned, as
+    // long as that one has not ended; if it has, the task ends at once.
+    let process = Process::new(pid.raw()).map_err(|_| gone())?;
+    let stat = process.stat().map_err(|_| gone())?;
+    const PF_KTHREAD: u32 = 0x0020_0000;
+    if stat.flags & PF_KTHREAD != 0 {
+        return Err(refused(format!(
+            "process {pid} ({}) is a kernel thread and cannot be a task",
+            stat.comm
+        )));
+    }
+    if matches!(stat.state, 'Z' | 'X') {
+        return Err(CommandError::new(
+            ErrorKind::NotFound,
+            format!("process {pid} has ended and only waits for its parent"),
+        ));
+    }
+    let uid = process.status().map_err(|_| gone())?.euid;
+    let process = ProcessRef { pid, start_ticks: stat.starttime };
+    Ok(Pinned { process, uid, pidfd })
+}
+
+/// Whether `process` still runs (a zombie does not).
+pub fn alive(process: ProcessRef) -> bool {
+    Process::new(process.pid.raw())
+        .and_then(|found| found.stat())
+        .is_ok_and(|stat| stat.starttime == process.start_ticks && !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// When `process` started, in time since boot.
+pub fn started(process: ProcessRef) -> std::time::Duration {
+    let ticks = procfs::ticks_per_second().max(1);
+    std::time::Duration::from_micros(process.start_ticks.saturating_mul(1_000_000) / ticks)
+}
+
+/// The cgroup paths of a process, one per hierarchy.
+pub fn cgroup_paths(pid: Pid) -> Vec<String> {
+    // A process that ended meanwhile is in no group; its admission fails right after.
+    Process::new(pid.raw())
+        .and_then(|process| process.cgroups())
+        .map(|groups| groups.0.into_iter().map(|group| group.pathname).collect())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unfit_are_refused_with_the_reason() {
+        let kind = |pid: i32| pin(Pid::new(pid).unwrap()).unwrap_err();
+        assert_eq!(kind(1).kind, ErrorKind::FailedPrecondition);
+        assert_eq!(kind(i32::MAX).kind, ErrorKind::NotFound);
+        let me = kind(std::process::id() as i32);
+        assert!(me.message.contains("lrsd itself"), "{me}");
+    }
+
+    #[test]
+    fn a_thread_is_not_a_process() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            let _ = stopped.recv();
+        });
+        let tid = told.recv().unwrap();
+        let error = pin(Pid::new(tid).unwrap()).unwrap_err();
+        assert!(error.message.contains("is a thread"), "{error}");
+        drop(stop);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_child_is_pinned_with_its_owner_and_start() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pinned = pin(Pid::new(child.id() as i32).unwrap()).unwrap();
+        assert_eq!(pinned.uid, rustix::process::geteuid().as_raw());
+        assert!(alive(pinned.process));
+        assert!(!alive(ProcessRef { start_ticks: pinned.process.start_ticks + 1, ..pinned.process }));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!alive(pinned.process));
+    }
+}

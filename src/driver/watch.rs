@@ -1,0 +1,235 @@
+//! What the loop waits for: ends of processes, empty cgroups, messages, commands, time.
+//!
+//! One epoll set. A process is watched by its pidfd (pidfd_open(2)), which becomes readable
+//! when the process ends and, unlike a pid, can never mean another one. `cgroup.events` is the
+//! second source: it also tells of processes nobody knew, but at most once in 10 ms per file
+//! (kernel: CGROUP_FILE_NOTIFY_MIN_INTV), so it is too slow to be the first.
+//!
+//! Limits: one descriptor a watched process. Where they run out, `cgroup.events` and the check
+//! of every cycle remain.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use crate::core::model::TaskId;
+use crate::units::Pid;
+
+/// Tokens below this are fixed; those from it on are processes.
+const FIRST_PROCESS: u64 = 16;
+const COMMANDS: u64 = 0;
+const MESSAGES: u64 = 1;
+const GROUPS: u64 = 2;
+
+/// Most events taken in one turn; the rest comes in the next.
+const BATCH: usize = 256;
+
+/// Something to look after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// A process of this task ended.
+    Exit(TaskId, Pid),
+    /// The task's cgroup changed between empty and not.
+    Group(TaskId),
+    /// Commands may wait.
+    Commands,
+    /// Messages of the other threads may wait.
+    Messages,
+}
+
+/// A watched process; give it back with [`Watcher::forget_process`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(u64);
+
+/// The epoll set of the loop.
+#[derive(Debug)]
+pub struct Watcher {
+    epoll: OwnedFd,
+    groups: OwnedFd,
+    messages: std::sync::Arc<OwnedFd>,
+    processes: HashMap<u64, (TaskId, Pid, OwnedFd)>,
+    group_tasks: HashMap<i32, TaskId>,
+    task_groups: HashMap<TaskId, i32>,
+    next: u64,
+}
+
+/// Wakes the loop from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(std::sync::Arc<OwnedFd>);
+
+impl Waker {
+    /// Makes the loop look at its messages.
+    pub fn wake(&self) {
+        // EAGAIN means the counter is at its top, so the loop is woken anyway.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Watcher {
+    /// An empty set that also wakes for `commands`.
+    pub fn new(commands: BorrowedFd<'_>) -> io::Result<Watcher> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let groups =
+            inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let messages = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (fd, token) in
+            [(commands, COMMANDS), (messages.as_fd(), MESSAGES), (groups.as_fd(), GROUPS)]
+        {
+            epoll::add(&epoll, fd, EventData::new_u64(token), EventFlags::IN)?;
+        }
+        Ok(Watcher {
+            epoll,
+            groups,
+            messages: std::sync::Arc::new(messages),
+            processes: HashMap::new(),
+            group_tasks: HashMap::new(),
+            task_groups: HashMap::new(),
+            next: FIRST_PROCESS,
+        })
+    }
+
+    /// For the other threads.
+    pub fn waker(&self) -> Waker {
+        Waker(std::sync::Arc::clone(&self.messages))
+    }
+
+    /// Watches a process of `task` until it ends. `Ok(None)`: it has ended already.
+    pub fn watch_process(&mut self, task: TaskId, pid: Pid) -> io::Result<Option<Key>> {
+        let Some(raw) = rustix::process::Pid::from_raw(pid.raw()) else { return Ok(None) };
+        match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(fd) => self.watch_pidfd(task, pid, fd).map(Some),
+            Err(Errno::SRCH) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// As [`Watcher::watch_process`], for a process that is pinned already.
+    pub fn watch_pidfd(&mut self, task: TaskId, pid: Pid, fd: OwnedFd) -> io::Result<Key> {
+        let token = self.next;
+        epoll::add(&self.epoll, &fd, EventData::new_u64(token), EventFlags::IN)?;
+        self.next += 1;
+        self.processes.insert(token, (task, pid, fd));
+        Ok(Key(token))
+    }
+
+    /// Ends a watch. Closing the descriptor takes it out of the set (epoll(7)).
+    pub fn forget_process(&mut self, key: Key) {
+        self.processes.remove(&key.0);
+    }
+
+    /// Watches `cgroup.events` in `dir`.
+    pub fn watch_group(&mut self, task: TaskId, dir: &Path) -> io::Result<()> {
+        let file = dir.join("cgroup.events");
+        let wd = inotify::add_watch(&self.groups, &file, inotify::WatchFlags::MODIFY)?;
+        self.group_tasks.insert(wd, task);
+        self.task_groups.insert(task, wd);
+        Ok(())
+    }
+
+    /// Ends the watch on the group of `task`.
+    pub fn forget_group(&mut self, task: TaskId) {
+        if let Some(wd) = self.task_groups.remove(&task) {
+            self.group_tasks.remove(&wd);
+            // EINVAL: the group was removed, and the watch with it.
+            let _ = inotify::remove_watch(&self.groups, wd);
+        }
+    }
+
+    /// Waits until something is ready or `timeout` is over; fills `ready`, ends of processes
+    /// first: promotion is the promise with a deadline.
+    pub fn wait(&mut self, timeout: Duration, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(BATCH);
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            Some(&timeout),
+        ) {
+            Ok(_) => {}
+            // A signal for another thread of the process; the next turn waits again.
+            Err(Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut later = Vec::new();
+        for event in &events {
+            match event.data.u64() {
+                COMMANDS => later.push(Ready::Commands),
+                MESSAGES => {
+                    // EAGAIN means somebody was faster; there is no other failure here.
+                    let _ = rustix::io::read(&*self.messages, &mut [0u8; 8]);
+                    later.push(Ready::Messages);
+                }
+                GROUPS => self.read_groups(&mut later)?,
+                token => {
+                    if let Some((task, pid, _)) = self.processes.remove(&token) {
+                        ready.push(Ready::Exit(task, pid));
+                    }
+                }
+            }
+        }
+        ready.append(&mut later);
+        Ok(())
+    }
+
+    fn read_groups(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.groups, &mut buffer);
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    if event.events().contains(inotify::ReadFlags::IGNORED) {
+                        if let Some(task) = self.group_tasks.remove(&event.wd()) {
+                            self.task_groups.remove(&task);
+                        }
+                    } else if let Some(task) = self.group_tasks.get(&event.wd()) {
+                        ready.push(Ready::Group(*task));
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_is_told_once_and_before_anything_else() {
+        let (_, commands) = crate::command::queue().unwrap();
+        let mut watcher = Watcher::new(commands.wake_fd()).unwrap();
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id() as i32).unwrap();
+        let task = TaskId { epoch: 1, number: 1 };
+        watcher.watch_process(task, pid).unwrap().unwrap();
+        watcher.waker().wake();
+        let mut ready = Vec::new();
+        watcher.wait(Duration::from_secs(10), &mut ready).unwrap();
+        assert_eq!(ready, [Ready::Messages]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        watcher.waker().wake();
+        watcher.wait(Duration::from_secs(10), &mut ready).unwrap();
+        assert_eq!(ready, [Ready::Exit(task, pid), Ready::Messages]);
+        watcher.wait(Duration::ZERO, &mut ready).unwrap();
+        assert!(ready.is_empty());
+        assert_eq!(watcher.watch_process(task, pid).unwrap(), None, "ended already");
+    }
+}

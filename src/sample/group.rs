@@ -1,0 +1,255 @@
+//! A task that has cgroups of its own.
+//!
+//! v1 and v2 name the same things differently; which file a directory has is found out once,
+//! when the task is first read.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list, read_once};
+use super::threads::Watch;
+use super::{TaskPressure, TaskSample, parse};
+use crate::cgroup::GroupDirs;
+use crate::units::Bytes;
+
+/// Cycles between two readings of a task's resident memory, which expansion needs as a mean
+/// over tasks (spec 3) and nothing needs at once.
+const RESIDENT_EVERY: u32 = 8;
+
+/// Processes whose memory is read per task and cycle; a task with more takes several cycles.
+const RESIDENT_STEP: usize = 8;
+
+/// Everything kept for one task.
+#[derive(Debug)]
+pub(super) struct GroupReader {
+    dirs: GroupDirs,
+    cpu: Option<(KeptFile, CpuForm)>,
+    io: Option<KeptFile>,
+    pressure: Option<[KeptFile; 2]>,
+    resident: Resident,
+    pub(super) watch: Watch,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CpuForm {
+    /// cpuacct.usage
+    V1,
+    /// cpu.stat
+    V2,
+}
+
+/// The last known resident memory and how far the present round has come.
+#[derive(Debug, Default)]
+struct Resident {
+    known: Option<Bytes>,
+    cycles_left: u32,
+    stagger: u32,
+    left: Vec<i32>,
+    pages: u64,
+}
+
+/// What every reading of a task needs.
+pub(super) struct Context<'c> {
+    pub(super) proc: &'c Path,
+    pub(super) page_size: u64,
+    pub(super) descriptors: &'c Descriptors,
+    pub(super) buffer: &'c mut Vec<u8>,
+    pub(super) problems: &'c mut Vec<String>,
+}
+
+impl GroupReader {
+    /// `stagger` spreads the readings of resident memory over the cycles.
+    pub(super) fn new(dirs: GroupDirs, stagger: u64) -> GroupReader {
+        let first_present = |dir: &Option<PathBuf>, names: &[&str]| {
+            let dir = dir.as_ref()?;
+            names.iter().map(|name| dir.join(name)).find(|path| path.exists())
+        };
+        let v1 = first_present(&dirs.cpuacct, &["cpuacct.usage"])
+            .map(|path| (KeptFile::new(path), CpuForm::V1));
+        let v2 = || {
+            first_present(&dirs.cpuacct, &["cpu.stat"])
+                .or_else(|| first_present(&dirs.unified, &["cpu.stat"]))
+                .map(|path| (KeptFile::new(path), CpuForm::V2))
+        };
+        // The recursive file counts processes that the task put into groups of its own.
+        const IO: [&str; 3] = [
+            "blkio.throttle.io_service_bytes_recursive",
+            "blkio.throttle.io_service_bytes",
+            "io.stat",
+        ];
+        let pressure = dirs.unified.as_ref().filter(|dir| dir.join("cpu.pressure").exists());
+        GroupReader {
+            cpu: v1.or_else(v2),
+            io: first_present(&dirs.io, &IO).map(KeptFile::new),
+            pressure: pressure.map(|dir| {
+                ["cpu.pressure", "io.pressure"].map(|name| KeptFile::new(dir.join(name)))
+            }),
+            resident: Resident {
+                stagger: (stagger % u64::from(RESIDENT_EVERY)) as u32,
+                ..Resident::default()
+            },
+            watch: Watch::default(),
+            dirs,
+        }
+    }
+
+    /// `None`: the group is gone.
+    pub(super) fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        is_whole_disk: impl Fn((u32, u32)) -> bool,
+    ) -> Option<TaskSample> {
+        let mut sample = TaskSample::default();
+        let descriptors = context.descriptors;
+        if let Some((file, form)) = &mut self.cpu {
+            let parse = match form {
+                CpuForm::V1 => parse::cpuacct_usage,
+                CpuForm::V2 => parse::cpu_stat_usage,
+            };
+            match file.read(descriptors, context.buffer) {
+                Ok(text) => {
+                    sample.cpu = parse(text);
+                    if sample.cpu.is_none() {
+                        context.problems.push(form_problem(file.path()));
+                    }
+                }
+                Err(error) if is_gone(&error) => return None,
+                Err(error) => context.problems.push(read_problem(file.path(), &error)),
+            }
+        }
+        if let Some(file) = &mut self.io {
+            match file.read(descriptors, context.buffer) {
+                Ok(text) => match parse::group_io(text, is_whole_disk) {
+                    Some(bytes) => {
+                        sample.read = Some(bytes.read);
+                        sample.written = Some(bytes.written);
+                    }
+                    None => context.problems.push(form_problem(file.path())),
+                },
+                Err(error) if is_gone(&error) => {}
+                Err(error) => context.problems.push(read_problem(file.path(), &error)),
+            }
+        }
+        sample.pressure = self.read_pressure(context);
+        sample.resident = self.read_resident(context);
+        Some(sample)
+    }
+
+    fn read_pressure(&mut self, context: &mut Context<'_>) -> Option<TaskPressure> {
+        let mut totals = [Duration::ZERO; 2];
+        for (total, file) in totals.iter_mut().zip(self.pressure.as_mut()?) {
+            match file.read(context.descriptors, context.buffer) {
+                Ok(text) => match parse::pressure(text) {
+                    Some((some, _)) => *total = some,
+                    None => {
+                        context.problems.push(form_problem(file.path()));
+                        return None;
+                    }
+                },
+                Err(error) if is_without_psi(&error) => return None,
+                Err(error) => {
+                    context.problems.push(read_problem(file.path(), &error));
+                    return None;
+                }
+            }
+        }
+        let [cpu_some, io_some] = totals;
+        Some(TaskPressure { cpu_some, io_some })
+    }
+
+    fn read_resident(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        let round_is_over = self.resident.left.is_empty();
+        if round_is_over {
+            if self.resident.known.is_some() && self.resident.cycles_left > 0 {
+                self.resident.cycles_left -= 1;
+                return self.resident.known;
+            }
+            // The first reading comes at once; the wait after it carries the stagger.
+            self.resident.cycles_left = match self.resident.known {
+                None => self.resident.stagger,
+                Some(_) => RESIDENT_EVERY - 1,
+            };
+            if let Some(bytes) = self.read_memory_stat(context) {
+                self.resident.known = Some(bytes);
+                return self.resident.known;
+            }
+            self.resident.pages = 0;
+            self.resident.left = self.pids(context.buffer, context.problems);
+        }
+        let from = self.resident.left.len().saturating_sub(RESIDENT_STEP);
+        for pid in self.resident.left.drain(from..) {
+            let path = context.proc.join(format!("{pid}/statm"));
+            match read_once(&path, context.buffer) {
+                Ok(text) => match parse::statm_private_pages(text) {
+                    Some(pages) => {
+                        self.resident.pages = self.resident.pages.saturating_add(pages);
+                    }
+                    None => context.problems.push(form_problem(&path)),
+                },
+                Err(error) if is_gone(&error) => {}
+                Err(error) => context.problems.push(read_problem(&path, &error)),
+            }
+        }
+        if self.resident.left.is_empty() {
+            self.resident.known =
+                Some(Bytes(self.resident.pages.saturating_mul(context.page_size)));
+        }
+        self.resident.known
+    }
+
+    fn read_memory_stat(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        let path = self.dirs.memory.as_ref()?.join("memory.stat");
+        match read_once(&path, context.buffer) {
+            Ok(text) => {
+                let bytes = parse::memory_stat_resident(text);
+                if bytes.is_none() {
+                    context.problems.push(form_problem(&path));
+                }
+                bytes
+            }
+            Err(error) if is_gone(&error) => None,
+            Err(error) => {
+                context.problems.push(read_problem(&path, &error));
+                None
+            }
+        }
+    }
+
+    /// Every process of the task.
+    pub(super) fn pids(&self, buffer: &mut Vec<u8>, problems: &mut Vec<String>) -> Vec<i32> {
+        let mut pids = Vec::new();
+        let dirs = [&self.dirs.unified, &self.dirs.cpu, &self.dirs.cpuacct];
+        if let Some(dir) = dirs.into_iter().flatten().next() {
+            collect_pids(dir, &mut pids, buffer, problems);
+        }
+        pids
+    }
+}
+
+fn collect_pids(dir: &Path, pids: &mut Vec<i32>, buffer: &mut Vec<u8>, problems: &mut Vec<String>) {
+    let path = dir.join("cgroup.procs");
+    match read_list(&path, buffer) {
+        Ok(text) => pids.extend(parse::ids(text)),
+        Err(error) if is_gone(&error) => return,
+        Err(error) => problems.push(read_problem(&path, &error)),
+    }
+    // kernfs counts a link for each directory below, so a leaf is known without listing it.
+    if std::fs::metadata(dir).is_ok_and(|metadata| metadata.nlink() <= 2) {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_pids(&entry.path(), pids, buffer, problems);
+        }
+    }
+}
+
+pub(super) fn form_problem(path: &Path) -> String {
+    format!("{} does not have the documented form", path.display())
+}
+
+pub(super) fn read_problem(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot read {}: {error}", path.display())
+}

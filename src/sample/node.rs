@@ -1,0 +1,330 @@
+//! The node's own counters: CPUs and their time, disks, pressure, memory.
+
+use std::path::{Path, PathBuf};
+
+use super::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
+use super::parse::{self, CpuSet};
+use super::{DiskBytes, NodePressure, NodeSample, Settings};
+
+/// Reads [`NodeSample`].
+#[derive(Debug)]
+pub(super) struct NodeReader {
+    status: KeptFile,
+    cpuset: Vec<KeptFile>,
+    quotas: Vec<Quota>,
+    stat: KeptFile,
+    diskstats: PathBuf,
+    pressure: [KeptFile; 3],
+    meminfo: KeptFile,
+    disks: Disks,
+    ticks_per_second: u64,
+}
+
+/// The quota files of one directory; a root group has none.
+#[derive(Debug)]
+enum Quota {
+    V2(KeptFile),
+    V1 { quota: KeptFile, period: KeptFile },
+}
+
+impl NodeReader {
+    pub(super) fn new(settings: &Settings) -> NodeReader {
+        let file = |name: &str| KeptFile::new(settings.proc.join(name));
+        let quota = |dir: &PathBuf| {
+            [
+                Quota::V2(KeptFile::new(dir.join("cpu.max"))),
+                Quota::V1 {
+                    quota: KeptFile::new(dir.join("cpu.cfs_quota_us")),
+                    period: KeptFile::new(dir.join("cpu.cfs_period_us")),
+                },
+            ]
+        };
+        let cpuset = |dir: &PathBuf| {
+            ["cpuset.cpus.effective", "cpuset.effective_cpus"]
+                .map(|name| KeptFile::new(dir.join(name)))
+        };
+        NodeReader {
+            status: file("self/status"),
+            cpuset: settings.cpuset_dirs.iter().flat_map(cpuset).collect(),
+            quotas: settings.quota_dirs.iter().flat_map(quota).collect(),
+            stat: file("stat"),
+            diskstats: settings.proc.join("diskstats"),
+            pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(file),
+            meminfo: file("meminfo"),
+            disks: Disks::new(settings.sys.join("block")),
+            ticks_per_second: settings.ticks_per_second,
+        }
+    }
+
+    /// Fills `node`; what fails is `None` and a sentence in its problems.
+    pub(super) fn read(
+        &mut self,
+        node: &mut NodeSample,
+        descriptors: &Descriptors,
+        buffer: &mut Vec<u8>,
+    ) {
+        let problems = &mut node.problems;
+        let allowed = self.allowed_cpus(descriptors, buffer, problems);
+        let quota = self.smallest_quota(descriptors, buffer, problems);
+        if let Some(allowed) = &allowed {
+            node.cpus = Some(usable_cpus(allowed.len(), quota));
+            let ticks = self.ticks_per_second;
+            node.cpu = read_as(&mut self.stat, descriptors, buffer, problems, |text| {
+                parse::proc_stat(text, allowed, ticks)
+            });
+        }
+        node.memory = read_as(&mut self.meminfo, descriptors, buffer, problems, parse::meminfo);
+        node.pressure = self.read_pressure(descriptors, buffer, problems);
+        node.disk = self.disks.read(&self.diskstats, buffer, problems);
+    }
+
+    /// Whether a device of a group's I/O file is a whole disk.
+    pub(super) fn is_whole_disk(&self, device: (u32, u32)) -> bool {
+        self.disks.whole.contains(&device)
+    }
+
+    /// Affinity of the daemon (its cpuset is in it) and cpuset of the root. The status file
+    /// instead of sched_getaffinity(2): no bound on the CPU number, and the main thread's
+    /// value whichever thread asks.
+    fn allowed_cpus(
+        &mut self,
+        descriptors: &Descriptors,
+        buffer: &mut Vec<u8>,
+        problems: &mut Vec<String>,
+    ) -> Option<CpuSet> {
+        let mut allowed = read_as(&mut self.status, descriptors, buffer, problems, |text| {
+            parse::status_field(text, b"Cpus_allowed_list:").and_then(parse::cpu_list)
+        })?;
+        for file in &mut self.cpuset {
+            if let Some(cpuset) =
+                read_where_present(file, descriptors, buffer, problems, parse::cpu_list)
+            {
+                let both = allowed.intersection(&cpuset);
+                // An empty cpuset is one that nobody set: v1 gives it to new groups.
+                if !cpuset.is_empty() && !both.is_empty() {
+                    allowed = both;
+                }
+            }
+        }
+        Some(allowed)
+    }
+
+    fn smallest_quota(
+        &mut self,
+        descriptors: &Descriptors,
+        buffer: &mut Vec<u8>,
+        problems: &mut Vec<String>,
+    ) -> Option<f64> {
+        let mut smallest: Option<f64> = None;
+        for quota in &mut self.quotas {
+            let cpus = match quota {
+                Quota::V2(file) => {
+                    read_where_present(file, descriptors, buffer, problems, parse::cpu_max)
+                        .flatten()
+                }
+                Quota::V1 { quota, period } => {
+                    read_where_present(quota, descriptors, buffer, problems, v1_quota)
+                        .flatten()
+                        .and_then(|quota| {
+                            let period = read_where_present(
+                                period,
+                                descriptors,
+                                buffer,
+                                problems,
+                                parse::number,
+                            )?;
+                            (period > 0).then(|| quota as f64 / period as f64)
+                        })
+                }
+            };
+            if let Some(cpus) = cpus {
+                smallest = Some(smallest.map_or(cpus, |least| least.min(cpus)));
+            }
+        }
+        smallest
+    }
+
+    fn read_pressure(
+        &mut self,
+        descriptors: &Descriptors,
+        buffer: &mut Vec<u8>,
+        problems: &mut Vec<String>,
+    ) -> Option<NodePressure> {
+        let mut totals = [None; 3];
+        for (total, file) in totals.iter_mut().zip(&mut self.pressure) {
+            *total = match file.read(descriptors, buffer) {
+                Ok(text) => {
+                    let parsed = parse::pressure(text);
+                    if parsed.is_none() {
+                        problems.push(unreadable(file.path()));
+                    }
+                    parsed
+                }
+                Err(error) if is_without_psi(&error) => None,
+                Err(error) => {
+                    problems.push(format!("cannot read {}: {error}", file.path().display()));
+                    None
+                }
+            };
+        }
+        let [cpu, memory, io] = totals;
+        Some(NodePressure {
+            cpu_some: cpu?.0,
+            memory_some: memory?.0,
+            memory_full: memory?.1?,
+            io_some: io?.0,
+            io_full: io?.1?,
+        })
+    }
+}
+
+/// `Some(None)`: no quota (-1).
+fn v1_quota(text: &[u8]) -> Option<Option<u64>> {
+    if text.trim_ascii() == b"-1" { Some(None) } else { parse::number(text).map(Some) }
+}
+
+/// A: the CPUs allowed, a quota rounded down, at least 1 (spec 3).
+pub fn usable_cpus(allowed: u32, quota: Option<f64>) -> u32 {
+    // A cast of a float saturates; a quota is never NaN here.
+    let granted = quota.map_or(u32::MAX, |cpus| cpus.floor() as u32);
+    allowed.min(granted).max(1)
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("{} does not have the documented form", path.display())
+}
+
+/// Reads a file that has to be there.
+fn read_as<T>(
+    file: &mut KeptFile,
+    descriptors: &Descriptors,
+    buffer: &mut Vec<u8>,
+    problems: &mut Vec<String>,
+    parse: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
+    match file.read(descriptors, buffer) {
+        Ok(text) => {
+            let value = parse(text);
+            if value.is_none() {
+                problems.push(unreadable(file.path()));
+            }
+            value
+        }
+        Err(error) => {
+            problems.push(format!("cannot read {}: {error}", file.path().display()));
+            None
+        }
+    }
+}
+
+/// Reads a file that another kernel version or the root of a hierarchy does not have.
+fn read_where_present<T>(
+    file: &mut KeptFile,
+    descriptors: &Descriptors,
+    buffer: &mut Vec<u8>,
+    problems: &mut Vec<String>,
+    parse: impl FnOnce(&[u8]) -> Option<T>,
+) -> Option<T> {
+    match file.read(descriptors, buffer) {
+        Err(error) if is_gone(&error) => None,
+        Ok(text) => {
+            let value = parse(text);
+            if value.is_none() {
+                problems.push(unreadable(file.path()));
+            }
+            value
+        }
+        Err(error) => {
+            problems.push(format!("cannot read {}: {error}", file.path().display()));
+            None
+        }
+    }
+}
+
+/// Which block devices are whole disks, each byte counted once.
+#[derive(Debug)]
+struct Disks {
+    block: PathBuf,
+    whole: Vec<(u32, u32)>,
+    known: Vec<(u32, u32)>,
+}
+
+/// Devices that sit on a file, on memory or on disks without naming them in `slaves`
+/// (loop(4), zram, brd, ZFS volumes, DRBD): what they move is counted below them, or is no
+/// disk traffic.
+const NOT_DISKS: [&str; 5] = ["loop", "zram", "ram", "zd", "drbd"];
+
+impl Disks {
+    fn new(block: PathBuf) -> Disks {
+        Disks { block, whole: Vec::new(), known: Vec::new() }
+    }
+
+    /// Sum over the whole disks of a diskstats file. A device not seen before makes /sys/block
+    /// be read again.
+    fn read(
+        &mut self,
+        diskstats: &Path,
+        buffer: &mut Vec<u8>,
+        problems: &mut Vec<String>,
+    ) -> Option<DiskBytes> {
+        let text = match read_list(diskstats, buffer) {
+            Ok(text) => text,
+            Err(error) => {
+                problems.push(format!("cannot read {}: {error}", diskstats.display()));
+                return None;
+            }
+        };
+        let same = parse::diskstats(text)
+            .map(|line| line.map(|line| line.device))
+            .eq(self.known.iter().map(|&device| Some(device)));
+        if !same || self.known.is_empty() {
+            self.known = parse::diskstats(text).flatten().map(|line| line.device).collect();
+            if let Err(error) = self.find_whole(text) {
+                self.known.clear();
+                self.whole.clear();
+                problems.push(format!(
+                    "cannot read {}, so disks cannot be told from partitions: {error}",
+                    self.block.display()
+                ));
+                return None;
+            }
+        }
+        let mut sum = DiskBytes::default();
+        for line in parse::diskstats(text) {
+            let Some(line) = line else {
+                problems.push(unreadable(diskstats));
+                return None;
+            };
+            if self.whole.contains(&line.device) {
+                sum.read.0 = sum.read.0.saturating_add(line.bytes.read.0);
+                sum.written.0 = sum.written.0.saturating_add(line.bytes.written.0);
+            }
+        }
+        Some(sum)
+    }
+
+    fn find_whole(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.whole.clear();
+        // An unreadable /sys/block must not look like a node without disks.
+        std::fs::metadata(&self.block)?;
+        for line in parse::diskstats(text).flatten() {
+            let name = String::from_utf8_lossy(line.name);
+            // sysfs writes the slash of a name such as cciss/c0d0 as an exclamation mark.
+            let dir = self.block.join(name.replace('/', "!"));
+            let partition = !dir.is_dir();
+            let virtual_disk = NOT_DISKS.iter().any(|kind| {
+                name.strip_prefix(kind).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+            });
+            let hidden = std::fs::read(dir.join("hidden")).is_ok_and(|text| text.starts_with(b"1"));
+            let on_others = std::fs::read_dir(dir.join("slaves"))
+                .is_ok_and(|mut slaves| slaves.next().is_some());
+            if !(partition || virtual_disk || hidden || on_others) {
+                self.whole.push(line.device);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! Parsers for the kernel files of the hot path: pure functions over bytes.
+//!
+//! The procfs crate parses most of them too, but into owned records with every field; here
+//! one number or two are wanted from files read for every task in every cycle. Each function
+//! takes what one read returned and gives `None` when the text does not have the documented
+//! shape: the caller names the file. No input panics; sums saturate.
+
+use std::time::Duration;
+
+use super::{CpuTimes, DiskBytes, MemorySample};
+use crate::units::Bytes;
+
+/// Bytes of one sector in /proc/diskstats, whatever the device's own
+/// (Documentation/admin-guide/iostats.rst).
+const SECTOR: u64 = 512;
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// A decimal number with nothing but white space around it.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A list of numbers and ranges, "0-3,5" (cpuset(7), "List format"), as a bit for each CPU.
+/// `None` for anything else, and for numbers no Linux knows (65,536 and above).
+pub fn cpu_list(text: &[u8]) -> Option<CpuSet> {
+    const MOST: u64 = 1 << 16;
+    let mut set = CpuSet::default();
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Some(set);
+    }
+    for part in text.split(|&byte| byte == b',') {
+        let mut ends = part.splitn(2, |&byte| byte == b'-');
+        let first = number(ends.next()?)?;
+        let last = match ends.next() {
+            Some(end) => number(end)?,
+            None => first,
+        };
+        if first > last || last >= MOST {
+            return None;
+        }
+        for cpu in first..=last {
+            set.insert(cpu as u32);
+        }
+    }
+    Some(set)
+}
+
+/// A set of CPU numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet {
+    bits: Vec<bool>,
+}
+
+impl CpuSet {
+    /// Adds one.
+    pub fn insert(&mut self, cpu: u32) {
+        let index = cpu as usize;
+        if self.bits.len() <= index {
+            self.bits.resize(index + 1, false);
+        }
+        self.bits[index] = true;
+    }
+
+    /// Whether `cpu` is in it.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.bits.get(cpu as usize).copied().unwrap_or(false)
+    }
+
+    /// How many are in it.
+    pub fn len(&self) -> u32 {
+        self.bits.iter().filter(|&&bit| bit).count() as u32
+    }
+
+    /// Whether none is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those in both.
+    pub fn intersection(&self, other: &CpuSet) -> CpuSet {
+        CpuSet { bits: self.bits.iter().zip(&other.bits).map(|(&a, &b)| a && b).collect() }
+    }
+}
+
+/// /proc/stat summed over the CPUs of `allowed` (proc_stat(5)). `ticks_per_second` is
+/// sysconf(_SC_CLK_TCK). `None` when none of them is there or a field is no number.
+///
+/// Fields a kernel before 2.6.11 lacks count 0; guest time is inside user and nice already.
+pub fn proc_stat(text: &[u8], allowed: &CpuSet, ticks_per_second: u64) -> Option<CpuTimes> {
+    let mut ticks = [0u64; 8];
+    let mut found = false;
+    for line in lines(text) {
+        let Some(rest) = line.strip_prefix(b"cpu") else {
+            // The cpu lines come first; what follows is long.
+            if found {
+                break;
+            }
+            continue;
+        };
+        let mut fields = words(rest);
+        let name = fields.next()?;
+        if rest.first().is_some_and(u8::is_ascii_whitespace) {
+            continue;
+        }
+        if !allowed.contains(u32::try_from(number(name)?).ok()?) {
+            continue;
+        }
+        for (sum, field) in ticks.iter_mut().zip(fields) {
+            *sum = sum.saturating_add(number(field)?);
+        }
+        found = true;
+    }
+    let time = |ticks: u64| {
+        let per_second = ticks_per_second.max(1);
+        let rest = u128::from(ticks % per_second) * 1_000_000_000 / u128::from(per_second);
+        Duration::new(ticks / per_second, rest as u32)
+    };
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks.map(time);
+    found.then_some(CpuTimes { user, nice, system, idle, iowait, irq, softirq, steal })
+}
+
+/// One line of /proc/diskstats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskLine<'a> {
+    /// Device number.
+    pub device: (u32, u32),
+    /// Name as in /sys/block, or a partition's.
+    pub name: &'a [u8],
+    /// What it moved since boot.
+    pub bytes: DiskBytes,
+}
+
+/// The lines of /proc/diskstats; a line that has another shape is `None`.
+pub fn diskstats(text: &[u8]) -> impl Iterator<Item = Option<DiskLine<'_>>> {
+    lines(text).map(|line| {
+        let mut fields = words(line);
+        let device = (
+            u32::try_from(number(fields.next()?)?).ok()?,
+            u32::try_from(number(fields.next()?)?).ok()?,
+        );
+        let name = fields.next()?;
+        // Reads completed, merged, sectors, ms; writes completed, merged, sectors.
+        let read = number(fields.nth(2)?)?;
+        let written = number(fields.nth(3)?)?;
+        let bytes = |sectors: u64| Bytes(sectors.saturating_mul(SECTOR));
+        Some(DiskLine {
+            device,
+            name,
+            bytes: DiskBytes { read: bytes(read), written: bytes(written) },
+        })
+    })
+}
+
+/// `total=` of the `some` line and, where there is one, of the `full` line of a pressure file
+/// (Documentation/accounting/psi.rst).
+pub fn pressure(text: &[u8]) -> Option<(Duration, Option<Duration>)> {
+    let total = |line: &[u8]| {
+        let word = words(line).last()?.strip_prefix(b"total=")?;
+        number(word).map(Duration::from_micros)
+    };
+    let mut some = None;
+    let mut full = None;
+    for line in lines(text) {
+        if line.starts_with(b"some ") {
+            some = Some(total(line)?);
+        } else if line.starts_with(b"full ") {
+            full = Some(total(line)?);
+        }
+    }
+    some.map(|some| (some, full))
+}
+
+/// The lines of /proc/meminfo that are wanted (proc_meminfo(5)).
+pub fn meminfo(text: &[u8]) -> Option<MemorySample> {
+    let value = |key: &[u8]| {
+        let line = lines(text).find_map(|line| line.strip_prefix(key))?;
+        let kibibytes = number(words(line).next()?)?;
+        kibibytes.checked_mul(1024)
+    };
+    let swap_total = value(b"SwapTotal:")?;
+    let swap_free = value(b"SwapFree:")?;
+    Some(MemorySample {
+        total: Bytes(value(b"MemTotal:")?),
+        available: Bytes(value(b"MemAvailable:")?),
+        swap_used: Bytes(swap_total.saturating_sub(swap_free)),
+    })
+}
+
+/// cpuacct.usage: nanoseconds (Documentation/admin-guide/cgroup-v1/cpuacct.rst).
+pub fn cpuacct_usage(text: &[u8]) -> Option<Duration> {
+    number(text).map(Duration::from_nanos)
+}
+
+/// The value after `key ` in a file of "key value" lines, such as cpu.stat or memory.stat.
+pub fn keyed(text: &[u8], key: &[u8]) -> Option<u64> {
+    lines(text)
+        .find_map(|line| line.strip_prefix(key).filter(|rest| rest.first() == Some(&b' ')))
+        .and_then(number)
+}
+
+/// usage_usec of a v2 cpu.stat (Documentation/admin-guide/cgroup-v2.rst).
+pub fn cpu_stat_usage(text: &[u8]) -> Option<Duration> {
+    keyed(text, b"usage_usec").map(Duration::from_micros)
+}
+
+/// Resident memory of a v2 memory.stat without the page cache: anonymous and shared pages.
+pub fn memory_stat_resident(text: &[u8]) -> Option<Bytes> {
+    let anon = keyed(text, b"anon")?;
+    Some(Bytes(anon.saturating_add(keyed(text, b"shmem").unwrap_or(0))))
+}
+
+/// Pages of a process that are its own: resident less shared of /proc/PID/statm
+/// (proc_pid_statm(5)).
+///
+/// Shared covers mapped files, which are page cache, and shared memory, which would be
+/// counted once for each process that maps it.
+pub fn statm_private_pages(text: &[u8]) -> Option<u64> {
+    let mut fields = words(text);
+    let resident = number(fields.nth(1)?)?;
+    let shared = number(fields.next()?)?;
+    Some(resident.saturating_sub(shared))
+}
+
+/// Bytes of a v1 blkio.throttle.io_service_bytes or a v2 io.stat, over those devices for
+/// which `counts` holds. An empty file means that nothing was read or written yet.
+pub fn group_io(text: &[u8], counts: impl Fn((u32, u32)) -> bool) -> Option<DiskBytes> {
+    let mut sum = DiskBytes::default();
+    for line in lines(text) {
+        let mut fields = words(line);
+        let first = fields.next()?;
+        if first == b"Total" {
+            continue;
+        }
+        let mut parts = first.splitn(2, |&byte| byte == b':');
+        let device = (
+            u32::try_from(number(parts.next()?)?).ok()?,
+            u32::try_from(number(parts.next()?)?).ok()?,
+        );
+        if !counts(device) {
+            continue;
+        }
+        while let Some(field) = fields.next() {
+            let (to, value) = match field {
+                b"Read" => (&mut sum.read, fields.next()?),
+                b"Write" => (&mut sum.written, fields.next()?),
+                _ => match (field.strip_prefix(b"rbytes="), field.strip_prefix(b"wbytes=")) {
+                    (Some(value), _) => (&mut sum.read, value),
+                    (_, Some(value)) => (&mut sum.written, value),
+                    _ => continue,
+                },
+            };
+            to.0 = to.0.saturating_add(number(value)?);
+        }
+    }
+    Some(sum)
+}
+
+/// The pids of cgroup.procs or tids of cgroup.threads. A 0 stands for a process of another
+/// pid namespace (cgroups(7)) and is left out: there is no name for it here.
+pub fn ids(text: &[u8]) -> impl Iterator<Item = i32> {
+    lines(text).filter_map(|line| i32::try_from(number(line)?).ok()).filter(|&id| id > 0)
+}
+
+/// The state letter and the start time in ticks (fields 3 and 22) of a stat file of a
+/// process or thread. The name before it may hold anything, so it is skipped from the right.
+pub fn stat_state(text: &[u8]) -> Option<(u8, u64)> {
+    let name_end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = words(&text[name_end + 1..]);
+    let state = *fields.next()?.first()?;
+    Some((state, number(fields.nth(18)?)?))
+}
+
+/// The three numbers of /proc/PID/schedstat: time on the CPU, time waited for it, runs
+/// (Documentation/scheduler/sched-stats.rst).
+pub fn schedstat(text: &[u8]) -> Option<(Duration, Duration, u64)> {
+    let mut fields = words(text);
+    let run = number(fields.next()?)?;
+    let waited = number(fields.next()?)?;
+    let runs = number(fields.next()?)?;
+    Some((Duration::from_nanos(run), Duration::from_nanos(waited), runs))
+}
+
+/// The value after `key` (its colon included) of a status file (proc_pid_status(5)).
+pub fn status_field<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    lines(text).find_map(|line| line.strip_prefix(key)).map(<[u8]>::trim_ascii)
+}
+
+/// CPUs a v2 cpu.max grants, "QUOTA PERIOD" or "max PERIOD"; `Some(None)` is no limit.
+pub fn cpu_max(text: &[u8]) -> Option<Option<f64>> {
+    let mut fields = words(text);
+    let quota = fields.next()?;
+    let period = number(fields.next()?)?;
+    if quota == b"max" {
+        return Some(None);
+    }
+    let quota = number(quota)?;
+    (period > 0).then(|| Some(quota as f64 / period as f64))
+}
+
+#[cfg(test)]
+mod tests;

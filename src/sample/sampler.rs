@@ -1,0 +1,180 @@
+//! The reader of everything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::files::{Descriptors, read_once};
+use super::group::{Context, GroupReader};
+use super::node::NodeReader;
+use super::tree::{ProcessTable, TreeReader};
+use super::{NodeSample, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
+use crate::core::model::TaskId;
+use crate::units::BootTime;
+
+/// Problems reported per cycle; of more, the number is said.
+const MOST_PROBLEMS: usize = 16;
+
+/// Reads the node and the tasks it was told to watch. Not shared: one thread owns it.
+#[derive(Debug)]
+pub struct Sampler {
+    settings: Settings,
+    descriptors: Descriptors,
+    node: NodeReader,
+    tasks: BTreeMap<TaskId, Reader>,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Reader {
+    Group(Box<GroupReader>),
+    Tree(Box<TreeReader>),
+}
+
+impl Sampler {
+    /// Checks that there is a procfs.
+    pub fn new(settings: Settings) -> Result<Sampler, SampleError> {
+        let mut buffer = Vec::new();
+        let path = settings.proc.join("stat");
+        if let Err(source) = read_once(&path, &mut buffer) {
+            return Err(SampleError::NoProc { path, source });
+        }
+        Ok(Sampler {
+            descriptors: Descriptors::new(settings.kept_files),
+            node: NodeReader::new(&settings),
+            tasks: BTreeMap::new(),
+            buffer,
+            settings,
+        })
+    }
+
+    /// Begins to read a task. Watching one that is watched already starts it anew.
+    pub fn watch(&mut self, id: TaskId, source: TaskSource) {
+        let reader = match source {
+            TaskSource::Group(dirs) => Reader::Group(Box::new(GroupReader::new(dirs, id.number))),
+            TaskSource::Processes(main) => Reader::Tree(Box::new(TreeReader::new(main))),
+        };
+        self.tasks.insert(id, reader);
+    }
+
+    /// Stops reading a task and closes its files. Unknown ids are fine: the task may have
+    /// ended before it was watched.
+    pub fn forget(&mut self, id: TaskId) {
+        self.tasks.remove(&id);
+    }
+
+    /// How many tasks are watched.
+    pub fn watched(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Files kept open and the most there may be, for status and doctor.
+    pub fn kept_files(&self) -> (u64, u64) {
+        (self.descriptors.kept(), self.descriptors.budget())
+    }
+
+    /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
+    /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
+    /// has the clock.
+    pub fn sample(&mut self, now: BootTime, look_at: &[TaskId]) -> Sample {
+        let mut node = NodeSample::default();
+        self.node.read(&mut node, &self.descriptors, &mut self.buffer);
+        let mut problems = std::mem::take(&mut node.problems);
+        let trees = self.tasks.values().any(|reader| matches!(reader, Reader::Tree(_)));
+        let table = trees.then(|| ProcessTable::read(&self.settings.proc, &mut problems));
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for (&id, reader) in &mut self.tasks {
+            let before = problems.len();
+            let mut context = Context {
+                proc: &self.settings.proc,
+                page_size: self.settings.page_size,
+                descriptors: &self.descriptors,
+                buffer: &mut self.buffer,
+                problems: &mut problems,
+            };
+            let sample = match (&mut *reader, &table) {
+                (Reader::Group(group), _) => {
+                    group.read(&mut context, |device| self.node.is_whole_disk(device))
+                }
+                (Reader::Tree(tree), Some(table)) => {
+                    tree.read(&mut context, table, self.settings.ticks_per_second)
+                }
+                (Reader::Tree(_), None) => None,
+            };
+            if let Some(mut sample) = sample {
+                if look_at.binary_search(&id).is_ok() {
+                    look_into(reader, &mut sample, &mut context);
+                }
+                tasks.push((id, sample));
+            }
+            for problem in &mut problems[before..] {
+                *problem = format!("task {id}: {problem}");
+            }
+        }
+        if problems.len() > MOST_PROBLEMS {
+            let more = problems.len() - MOST_PROBLEMS;
+            problems.truncate(MOST_PROBLEMS);
+            problems.push(format!("and {more} more problems in this cycle"));
+        }
+        node.problems = problems;
+        Sample { at: now, node, tasks, took: Duration::ZERO }
+    }
+
+    /// Looks at the threads of tasks between two readings, so that one cycle yields several
+    /// looks. Tasks that are gone or could not be looked at are left out; why will be said by
+    /// the next reading.
+    pub fn look(&mut self, tasks: &[TaskId]) -> Vec<(TaskId, ThreadLook)> {
+        let mut unsaid = Vec::new();
+        let mut context = Context {
+            proc: &self.settings.proc,
+            page_size: self.settings.page_size,
+            descriptors: &self.descriptors,
+            buffer: &mut self.buffer,
+            problems: &mut unsaid,
+        };
+        let mut seen = Vec::with_capacity(tasks.len());
+        for &id in tasks {
+            if let Some(reader) = self.tasks.get_mut(&id)
+                && let Some(look) = look(reader, &mut context)
+            {
+                seen.push((id, look));
+            }
+        }
+        seen
+    }
+}
+
+fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
+    match reader {
+        Reader::Group(group) => {
+            let mut watch = std::mem::take(&mut group.watch);
+            let mut listing = Vec::new();
+            let seen = watch.look(
+                context.proc,
+                |buffer| group.pids(buffer, &mut listing),
+                context.buffer,
+                context.problems,
+            );
+            context.problems.append(&mut listing);
+            group.watch = watch;
+            seen
+        }
+        Reader::Tree(tree) => {
+            let pids = tree.pids();
+            tree.watch.look(context.proc, |_| pids, context.buffer, context.problems)
+        }
+    }
+}
+
+fn look_into(reader: &mut Reader, sample: &mut TaskSample, context: &mut Context<'_>) {
+    let seen = look(reader, context);
+    sample.asleep = seen.map(|look| look == ThreadLook::Asleep);
+    sample.disk_wait = seen.map(|look| look == ThreadLook::DiskWait);
+    let watch = match reader {
+        Reader::Group(group) => &mut group.watch,
+        Reader::Tree(tree) => &mut tree.watch,
+    };
+    sample.thread = watch.counters(context.proc, context.buffer, context.problems);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! The history on disk: one JSON event a line, appended before anybody is told.
+//!
+//! A segment starts with the books as they stood then ([`Standing`]), so that older segments
+//! may go: two are kept. An event is one `write` of one line; a daemon killed in the middle
+//! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
+//! the runtime directory lives in memory and has to outlive the daemon, not the machine.
+//!
+//! When an append fails (a full disk), the event stays in the books and in the history in
+//! memory; the next append starts a new segment with those books, so that no count is lost and
+//! only the text of the events in between is.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::standing::Standing;
+use super::{Damage, StateError, at};
+use crate::core::event::Event;
+
+/// A segment is closed beyond this size; about 3,000 events.
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// No line is longer; guards recovery against a file that is something else.
+const MAX_SEGMENT_READ: u64 = 64 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    journal: u32,
+    standing: Standing,
+}
+
+/// The open history.
+#[derive(Debug)]
+pub struct Journal {
+    dir: PathBuf,
+    number: u64,
+    /// `None` after a failure: the next append starts a new segment.
+    file: Option<File>,
+    bytes: u64,
+    standing: Standing,
+}
+
+/// What was in the history.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    /// Kept events, oldest first.
+    pub events: Vec<Event>,
+    /// Lines and files that could not be read.
+    pub damaged: Vec<Damage>,
+}
+
+impl Journal {
+    /// Opens the history in `dir`, or begins one with `epoch` in its ids.
+    pub fn open(dir: &Path, epoch: u32) -> Result<(Journal, Replayed), StateError> {
+        let mut replayed = Replayed::default();
+        let mut segments = segments(dir)?;
+        segments.sort_unstable();
+        let mut standing: Option<Standing> = None;
+        for number in &segments {
+            read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
+        }
+        let mut standing = standing.unwrap_or_default();
+        if standing.counters.epoch == 0 {
+            standing.counters.epoch = epoch;
+        }
+        let number = segments.last().copied().unwrap_or(0);
+        let mut journal =
+            Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
+        journal.begin_segment()?;
+        Ok((journal, replayed))
+    }
+
+    /// The books.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Adds one event. On an error the event is in the books but not on the disk.
+    pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
+        self.standing.fold(event);
+        if self.file.is_none() || self.bytes > SEGMENT_BYTES {
+            self.begin_segment()?;
+        }
+        let path = segment_path(&self.dir, self.number);
+        let mut line = serde_json::to_vec(event).map_err(|e| at(&path, "write", e.into()))?;
+        line.push(b'\n');
+        let Some(file) = &mut self.file else { return Ok(()) };
+        match file.write_all(&line) {
+            Ok(()) => {
+                self.bytes += line.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                self.file = None;
+                Err(at(&path, "append to", error))
+            }
+        }
+    }
+
+    fn begin_segment(&mut self) -> Result<(), StateError> {
+        self.file = None;
+        let number = self.number + 1;
+        let path = segment_path(&self.dir, number);
+        let header = Header { journal: super::record::VERSION, standing: self.standing.clone() };
+        let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
+        line.push(b'\n');
+        super::files::write_atomically(&path, &line)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .map_err(|error| at(&path, "open", error))?;
+        self.file = Some(file);
+        self.bytes = line.len() as u64;
+        self.number = number;
+        for old in segments(&self.dir)? {
+            if old + 1 < number {
+                let path = segment_path(&self.dir, old);
+                std::fs::remove_file(&path).map_err(|error| at(&path, "remove", error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("journal-{number:010}.jsonl"))
+}
+
+fn segments(dir: &Path) -> Result<Vec<u64>, StateError> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|error| at(dir, "list", error))? {
+        let name = entry.map_err(|error| at(dir, "list", error))?.file_name();
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("journal-"))
+            .and_then(|name| name.strip_suffix(".jsonl"))
+            .and_then(|number| number.parse().ok());
+        numbers.extend(number);
+    }
+    Ok(numbers)
+}
+
+fn read_segment(
+    path: &Path,
+    standing: &mut Option<Standing>,
+    replayed: &mut Replayed,
+) -> Result<(), StateError> {
+    let mut text = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut text))
+        .map_err(|error| at(path, "read", error))?;
+    let mut damage = |what: String| {
+        replayed.damaged.push(Damage { path: path.to_owned(), what });
+    };
+    let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    match lines.next().map(serde_json::from_slice::<Header>) {
+        Some(Ok(header)) if header.journal == super::record::VERSION => {
+            // The books of a later segment include those before; its header wins, which also
+            // brings in what an append that failed could not write.
+            let books = standing.get_or_insert_with(Standing::default);
+            if header.standing.counters.next_seq >= books.counters.next_seq {
+                *books = header.standing;
+            }
+        }
+        Some(Ok(header)) => {
+            damage(format!("is of format {}, this lrsd reads {}", header.journal, super::record::VERSION));
+            return Ok(());
+        }
+        Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),
+        None => damage("is empty".into()),
+    }
+    let mut torn = 0u32;
+    for line in lines {
+        match serde_json::from_slice::<Event>(line) {
+            Ok(event) => {
+                standing.get_or_insert_with(Standing::default).fold(&event);
+                let newest = replayed.events.last().map_or(0, |last| last.seq);
+                if event.seq > newest {
+                    replayed.events.push(event);
+                }
+            }
+            Err(_) => torn += 1,
+        }
+    }
+    if torn > 0 {
+        damage(format!("has {torn} lines that are no events; they are lost"));
+    }
+    Ok(())
+}
+
+impl From<serde_json::Error> for StateError {
+    fn from(error: serde_json::Error) -> StateError {
+        at(Path::new("state"), "encode", io::Error::other(error))
+    }
+}

@@ -1,0 +1,208 @@
+//! State that survives the daemon, in `<runtime_dir>/state/`.
+//!
+//! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
+//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`standing`]).
+//!
+//! The order of an admission is: record (attaching), cgroup, weights, move, `admitted` event,
+//! record (placed), answer. The order of a completion is: `completed` event, record removed.
+//! So whatever instant the daemon is killed at, a record without an end in the journal is a
+//! task to look after, and one with an end is only to be cleaned up.
+//!
+//! A file that cannot be read is set aside under `<name>.damaged` and reported, never deleted.
+//! Nothing here is synced to disk: see [`journal`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub mod files;
+pub mod journal;
+pub mod lock;
+pub mod record;
+pub mod standing;
+
+#[cfg(test)]
+mod tests;
+
+use crate::core::event::Event;
+use crate::core::model::{ReservationId, TaskId};
+use journal::Journal;
+use record::{Envelope, ReservationRecord, TaskRecord, VERSION};
+use standing::Standing;
+
+/// A read or write of the state directory that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path}: {source}; check that the runtime directory exists, is writable and has room", path = path.display())]
+pub struct StateError {
+    /// What was tried.
+    pub action: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+fn at(path: &Path, action: &'static str, source: io::Error) -> StateError {
+    StateError { action, path: path.to_owned(), source }
+}
+
+/// Something of the stored state that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Everything an earlier daemon left.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Task records of this boot.
+    pub tasks: Vec<TaskRecord>,
+    /// Task records of an earlier boot: their processes are gone.
+    pub tasks_of_earlier_boots: Vec<TaskRecord>,
+    /// Reservations of this boot.
+    pub reservations: Vec<ReservationRecord>,
+    /// Tasks whose record is damaged; their cgroup may still be there.
+    pub damaged_tasks: Vec<TaskId>,
+    /// Kept events, oldest first.
+    pub events: Vec<Event>,
+    /// What could not be read.
+    pub damaged: Vec<Damage>,
+}
+
+/// The open state directory.
+#[derive(Debug)]
+pub struct Store {
+    dir: PathBuf,
+    boot_id: String,
+    journal: Journal,
+}
+
+impl Store {
+    /// Opens (or makes) `<runtime_dir>/state`. `epoch` goes into the ids of a new history and
+    /// must not be 0.
+    pub fn open(
+        runtime_dir: &Path,
+        boot_id: &str,
+        epoch: u32,
+    ) -> Result<(Store, Recovered), StateError> {
+        let dir = runtime_dir.join("state");
+        std::fs::create_dir_all(&dir).map_err(|error| at(&dir, "create", error))?;
+        let (journal, replayed) = Journal::open(&dir, epoch)?;
+        let mut recovered = Recovered {
+            events: replayed.events,
+            damaged: replayed.damaged,
+            ..Recovered::default()
+        };
+        let store = Store { dir, boot_id: boot_id.to_owned(), journal };
+        store.read_records(&mut recovered)?;
+        Ok((store, recovered))
+    }
+
+    /// The books: totals, job rates, numbers.
+    pub fn standing(&self) -> &Standing {
+        self.journal.standing()
+    }
+
+    /// Adds an event to the history.
+    pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
+        self.journal.append(event)
+    }
+
+    /// Stores a task.
+    pub fn put_task(&self, record: &TaskRecord) -> Result<(), StateError> {
+        self.put(&self.task_path(record.id), record)
+    }
+
+    /// Forgets a task.
+    pub fn remove_task(&self, id: TaskId) -> Result<(), StateError> {
+        files::remove(&self.task_path(id))
+    }
+
+    /// Stores a reservation.
+    pub fn put_reservation(&self, record: &ReservationRecord) -> Result<(), StateError> {
+        self.put(&self.reservation_path(record.id), record)
+    }
+
+    /// Forgets a reservation.
+    pub fn remove_reservation(&self, id: ReservationId) -> Result<(), StateError> {
+        files::remove(&self.reservation_path(id))
+    }
+
+    fn task_path(&self, id: TaskId) -> PathBuf {
+        self.dir.join(format!("task-{id}.json"))
+    }
+
+    fn reservation_path(&self, id: ReservationId) -> PathBuf {
+        self.dir.join(format!("reservation-{id}.json"))
+    }
+
+    fn put<T: Serialize>(&self, path: &Path, record: &T) -> Result<(), StateError> {
+        let envelope = Envelope { version: VERSION, boot_id: self.boot_id.clone(), record };
+        files::write_atomically(path, &serde_json::to_vec(&envelope)?)
+    }
+
+    fn read_records(&self, recovered: &mut Recovered) -> Result<(), StateError> {
+        let entries = std::fs::read_dir(&self.dir).map_err(|e| at(&self.dir, "list", e))?;
+        for entry in entries {
+            let path = entry.map_err(|error| at(&self.dir, "list", error))?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let Some(stem) = name.strip_suffix(".json") else { continue };
+            if let Some(id) = stem.strip_prefix("task-") {
+                match self.read_record::<TaskRecord>(&path) {
+                    Ok((record, true)) => recovered.tasks.push(record),
+                    Ok((record, false)) => recovered.tasks_of_earlier_boots.push(record),
+                    Err(what) => {
+                        recovered.damaged_tasks.extend(id.parse::<TaskId>());
+                        set_aside(&path, what, recovered);
+                    }
+                }
+            } else if stem.starts_with("reservation-") {
+                match self.read_record::<ReservationRecord>(&path) {
+                    Ok((record, true)) => recovered.reservations.push(record),
+                    // A promise does not survive a boot: its clock is gone.
+                    Ok((record, false)) => self.remove_reservation(record.id)?,
+                    Err(what) => set_aside(&path, what, recovered),
+                }
+            }
+        }
+        recovered.tasks.sort_by_key(|record| record.order);
+        Ok(())
+    }
+
+    /// The record and whether it is of this boot; or what is wrong with it.
+    fn read_record<T: DeserializeOwned>(&self, path: &Path) -> Result<(T, bool), String> {
+        let bytes = files::read(path).map_err(|error| error.to_string())?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|error| format!("is no JSON: {error}"))?;
+        let version = value.get("version").and_then(serde_json::Value::as_u64);
+        if version != Some(u64::from(VERSION)) {
+            let found = version.map_or("without a version".into(), |v| format!("of format {v}"));
+            return Err(format!("is {found}, this lrsd reads {VERSION}"));
+        }
+        let envelope: Envelope<T> = serde_json::from_value(value)
+            .map_err(|error| format!("is not a record as lrsd writes them: {error}"))?;
+        Ok((envelope.record, envelope.boot_id == self.boot_id))
+    }
+}
+
+fn set_aside(path: &Path, what: String, recovered: &mut Recovered) {
+    let aside = path.with_extension("json.damaged");
+    let what = match std::fs::rename(path, &aside) {
+        Ok(()) => format!("{what}; kept as {}", aside.display()),
+        Err(error) => format!("{what}; it could not be renamed: {error}"),
+    };
+    recovered.damaged.push(Damage { path: path.to_owned(), what });
+}
+
+/// Id of this boot (random(4): /proc/sys/kernel/random/boot_id).
+pub fn boot_id() -> Result<String, StateError> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    std::fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .map_err(|error| at(path, "read", error))
+}
