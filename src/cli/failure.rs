@@ -9,8 +9,6 @@ use super::output::{printable, say};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done.
-    Ok = 0,
     /// Refused or failed.
     Failed = 1,
     /// Wrong arguments.
@@ -149,6 +147,17 @@ impl Failure {
                 say(format_args!("lrsctl: cannot write to standard output: {error}"));
             }
             Failure::Output(_) | Failure::Ended(_) => {}
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    /// The message alone.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Told { message, .. } => f.write_str(message),
+            Failure::Ended(_) => f.write_str("it was told already"),
+            Failure::Output(error) => error.fmt(f),
         }
     }
 }

@@ -26,9 +26,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub(crate) use args::{DemoArgs, DemoInnerArgs};
-pub(crate) use client::{Connection, connect};
-pub(crate) use failure::{Exit, Failure};
-pub(crate) use output::{Output, printable, say};
+pub(crate) use client::{Connection, all_tasks, connect};
+pub(crate) use failure::Failure;
+pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
+pub(crate) use show::{events::line as event_line, percent, tasks::brief};
 pub(crate) use values::Endpoint;
 
 use args::{Cli, Command, ConfigCommand};
@@ -49,7 +50,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();
-            failure.exit().into()
+            failure.exit()
         }
     }
 }

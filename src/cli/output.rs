@@ -39,20 +39,15 @@ impl Output {
         }
     }
 
-    /// Into `to`, as when stdout is a pipe.
-    #[cfg(test)]
-    pub(crate) fn into_writer(to: impl Write + 'static, json: bool) -> Output {
-        Output { to: Box::new(to), json, width: WIDTH, terminal: false }
-    }
-
     /// Whether JSON is wanted.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether a person watches.
-    pub(crate) fn is_terminal(&self) -> bool {
+    /// Whether lines can be drawn anew: on a terminal that takes escape sequences.
+    pub(crate) fn can_redraw(&self) -> bool {
         self.terminal
+            && anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
     }
 
     /// Columns of a line.

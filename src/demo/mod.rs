@@ -1,13 +1,179 @@
-//! d
-use crate::cli::{Failure, Output};
-use std::path::Path;
-use std::process::ExitCode;
-pub(crate) fn supervise(_args: &crate::cli::DemoArgs, _out: &mut Output) -> Result<(), Failure> {
-    Ok(())
-}
-pub(crate) fn run(_args: &crate::cli::DemoInnerArgs, _out: &mut Output) -> Result<(), Failure> {
-    Ok(())
-}
+//! `lrsctl demo`: LRS on this machine in under two minutes, against static slots, with
+//! nothing left behind.
+//!
+//! Three kinds of process, all this one executable:
+//!
+//! ```text
+//! lrsctl demo           supervisor: makes the working directory, waits, sweeps
+//!   lrsctl __demo       the tour: generates data, runs the stages, draws, reports
+//!     lrsctl __daemon   the private lrsd
+//!     tasks             sort, grep, ...; shaped ones begin as `lrsctl run --wait`
+//! ```
+//!
+//! Either of the upper two may be killed with SIGKILL at any time: the tour dies with the
+//! supervisor by SIGTERM and cleans up by dropping what it owns; the daemon and the tasks die
+//! with the tour; the supervisor adopts what is orphaned (child subreaper, prctl(2)), ends it
+//! and removes the cgroups and the directory. Only killing both at the same instant leaves
+//! the directory behind.
+
+mod data;
+mod load;
+mod node;
+mod observe;
+mod private;
+mod process;
+mod report;
+mod stage;
+mod sweep;
+mod tour;
+mod view;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{DemoArgs, DemoInnerArgs, Failure, Output, runtime, say};
+use crate::clock;
+
+/// How long the tour may take to clean up after it was told to end.
+const CLEAN_UP: Duration = Duration::from_secs(8);
+
+/// The private daemon: `lrsctl __daemon --config FILE`.
 pub(crate) fn daemon(config: &Path) -> ExitCode {
     crate::daemon::main(config)
+}
+
+/// `lrsctl demo`: runs the tour in a process of its own and leaves nothing behind.
+pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return Err(Failure::usage("the demo's report has no JSON form"));
+    }
+    let workdir = Workdir::make(args.dir.as_deref())?;
+    let cgroup_root = format!("lrs-demo-{}", std::process::id());
+    process::adopt_orphans()?;
+    let mut command = Command::new(process::this_executable()?);
+    command.args(["__demo", "--cgroup-root", &cgroup_root, "--workdir"]).arg(&workdir.path);
+    if args.observe {
+        command.arg("--observe");
+    }
+    process::dies_with_us(&mut command, Signal::SIGTERM);
+    let mut tour = command
+        .spawn()
+        .map_err(|error| Failure::failed(format!("cannot start the demo: {error}")))?;
+
+    let ended = runtime()?.block_on(wait(&mut tour));
+    let sweep = sweep::Sweep { workdir: &workdir.path, cgroup_root: &cgroup_root };
+    for left in sweep.everything() {
+        say(format_args!("lrsctl: left behind: {left}"));
+    }
+    let (status, told) = ended?;
+    match (told, status.code()) {
+        // as a shell reports a command that the signal ended
+        (Some(signal), _) => Err(Failure::ended(ExitCode::from(128 + signal as u8))),
+        (None, Some(0)) => Ok(()),
+        (None, Some(code)) => Err(Failure::ended(ExitCode::from(u8::try_from(code).unwrap_or(1)))),
+        (None, None) => {
+            let signal = status.signal().unwrap_or_default();
+            Err(Failure::failed(format!("the demo was ended by signal {signal}; cleaned up")))
+        }
+    }
+}
+
+/// Waits for the tour; passes a request to end on to it. Answers the signal that asked.
+async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Signal>), Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))
+    };
+    let mut children = listen(SignalKind::child())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hang_up = listen(SignalKind::hangup())?;
+    let mut told = None;
+    let mut told_at = None;
+    loop {
+        let status = tour
+            .try_wait()
+            .map_err(|error| Failure::failed(format!("cannot wait for the demo: {error}")))?;
+        if let Some(status) = status {
+            return Ok((status, told));
+        }
+        let asked = tokio::select! {
+            _ = children.recv() => continue,
+            _ = interrupt.recv() => Signal::SIGINT,
+            _ = terminate.recv() => Signal::SIGTERM,
+            _ = hang_up.recv() => Signal::SIGHUP,
+            () = patience(told_at) => {
+                process::signal(tour.id(), Signal::SIGKILL);
+                told_at = None;
+                continue;
+            }
+        };
+        if told.is_none() {
+            told = Some(asked);
+            told_at = Some(clock::boot_time());
+        }
+        process::signal(tour.id(), Signal::SIGTERM);
+    }
+}
+
+async fn patience(told_at: Option<crate::units::BootTime>) {
+    match told_at {
+        None => std::future::pending().await,
+        Some(at) => {
+            let passed = clock::boot_time().since(at);
+            tokio::time::sleep(CLEAN_UP.saturating_sub(passed)).await;
+        }
+    }
+}
+
+/// `lrsctl __demo`: the tour itself.
+pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
+    process::adopt_orphans()?;
+    runtime()?.block_on(async {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))
+        };
+        let mut interrupt = listen(SignalKind::interrupt())?;
+        let mut terminate = listen(SignalKind::terminate())?;
+        // Dropping the tour ends its tasks and its daemon, in that order.
+        let asked = tokio::select! {
+            ended = tour::tour(args, out) => return ended,
+            _ = interrupt.recv() => Signal::SIGINT,
+            _ = terminate.recv() => Signal::SIGTERM,
+        };
+        Err(Failure::ended(ExitCode::from(128 + asked as u8)))
+    })
+}
+
+/// The demo's own directory.
+struct Workdir {
+    path: PathBuf,
+}
+
+impl Workdir {
+    /// /tmp is often a tmpfs, where no task ever waits for a disk; /var/tmp is not (FHS 5.15).
+    fn make(base: Option<&Path>) -> Result<Workdir, Failure> {
+        let base = base.map(Path::to_owned).unwrap_or_else(|| {
+            std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+        });
+        let base = std::path::absolute(&base).unwrap_or(base);
+        let path = base.join(format!("lrs-demo-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
+            Failure::failed(format!("cannot create {}: {error}", path.display()))
+                .hint("--dir names another place")
+        })?;
+        Ok(Workdir { path })
+    }
+}
+
+impl Drop for Workdir {
+    /// For the ways out before the sweep; the sweep tells what it could not remove.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
 }

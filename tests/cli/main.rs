@@ -1,5 +1,8 @@
 //! `lrsctl` as its users meet it: the built binary against a scripted server.
 
+// Helper functions of tests are not tests to clippy.
+#![allow(clippy::unwrap_used, missing_docs)]
+
 mod fake;
 mod read;
 mod run;

@@ -1,0 +1,59 @@
+//! Observe mode: what LRS would do on this machine, where it may not or shall not shape.
+
+use std::path::Path;
+
+use super::data::Data;
+use super::load::{self, Kind};
+use super::private::{Daemon, Mode};
+use super::stage::{Setting, run};
+use crate::cli::{Failure, Output, event_line, printable, wrap};
+use crate::proto;
+
+/// Runs a few tasks under a daemon that only watches, and tells what it decided.
+pub(super) async fn show(
+    reason: &str,
+    workdir: &Path,
+    cgroup_root: &str,
+    data: &Data,
+    kinds: &[Kind],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let width = out.width();
+    out.line(wrap("", 0, &format!("Nothing can be shaped here: {reason}"), width))?;
+    out.line("")?;
+    out.line(wrap(
+        "",
+        0,
+        "So this is observe mode: a private lrsd does its bookkeeping, places every task and \
+         writes no cgroup. The tasks run side by side as the kernel likes.",
+        width,
+    ))?;
+    out.line("")?;
+    out.flush()?;
+    let (daemon, status) = Daemon::start(workdir, cgroup_root, Mode::Observe).await?;
+    let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
+    let tasks = load::tasks(kinds, data, 3 * cores);
+    let outcome = run("observed", &tasks, Setting::Shaped(&daemon), workdir, out).await?;
+    out.line(format_args!(
+        "{} tasks ended after {:.1} s. What LRS decided:",
+        tasks.len(),
+        outcome.makespan.as_secs_f64()
+    ))?;
+    let failed = |status: tonic::Status| {
+        Failure::failed(format!("cannot read the events: {}", printable(status.message())))
+    };
+    let mut events = daemon
+        .connection
+        .clone()
+        .watch_events(proto::WatchEventsRequest { since: Some(1), no_follow: true })
+        .await
+        .map_err(failed)?
+        .into_inner();
+    while let Some(item) = events.message().await.map_err(failed)? {
+        if let Some(proto::event_stream_item::Item::Event(event)) = item.item {
+            event_line(&event, out)?;
+        }
+    }
+    out.line("")?;
+    out.line("With root and a writable cgroup tree the same command shapes them.")
+}

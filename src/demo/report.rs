@@ -1,0 +1,136 @@
+//! The settings side by side, and what they say: also when they speak against LRS.
+
+use std::time::Duration;
+
+use super::load::Task;
+use super::stage::Outcome;
+use crate::cli::{Column, Columns, Failure, Output, percent, wrap};
+
+/// A setting and what it brought.
+pub(super) struct Measured {
+    /// Head of the column.
+    pub(super) head: &'static str,
+    pub(super) outcome: Outcome,
+    /// Mean over the first task on each core: its time over its time alone.
+    pub(super) slowdown: Option<f64>,
+}
+
+/// Mean slowdown of the first `cores` tasks against `alone`, their times by themselves.
+pub(super) fn slowdown(
+    outcome: &Outcome,
+    tasks: &[Task],
+    cores: usize,
+    alone: impl Fn(&Task) -> Option<Duration>,
+) -> Option<f64> {
+    let ratios: Vec<f64> = outcome
+        .times
+        .iter()
+        .zip(tasks)
+        .take(cores)
+        .filter_map(|(time, task)| {
+            let alone = alone(task)?.as_secs_f64();
+            (alone > 0.0).then(|| time.as_secs_f64() / alone)
+        })
+        .collect();
+    (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
+}
+
+/// The table and the sentences below it.
+pub(super) fn report(
+    statics: [Measured; 2],
+    shaped: Measured,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let columns = [&statics[0], &statics[1], &shaped];
+    let mut table = Columns::new(&[
+        ("", Column::Text),
+        (columns[0].head, Column::Figure),
+        (columns[1].head, Column::Figure),
+        (columns[2].head, Column::Figure),
+    ]);
+    let mut row = |name: &str, cell: &dyn Fn(&Measured) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(columns.map(cell));
+        table.row(cells);
+    };
+    row("makespan", &|one| format!("{:.1} s", one.outcome.makespan.as_secs_f64()));
+    row("effective CPU", &|one| percent(one.outcome.node.effective));
+    row("iowait", &|one| percent(one.outcome.node.iowait));
+    row("first task on each core, against alone", &|one| {
+        one.slowdown.map_or_else(|| "-".to_owned(), |slowdown| format!("{slowdown:.2} x"))
+    });
+    out.table(&table)?;
+    out.line("")?;
+    for sentence in verdict(&statics, &shaped) {
+        let width = out.width();
+        out.line(wrap("", 0, &sentence, width))?;
+    }
+    Ok(())
+}
+
+fn verdict(statics: &[Measured; 2], shaped: &Measured) -> Vec<String> {
+    let best = if statics[1].outcome.makespan < statics[0].outcome.makespan {
+        &statics[1]
+    } else {
+        &statics[0]
+    };
+    let ours = shaped.outcome.makespan.as_secs_f64();
+    let theirs = best.outcome.makespan.as_secs_f64();
+    let change = (ours / theirs.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
+    let mut sentences = vec![match change {
+        change if change <= -1.0 => format!(
+            "Makespan: LRS needed {:.0}% less time than the better static setting ({}).",
+            -change, best.head
+        ),
+        change if change < 1.0 => {
+            format!("Makespan: LRS and the better static setting ({}) are level.", best.head)
+        }
+        change => format!(
+            "Makespan: LRS lost; it needed {change:.0}% more time than the better static setting \
+             ({}).",
+            best.head
+        ),
+    }];
+    if let (Some(ours), Some(one), Some(two)) =
+        (shaped.slowdown, statics[0].slowdown, statics[1].slowdown)
+    {
+        sentences.push(format!(
+            "The first task on each core took {ours:.2} x its time alone under LRS, {one:.2} x \
+             with one slot per core and {two:.2} x with two.{}",
+            if ours > two { " LRS lost here too: it was to be below the latter." } else { "" }
+        ));
+    }
+    sentences.push(format!(
+        "LRS promoted {} tasks and had up to {} passive slots open.",
+        shaped.outcome.promoted, shaped.outcome.most_passive
+    ));
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::node::Use;
+    use super::*;
+
+    fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {
+        let outcome = Outcome {
+            makespan: Duration::from_secs(seconds),
+            node: Use { effective: Some(0.5), iowait: None },
+            times: vec![],
+            promoted: 3,
+            most_passive: 4,
+        };
+        Measured { head, outcome, slowdown: Some(slowdown) }
+    }
+
+    #[test]
+    fn a_loss_is_called_a_loss() {
+        let statics = [measured("1 per core", 20, 1.0), measured("2 per core", 15, 1.8)];
+        let win = verdict(&statics, &measured("LRS", 12, 1.05)).join("\n");
+        assert!(win.contains("20% less time") && win.contains("2 per core"), "{win}");
+        assert!(!win.contains("lost"), "{win}");
+        let loss = verdict(&statics, &measured("LRS", 18, 1.9)).join("\n");
+        assert!(loss.contains("LRS lost; it needed 20% more"), "{loss}");
+        assert!(loss.contains("lost here too"), "{loss}");
+    }
+}

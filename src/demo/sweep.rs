@@ -1,0 +1,114 @@
+//! What the supervisor does after the tour, whichever way the tour ended: every process below
+//! it, every cgroup of the private root, the working directory.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, getpid};
+use procfs::process::{Process, all_processes};
+
+/// How long killed processes may take to vanish: one in uninterruptible I/O waits for its disk.
+const VANISH: Duration = Duration::from_secs(5);
+
+/// Where the tour notes the daemon's own word for its cgroup root.
+pub(super) const ROOT_NOTE: &str = "cgroup-root";
+
+/// What is to go.
+pub(super) struct Sweep<'a> {
+    pub(super) workdir: &'a Path,
+    pub(super) cgroup_root: &'a str,
+}
+
+impl Sweep<'_> {
+    /// Removes everything; answers what it could not.
+    pub(super) fn everything(&self) -> Vec<String> {
+        let mut left = processes();
+        left.extend(self.groups());
+        if let Err(error) = std::fs::remove_dir_all(self.workdir)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            left.push(format!("{} ({error})", self.workdir.display()));
+        }
+        left
+    }
+
+    /// cgroups below every mount. The name is this demo's own, so nobody else's can match.
+    fn groups(&self) -> Vec<String> {
+        let noted = std::fs::read_to_string(self.workdir.join(ROOT_NOTE)).unwrap_or_default();
+        let noted = noted.trim().trim_start_matches('/');
+        let ours = noted.ends_with(self.cgroup_root) && !noted.contains("..");
+        let mut below: Vec<&str> = vec![self.cgroup_root];
+        if ours && noted != self.cgroup_root {
+            below.push(noted);
+        }
+        let places = cgroup_mounts()
+            .into_iter()
+            .flat_map(|mount| below.iter().map(move |below| mount.join(below)).collect::<Vec<_>>());
+        places.filter_map(|place| remove_groups(&place).err()).collect()
+    }
+}
+
+/// Ends the processes below this one, round by round: whoever is orphaned by one round is a
+/// child in the next, because this process is a subreaper.
+fn processes() -> Vec<String> {
+    let attempts = VANISH.as_millis() / 10;
+    for _ in 0..attempts {
+        let children = children();
+        for child in &children {
+            let _ = kill(*child, Signal::SIGKILL);
+        }
+        while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {
+        }
+        if children.is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    children().into_iter().map(|pid| format!("process {pid}")).collect()
+}
+
+fn children() -> Vec<Pid> {
+    let me = getpid().as_raw();
+    let stats = all_processes().into_iter().flatten().flatten().filter_map(|p| p.stat().ok());
+    stats.filter(|stat| stat.ppid == me).map(|stat| Pid::from_raw(stat.pid)).collect()
+}
+
+/// Mount points of cgroup hierarchies (proc_pid_mountinfo(5)).
+fn cgroup_mounts() -> Vec<PathBuf> {
+    let mounts = Process::myself().and_then(|me| me.mountinfo());
+    let mounts = mounts.into_iter().flat_map(|mounts| mounts.0);
+    mounts
+        .filter(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"))
+        .map(|mount| mount.mount_point)
+        .collect()
+}
+
+/// Removes a tree of empty groups from below. A group stays busy for a moment after its last
+/// process, so each gets some time.
+fn remove_groups(group: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cgroup {} ({error})", group.display());
+    let entries = match std::fs::read_dir(group) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            remove_groups(&entry.path())?;
+        }
+    }
+    let mut tries = 100;
+    loop {
+        match std::fs::remove_dir(group) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy && tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
