@@ -1,10 +1,295 @@
-//! The daemon's entry, shared by `lrsd` and by `lrsctl demo`, which runs it in a process of
-//! its own.
+//! From a command line to a running daemon and back: settings, log, locks, recovery, doors,
+//! signals, stop.
+//!
+//! The order is the promise: nothing is touched before the settings are known to be good,
+//! nothing is recovered before the locks are held, nobody is served before everything is
+//! recovered. The loop has a thread of its own ([`crate::driver`]); the doors share one async
+//! runtime on the main thread. `lrsctl demo` runs the same entry in a process of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::reload;
+
+use crate::cgroup::{CgroupError, TierTree};
+use crate::config::{Absent, Config, ConfigErrors, DEFAULT_FILE, Mode};
+use crate::driver::{Driver, DriverError, EVENTS_KEPT, Parts, Remote, StartError};
+use crate::publish::{Access, EventRing, Snapshot};
+use crate::sample::{SampleError, Sampler, Settings, raise_descriptor_limit};
+use crate::serve::{BoundSocket, Health, ServeError};
+use crate::state::lock::{LockError, RuntimeLock};
+use crate::state::{StateError, Store};
+
+/// Local Resource Shaper: active and passive task slots for this node.
+#[derive(Debug, Parser)]
+#[command(name = "lrsd", version, about)]
+struct Arguments {
+    /// Configuration file; without one the defaults hold.
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    config: PathBuf,
+    /// Check the configuration, say what is wrong with it or what it cannot do here, and exit.
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
+const BAD_CONFIG: u8 = 78;
+
+/// Two seconds are promised from the signal to the exit; the doors get half of them.
+const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Entry of `lrsd`.
+pub fn lrsd() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.check_config { check(&arguments.config) } else { main(&arguments.config) }
+}
 
 /// Runs the daemon in the foreground with the configuration file `config`.
-pub fn main(_config: &Path) -> ExitCode {
-    ExitCode::FAILURE
+pub fn main(config: &Path) -> ExitCode {
+    match run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(DaemonError::Config(errors)) => {
+            complain(&errors.to_string());
+            ExitCode::from(BAD_CONFIG)
+        }
+        Err(error) => {
+            complain(&format!("lrsd: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(file: &Path) -> ExitCode {
+    match Config::load(file, Absent::IsDefault) {
+        Err(errors) => {
+            complain(&errors.to_string());
+            ExitCode::from(BAD_CONFIG)
+        }
+        Ok(config) => {
+            let report = crate::doctor::examine(&config, Default::default());
+            complain(&report.render(80, false));
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// For people, on stderr; a closed stderr is no reason to fail.
+fn complain(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+}
+
+/// Why the daemon did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+enum DaemonError {
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    #[error("daemon.log = {directives:?}: {reason}; write for example \"info\" or \"lrs=debug\"")]
+    Log { directives: String, reason: String },
+    #[error("cannot create the runtime directory {}: {source}", path.display())]
+    RuntimeDir { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error("cannot {what}: {source}")]
+    System { what: &'static str, source: std::io::Error },
+    #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
+    LoopPanicked,
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
+    move |source| DaemonError::System { what, source }
+}
+
+type LogFilter = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
+
+fn filter(directives: &str) -> Result<EnvFilter, String> {
+    EnvFilter::builder().parse(directives).map_err(|error| error.to_string())
+}
+
+fn start_log(directives: &str) -> Result<LogFilter, DaemonError> {
+    use std::io::IsTerminal as _;
+    let parsed = filter(directives)
+        .map_err(|reason| DaemonError::Log { directives: directives.to_owned(), reason })?;
+    let (parsed, handle) = reload::Layer::new(parsed);
+    // journald stamps what it takes from stderr; a terminal gets times and colours.
+    let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal());
+    let layer = if to_journal { layer.without_time().boxed() } else { layer.boxed() };
+    // Only the first of several daemons in one process (tests) gets a log.
+    let _ = tracing_subscriber::registry().with(parsed).with(layer).try_init();
+    Ok(handle)
+}
+
+fn run(file: &Path) -> Result<(), DaemonError> {
+    let config = Config::load(file, Absent::IsDefault)?;
+    let log = start_log(&config.daemon.log)?;
+    let runtime_dir = config.daemon.runtime_dir.clone();
+    std::fs::create_dir_all(&runtime_dir)
+        .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;
+    let _lock = RuntimeLock::take(&runtime_dir)?;
+    let settings = config.tree_settings();
+    let tree: Arc<dyn TierTree> = match config.daemon.mode {
+        Mode::Enforce => crate::cgroup::open(&settings)?.into(),
+        Mode::Observe => crate::cgroup::observe(&settings).into(),
+    };
+    let limit = raise_descriptor_limit()?;
+    let (store, recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
+    let sampler = Sampler::new(Settings {
+        quota_dirs: tree.quota_dirs(),
+        ..Settings::of_this_machine(limit.sampler_budget())
+    })?;
+    let events = Arc::new(EventRing::new(EVENTS_KEPT, recovered.events.iter().cloned()));
+    let (sender, commands) = crate::command::queue().map_err(|errno| DaemonError::System {
+        what: "make the command queue",
+        source: errno.into(),
+    })?;
+    let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
+
+    let mut sockets = Vec::new();
+    for path in &config.grpc.listen {
+        sockets.push(crate::serve::bind(path)?);
+    }
+    let reload_log = Box::new(move |directives: &str| {
+        let parsed = filter(directives)?;
+        log.reload(parsed).map_err(|error| error.to_string())
+    });
+    let mode = config.daemon.mode;
+    let parts = Parts {
+        config,
+        config_file: file.to_owned(),
+        reload_log,
+        tree,
+        store,
+        recovered,
+        sampler,
+        commands,
+        snapshot,
+        events: Arc::clone(&events),
+    };
+    let (driver, remote) = Driver::start(parts)?;
+    let control = std::thread::Builder::new()
+        .name("lrs-loop".into())
+        .spawn(move || {
+            favour_this_thread();
+            driver.run()
+        })
+        .map_err(system("start the control loop"))?;
+
+    let access = Access { commands: sender, snapshot: newest, events };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the async runtime"))?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        ?mode,
+        sockets = ?sockets.iter().map(BoundSocket::path).collect::<Vec<_>>(),
+        "ready"
+    );
+    let served = runtime.block_on(serve(sockets, access, remote.clone(), || control.is_finished()));
+    // The loop goes last: it answers calls under way until the doors are shut.
+    remote.stop();
+    let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    served?;
+    looped?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The loop sleeps nearly always and must run at once when a task ends, also on a node whose
+/// CPUs are all busy: that is what nice is for.
+fn favour_this_thread() {
+    let me = rustix::thread::gettid();
+    if let Err(errno) = rustix::process::setpriority_process(Some(me), -20) {
+        // Without the right (an unprivileged observer) it waits its turn like others.
+        tracing::debug!(%errno, "the control loop keeps its nice value");
+    }
+}
+
+/// Opens the doors until a signal, or until the loop has ended by itself.
+async fn serve(
+    sockets: Vec<BoundSocket>,
+    access: Access,
+    remote: Remote,
+    loop_ended: impl Fn() -> bool,
+) -> Result<(), DaemonError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(system("wait for SIGINT"))?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(system("wait for SIGHUP"))?;
+    let health = Health::new();
+    let (stop, stopping) = watch::channel(false);
+    let mut doors = tokio::task::JoinSet::new();
+    for socket in sockets {
+        let mut stopping = stopping.clone();
+        let shutdown = async move {
+            // An error means the sender is gone, which is a stop too.
+            let _ = stopping.wait_for(|stop| *stop).await;
+        };
+        doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown));
+    }
+    let mut heartbeat = tokio::time::interval(Duration::from_secs(1));
+    let mut failed = None;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => break tracing::info!("SIGINT: stopping"),
+            _ = hangup.recv() => remote.reload(),
+            _ = heartbeat.tick() => if loop_ended() { break },
+            Some(ended) = doors.join_next() => {
+                failed = Some(ended);
+                break;
+            }
+        }
+    }
+    stop.send_replace(true);
+    let close = async {
+        while let Some(ended) = doors.join_next().await {
+            failed.get_or_insert(ended);
+        }
+    };
+    if tokio::time::timeout(STOP_DOORS_WITHIN, close).await.is_err() {
+        tracing::warn!("clients were cut off: they did not let go within a second");
+    }
+    match failed {
+        Some(Ok(Err(error))) => Err(error.into()),
+        Some(Err(error)) if error.is_panic() => {
+            Err(system("serve gRPC")(std::io::Error::other(error)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A number that no other state directory of this node had.
+fn new_epoch() -> u32 {
+    let mut bytes = [0u8; 4];
+    // Early in a boot the pool may not be ready; the clock then has to do.
+    let random = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    let number = match random {
+        Ok(4) => u32::from_ne_bytes(bytes),
+        _ => crate::clock::now().wall.unix_micros() as u32,
+    };
+    number.max(1)
 }

@@ -1,2 +1,5 @@
-//! d
-fn main() {}
+//! `lrsd`, the daemon.
+
+fn main() -> std::process::ExitCode {
+    lrs::daemon::lrsd()
+}

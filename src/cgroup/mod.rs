@@ -303,6 +303,12 @@ pub trait TierTree: Send + Sync {
         None
     }
 
+    /// Directories of the root and the groups above it in the CPU hierarchy, whose quotas bound
+    /// what the tasks may use.
+    fn quota_dirs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// Gives every thread of `group` the I/O priority of `tier`, where disk tiers are made that
     /// way; else does nothing. Walks the processes: call it after a change of tier and once a
     /// cycle, off the promotion path.

@@ -513,6 +513,11 @@ impl TierTree for KernelTree {
         limits::escaped(&self.mover(), self.root.version, process)
     }
 
+    fn quota_dirs(&self) -> Vec<PathBuf> {
+        let cpu = self.primary();
+        crate::sample::Settings::ancestors(&cpu.dir("/"), &cpu.dir(&self.root.path))
+    }
+
     fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
         let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);
         if !by_thread || group.record.attachment != Attachment::Own {

@@ -310,7 +310,8 @@ impl Reader<'_> {
             }
         }
         if !self.set.contains_key("guard.memory_resume") {
-            self.config.guard.memory_resume = super::default_resume(self.config.guard.memory_reserve);
+            self.config.guard.memory_resume =
+                super::default_resume(self.config.guard.memory_reserve);
         }
     }
 

@@ -297,6 +297,19 @@ impl Shaper {
         self.effects.push(Effect::StoreTask(id));
     }
 
+    /// A recovered task whose `admitted` event the earlier daemon did not get to write.
+    pub fn readmit(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (tier, priority, labels) = (task.tier(), task.priority, task.labels.clone());
+        self.totals.admitted += 1;
+        self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
+            event.to = Some(tier.to_string());
+            event.reason = Some("its admission was finished after a restart of lrsd".into());
+            event.inputs.insert("priority".into(), json!(priority));
+            insert_labels(&mut event.inputs, &labels);
+        });
+    }
+
     /// The processes could not be put in place: the slot is free again, and a reservation that
     /// was used is back with what is left of its time.
     pub fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {

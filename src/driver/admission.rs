@@ -74,13 +74,15 @@ impl Driver {
         if let Some(id) = self.task_of(process) {
             return self.admitted_already(id, process, &caller, reply, now);
         }
-        if let Some(waiting) =
-            self.waiting.values_mut().find(|waiting| waiting.process == process)
+        if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.process == process)
         {
             if waiting.caller.uid != caller.uid {
                 return Err(CommandError::new(
                     ErrorKind::FailedPrecondition,
-                    format!("process {} waits for a slot already, asked for by uid {}", process.pid, waiting.caller.uid),
+                    format!(
+                        "process {} waits for a slot already, asked for by uid {}",
+                        process.pid, waiting.caller.uid
+                    ),
                 ));
             }
             // The same client asking again, after its connection broke.
@@ -96,7 +98,7 @@ impl Driver {
             }
         }
         if self.rights.role(&caller) != Role::Admin
-            && let Some(reason) = crate::cgroup::escapes_limits(process)
+            && let Some(reason) = self.tree.escapes_limits(process)
         {
             return Err(CommandError::new(ErrorKind::PermissionDenied, reason));
         }
@@ -108,8 +110,13 @@ impl Driver {
             need: Need::Slot,
         };
         let patience = patience(&request, process, now);
-        let admission =
-            Admission { caller, request, process, pidfd, replies: reply.take().into_iter().collect() };
+        let admission = Admission {
+            caller,
+            request,
+            process,
+            pidfd,
+            replies: reply.take().into_iter().collect(),
+        };
         match self.core.request(asked, patience, now) {
             Ok(Answer::Waiting(waiter)) => {
                 self.changed_status = true;
@@ -142,27 +149,17 @@ impl Driver {
         if let Some((id, _)) = main {
             return Some(*id);
         }
-        let root = &self.tree.capabilities().root;
-        for path in process::cgroup_paths(process.pid) {
-            if let Some(below) = path.strip_prefix(root.as_str()).and_then(|p| p.strip_prefix('/'))
-            {
-                let name = below.split('/').next().unwrap_or_default();
-                if let Ok(id) = name.parse::<TaskId>()
-                    && self.entries.contains_key(&id)
-                {
-                    return Some(id);
-                }
-            }
-            let in_place = self.entries.iter().find(|(_, entry)| {
-                entry.group.as_ref().is_some_and(|group| {
-                    group.record.attachment == Attachment::InPlace && group.record.path == path
-                })
-            });
-            if let Some((id, _)) = in_place {
-                return Some(*id);
-            }
+        // A process that ended meanwhile is in no group; its admission fails right after.
+        if let Ok(Some(id)) = self.tree.task_of(process) {
+            return self.entries.contains_key(&id).then_some(id);
         }
-        None
+        let paths = process::cgroup_paths(process.pid);
+        let in_place = self.entries.iter().find(|(_, entry)| {
+            entry.group.as_ref().is_some_and(|group| {
+                group.record.attachment == Attachment::InPlace && paths.contains(&group.record.path)
+            })
+        });
+        in_place.map(|(id, _)| *id)
     }
 
     /// Asking twice for the same process gives the same task.
@@ -188,7 +185,10 @@ impl Driver {
         }
         Err(CommandError::new(
             ErrorKind::AlreadyExists(id),
-            format!("process {} is in task {id} already; release it first (lrsctl release {id})", process.pid),
+            format!(
+                "process {} is in task {id} already; release it first (lrsctl release {id})",
+                process.pid
+            ),
         ))
     }
 
@@ -221,6 +221,11 @@ impl Driver {
         let Some(tier) = self.core.task(id).map(|task| task.tier()) else { return };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(process) = entry.process else { return };
+        let origin = match self.tree.origin(process) {
+            Ok(origin) => origin,
+            Err(error) => return self.admission_failed(id, cgroup_error(error), now),
+        };
+        entry.origin = origin.clone();
         if entry.in_place {
             match self.tree.find_in_place(process) {
                 Ok(group) => {
@@ -239,7 +244,7 @@ impl Driver {
             self.noted(Err(error));
             return self.admission_failed(id, refusal, now);
         }
-        self.workers.place(Job::Attach { task: id, process, found, tier, plan: self.plan });
+        self.workers.place(Job::Attach { task: id, process, origin, found, tier, plan: self.plan });
     }
 
     pub(super) fn attached(
@@ -271,8 +276,7 @@ impl Driver {
         self.carry_out(now);
         self.settle_in(id, Some(tier), now);
         let task = self.task_view(id, now.boot);
-        let replies =
-            self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
+        let replies = self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
         if let Some(task) = task {
             self.answer_all(replies.unwrap_or_default(), Ok(task));
         }

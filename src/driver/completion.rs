@@ -187,7 +187,10 @@ impl Driver {
         inputs.insert("cgroup".into(), json!(group.record.path));
         inputs.insert("found_in".into(), json!(found));
         if !in_place && !entry.repaired(now.boot) {
-            let reason = format!("process {process} was moved out of the task's cgroup; moved back", process = process.pid);
+            let reason = format!(
+                "process {process} was moved out of the task's cgroup; moved back",
+                process = process.pid
+            );
             self.core.note(crate::core::event::EventKind::Drift, Some(id), reason, inputs, now);
             self.workers.place(Job::Reattach { task: id, process, group });
             return;

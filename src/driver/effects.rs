@@ -68,7 +68,8 @@ impl Driver {
                 }
             }
             Effect::Record(mut event) => {
-                let failed = refused.iter().find(|(id, _)| event.task.as_deref() == Some(&id.to_string()));
+                let failed =
+                    refused.iter().find(|(id, _)| event.task.as_deref() == Some(&id.to_string()));
                 if let (Some((_, error)), EventKind::Promoted | EventKind::Demoted) =
                     (failed, event.kind)
                 {
@@ -82,10 +83,7 @@ impl Driver {
     /// Adds an event to the history, the ring and the log.
     fn record(&mut self, event: Event) {
         log(&event);
-        if matches!(
-            event.kind,
-            EventKind::Admitted | EventKind::Completed | EventKind::Released
-        ) {
+        if matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released) {
             self.changed_jobs = true;
         }
         let appended = self.store.append(&event);

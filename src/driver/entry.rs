@@ -38,6 +38,8 @@ pub struct Entry {
     pub pinned: Option<OwnedFd>,
     /// Its cgroup, once it is in place.
     pub group: Option<Arc<Group>>,
+    /// Where its main process was before, per hierarchy.
+    pub origin: Vec<(String, String)>,
     /// How far its admission is.
     pub phase: Placement,
     /// Clients that wait for the admission.
@@ -142,6 +144,7 @@ impl Entry {
             admitted_boot: task.admitted_at.boot,
             promoted_at: task.promoted_at,
             group: self.group.as_ref().map(|group| group.record.clone()),
+            origin: self.origin.clone(),
             meter: self.meter.clone(),
             measured: self.last,
             baseline: self.baseline,

@@ -24,9 +24,7 @@ impl Driver {
         let on_grid = self.next_cycle.after(period);
         self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
         self.cycles += 1;
-        let placed = || {
-            self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed)
-        };
+        let placed = || self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed);
         let look_at: Vec<TaskId> =
             placed().filter(|(_, entry)| entry.meter.needs_look()).map(|(id, _)| *id).collect();
         let check = placed()
@@ -68,8 +66,7 @@ impl Driver {
         if let Some((at, node)) = &self.node_last {
             self.node_rates = NodeRates::between((*at, node), (sample.at, &sample.node));
         }
-        let memory =
-            sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
+        let memory = sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
         let cpus = sample.node.cpus;
         self.cpus = cpus.unwrap_or(self.cpus);
         self.node_last = Some((sample.at, sample.node));

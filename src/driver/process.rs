@@ -28,8 +28,7 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
             format!("process {pid} does not exist; give the pid of a running process"),
         )
     };
-    let refused =
-        |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
+    let refused = |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
     if pid.raw() == 1 {
         return Err(refused("process 1 is the init process and cannot be a task".into()));
     }
@@ -127,14 +126,15 @@ mod tests {
 
     #[test]
     fn a_child_is_pinned_with_its_owner_and_start() {
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pinned = pin(Pid::new(child.id() as i32).unwrap()).unwrap();
         assert_eq!(pinned.uid, rustix::process::geteuid().as_raw());
         assert!(alive(pinned.process));
-        assert!(!alive(ProcessRef { start_ticks: pinned.process.start_ticks + 1, ..pinned.process }));
+        assert!(!alive(ProcessRef {
+            start_ticks: pinned.process.start_ticks + 1,
+            ..pinned.process
+        }));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!alive(pinned.process));

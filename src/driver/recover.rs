@@ -277,11 +277,15 @@ fn find(
         }
         let group = match (&record.group, own) {
             (Some(group), own) if group.attachment != Attachment::Own => {
-                debug_assert!(own.is_none(), "an in-place task has no group below the root");
+                findings.remove.extend(own);
                 reopen(tree, group)?
             }
             (Some(group), None) => reopen(tree, group)?,
-            (_, own) => own,
+            (_, own) => own.map(|mut group| {
+                // The record may be older than the group; it knows where the process was.
+                group.record.origin = record.origin.clone();
+                group
+            }),
         };
         let occupied = match &group {
             Some(group) if group.record.attachment == Attachment::None => {
@@ -326,14 +330,13 @@ fn find(
             findings.unrecorded.push(id);
         }
         findings.adopted.push(id);
-        findings.adopt(id, group);
+        findings.adopt(id, Some(group));
     }
     // Known as running, but neither record nor group is left.
     for id in live_in_history {
         if !findings.entries.contains_key(id) {
             findings.ended.push(*id);
-            findings.tasks.push((*id, unknown_task()));
-            findings.entries.insert(*id, lost_entry(None));
+            findings.adopt(*id, None);
         }
     }
     Ok(findings)
@@ -378,6 +381,7 @@ impl Findings {
             admitted_by: record.admitted_by,
             main_exited,
             group: group.map(Arc::new),
+            origin: record.origin,
             phase: Placement::Placed,
             meter: record.meter,
             last: record.measured,
@@ -389,18 +393,31 @@ impl Findings {
         self.entries.insert(record.id, entry);
     }
 
-    fn adopt(&mut self, id: TaskId, group: Group) {
-        self.tasks.push((id, unknown_task_with_order(self.tasks.len() as u64)));
-        self.entries.insert(id, lost_entry(Some(group)));
-    }
-}
-
-fn lost_entry(group: Option<Group>) -> Entry {
-    Entry {
-        group: group.map(Arc::new),
-        phase: Placement::Placed,
-        lost: true,
-        ..Entry::default()
+    /// A task of which only the id and perhaps the group are left. It takes its place behind
+    /// everybody whose place is known.
+    fn adopt(&mut self, id: TaskId, group: Option<Group>) {
+        let last = self.tasks.iter().map(|(_, task)| task.order.0).max().unwrap_or(0);
+        let task = Task {
+            labels: Labels::default(),
+            uid: None,
+            priority: Priority::default(),
+            order: Order(last + 1),
+            seat: Seat::Overflow,
+            phase: Phase::Running,
+            admitted_at: Moment::default(),
+            promoted_at: None,
+            resident: None,
+            rate: None,
+            class: None,
+        };
+        self.tasks.push((id, task));
+        let entry = Entry {
+            group: group.map(Arc::new),
+            phase: Placement::Placed,
+            lost: true,
+            ..Entry::default()
+        };
+        self.entries.insert(id, entry);
     }
 }
 

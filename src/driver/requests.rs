@@ -98,10 +98,7 @@ impl Driver {
     ) -> Result<proto::Reservation, CommandError> {
         let ReserveRequest { labels, priority, ttl } = request;
         self.rights.check(caller, Action::Reserve { priority }, None)?;
-        let id = self
-            .core
-            .reserve(caller.uid, labels, priority, ttl, now)
-            .map_err(refused)?;
+        let id = self.core.reserve(caller.uid, labels, priority, ttl, now).map_err(refused)?;
         let reservation = self.core.reservation(id).cloned().ok_or_else(|| vanished(id))?;
         // Stored before the answer: a promise must survive the daemon that made it.
         if let Err(error) = self.store.put_reservation(&ReservationRecord::new(id, &reservation)) {
@@ -110,10 +107,10 @@ impl Driver {
             let _ = self.core.cancel_reservation(id, now);
             return Err(CommandError::new(ErrorKind::Internal, message));
         }
-        let left = i64::try_from(reservation.expires.since(now.boot).as_micros()).unwrap_or(i64::MAX);
-        let expires_at = crate::units::WallTime::from_unix_micros(
-            now.wall.unix_micros().saturating_add(left),
-        );
+        let left =
+            i64::try_from(reservation.expires.since(now.boot).as_micros()).unwrap_or(i64::MAX);
+        let expires_at =
+            crate::units::WallTime::from_unix_micros(now.wall.unix_micros().saturating_add(left));
         let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
         Ok(proto::Reservation {
             id: id.to_string(),
@@ -277,7 +274,9 @@ impl Driver {
 fn no_task(id: TaskId) -> CommandError {
     CommandError::new(
         ErrorKind::NotFound,
-        format!("no task {id} runs here; `lrsctl tasks` lists those that do, `lrsctl why {id}` its past"),
+        format!(
+            "no task {id} runs here; `lrsctl tasks` lists those that do, `lrsctl why {id}` its past"
+        ),
     )
 }
 

@@ -7,7 +7,7 @@ use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuTiers, IoTiers, Version};
 use crate::config::Mode;
 use crate::core::model::{Class, TaskId, Tier};
-use crate::core::rate::{class_of, NodeRates};
+use crate::core::rate::{NodeRates, class_of};
 use crate::core::state::Task;
 use crate::proto;
 use crate::units::{BootTime, Share};
@@ -186,8 +186,7 @@ impl Driver {
     fn guard_view(&self) -> proto::Guard {
         let policy = self.core.policy().guard;
         let entered = self.core.guard().entered();
-        let memory_unknown =
-            self.node_last.as_ref().is_some_and(|(_, node)| node.memory.is_none());
+        let memory_unknown = self.node_last.as_ref().is_some_and(|(_, node)| node.memory.is_none());
         proto::Guard {
             enabled: policy.is_some(),
             stage: u32::from(entered.is_some()),

@@ -77,8 +77,7 @@ impl Watcher {
     /// An empty set that also wakes for `commands`.
     pub fn new(commands: BorrowedFd<'_>) -> io::Result<Watcher> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let groups =
-            inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let groups = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let messages = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         for (fd, token) in
             [(commands, COMMANDS), (messages.as_fd(), MESSAGES), (groups.as_fd(), GROUPS)]
@@ -152,11 +151,8 @@ impl Watcher {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(&mut events),
-            Some(&timeout),
-        ) {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout))
+        {
             Ok(_) => {}
             // A signal for another thread of the process; the next turn waits again.
             Err(Errno::INTR) => return Ok(()),
@@ -212,10 +208,8 @@ mod tests {
     fn a_process_that_ends_is_told_once_and_before_anything_else() {
         let (_, commands) = crate::command::queue().unwrap();
         let mut watcher = Watcher::new(commands.wake_fd()).unwrap();
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = Pid::new(child.id() as i32).unwrap();
         let task = TaskId { epoch: 1, number: 1 };
         watcher.watch_process(task, pid).unwrap().unwrap();

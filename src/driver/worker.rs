@@ -27,6 +27,8 @@ pub enum Job {
         task: TaskId,
         /// Its main process.
         process: ProcessRef,
+        /// Where it was before.
+        origin: Vec<(String, String)>,
         /// The group to manage in place.
         found: Option<Arc<Group>>,
         /// Its tier.
@@ -214,8 +216,13 @@ impl Teller {
 fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller) {
     while let Ok(job) = jobs.recv() {
         match job {
-            Job::Attach { task, process, found, tier, plan } => {
-                let result = attach(tree, task, process, found, tier, &plan);
+            Job::Attach { task, process, origin, found, tier, plan } => {
+                let result = match found {
+                    Some(group) => tree
+                        .write_tier(&group, tier, &plan)
+                        .map(|_| (group, Attached { moved: 0 }, tier)),
+                    None => attach(tree, task, process, origin, tier, &plan),
+                };
                 tell.tell(Message::Attached { task, result });
             }
             Job::Reattach { task, process, group } => {
@@ -239,15 +246,13 @@ fn attach(
     tree: &dyn TierTree,
     task: TaskId,
     process: ProcessRef,
-    found: Option<Arc<Group>>,
+    origin: Vec<(String, String)>,
     tier: Tier,
     plan: &WeightPlan,
 ) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
-    if let Some(group) = found {
-        tree.write_tier(&group, tier, plan)?;
-        return Ok((group, Attached { moved: 0 }, tier));
-    }
-    let group = Arc::new(tree.create(task)?);
+    let mut group = tree.create(task)?;
+    group.record.origin = origin;
+    let group = Arc::new(group);
     let placed = tree
         .write_tier(&group, tier, plan)
         .and_then(|_| tree.attach(&group, process))
@@ -308,8 +313,7 @@ fn read_all(
                     .filter(|_| !request.look_at.is_empty())
                     .map(|after| (started.after(after), request.look_at));
                 let kept_files = sampler.kept_files();
-                let report =
-                    CycleReport { sample, checked_at, kernel, processes, kept_files };
+                let report = CycleReport { sample, checked_at, kernel, processes, kept_files };
                 tell.tell(Message::Cycle(Box::new(report)));
             }
         }

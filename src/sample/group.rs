@@ -100,26 +100,9 @@ impl GroupReader {
         context: &mut Context<'_>,
         is_whole_disk: impl Fn((u32, u32)) -> bool,
     ) -> Option<TaskSample> {
-        let mut sample = TaskSample::default();
-        let descriptors = context.descriptors;
-        if let Some((file, form)) = &mut self.cpu {
-            let parse = match form {
-                CpuForm::V1 => parse::cpuacct_usage,
-                CpuForm::V2 => parse::cpu_stat_usage,
-            };
-            match file.read(descriptors, context.buffer) {
-                Ok(text) => {
-                    sample.cpu = parse(text);
-                    if sample.cpu.is_none() {
-                        context.problems.push(form_problem(file.path()));
-                    }
-                }
-                Err(error) if is_gone(&error) => return None,
-                Err(error) => context.problems.push(read_problem(file.path(), &error)),
-            }
-        }
+        let mut sample = self.read_times(context)?;
         if let Some(file) = &mut self.io {
-            match file.read(descriptors, context.buffer) {
+            match file.read(context.descriptors, context.buffer) {
                 Ok(text) => match parse::group_io(text, is_whole_disk) {
                     Some(bytes) => {
                         sample.read = Some(bytes.read);
@@ -131,8 +114,30 @@ impl GroupReader {
                 Err(error) => context.problems.push(read_problem(file.path(), &error)),
             }
         }
-        sample.pressure = self.read_pressure(context);
         sample.resident = self.read_resident(context);
+        Some(sample)
+    }
+
+    /// CPU time and pressure, what a computing rate needs. `None`: the group is gone.
+    pub(super) fn read_times(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
+        let mut sample = TaskSample::default();
+        if let Some((file, form)) = &mut self.cpu {
+            let parse = match form {
+                CpuForm::V1 => parse::cpuacct_usage,
+                CpuForm::V2 => parse::cpu_stat_usage,
+            };
+            match file.read(context.descriptors, context.buffer) {
+                Ok(text) => {
+                    sample.cpu = parse(text);
+                    if sample.cpu.is_none() {
+                        context.problems.push(form_problem(file.path()));
+                    }
+                }
+                Err(error) if is_gone(&error) => return None,
+                Err(error) => context.problems.push(read_problem(file.path(), &error)),
+            }
+        }
+        sample.pressure = self.read_pressure(context);
         Some(sample)
     }
 

@@ -66,8 +66,7 @@ impl Journal {
             standing.counters.epoch = epoch;
         }
         let number = segments.last().copied().unwrap_or(0);
-        let mut journal =
-            Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
+        let mut journal = Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
         journal.begin_segment()?;
         Ok((journal, replayed))
     }
@@ -165,7 +164,11 @@ fn read_segment(
             }
         }
         Some(Ok(header)) => {
-            damage(format!("is of format {}, this lrsd reads {}", header.journal, super::record::VERSION));
+            damage(format!(
+                "is of format {}, this lrsd reads {}",
+                header.journal,
+                super::record::VERSION
+            ));
             return Ok(());
         }
         Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),

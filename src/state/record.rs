@@ -47,6 +47,8 @@ pub struct TaskRecord {
     pub promoted_at: Option<WallTime>,
     /// Its cgroup, once there is one.
     pub group: Option<GroupRecord>,
+    /// Where its main process was before, per hierarchy.
+    pub origin: Vec<(String, String)>,
     /// What was measured so far.
     pub meter: RateMeter,
     /// The counters that belong to `meter`'s last step.
