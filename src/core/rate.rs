@@ -15,7 +15,7 @@
 //!    the time the group is busy on each, so the true wait for CPU is between `cpu.pressure` and
 //!    `cpus` times it, and what even that does not explain was sleep. With little pressure
 //!    the bounds meet and the rate is exact. Between them the share of *looks* decides in
-//!    which no thread was running, runnable or in uninterruptible wait. [`RateMeter::needs_look`]
+//!    which no thread was running, runnable or in uninterruptible wait. [`RateMeter::looks_wanted`]
 //!    says for which tasks looking is worth its cost.
 //! 2. *Waiting for a disk*: what remains is divided as `io.pressure` to `cpu.pressure`
 //!    grew; both carry the same weights, which cancel. A task that never touched a disk has
@@ -126,6 +126,13 @@ const LEAST_EVIDENCE: f64 = 0.010;
 /// Share of an interval that may stay unexplained before looking at threads is worth it.
 const SLACK: f64 = 0.05;
 
+/// Looks per interval until [`FEW_LOOKS`] were taken: 20 in the 15 s after which a class is
+/// expected at the default period, so that a half-sleeper is not missed by chance.
+const LOOKS_AT_FIRST: u32 = 4;
+
+/// See [`LOOKS_AT_FIRST`].
+const FEW_LOOKS: u64 = 40;
+
 /// Share of the task's CPU one thread must have used for its counters to stand for the task.
 const MAIN_THREAD: f64 = 0.9;
 
@@ -184,20 +191,25 @@ impl LoneThread {
             // It never gave the CPU up, so it never blocked.
             return 0.0;
         }
-        let runs = (self.voluntary + self.involuntary) as f64;
+        let runs = self.voluntary.saturating_add(self.involuntary) as f64;
         let going_on = if runnable_now { self.waited / runs } else { 0.0 };
         (self.elapsed - self.cpu - self.waited - going_on).max(0.0)
     }
 }
 
 impl RateMeter {
-    /// Whether the threads of the task should be looked at in the coming interval: its
-    /// counters leave open how its time is split, or there are none yet.
+    /// How often the threads of the task should be looked at in the coming interval: not at
+    /// all when its counters alone say how its time was split, several times while little has
+    /// been seen, once later.
     ///
     /// Looks are taken at moments the caller jitters: a task whose period divides the sample
     /// period would otherwise be seen in one phase for ever.
-    pub fn needs_look(&self) -> bool {
-        self.ambiguous.unwrap_or(true)
+    pub fn looks_wanted(&self) -> u32 {
+        match self.ambiguous {
+            Some(false) => 0,
+            _ if self.looks.all < FEW_LOOKS => LOOKS_AT_FIRST,
+            _ => 1,
+        }
     }
 
     /// A look at the threads since the last interval.
@@ -216,24 +228,25 @@ impl RateMeter {
         self.recent = Looks::default();
         self.elapsed += interval.elapsed.as_secs_f64();
         self.cpu += interval.cpu.as_secs_f64();
-        self.asleep += split.asleep;
-        self.disk += split.disk;
         self.ambiguous = Some(split.ambiguous);
-        let Some(thread) = interval.thread else { return };
-        let switches = thread.voluntary.saturating_add(thread.involuntary);
-        if let Some(share) = Share::of(thread.involuntary as f64, switches as f64) {
-            self.preempted += split.waiting * share.value();
-        }
-        if interval.pressure.is_none()
-            && thread.ran.as_secs_f64() >= MAIN_THREAD * interval.cpu.as_secs_f64()
-        {
-            self.asleep -= split.asleep;
-            self.disk -= split.disk;
+        let lone = interval.thread.filter(|thread| {
+            interval.pressure.is_none()
+                && thread.ran.as_secs_f64() >= MAIN_THREAD * interval.cpu.as_secs_f64()
+        });
+        if let Some(thread) = lone {
             self.lone.elapsed += interval.elapsed.as_secs_f64();
             self.lone.cpu += interval.cpu.as_secs_f64();
             self.lone.waited += thread.waited.as_secs_f64();
             self.lone.voluntary = self.lone.voluntary.saturating_add(thread.voluntary);
             self.lone.involuntary = self.lone.involuntary.saturating_add(thread.involuntary);
+        } else {
+            self.asleep += split.asleep;
+            self.disk += split.disk;
+        }
+        let Some(thread) = interval.thread else { return };
+        let switches = thread.voluntary.saturating_add(thread.involuntary);
+        if let Some(share) = Share::of(thread.involuntary as f64, switches as f64) {
+            self.preempted += split.waiting * share.value();
         }
     }
 

@@ -8,7 +8,7 @@
 //! promotion. What it costs is bounded in three ways: files of the hot path stay open
 //! ([`files`]), resident memory is refreshed for a few processes per cycle and carried over in
 //! between, and threads are looked at only for tasks whose computing rate needs it
-//! ([`crate::core::rate::RateMeter::needs_look`]).
+//! ([`crate::core::rate::RateMeter::looks_wanted`]).
 //!
 //! Limits: in observe mode a task is the process and the descendants that were seen while
 //! their parent lived; what a descendant used whose parent ended before it is lost when it
