@@ -32,9 +32,10 @@ const TICK: Duration = Duration::from_millis(500);
 /// Ticks in the default cycle of 3 s.
 const TICKS_PER_LONG_CYCLE: u32 = 6;
 
-/// Writes a second the disk of the dd case makes: a spinning disk's. The disk of a virtual
-/// machine may be its host's page cache, on which dd computes for a third of its time.
-const DISK_IOPS: u32 = 150;
+/// Writes a second the disk of the dd case makes: a slow one. The disk of a virtual machine may
+/// be its host's page cache; dd then computes for a third to a half of its time and is moderate
+/// by the definition, in either tier.
+const DISK_IOPS: u32 = 10;
 
 const NEEDS: &str = "this test needs root and cgroups with the cpu controller";
 
