@@ -9,6 +9,8 @@
 //! Every workload waits for a line on its standard input: it is in its group, and its tier is
 //! set, before it begins. Starting a program as a starved task takes seconds by itself.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)] // test helpers
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::fs::MetadataExt;
@@ -49,9 +51,10 @@ enum Work {
     Dd,
     Sleeper,
     /// Busy for half a second by the wall clock, asleep for half a second.
-    HalfWall,
-    /// Busy for 2 ms of CPU, asleep for 2 ms: half and half however little CPU there is.
-    HalfWork,
+    HalfClock,
+    /// Busy for 2 ms of CPU, asleep for 2 ms. Active only: starved, its sleeps are too short
+    /// beside its waits to be seen (`lrs::core::rate`, "Limits").
+    HalfAmount,
     /// 2 % of a CPU in short bursts.
     Napper,
 }
@@ -60,13 +63,13 @@ impl Work {
     fn expected(self) -> Class {
         match self {
             Work::BusyShell | Work::ForkingShell | Work::OneOf25 => Class::Cpu,
-            Work::HalfWall | Work::HalfWork => Class::Moderate,
+            Work::HalfClock | Work::HalfAmount => Class::Moderate,
             Work::Dd | Work::Sleeper | Work::Napper => Class::Io,
         }
     }
 
     fn is_reexec(self) -> bool {
-        matches!(self, Work::OneOf25 | Work::HalfWall | Work::HalfWork | Work::Napper)
+        matches!(self, Work::OneOf25 | Work::HalfClock | Work::HalfAmount | Work::Napper)
     }
 
     fn command(self, disk: &Path) -> Command {
@@ -85,7 +88,7 @@ impl Work {
                 disk.join("written").display()
             )),
             Work::Sleeper => shell("exec sleep 1000"),
-            Work::OneOf25 | Work::HalfWall | Work::HalfWork | Work::Napper => {
+            Work::OneOf25 | Work::HalfClock | Work::HalfAmount | Work::Napper => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
                 command.args(["--exact", "workload_of_another_test", "--nocapture"]);
                 command.env("LRS_TEST_WORKLOAD", format!("{self:?}"));
@@ -119,12 +122,12 @@ fn workload_of_another_test() {
                 std::hint::spin_loop();
             }
         }
-        "HalfWall" => loop {
+        "HalfClock" => loop {
             let begin = std::time::Instant::now();
             while begin.elapsed() < Duration::from_millis(500) {}
             std::thread::sleep(Duration::from_millis(500));
         },
-        "HalfWork" => loop {
+        "HalfAmount" => loop {
             spin_cpu(Duration::from_millis(2));
             std::thread::sleep(Duration::from_millis(2));
         },
@@ -456,8 +459,8 @@ fn judge(tier: Tier, outcomes: &[Outcome]) {
 fn active_and_alone() {
     // Together they never want more than two CPUs: each is as good as alone.
     let tier = Tier::Active;
-    let mut outcomes = run("a1", tier, &[Work::Sleeper, Work::Dd, Work::HalfWall, Work::Napper]);
-    outcomes.extend(run("a2", tier, &[Work::BusyShell, Work::HalfWork]));
+    let mut outcomes = run("a1", tier, &[Work::Sleeper, Work::Dd, Work::HalfClock, Work::Napper]);
+    outcomes.extend(run("a2", tier, &[Work::BusyShell, Work::HalfAmount]));
     outcomes.extend(run("a3", tier, &[Work::ForkingShell, Work::OneOf25]));
     judge(tier, &outcomes);
 }
@@ -467,8 +470,8 @@ fn active_and_alone() {
 fn passive_beside_saturated_active_tasks() {
     let tier = Tier::Passive;
     let mut outcomes = run("p1", tier, &[Work::BusyShell, Work::ForkingShell, Work::OneOf25]);
-    outcomes.extend(run("p2", tier, &[Work::Dd, Work::Sleeper, Work::HalfWall]));
-    outcomes.extend(run("p3", tier, &[Work::Napper, Work::HalfWork]));
+    outcomes.extend(run("p2", tier, &[Work::Dd, Work::Sleeper, Work::HalfClock]));
+    outcomes.extend(run("p3", tier, &[Work::Napper]));
     judge(tier, &outcomes);
 }
 
@@ -477,7 +480,7 @@ fn passive_beside_saturated_active_tasks() {
 fn passive_by_weight_beside_saturated_active_tasks() {
     let tier = Tier::PassiveByWeight;
     let mut outcomes = run("w1", tier, &[Work::BusyShell, Work::ForkingShell, Work::OneOf25]);
-    outcomes.extend(run("w2", tier, &[Work::Dd, Work::Sleeper, Work::HalfWall]));
-    outcomes.extend(run("w3", tier, &[Work::Napper, Work::HalfWork]));
+    outcomes.extend(run("w2", tier, &[Work::Dd, Work::Sleeper, Work::HalfClock]));
+    outcomes.extend(run("w3", tier, &[Work::Napper]));
     judge(tier, &outcomes);
 }

@@ -4,6 +4,8 @@
 //! `cargo test --release --test sample_cost -- --ignored --nocapture`. It fails only when a
 //! reading costs more than ten times what it should.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)] // test helpers
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
