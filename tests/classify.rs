@@ -393,7 +393,7 @@ fn run(name: &str, tier: Tier, works: &[Work]) -> Vec<Outcome> {
         let now = boot_time();
         let sample = sampler.sample(now, &ids);
         assert_eq!(sample.node.problems, Vec::<String>::new());
-        let cpus = sample.node.cpus.unwrap();
+        let cpus = sample.node.allowed_cpus.unwrap();
         for (id, reading) in &sample.tasks {
             let (.., [short, long]) = &mut tasks[id.number as usize];
             if let Some(look) = reading.look() {

@@ -26,7 +26,7 @@
 //!
 //! Measured (2 CPUs, Linux 6.18, `cpu.idle` beside two hogs, after 15 s): dd of 4 KiB
 //! O_DIRECT|O_DSYNC to a fast disk 0.45, alone 0.44 by exact counters; a hog, a forking loop and
-//! one busy thread of 25 1.00; a napper of 2 % CPU 0.04, alone 0.03.
+//! one busy thread of 25 1.00; a napper of 3 % CPU 0.03, alone 0.03.
 //!
 //! # Busy by the wall clock
 //!
@@ -40,8 +40,9 @@
 //! against 1 %). Waits that follow a preemption are demand for CPU, work that may or may not
 //! be there once the CPU is. So for the part of blocked time that is sleep the rate is the
 //! middle between two readings: those waits count as nothing (the definition), or as CPU.
-//! Both half-sleepers come out moderate, nappers, sleepers and disk-bound tasks stay what they
-//! are. Unstarved, the two readings are the same.
+//! The half-sleeper by the clock reads 0.3 (measured); one by amount, once it has slept, reads
+//! between its true half and 1; nappers, sleepers and disk-bound tasks stay what they are.
+//! Unstarved, the two readings are the same.
 //!
 //! # Without PSI
 //!
@@ -82,7 +83,8 @@ pub struct Interval {
     pub pressure: Option<TaskPressure>,
     /// Growth of the counters of the threads seen awake.
     pub thread: Option<ThreadCounters>,
-    /// CPUs the task may run on.
+    /// CPUs the task may run on, over which PSI averages:
+    /// [`NodeSample::allowed_cpus`], not A, which a quota makes smaller.
     pub cpus: u32,
 }
 
@@ -131,7 +133,8 @@ const LEAST_ELAPSED: f64 = 1.0;
 /// a starved task. A passive hog beside saturated active ones gets about 3 ms a second.
 const LEAST_EVIDENCE: f64 = 0.010;
 
-/// Share of an interval that may stay unexplained before looking at threads is worth it.
+/// How far apart the rates may lie that the counters allow before looking at threads is worth
+/// its cost.
 const SLACK: f64 = 0.05;
 
 /// Looks per interval until [`FEW_LOOKS`] were taken: 20 in the 15 s after which a class is

@@ -128,6 +128,8 @@ pub struct Sample {
 pub struct NodeSample {
     /// CPUs the tasks of LRS may use: affinity of the daemon, cpuset and quota of the root.
     pub cpus: Option<u32>,
+    /// The same without the quota: those they may be spread over.
+    pub allowed_cpus: Option<u32>,
     /// Time counters summed over those CPUs.
     pub cpu: Option<CpuTimes>,
     /// Bytes read and written by whole disks since boot.

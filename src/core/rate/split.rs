@@ -100,17 +100,15 @@ impl Pool {
         *self == Pool::default()
     }
 
-    /// Whether the counters leave the split open.
+    /// Whether the counters leave open what the rate is.
     pub(super) fn is_ambiguous(&self, cpus: f64, has_pressure: bool) -> bool {
         // Computing on several CPUs at once leaves more time without CPU than `elapsed - cpu`.
         let parallel = self.cpu > self.elapsed * (1.0 + SLACK)
             && self.cpu < self.elapsed * cpus * (1.0 - SLACK);
-        let open = if has_pressure {
-            (cpus * self.cpu_some).min(self.without_cpu)
-        } else {
-            self.without_cpu
-        };
-        parallel || open > SLACK * self.elapsed
+        let most_waiting = if has_pressure { cpus * self.cpu_some } else { f64::INFINITY };
+        let least_blocked = (self.without_cpu - most_waiting).max(0.0);
+        let rate = |blocked| Share::of(self.cpu, self.cpu + blocked).unwrap_or(Share::ONE).value();
+        parallel || rate(least_blocked) - rate(self.without_cpu) > SLACK
     }
 
     /// Disk and CPU waits share what is not sleep as their pressure grew.

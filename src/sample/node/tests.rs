@@ -120,7 +120,7 @@ fn cpus_are_affinity_cpuset_and_quota_together() {
     assert_eq!(settings.quota_dirs.len(), 2);
     let mut reader = NodeReader::new(&settings);
     let node = read(&mut reader);
-    assert_eq!((node.cpus, user(&node)), (Some(1), 12));
+    assert_eq!((node.cpus, node.allowed_cpus, user(&node)), (Some(1), Some(2), 12));
 
     // Read anew each cycle; v1 names.
     fixture.put("top/lrs/cpu.max", "max 100000\n");
