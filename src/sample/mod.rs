@@ -8,7 +8,7 @@
 //! promotion. What it costs is bounded in three ways: files of the hot path stay open
 //! ([`files`]), resident memory is refreshed for a few processes per cycle and carried over in
 //! between, and threads are looked at only for tasks whose computing rate needs it
-//! ([`crate::core::rate::RateMeter::needs_look`]).
+//! ([`crate::core::rate::RateMeter::looks_wanted`]).
 //!
 //! Limits: in observe mode a task is the process and the descendants that were seen while
 //! their parent lived; what a descendant used whose parent ended before it is lost when it
@@ -144,6 +144,8 @@ pub struct Sample {
 pub struct NodeSample {
     /// CPUs the tasks of LRS may use: affinity of the daemon, cpuset and quota of the root.
     pub cpus: Option<u32>,
+    /// The same without the quota: those they may be spread over.
+    pub allowed_cpus: Option<u32>,
     /// Time counters summed over those CPUs.
     pub cpu: Option<CpuTimes>,
     /// Bytes read and written by whole disks since boot.

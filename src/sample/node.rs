@@ -67,6 +67,7 @@ impl NodeReader {
         let allowed = self.allowed_cpus(descriptors, buffer, problems);
         let quota = self.smallest_quota(descriptors, buffer, problems);
         if let Some(allowed) = &allowed {
+            node.allowed_cpus = Some(allowed.len());
             node.cpus = Some(usable_cpus(allowed.len(), quota));
             let ticks = self.ticks_per_second;
             node.cpu = read_as(&mut self.stat, descriptors, buffer, problems, |text| {

@@ -1,1 +1,157 @@
+use std::fs;
 
+use super::*;
+use crate::sample::{Bytes, Settings};
+
+/// A machine made of files: a partition, a loop device, a dm device on the disk, zram, a
+/// multipath member and a second disk.
+struct Fixture {
+    dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture = Fixture { dir: tempfile::tempdir().unwrap() };
+        fixture.put("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-3\n");
+        fixture.put(
+            "proc/stat",
+            "cpu  99 0 0 0\ncpu0 1 0 0 10 0 0 0 0 0 0\ncpu1 2 0 0 10 0 0 0 0 0 0\n\
+             cpu2 4 0 0 10 0 0 0 0 0 0\ncpu3 8 0 0 10 0 0 0 0 0 0\ncpu4 16 0 0 10 0 0 0 0 0 0\n",
+        );
+        let line = |device: &str, sectors: u32| {
+            format!("{device} 1 0 {sectors} 0 1 0 {} 0 0 0 0\n", sectors * 2)
+        };
+        fixture.put(
+            "proc/diskstats",
+            &[
+                line("8 0 sda", 10),
+                line("8 1 sda1", 10),
+                line("7 0 loop0", 1000),
+                line("253 0 dm-0", 10),
+                line("252 0 zram0", 1000),
+                line("259 1 nvme0c0n1", 1000),
+                line("104 0 cciss/c0d0", 5),
+            ]
+            .concat(),
+        );
+        for dir in ["sda/slaves", "loop0/slaves", "dm-0/slaves/sda", "zram0", "cciss!c0d0"] {
+            fs::create_dir_all(fixture.path("sys/block").join(dir)).unwrap();
+        }
+        fixture.put("sys/block/nvme0c0n1/hidden", "1\n");
+        fixture.put(
+            "proc/meminfo",
+            "MemTotal: 8 kB\nMemAvailable: 4 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
+        );
+        fixture
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            proc: self.path("proc"),
+            sys: self.path("sys"),
+            quota_dirs: Vec::new(),
+            cpuset_dirs: Vec::new(),
+            kept_files: 100,
+            ticks_per_second: 100,
+            page_size: 4096,
+        }
+    }
+}
+
+fn read(reader: &mut NodeReader) -> NodeSample {
+    let mut node = NodeSample::default();
+    reader.read(&mut node, &Descriptors::new(100), &mut Vec::new());
+    node
+}
+
+#[test]
+fn whole_disks_count_once() {
+    let fixture = Fixture::new();
+    let node = read(&mut NodeReader::new(&fixture.settings()));
+    assert_eq!(node.problems, Vec::<String>::new());
+    assert_eq!(node.disk, Some(DiskBytes { read: Bytes(15 * 512), written: Bytes(30 * 512) }));
+}
+
+#[test]
+fn a_disk_that_appears_is_counted_from_then_on() {
+    let fixture = Fixture::new();
+    let mut reader = NodeReader::new(&fixture.settings());
+    read(&mut reader);
+    assert!(!reader.is_whole_disk((8, 16)));
+    let text = fs::read_to_string(fixture.path("proc/diskstats")).unwrap();
+    fixture.put("proc/diskstats", &format!("{text}8 16 sdb 1 0 7 0 1 0 0 0 0 0 0\n"));
+    fs::create_dir_all(fixture.path("sys/block/sdb/slaves")).unwrap();
+    assert_eq!(read(&mut reader).disk.unwrap().read, Bytes(22 * 512));
+    assert!(reader.is_whole_disk((8, 16)));
+}
+
+#[test]
+fn without_sysfs_disks_are_unknown_and_said_so() {
+    let fixture = Fixture::new();
+    fs::remove_dir_all(fixture.path("sys/block")).unwrap();
+    let node = read(&mut NodeReader::new(&fixture.settings()));
+    assert_eq!(node.disk, None);
+    assert!(node.problems[0].contains("sys/block"), "{:?}", node.problems);
+}
+
+#[test]
+fn cpus_are_affinity_cpuset_and_quota_together() {
+    let fixture = Fixture::new();
+    let user = |node: &NodeSample| node.cpu.unwrap().user.as_millis() / 10;
+    let node = read(&mut NodeReader::new(&fixture.settings()));
+    assert_eq!((node.cpus, user(&node)), (Some(4), 15));
+
+    fixture.put("set/cpuset.cpus.effective", "2-5\n");
+    fixture.put("top/cpu.max", "max 100000\n");
+    fixture.put("top/lrs/cpu.max", "190000 100000\n");
+    let mut settings = fixture.settings();
+    settings.cpuset_dirs = vec![fixture.path("set")];
+    settings.quota_dirs = Settings::ancestors(&fixture.path("top"), &fixture.path("top/lrs"));
+    assert_eq!(settings.quota_dirs.len(), 2);
+    let mut reader = NodeReader::new(&settings);
+    let node = read(&mut reader);
+    assert_eq!((node.cpus, node.allowed_cpus, user(&node)), (Some(1), Some(2), 12));
+
+    // Read anew each cycle; v1 names.
+    fixture.put("top/lrs/cpu.max", "max 100000\n");
+    fixture.put("set/cpuset.cpus.effective", "0-2\n");
+    assert_eq!(read(&mut reader).cpus, Some(3));
+    fixture.put("top/lrs/cpu.cfs_quota_us", "250000\n");
+    fixture.put("top/lrs/cpu.cfs_period_us", "100000\n");
+    assert_eq!(read(&mut reader).cpus, Some(2));
+    fixture.put("top/lrs/cpu.cfs_quota_us", "-1\n");
+    assert_eq!(read(&mut reader).cpus, Some(3));
+}
+
+#[test]
+fn a_quota_below_one_cpu_leaves_one() {
+    assert_eq!(usable_cpus(8, Some(0.3)), 1);
+    assert_eq!(usable_cpus(8, Some(2.999)), 2);
+    assert_eq!(usable_cpus(8, None), 8);
+    assert_eq!(usable_cpus(0, None), 1);
+    assert_eq!(usable_cpus(8, Some(1e30)), 8);
+}
+
+#[test]
+fn a_kernel_without_psi_is_no_problem_and_garbage_is_one() {
+    let fixture = Fixture::new();
+    let mut reader = NodeReader::new(&fixture.settings());
+    let node = read(&mut reader);
+    assert_eq!(node.pressure, None);
+    assert_eq!(node.problems, Vec::<String>::new());
+    fixture.put("proc/meminfo", "MemTotal: lots\n");
+    fixture.put("proc/stat", "");
+    let node = read(&mut reader);
+    assert_eq!((node.memory, node.cpu), (None, None));
+    assert_eq!(node.problems.len(), 2, "{:?}", node.problems);
+}
