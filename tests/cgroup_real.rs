@@ -3,12 +3,13 @@
 //! Every test has a root of its own, `lrs-test-<pid>-<name>`, and checks that nothing of it is
 //! left. Asked to run (`--ignored`) and unable to, they fail.
 
+#![allow(clippy::unwrap_used)] // a failed helper is a failed test
 #![allow(clippy::disallowed_methods)] // tests measure real time
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
@@ -100,22 +101,36 @@ fn process_of(pid: i32) -> ProcessRef {
 }
 
 /// A child killed with its whole process group when the test ends.
-struct Job(Child);
+struct Job(Child, BufReader<ChildStdout>);
 
 impl Job {
     fn spawn(program: &str, args: &[&str]) -> Job {
+        Job::spawn_with(program, args, None)
+    }
+
+    fn spawn_with(program: &str, args: &[&str], env: Option<(&str, &str)>) -> Job {
         use std::os::unix::process::CommandExt as _;
         let mut command = Command::new(program);
-        command.args(args).stdout(Stdio::piped()).process_group(0);
-        Job(command.spawn().unwrap())
+        command.args(args).envs(env).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Job(child, out)
     }
 
     fn sh(script: &str) -> Job {
         Job::spawn("sh", &["-c", script])
     }
 
-    fn python(script: &str) -> Job {
-        Job::spawn("python3", &["-u", "-c", script])
+    /// A process with 40 threads more than it would have; its line is the id of one of them.
+    fn threads() -> Job {
+        let this = std::env::current_exe().unwrap();
+        let mut job = Job::spawn_with(
+            this.to_str().unwrap(),
+            &["--exact", "thread_helper", "--ignored", "--nocapture"],
+            Some((THREAD_HELPER, "yes")),
+        );
+        while !job.line().starts_with("thread ") {}
+        job
     }
 
     fn sleeper() -> Job {
@@ -129,7 +144,7 @@ impl Job {
     /// Waits for the child's next line.
     fn line(&mut self) -> String {
         let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_ne!(self.1.read_line(&mut line).unwrap(), 0, "the job ended early");
         line.trim().to_owned()
     }
 
@@ -236,22 +251,36 @@ fn a_task_lives_in_its_group_and_nothing_is_left_of_it() {
     fixture.close();
 }
 
+/// Environment variable that makes [`thread_helper`] one.
+const THREAD_HELPER: &str = "LRS_TEST_THREAD_HELPER";
+
+/// The body of [`Job::threads`]; a test only by name.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn thread_helper() {
+    if std::env::var_os(THREAD_HELPER).is_none() {
+        return;
+    }
+    for _ in 0..40 {
+        std::thread::spawn(|| std::thread::sleep(Duration::from_secs(600)));
+    }
+    println!("\nthread helper is ready");
+    std::thread::sleep(Duration::from_secs(600));
+}
+
 #[test]
 #[ignore = "needs root and cgroups"]
 fn forty_threads_move_together() {
     let mut fixture = Fixture::new("threads");
-    let mut job = Job::python(
-        "import threading,time\n\
-         for _ in range(39): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n\
-         print('ready'); time.sleep(600)",
-    );
-    assert_eq!(job.line(), "ready");
+    let job = Job::threads();
     let group = fixture.admit(job.process());
     let threads = match fixture.tree().capabilities().version.unwrap() {
         Version::V1 => read(&group.dirs.cpu, "tasks"),
         Version::V2 => read(&group.dirs.cpu, "cgroup.threads"),
     };
-    assert_eq!(threads.lines().count(), 40);
+    let all = fs::read_dir(format!("/proc/{}/task", job.process().pid)).unwrap().count();
+    assert!(all >= 40);
+    assert_eq!(threads.lines().count(), all);
     job.end();
     fixture.tree().remove(&group).unwrap();
     fixture.close();
@@ -465,12 +494,13 @@ fn what_can_never_be_a_task_is_refused() {
     assert!(refusal(process_of(1)).contains("init"));
     assert!(refusal(process_of(std::process::id() as i32)).contains("this daemon"));
 
-    let mut job = Job::python(
-        "import threading,time\n\
-         t = threading.Thread(target=time.sleep, args=(600,), daemon=True); t.start()\n\
-         print(t.native_id); time.sleep(600)",
-    );
-    let thread: i32 = job.line().parse().unwrap();
+    let job = Job::threads();
+    let leader = job.process().pid;
+    let thread = fs::read_dir(format!("/proc/{leader}/task"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .find(|thread| *thread != leader.raw())
+        .unwrap();
     let text = refusal(process_of(thread));
     assert!(text.contains("thread") && text.contains(&job.0.id().to_string()), "{text}");
 

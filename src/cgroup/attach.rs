@@ -278,7 +278,7 @@ impl Mover<'_> {
     }
 
     /// Moves every process in `group` and below to the first of its homes that takes it, until
-    /// none is left. The root's parent is the last home of all.
+    /// none is left. The root's parent and the mount are the last homes of all.
     pub(super) fn evacuate(
         &self,
         group: &str,
@@ -293,7 +293,7 @@ impl Mover<'_> {
                     left += 1;
                     let candidates = homes(pid, index)
                         .into_iter()
-                        .chain([parent.to_owned()])
+                        .chain([parent.to_owned(), "/".to_owned()])
                         .map(|home| hierarchy.dir(&home).join("cgroup.procs"));
                     move_to_first(pid, candidates)?;
                 }

@@ -8,7 +8,8 @@
 use super::attach::Mover;
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Membership, is_within};
-use super::tree::{CPU_IDLE, inode};
+use super::tiers::CPU_IDLE;
+use super::tree::inode;
 use super::weights::Scale;
 use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, files};
 use crate::units::ProcessRef;

@@ -10,7 +10,7 @@
 //! | `open`, `lock` | choosing one, making the root, controllers, one daemon a root |
 //! | `probe` | what the kernel and the disks can do, with reasons |
 //! | `weights` | pure: plan and ranges to numbers |
-//! | `tree` | [`TierTree`] on the kernel's files |
+//! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `observe` | [`TierTree`] without any write |
@@ -36,6 +36,7 @@ mod observe;
 mod open;
 pub mod probe;
 mod process;
+mod tiers;
 mod tree;
 mod weights;
 
@@ -46,6 +47,25 @@ mod weights;
 /// holds the root; both say what to do. What was begun is undone.
 pub fn open(settings: &TreeSettings) -> Result<Box<dyn TierTree>, CgroupError> {
     Ok(Box::new(tree::KernelTree::open(settings)?))
+}
+
+/// What [`open`] would use, looked up without any write: for doctor and observe mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// Version of the hierarchy with the cpu controller.
+    pub version: Version,
+    /// Directory of the root, which need not exist yet.
+    pub root: PathBuf,
+    /// Why the root could not be made or written; `None` when it could.
+    pub obstacle: Option<String>,
+}
+
+/// See [`Preview`].
+///
+/// # Errors
+/// `Unsupported` when no hierarchy fits `settings`; the text says what to do.
+pub fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
+    open::preview(settings)
 }
 
 /// The tree of observe mode: no writes, attachment `none`.

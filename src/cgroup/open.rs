@@ -16,7 +16,7 @@ use rustix::fs::Access;
 use super::lock::{self, RootLock};
 use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
-use super::{CgroupError, TreeSettings, Version, attach, files};
+use super::{CgroupError, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
 
 /// `cgroup.root = "auto"`.
@@ -253,6 +253,22 @@ impl Leaf {
         files::write_value(&self.parent.join("cgroup.procs"), &own)?;
         lock::remove_root(&self.parent, LEAF)
     }
+}
+
+/// See [`super::preview`].
+pub(super) fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
+    let (version, primary) = choose(settings, &Mounts::read()?)?;
+    let root = primary.dir(&root_path(settings, &primary)?);
+    // Writing in the nearest ancestor that is there is what making the root needs.
+    let nearest = root.ancestors().find(|dir| dir.exists()).unwrap_or(&primary.mount.point);
+    let obstacle = rustix::fs::access(nearest, Access::WRITE_OK).err().map(|errno| {
+        format!(
+            "{} cannot be written ({errno}); run lrsd as root, have the group delegated to it, \
+             or remount the cgroup file system writable",
+            nearest.display()
+        )
+    });
+    Ok(Preview { version, root, obstacle })
 }
 
 /// The version and its primary hierarchy.

@@ -269,6 +269,9 @@ pub(super) fn is_within(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Largest family that is moved. Beyond it a fork bomb is outgrowing the walk.
+const FAMILY_MAX: usize = 65_536;
+
 /// The living descendants of `root`, parents before children.
 ///
 /// Reads `task/TID/children` where the kernel has it (CONFIG_PROC_CHILDREN), which costs as
@@ -281,6 +284,11 @@ pub(super) fn descendants(root: Pid) -> Result<Vec<Pid>, CgroupError> {
             Some(children) => {
                 family.extend_from_slice(&children);
                 next.extend(children);
+                if family.len() > FAMILY_MAX {
+                    return Err(CgroupError::Refused(format!(
+                        "process {root} has more than {FAMILY_MAX} descendants; stop it first"
+                    )));
+                }
             }
             None => return descendants_by_scan(root),
         }

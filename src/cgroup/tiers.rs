@@ -1,0 +1,167 @@
+//! What a tier is in a group's files: comparing and writing them.
+//!
+//! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
+//! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
+//! over the processes and are therefore not part of it ([`super::TierTree::reapply_io`]).
+
+use std::path::Path;
+
+use super::probe::IoKnob;
+use super::tree::KernelTree;
+use super::{Attachment, CgroupError, Drift, Group, GroupRecord, WeightPlan, files, in_place};
+use crate::core::model::Tier;
+
+/// `cpu.idle` of a group (sched/core.c, 5.15+).
+pub(super) const CPU_IDLE: &str = "cpu.idle";
+
+/// What the CPU files of a group shall say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CpuWish {
+    Idle,
+    Weight(u64),
+    /// Found idle by its owner: fine for a passive task.
+    WeightOrIdle(u64),
+}
+
+impl KernelTree {
+    fn cpu_wish(&self, record: &GroupRecord, tier: Tier, plan: &WeightPlan) -> CpuWish {
+        if record.attachment == Attachment::Own {
+            return match (self.idle_used, tier) {
+                (true, Tier::Passive) => CpuWish::Idle,
+                (true, Tier::Active) => CpuWish::Weight(self.scale.pair_beside_idle(plan).active),
+                (false, tier) => CpuWish::Weight(self.scale.pair(plan).of(tier)),
+            };
+        }
+        let owners = in_place::found_number(record, self.scale.file);
+        let weight = self.scale.pair(plan).at_least(owners).of(tier);
+        if tier == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
+            CpuWish::WeightOrIdle(weight)
+        } else {
+            CpuWish::Weight(weight)
+        }
+    }
+
+    /// Compares the group's files with `tier`, and makes them so when `write`.
+    pub(super) fn settle(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+        write: bool,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        let mut drifts = Vec::new();
+        if group.record.attachment == Attachment::None {
+            return Ok(drifts);
+        }
+        if let Some(dir) = &group.dirs.cpu {
+            self.settle_cpu(dir, self.cpu_wish(&group.record, tier, plan), write, &mut drifts)?;
+        }
+        if let Some(dir) = &group.dirs.io {
+            for knob in &self.io.knobs {
+                self.settle_io(*knob, dir, group, tier, plan, write, &mut drifts)?;
+            }
+        }
+        Ok(drifts)
+    }
+
+    /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets
+    /// it to neutral.
+    fn settle_cpu(
+        &self,
+        dir: &Path,
+        wish: CpuWish,
+        write: bool,
+        drifts: &mut Vec<Drift>,
+    ) -> Result<(), CgroupError> {
+        let idle_file = dir.join(CPU_IDLE);
+        let is_idle = self.idle_exists && files::read_number(&idle_file)? == 1;
+        let (want_idle, weight) = match wish {
+            CpuWish::Idle => (true, 0),
+            CpuWish::WeightOrIdle(weight) => (is_idle, weight),
+            CpuWish::Weight(weight) => (false, weight),
+        };
+        if is_idle != want_idle {
+            let (found, expected) = if want_idle { ("0", "1") } else { ("1", "0") };
+            if write {
+                files::write_value(&idle_file, expected)?;
+            }
+            drifts.push(drift(CPU_IDLE, found, expected));
+        }
+        if want_idle {
+            return Ok(());
+        }
+        let weight_file = dir.join(self.scale.file);
+        if is_idle {
+            // Not compared: it is what leaving idle made of it.
+            return if write { write_number(&weight_file, weight) } else { Ok(()) };
+        }
+        settle_number(&weight_file, self.scale.file, weight, write, drifts)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the arguments of `settle`, one level down
+    fn settle_io(
+        &self,
+        knob: IoKnob,
+        dir: &Path,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+        write: bool,
+        drifts: &mut Vec<Drift>,
+    ) -> Result<(), CgroupError> {
+        let in_place = group.record.attachment == Attachment::InPlace;
+        match knob {
+            IoKnob::Weight(scale) => {
+                let owners = in_place::found_number(&group.record, scale.file);
+                // A group found without the file (no io controller there) has no disk tier.
+                if in_place && owners.is_none() {
+                    return Ok(());
+                }
+                let weight = scale.pair(plan).at_least(owners).of(tier);
+                settle_number(&dir.join(scale.file), scale.file, weight, write, drifts)
+            }
+            IoKnob::PriorityClass if !in_place => {
+                let file = dir.join(in_place::IO_PRIO_CLASS);
+                let class = match tier {
+                    Tier::Active => "no-change",
+                    Tier::Passive => "idle",
+                };
+                let found = files::read_value(&file)
+                    .map_err(|error| files::failed("read", &file, None, error))?;
+                if found != class {
+                    if write {
+                        files::write_value(&file, class)?;
+                    }
+                    drifts.push(drift(in_place::IO_PRIO_CLASS, &found, class));
+                }
+                Ok(())
+            }
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => Ok(()),
+        }
+    }
+}
+
+fn drift(file: &str, found: &str, expected: &str) -> Drift {
+    Drift { file: file.to_owned(), found: found.to_owned(), expected: expected.to_owned() }
+}
+
+fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
+    files::write_value(path, &value.to_string())
+}
+
+pub(super) fn settle_number(
+    path: &Path,
+    file: &str,
+    expected: u64,
+    write: bool,
+    drifts: &mut Vec<Drift>,
+) -> Result<(), CgroupError> {
+    let found = files::read_number(path)?;
+    if found != expected {
+        if write {
+            write_number(path, expected)?;
+        }
+        drifts.push(drift(file, &found.to_string(), &expected.to_string()));
+    }
+    Ok(())
+}
