@@ -1,4 +1,28 @@
 //! LRS: active and passive task slots for a Linux node.
+//!
+//! Every cycle one *sample* is taken at one *now*; *classify* turns it into rates; *decide*
+//! turns rates, events and state into actions; *apply* makes the cgroups match and reports
+//! what really happened; *publish* replaces the one snapshot that every client reads.
+//!
+//! | module | one line | may use |
+//! |---|---|---|
+//! | [`units`] | quantities with their unit in the type | std |
+//! | [`core`] | pure decisions: slots, rates, capacity, guard | `units`, data of `sample` |
+//! | [`sample`] | one reading of the node and its tasks | /proc, cgroup files |
+//! | [`cgroup`] | the applier: task groups and their weights | cgroup files |
+//! | [`state`] | records and history that survive the daemon | files of the runtime directory |
+//! | [`driver`] | the one loop that owns the state | all above, [`clock`] |
+//! | [`command`], [`rights`], [`publish`] | what clients may ask, who may, what they read | `core` |
+//! | [`serve`] | the gRPC door: translates, decides nothing | `command`, `publish` |
+//! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
+//! | [`daemon`] | order of start and stop, signals | everything |
+//! | [`cli`], [`demo`] | `lrsctl`: a client like any other | gRPC |
+//!
+//! What is deliberately absent: only `driver` and the threads it owns call [`clock`]; only
+//! `cgroup` writes below the cgroup root; `serve` never sees `cgroup` or `state`; nothing in
+//! `core` has a clock, a file, a socket, async or a log (`tests/purity.rs`).
+//!
+//! `docs/architecture.md` tells the same at more length.
 
 pub mod cgroup;
 pub mod cli;

@@ -309,7 +309,7 @@ pub static KEYS: &[Key] = &[
               later; lrsd does not start without it), \"weight\" by weights, \"auto\" by \
               cpu.idle where the kernel has it, else by weights.",
         range: "\"auto\", \"idle\" or \"weight\"",
-        applies: Applies::Live,
+        applies: Applies::Restart,
         read: |v, c| {
             c.tiers.passive_cpu = value::choice(v, PASSIVE_CPU)?;
             Ok(())
@@ -320,7 +320,7 @@ pub static KEYS: &[Key] = &[
         path: "tiers.io",
         doc: "Whether passive tasks are held back on disks too, where the I/O scheduler can.",
         range: "true or false",
-        applies: Applies::Live,
+        applies: Applies::Restart,
         read: |v, c| {
             c.tiers.io = value::boolean(v)?;
             Ok(())
@@ -333,7 +333,7 @@ pub static KEYS: &[Key] = &[
               in units of cpu.weight (100 is neutral; on cgroup v1 it is converted to \
               cpu.shares). \"auto\": active slots times 100.",
         range: "\"auto\" or 1..=10000",
-        applies: Applies::Live,
+        applies: Applies::Restart,
         read: |v, c| {
             c.tiers.root_weight = value::auto(v, |v| value::integer(v, 1..=10_000))?;
             Ok(())

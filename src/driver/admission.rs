@@ -145,8 +145,7 @@ impl Driver {
 
     /// The task a process is in: as its main process, or by its cgroup.
     fn task_of(&self, process: ProcessRef) -> Option<TaskId> {
-        let main = self.entries.iter().find(|(_, entry)| entry.process == Some(process));
-        if let Some((id, _)) = main {
+        if let Some(id) = self.mains.get(&process) {
             return Some(*id);
         }
         // A process that ended meanwhile is in no group; its admission fails right after.
@@ -210,6 +209,7 @@ impl Driver {
             in_place: request.in_place,
             ..Entry::default()
         };
+        self.mains.insert(process, id);
         self.entries.insert(id, entry);
     }
 
@@ -322,8 +322,17 @@ impl Driver {
         self.changed.insert(id);
     }
 
+    /// Takes a task out of the loop's books.
+    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        if let Some(process) = entry.process {
+            self.mains.remove(&process);
+        }
+        Some(entry)
+    }
+
     fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
-        let Some(entry) = self.entries.remove(&id) else { return };
+        let Some(entry) = self.forget_entry(id) else { return };
         self.core.attach_failed(id, &error.message, now);
         self.answer_all(entry.replies, Err(error));
         let removed = self.store.remove_task(id);

@@ -157,7 +157,7 @@ impl Driver {
 
     /// Forgets a task that has ended; its group goes in the background.
     pub(super) fn clean_up(&mut self, id: TaskId) {
-        let Some(mut entry) = self.entries.remove(&id) else { return };
+        let Some(mut entry) = self.forget_entry(id) else { return };
         for (_, key) in std::mem::take(&mut entry.watched) {
             self.watcher.forget_process(key);
         }

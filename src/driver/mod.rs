@@ -49,7 +49,7 @@ use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::state::Store;
-use crate::units::{BootTime, Moment, WallTime};
+use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Admission;
 use entry::Entry;
 use watch::{Ready, Waker, Watcher};
@@ -73,6 +73,8 @@ pub struct Driver {
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
     entries: BTreeMap<TaskId, Entry>,
+    /// Tasks by their main process.
+    mains: HashMap<ProcessRef, TaskId>,
     /// Admissions on their way, by waiter or task.
     waiting: HashMap<WaiterId, Admission>,
     watcher: Watcher,

@@ -158,6 +158,11 @@ impl Driver {
             tree,
             store,
             store_problem: None,
+            mains: findings
+                .entries
+                .iter()
+                .filter_map(|(id, entry)| Some((entry.process?, *id)))
+                .collect(),
             entries: findings.entries,
             waiting: HashMap::new(),
             watcher,

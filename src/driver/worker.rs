@@ -326,6 +326,8 @@ fn read_back(
     tier: Tier,
     plan: &WeightPlan,
 ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+    // New threads begin without the tier's I/O priority, where disk tiers are made that way.
+    tree.reapply_io(group, tier)?;
     let view = tree.read_back(group)?;
     let drift = tree.drift(group, tier, plan)?;
     Ok((view, drift))

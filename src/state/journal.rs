@@ -98,6 +98,11 @@ impl Journal {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn break_for_test(&mut self) {
+        self.file = None;
+    }
+
     fn begin_segment(&mut self) -> Result<(), StateError> {
         self.file = None;
         let number = self.number + 1;

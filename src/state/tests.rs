@@ -1,1 +1,217 @@
+//! The store against crashes, damage and full disks.
 
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::core::event::EventKind;
+use crate::core::model::{Label, Labels, Order, Priority, Tier};
+use crate::core::rate::RateMeter;
+use crate::core::slots::Seat;
+use crate::state::record::RecordPhase;
+use crate::units::{BootTime, Pid, ProcessRef, WallTime};
+
+fn open(dir: &Path) -> (Store, Recovered) {
+    Store::open(dir, "boot-a", 7).unwrap()
+}
+
+fn event(seq: u64, kind: EventKind, task: Option<TaskId>) -> Event {
+    Event {
+        seq,
+        at: WallTime::from_unix_micros(seq as i64),
+        kind,
+        task: task.map(|id| id.to_string()),
+        from: None,
+        to: None,
+        reason: None,
+        inputs: Map::new(),
+    }
+}
+
+fn id(number: u64) -> TaskId {
+    TaskId { epoch: 7, number }
+}
+
+fn record(number: u64) -> TaskRecord {
+    TaskRecord {
+        id: id(number),
+        phase: RecordPhase::Placed,
+        process: Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 99 }),
+        uid: Some(1000),
+        admitted_by: Some(0),
+        labels: Labels { name: Some(Label::new("sort a/b").unwrap()), ..Labels::default() },
+        priority: Priority(i32::MIN),
+        order: Order(number),
+        seat: Seat::Passive,
+        admitted_at: WallTime::from_unix_micros(1),
+        admitted_boot: BootTime(Duration::from_secs(5)),
+        promoted_at: None,
+        group: None,
+        origin: vec![("cpu".into(), "/".into())],
+        meter: RateMeter::default(),
+        measured: None,
+        baseline: None,
+        used: None,
+        lost: false,
+    }
+}
+
+#[test]
+fn records_come_back_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    store.put_task(&record(2)).unwrap();
+    store.put_task(&record(1)).unwrap();
+    let reservation = ReservationRecord {
+        id: ReservationId { epoch: 7, number: 3 },
+        labels: Labels::default(),
+        uid: 5,
+        priority: Priority(1),
+        order: Order(9),
+        tier: Tier::Passive,
+        created_at: WallTime::from_unix_micros(2),
+        expires: BootTime(Duration::from_secs(60)),
+    };
+    store.put_reservation(&reservation).unwrap();
+    drop(store);
+    let (store, recovered) = open(dir.path());
+    assert_eq!(recovered.tasks, [record(1), record(2)], "in order of admission");
+    assert_eq!(recovered.reservations, [reservation.clone()]);
+    assert_eq!(recovered.damaged, []);
+    store.remove_task(id(1)).unwrap();
+    store.remove_task(id(1)).unwrap();
+    store.remove_reservation(reservation.id).unwrap();
+    let (_, recovered) = open(dir.path());
+    assert_eq!(recovered.tasks.len(), 1);
+    assert!(recovered.reservations.is_empty());
+}
+
+#[test]
+fn records_of_another_boot_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).0.put_task(&record(1)).unwrap();
+    let (_, recovered) = Store::open(dir.path(), "boot-b", 8).unwrap();
+    assert!(recovered.tasks.is_empty());
+    assert_eq!(recovered.tasks_of_earlier_boots, [record(1)]);
+}
+
+#[test]
+fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = open(dir.path());
+    for number in 1..=3 {
+        store.put_task(&record(number)).unwrap();
+    }
+    let state = dir.path().join("state");
+    fs::write(state.join(format!("task-{}.json", id(1))), "{\"version\":1,").unwrap();
+    fs::write(state.join(format!("task-{}.json", id(2))), "{\"version\":99}").unwrap();
+    fs::write(state.join("note.txt"), "somebody's").unwrap();
+    let (_, recovered) = open(dir.path());
+    assert_eq!(recovered.tasks, [record(3)]);
+    let mut damaged = recovered.damaged_tasks.clone();
+    damaged.sort_unstable();
+    assert_eq!(damaged, [id(1), id(2)]);
+    assert_eq!(recovered.damaged.len(), 2);
+    assert!(recovered.damaged.iter().any(|d| d.what.contains("format 99")), "{recovered:?}");
+    assert!(state.join(format!("task-{}.json.damaged", id(1))).exists());
+    assert!(state.join("note.txt").exists());
+}
+
+#[test]
+fn books_are_a_fold_over_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.append(&event(1, EventKind::Admitted, Some(id(0)))).unwrap();
+    store.append(&event(2, EventKind::Admitted, Some(id(4)))).unwrap();
+    let mut completed = event(3, EventKind::Completed, Some(id(0)));
+    completed.inputs.insert("job".into(), json!("grep"));
+    completed.inputs.insert("computing_rate".into(), json!(0.5));
+    completed.inputs.insert("ended_at".into(), json!("2026-01-01T00:00:00Z"));
+    store.append(&completed).unwrap();
+    let mut away = completed.clone();
+    away.seq = 4;
+    away.task = Some(id(4).to_string());
+    away.inputs.insert("ended_at".into(), json!(null));
+    store.append(&away).unwrap();
+    let mut refused = event(5, EventKind::Refused, None);
+    refused.inputs.insert("refused_since_last_event".into(), json!(17));
+    store.append(&refused).unwrap();
+    store.append(&event(6, EventKind::Draining, None)).unwrap();
+    let before = store.standing().clone();
+    drop(store);
+    let (store, recovered) = open(dir.path());
+    assert_eq!(*store.standing(), before);
+    let standing = store.standing();
+    assert_eq!((standing.totals.admitted, standing.totals.completed), (2, 2));
+    assert_eq!(standing.totals.refused, 17);
+    assert_eq!((standing.counters.next_seq, standing.counters.next_task), (7, 5));
+    assert!(standing.live.is_empty() && standing.draining);
+    let finished = standing.jobs.values().next().unwrap();
+    assert_eq!((finished.count, finished.rated), (2, 1), "an unseen end leaves the rate alone");
+    assert_eq!(recovered.events.len(), 6);
+}
+
+#[test]
+fn a_torn_line_costs_that_line_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.append(&event(1, EventKind::Admitted, Some(id(0)))).unwrap();
+    drop(store);
+    let segment = dir.path().join("state/journal-0000000001.jsonl");
+    let mut text = fs::read(&segment).unwrap();
+    text.extend_from_slice(b"{\"seq\":2,\"at\":\"20");
+    fs::write(&segment, text).unwrap();
+    let (mut store, recovered) = open(dir.path());
+    assert_eq!(recovered.events.len(), 1);
+    assert_eq!(recovered.damaged.len(), 1);
+    store.append(&event(2, EventKind::Completed, Some(id(0)))).unwrap();
+    drop(store);
+    let (store, recovered) = open(dir.path());
+    assert_eq!(store.standing().totals.completed, 1);
+    assert_eq!(recovered.events.len(), 2);
+}
+
+#[test]
+fn history_is_bounded_and_totals_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    let events = 30_000u64;
+    for seq in 1..=events {
+        store.append(&event(seq, EventKind::Promoted, Some(id(seq)))).unwrap();
+    }
+    drop(store);
+    let (store, recovered) = open(dir.path());
+    assert_eq!(store.standing().totals.promoted, events);
+    assert_eq!(store.standing().counters.next_seq, events + 1);
+    assert!(recovered.events.len() < events as usize);
+    assert_eq!(recovered.events.last().unwrap().seq, events);
+    let bytes: u64 = fs::read_dir(dir.path().join("state"))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 4 << 20, "{bytes}");
+}
+
+#[test]
+fn what_a_failed_append_could_not_write_is_in_the_next_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.append(&event(1, EventKind::Admitted, Some(id(0)))).unwrap();
+    // A closed segment stands for a disk that ran full: the next append must make a new one.
+    let state = dir.path().join("state");
+    let hidden = dir.path().join("hidden");
+    store.journal.break_for_test();
+    fs::rename(&state, &hidden).unwrap();
+    let error = store.append(&event(2, EventKind::Completed, Some(id(0)))).unwrap_err();
+    assert!(error.to_string().contains("journal-"), "{error}");
+    fs::rename(&hidden, &state).unwrap();
+    store.append(&event(3, EventKind::Promoted, Some(id(9)))).unwrap();
+    drop(store);
+    let (store, _) = open(dir.path());
+    let totals = store.standing().totals;
+    assert_eq!((totals.admitted, totals.completed, totals.promoted), (1, 1, 1));
+    assert!(store.standing().live.is_empty());
+}
