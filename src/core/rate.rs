@@ -133,9 +133,13 @@ const LEAST_ELAPSED: f64 = 1.0;
 /// a starved task. A passive hog beside saturated active ones gets about 3 ms a second.
 const LEAST_EVIDENCE: f64 = 0.010;
 
-/// How far apart the rates may lie that the counters allow before looking at threads is worth
-/// its cost.
+/// Share of an interval that may have been waiting for the CPU or not before looking at threads
+/// is worth its cost.
 const SLACK: f64 = 0.05;
+
+/// The same as a share of the time without CPU. A sleeping JVM of 40 threads that waits a
+/// little is not looked at; a starved task's waits are most of that time by any measure.
+const SMALL_PART: f64 = 0.2;
 
 /// Looks per interval until [`FEW_LOOKS`] were taken: 20 in the 15 s after which a class is
 /// expected at the default period, so that a half-sleeper is not missed by chance.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, SLACK, WAITS_GOING_ON};
+use super::{Interval, SLACK, SMALL_PART, WAITS_GOING_ON};
 use crate::units::Share;
 
 /// Seconds.
@@ -100,15 +100,14 @@ impl Pool {
         *self == Pool::default()
     }
 
-    /// Whether the counters leave open what the rate is.
+    /// Whether the counters leave open how much of the time without CPU was spent waiting for it.
     pub(super) fn is_ambiguous(&self, cpus: f64, has_pressure: bool) -> bool {
         // Computing on several CPUs at once leaves more time without CPU than `elapsed - cpu`.
         let parallel = self.cpu > self.elapsed * (1.0 + SLACK)
             && self.cpu < self.elapsed * cpus * (1.0 - SLACK);
-        let most_waiting = if has_pressure { cpus * self.cpu_some } else { f64::INFINITY };
-        let least_blocked = (self.without_cpu - most_waiting).max(0.0);
-        let rate = |blocked| Share::of(self.cpu, self.cpu + blocked).unwrap_or(Share::ONE).value();
-        parallel || rate(least_blocked) - rate(self.without_cpu) > SLACK
+        let most_waiting =
+            if has_pressure { cpus * self.cpu_some } else { f64::INFINITY }.min(self.without_cpu);
+        parallel || most_waiting > (SLACK * self.elapsed).max(SMALL_PART * self.without_cpu)
     }
 
     /// Disk and CPU waits share what is not sleep as their pressure grew.
