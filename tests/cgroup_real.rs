@@ -884,3 +884,66 @@ fn cpu_micros(group: &Group) -> u64 {
         }
     }
 }
+
+/// Environment variable that makes [`leaf_helper`] one: the group it puts itself into.
+const LEAF_HELPER: &str = "LRS_TEST_LEAF_HELPER";
+
+/// The body of the next test, in a process of its own because it moves itself.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn leaf_helper() {
+    let Some(name) = std::env::var_os(LEAF_HELPER) else { return };
+    let name = name.into_string().unwrap();
+    let me = process_of(std::process::id() as i32).pid;
+    // The hierarchy with the cpu controller, as LRS chooses it.
+    let preview = cgroup::preview(&settings(&format!("{name}/lrs"))).unwrap();
+    assert_eq!(preview.obstacle, None);
+    let outer = preview.root.parent().unwrap();
+    fs::create_dir(outer).unwrap();
+    write(outer, "cgroup.procs", &me.to_string());
+    let is_in = |end: &str| memberships(me).iter().any(|(_, path)| path.ends_with(end));
+
+    let tree = cgroup::open(&settings(&format!("{name}/lrs"))).unwrap();
+    let v2 = preview.version == Version::V2;
+    assert_eq!(is_in(&format!("{name}/lrsd")), v2, "a leaf where the kernel demands one");
+    let group = tree.create(TaskId { epoch: 1, number: 1 }).unwrap();
+    tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
+    tree.remove(&group).unwrap();
+    tree.close().unwrap();
+    drop(tree);
+    assert!(is_in(&name), "back where it was");
+    assert!(!outer.join("lrsd").exists() && !outer.join("lrs").exists());
+
+    // With somebody else there, LRS makes no room.
+    let job = Job::sleeper();
+    write(outer, "cgroup.procs", &job.process().pid.to_string());
+    let opened = cgroup::open(&settings(&format!("{name}/lrs")));
+    match opened {
+        Ok(tree) => {
+            assert!(!v2);
+            tree.close().unwrap();
+        }
+        Err(error) => {
+            assert!(v2, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("observe") && text.contains(&job.process().pid.to_string()));
+            assert!(is_in(&name) && !outer.join("lrs").exists());
+        }
+    }
+    job.end();
+    write(outer.parent().unwrap(), "cgroup.procs", &me.to_string());
+    fs::remove_dir(outer).unwrap();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn alone_in_its_group_the_daemon_becomes_a_leaf_and_returns() {
+    let name = format!("lrs-test-{}-leaf", std::process::id());
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "leaf_helper", "--ignored", "--nocapture"])
+        .env(LEAF_HELPER, &name)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(leftovers(&name), Vec::<PathBuf>::new());
+}

@@ -163,21 +163,25 @@ impl Root {
                 dir.display()
             )));
         }
-        let value = format!("+{controller}");
-        let error = match files::write_raw(&file, &value) {
-            Ok(()) => {
-                if let Some(leaf) = self.leaf.as_mut().filter(|leaf| leaf.parent == dir) {
-                    leaf.enabled.push(controller);
-                }
-                return Ok(());
+        // Asked beforehand: the kernel accepts +cpu beside processes, but then makes the group
+        // the root of a threaded subtree, in which no task group can live (cgroup-v2.rst).
+        if has_rule_of_leaves(dir) && !files::read_text(&dir.join("cgroup.procs"))?.is_empty() {
+            if is_root || self.leaf.is_some() {
+                return Err(CgroupError::Unsupported(format!(
+                    "processes live directly in {}, so it cannot have controllers for task groups \
+                     (cgroup v2 rule); move them to a group of their own, or choose another \
+                     cgroup.root",
+                    dir.display()
+                )));
             }
-            Err(error) => error,
-        };
-        if error.raw_os_error() != Some(libc::EBUSY) || self.leaf.is_some() || is_root {
-            return Err(enabling_failed(&file, &value, error));
+            self.leaf = Some(Leaf::enter(dir)?);
         }
-        self.leaf = Some(Leaf::enter(dir)?);
-        self.enable(dir, controller, is_root)
+        let value = format!("+{controller}");
+        files::write_raw(&file, &value).map_err(|error| enabling_failed(&file, &value, error))?;
+        if let Some(leaf) = self.leaf.as_mut().filter(|leaf| leaf.parent == dir) {
+            leaf.enabled.push(controller);
+        }
+        Ok(())
     }
 
     /// Foreign groups and processes in the root, and leftovers of a creation cut short.
@@ -341,9 +345,9 @@ fn make_and_lock(primary: &Hierarchy, path: &str) -> Result<RootLock, CgroupErro
 
 fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupError {
     match error.raw_os_error() {
-        Some(libc::EBUSY) => CgroupError::Unsupported(format!(
-            "cannot write {value} to {}: processes live directly in that group; move them to a \
-             group of their own, or choose another cgroup.root",
+        Some(libc::EBUSY | libc::EOPNOTSUPP) => CgroupError::Unsupported(format!(
+            "cannot write {value} to {}: processes live directly in that group or in the one above; \
+             move them to a group of their own, or choose another cgroup.root",
             file.display()
         )),
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => CgroupError::Unsupported(format!(
@@ -353,6 +357,11 @@ fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupErr
         )),
         _ => files::failed("write", file, Some(value), error),
     }
+}
+
+/// Every group but the real root one, which alone has no `cgroup.type`.
+fn has_rule_of_leaves(dir: &Path) -> bool {
+    dir.join("cgroup.type").exists()
 }
 
 fn has_word(text: &str, word: &str) -> bool {
