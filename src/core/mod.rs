@@ -7,7 +7,6 @@
 pub mod capacity;
 pub mod colocation;
 mod cycle;
-pub mod colocation;
 pub mod event;
 pub mod guard;
 pub mod jobs;
