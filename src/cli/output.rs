@@ -46,8 +46,12 @@ impl Output {
 
     /// Whether lines can be drawn anew: on a terminal that takes escape sequences.
     pub(crate) fn can_redraw(&self) -> bool {
-        self.terminal
-            && anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+        self.terminal && self.has_colour()
+    }
+
+    /// Whether escape sequences reach the reader (NO_COLOR, TERM=dumb, a pipe: they do not).
+    pub(crate) fn has_colour(&self) -> bool {
+        anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
     }
 
     /// Columns of a line.

@@ -64,9 +64,8 @@ pub(super) fn config(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failur
     if !out.is_json() {
         return text.lines().try_for_each(|line| out.line(printable(line)));
     }
-    let settings: toml::Table = text.parse().map_err(|error| {
-        Failure::failed(format!("lrsd sent settings that are not TOML: {error}"))
-    })?;
+    let settings = crate::config::toml_to_json(&text)
+        .ok_or_else(|| Failure::failed("lrsd sent settings that are not TOML"))?;
     out.json(&settings)
 }
 

@@ -11,7 +11,7 @@ use crate::units::Bytes;
 pub(super) const TEXT: Bytes = Bytes(16 << 20);
 
 /// Part of the text for the search, which takes long over each byte.
-pub(super) const PART: Bytes = Bytes(4 << 20);
+pub(super) const PART: Bytes = Bytes(3 << 20);
 
 /// Where it is.
 #[derive(Debug)]

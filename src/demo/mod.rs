@@ -131,23 +131,31 @@ async fn patience(told_at: Option<crate::units::BootTime>) {
     }
 }
 
-/// `lrsctl __demo`: the tour itself.
+/// `lrsctl __demo`: the tour itself. It sweeps too: its supervisor may be dead.
 pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
     process::adopt_orphans()?;
-    runtime()?.block_on(async {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))
-        };
-        let mut interrupt = listen(SignalKind::interrupt())?;
-        let mut terminate = listen(SignalKind::terminate())?;
-        // Dropping the tour ends its tasks and its daemon, in that order.
-        let asked = tokio::select! {
-            ended = tour::tour(args, out) => return ended,
-            _ = interrupt.recv() => Signal::SIGINT,
-            _ = terminate.recv() => Signal::SIGTERM,
-        };
-        Err(Failure::ended(ExitCode::from(128 + asked as u8)))
-    })
+    let ended = runtime()?.block_on(tour_or_signal(args, out));
+    for left in
+        (sweep::Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root }).everything()
+    {
+        say(format_args!("lrsctl: left behind: {left}"));
+    }
+    ended
+}
+
+async fn tour_or_signal(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))
+    };
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    // Dropping the tour ends its tasks and its daemon, in that order.
+    let asked = tokio::select! {
+        ended = tour::tour(args, out) => return ended,
+        _ = interrupt.recv() => Signal::SIGINT,
+        _ = terminate.recv() => Signal::SIGTERM,
+    };
+    Err(Failure::ended(ExitCode::from(128 + asked as u8)))
 }
 
 /// The demo's own directory.

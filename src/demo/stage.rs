@@ -184,7 +184,11 @@ impl Stage<'_> {
         let log = log.map_err(|error| {
             Failure::failed(format!("cannot write {}: {error}", self.log.display()))
         })?;
-        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // Not /dev/null: grep notices that nobody reads and stops at the first match.
+        let results = log.try_clone().map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", self.log.display()))
+        })?;
+        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(results).stderr(log);
         let begun = clock::boot_time();
         let child = Group::spawn(&mut command)
             .map_err(|error| Failure::failed(format!("cannot start {}: {error}", task.name)))?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::data::{Data, PART, TEXT};
 use super::load::{self, Kind, Task};
+use super::node::Ticks;
 use super::observe;
 use super::private::{CYCLE, Daemon, Mode};
 use super::report::{self, Measured};
@@ -17,6 +18,10 @@ const STAGE: Duration = Duration::from_secs(24);
 
 /// Tasks per core of a full run, and the fewest that still show a queue.
 const TASKS_PER_CORE: (usize, usize) = (8, 3);
+
+/// How long, and from which share of the CPU, other work counts as a distortion.
+const LOOK: Duration = Duration::from_secs(1);
+const BUSY: f64 = 0.1;
 
 /// The whole tour, or observe mode where shaping is out of reach.
 pub(super) async fn tour(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
@@ -64,6 +69,7 @@ async fn compare(
     let workdir = args.workdir.as_path();
     let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
     introduce(status, cores, out)?;
+    warn_if_busy(out).await?;
 
     out.line("Each kind of task alone:")?;
     let mut alone: Vec<(Kind, Duration)> = Vec::new();
@@ -125,6 +131,25 @@ fn introduce(status: &proto::Status, cores: usize, out: &mut Output) -> Result<(
     out.line(wrap("", 0, &text, width))?;
     out.line("")?;
     Ok(out.flush()?)
+}
+
+/// Other work on the machine distorts every figure below; whoever reads them must know.
+async fn warn_if_busy(out: &mut Output) -> Result<(), Failure> {
+    let before = Ticks::now()?;
+    tokio::time::sleep(LOOK).await;
+    let busy = Ticks::now()?.since(before).effective.unwrap_or_default();
+    if busy > BUSY {
+        let width = out.width();
+        let text = format!(
+            "Other work takes {:.0}% of this machine's CPU now. The figures below are distorted \
+             by it.",
+            busy * 100.0
+        );
+        out.line(wrap("", 0, &text, width))?;
+        out.line("")?;
+        out.flush()?;
+    }
+    Ok(())
 }
 
 /// How many tasks: a full run, or fewer where this machine would need too long for it.
