@@ -143,7 +143,12 @@ impl Driver {
             .and_then(|group| crate::sample::read_final(&group.dirs))
             .filter(|_| entry.attachment() != Attachment::None);
         if let Some(sample) = last {
-            entry.advance(now.boot, sample, self.cpus);
+            let spread = self
+                .node_last
+                .as_ref()
+                .and_then(|(_, node)| node.allowed_cpus)
+                .unwrap_or(self.cpus);
+            entry.advance(now.boot, sample, self.cpus, spread);
         }
         let mut inputs = Map::new();
         let cpu = entry.since_admission().cpu;

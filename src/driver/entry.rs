@@ -108,14 +108,15 @@ impl Entry {
         self.contested
     }
 
-    /// Takes the next reading.
-    pub fn advance(&mut self, at: BootTime, sample: TaskSample, cpus: u32) {
+    /// Takes the next reading. `cpus`: those the tasks may use; `spread`: those they may be
+    /// spread over, quota aside.
+    pub fn advance(&mut self, at: BootTime, sample: TaskSample, cpus: u32, spread: u32) {
         if let Some(look) = sample.look() {
             self.meter.saw(look);
         }
         if let Some((earlier, before)) = &self.last {
             let (earlier, later) = ((*earlier, before), (at, &sample));
-            if let Some(interval) = crate::core::rate::Interval::between(earlier, later, cpus) {
+            if let Some(interval) = crate::core::rate::Interval::between(earlier, later, spread) {
                 self.meter.advance(&interval);
             }
             self.rates = TaskRates::between(earlier, later, cpus);
@@ -181,7 +182,7 @@ mod tests {
         };
         let mut entry = Entry { baseline: Some(sample(100)), ..Entry::default() };
         assert_eq!(entry.since_admission().cpu, None, "not read yet");
-        entry.advance(at(1), sample(103), 2);
+        entry.advance(at(1), sample(103), 2, 2);
         assert_eq!(entry.since_admission().cpu, Some(Duration::from_secs(3)));
     }
 }

@@ -25,8 +25,21 @@ impl Driver {
         self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
         self.cycles += 1;
         let placed = || self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed);
-        let look_at: Vec<TaskId> =
-            placed().filter(|(_, entry)| entry.meter.needs_look()).map(|(id, _)| *id).collect();
+        let wanted: Vec<(TaskId, u32)> = placed()
+            .map(|(id, entry)| (*id, entry.meter.looks_wanted()))
+            .filter(|(_, looks)| *looks > 0)
+            .collect();
+        let look_at = wanted.iter().map(|(id, _)| *id).collect();
+        // One look comes with the reading; the others are spread over the period.
+        let extra = wanted.iter().map(|(_, looks)| looks - 1).max().unwrap_or(0);
+        let seed = self.started_at.unix_micros();
+        let looks = (0..extra)
+            .map(|look| {
+                let after = jitter(period, look, extra, self.cycles, seed);
+                let tasks = wanted.iter().filter(|(_, looks)| looks - 1 > look);
+                (after, tasks.map(|(id, _)| *id).collect())
+            })
+            .collect();
         let check = placed()
             .filter(|(_, entry)| entry.attachment() != Attachment::None)
             .filter_map(|(id, entry)| {
@@ -41,7 +54,7 @@ impl Driver {
             watch: std::mem::take(&mut self.sources_new),
             forget: std::mem::take(&mut self.sources_gone),
             look_at,
-            look_after: Some(jitter(period, self.cycles, self.started_at.unix_micros())),
+            looks,
             check,
             recheck,
             plan: Some(self.plan),
@@ -69,13 +82,15 @@ impl Driver {
         let memory = sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
         let cpus = sample.node.cpus;
         self.cpus = cpus.unwrap_or(self.cpus);
+        // Pressure is averaged over the CPUs a task may be spread over, quota aside.
+        let spread = sample.node.allowed_cpus.unwrap_or(self.cpus);
         self.node_last = Some((sample.at, sample.node));
         self.sampled_at = Some(now.wall);
 
         let classify = &self.config.classify;
         for (id, reading) in sample.tasks {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
-            entry.advance(sample.at, reading, self.cpus);
+            entry.advance(sample.at, reading, self.cpus, spread);
             let rate = entry.meter.computing_rate();
             let class = entry.meter.class(classify.io_below, classify.cpu_above);
             let resident = entry.last.and_then(|(_, last)| last.resident);
@@ -151,13 +166,16 @@ impl Driver {
     }
 }
 
-/// When, within a period, threads are looked at once more: anywhere in its middle, never in
-/// step with a task whose own period divides ours. Good enough randomness for that is a
-/// multiplicative hash of the cycle's number.
-fn jitter(period: Duration, cycle: u64, seed: i64) -> Duration {
-    let mixed = (cycle ^ seed.unsigned_abs()).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    let share = 0.1 + 0.8 * (mixed as f64 / f64::from(u32::MAX));
-    period.mul_f64(share.clamp(0.1, 0.9))
+/// When, within a period, look `look` of `looks` is taken: each at a random place of its own
+/// part of the period, so that none is in step with a task whose own period divides ours. A
+/// multiplicative hash of the cycle's number is randomness enough for that.
+fn jitter(period: Duration, look: u32, looks: u32, cycle: u64, seed: i64) -> Duration {
+    let number = cycle.wrapping_mul(1021).wrapping_add(u64::from(look)) ^ seed.unsigned_abs();
+    let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let random = mixed as f64 / f64::from(u32::MAX);
+    let share = (f64::from(look) + random) / f64::from(looks.max(1));
+    // Apart from the readings, which look too.
+    period.mul_f64(share.clamp(0.05, 0.95))
 }
 
 #[cfg(test)]
@@ -167,9 +185,13 @@ mod tests {
     #[test]
     fn looks_are_spread_over_the_period() {
         let period = Duration::from_secs(3);
-        let looks: Vec<_> = (0..100).map(|cycle| jitter(period, cycle, 12345)).collect();
-        assert!(looks.iter().all(|look| *look >= period / 10 && *look <= period * 9 / 10));
-        let early = looks.iter().filter(|look| **look < period / 2).count();
+        let single: Vec<_> = (0..100).map(|cycle| jitter(period, 0, 1, cycle, 12345)).collect();
+        assert!(single.iter().all(|look| *look > Duration::ZERO && *look < period));
+        let early = single.iter().filter(|look| **look < period / 2).count();
         assert!((20..80).contains(&early), "{early} of 100 in the first half");
+        for cycle in 0..100 {
+            let looks: Vec<_> = (0..4).map(|look| jitter(period, look, 4, cycle, 7)).collect();
+            assert!(looks.is_sorted(), "{looks:?}");
+        }
     }
 }

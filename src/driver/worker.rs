@@ -5,6 +5,7 @@
 //! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
 //! common queue back, and ends when the loop drops its end.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -111,8 +112,9 @@ pub struct CycleRequest {
     pub forget: Vec<TaskId>,
     /// Tasks whose threads are looked at, ascending.
     pub look_at: Vec<TaskId>,
-    /// After which part of the period they are looked at once more; jittered by the loop.
-    pub look_after: Option<Duration>,
+    /// When, after the reading, which of them are looked at again; jittered by the loop,
+    /// earliest first.
+    pub looks: Vec<(Duration, Vec<TaskId>)>,
     /// Groups to read back, with the tier they should have.
     pub check: Vec<(TaskId, Arc<Group>, Tier)>,
     /// Groups that may have become empty unnoticed.
@@ -271,16 +273,16 @@ fn read_all(
     cycles: &Receiver<CycleRequest>,
     tell: &Teller,
 ) {
-    let mut look: Option<(BootTime, Vec<TaskId>)> = None;
+    let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
     loop {
-        let request = match &look {
+        let request = match looks.front() {
             None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some((due, _)) => cycles.recv_timeout(due.since(clock::boot_time())),
         };
         match request {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                if let Some((_, tasks)) = look.take() {
+                if let Some((_, tasks)) = looks.pop_front() {
                     tell.tell(Message::Looks(sampler.look(&tasks)));
                 }
             }
@@ -308,10 +310,11 @@ fn read_all(
                     .into_iter()
                     .filter_map(|(id, group)| Some((id, tree.processes(&group).ok()?)))
                     .collect();
-                look = request
-                    .look_after
-                    .filter(|_| !request.look_at.is_empty())
-                    .map(|after| (started.after(after), request.look_at));
+                looks = request
+                    .looks
+                    .into_iter()
+                    .map(|(after, tasks)| (started.after(after), tasks))
+                    .collect();
                 let kept_files = sampler.kept_files();
                 let report = CycleReport { sample, checked_at, kernel, processes, kept_files };
                 tell.tell(Message::Cycle(Box::new(report)));
