@@ -354,6 +354,9 @@ fn changed_keys_say_which_need_a_restart() {
         [
             "daemon.runtime_dir",
             "daemon.mode",
+            "tiers.passive_cpu",
+            "tiers.io",
+            "tiers.root_weight",
             "cgroup.root",
             "cgroup.version",
             "grpc.listen",

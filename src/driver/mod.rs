@@ -60,11 +60,14 @@ pub use recover::{Parts, StartError};
 /// Events kept in memory for `events --since` and `why`.
 pub const EVENTS_KEPT: usize = 4096;
 
+/// Changes the log filter; the error says what is wrong with the new directives.
+pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
+
 /// The loop and everything it owns.
 pub struct Driver {
     config: Config,
     config_file: PathBuf,
-    reload_log: Box<dyn Fn(&str) -> Result<(), String> + Send>,
+    reload_log: ReloadLog,
     core: Shaper,
     rights: Rights,
     plan: WeightPlan,

@@ -24,7 +24,7 @@ use tokio::sync::watch as watch_channel;
 use super::entry::{Entry, Placement};
 use super::watch::Watcher;
 use super::worker::Workers;
-use super::{Driver, Remote, plan, policy, rights};
+use super::{Driver, ReloadLog, Remote, plan, policy, rights};
 use crate::cgroup::{Attachment, CgroupError, Group, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Where they came from, for reloading.
     pub config_file: PathBuf,
     /// Changes the log filter; the error says what is wrong with the new one.
-    pub reload_log: Box<dyn Fn(&str) -> Result<(), String> + Send>,
+    pub reload_log: ReloadLog,
     /// The applier.
     pub tree: Arc<dyn TierTree>,
     /// The state directory and what was in it.

@@ -79,7 +79,7 @@ fn records_come_back_as_they_were() {
     drop(store);
     let (store, recovered) = open(dir.path());
     assert_eq!(recovered.tasks, [record(1), record(2)], "in order of admission");
-    assert_eq!(recovered.reservations, [reservation.clone()]);
+    assert_eq!(recovered.reservations, std::slice::from_ref(&reservation));
     assert_eq!(recovered.damaged, []);
     store.remove_task(id(1)).unwrap();
     store.remove_task(id(1)).unwrap();
