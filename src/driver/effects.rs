@@ -40,6 +40,8 @@ impl Driver {
     fn carry_out_one(&mut self, effect: Effect, refused: &[(TaskId, String)], now: Moment) {
         match effect {
             Effect::Retier { task, .. } => {
+                // What is shown is what the kernel says now, not what was written.
+                self.read_back(task);
                 self.changed.insert(task);
             }
             Effect::Attach { task, waiter } => self.start_attach(task, waiter, now),

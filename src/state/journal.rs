@@ -58,8 +58,11 @@ impl Journal {
         let mut segments = segments(dir)?;
         segments.sort_unstable();
         let mut standing: Option<Standing> = None;
+        let mut last_is_whole = true;
         for number in &segments {
+            let damaged = replayed.damaged.len();
             read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
+            last_is_whole = replayed.damaged.len() == damaged;
         }
         let mut standing = standing.unwrap_or_default();
         if standing.counters.epoch == 0 {
@@ -67,7 +70,13 @@ impl Journal {
         }
         let number = segments.last().copied().unwrap_or(0);
         let mut journal = Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
-        journal.begin_segment()?;
+        // A daemon restarted often must not push its own history out: a whole segment goes on.
+        // A torn one is closed, so that its last line stays the only one lost.
+        if number == 0 || !last_is_whole {
+            journal.begin_segment()?;
+        } else {
+            journal.continue_segment()?;
+        }
         Ok((journal, replayed))
     }
 
@@ -98,6 +107,17 @@ impl Journal {
         }
     }
 
+    fn continue_segment(&mut self) -> Result<(), StateError> {
+        let path = segment_path(&self.dir, self.number);
+        let file = OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .map_err(|error| at(&path, "open", error))?;
+        self.bytes = file.metadata().map_err(|error| at(&path, "read", error))?.len();
+        self.file = Some(file);
+        Ok(())
+    }
+
     #[cfg(test)]
     pub(super) fn break_for_test(&mut self) {
         self.file = None;
@@ -111,13 +131,8 @@ impl Journal {
         let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
         line.push(b'\n');
         super::files::write_atomically(&path, &line)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .map_err(|error| at(&path, "open", error))?;
-        self.file = Some(file);
-        self.bytes = line.len() as u64;
         self.number = number;
+        self.continue_segment()?;
         for old in segments(&self.dir)? {
             if old + 1 < number {
                 let path = segment_path(&self.dir, old);

@@ -152,6 +152,11 @@ fn books_are_a_fold_over_the_history() {
     let finished = standing.jobs.values().next().unwrap();
     assert_eq!((finished.count, finished.rated), (2, 1), "an unseen end leaves the rate alone");
     assert_eq!(recovered.events.len(), 6);
+    drop(store);
+    for _ in 0..10 {
+        open(dir.path());
+    }
+    assert_eq!(open(dir.path()).1.events.len(), 6, "restarts do not push history out");
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! `kill -9` at any instant: nothing is touched, nothing is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::harness::{Daemon, in_tier};
+
+const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn tasks_tiers_reservations_and_drain_survive_a_kill() {
+    let mut daemon = Daemon::start("survive", TWO);
+    let pids: Vec<i32> = (0..3).map(|_| daemon.run(&["--job", "j"], &["cat"])).collect();
+    daemon.eventually("three tasks", |daemon| (daemon.tasks().len() == 3).then_some(()));
+    let rid = daemon.ok(&["reserve", "--ttl", "10m", "--priority", "3"]);
+    daemon.ok(&["drain"]);
+    let before = daemon.tasks();
+    let dirs: Vec<_> = before.iter().map(|task| daemon.cpu_dir(task)).collect();
+    let modified = |dirs: &[std::path::PathBuf]| -> Vec<_> {
+        dirs.iter()
+            .map(|dir| std::fs::metadata(dir.join("cpu.idle")).unwrap().modified().unwrap())
+            .collect()
+    };
+    let stamps = modified(&dirs);
+    daemon.kill();
+    // One of them ends while nobody looks.
+    let gone = i32::try_from(before[0]["pid"].as_i64().unwrap()).unwrap();
+    daemon.finish(gone);
+    daemon.join(gone);
+    daemon.launch();
+    let after = daemon.tasks();
+    assert_eq!(after.len(), 2);
+    for task in &after {
+        let old = before.iter().find(|old| old["id"] == task["id"]).unwrap();
+        for field in ["pid", "uid", "job", "priority", "admitted_at", "cgroup", "attachment"] {
+            assert_eq!(task[field], old[field], "{field}");
+        }
+    }
+    assert_eq!(in_tier(&after, "active").len(), 2, "the passive one was promoted");
+    let unchanged = before.iter().position(|task| task["id"] == after[0]["id"]).unwrap();
+    assert_eq!(modified(&dirs[unchanged..=unchanged]), stamps[unchanged..=unchanged]);
+    let status = daemon.status();
+    assert_eq!(status["state"], "draining");
+    assert_eq!(status["totals"]["completed"], 1);
+    let ended: Vec<Value> =
+        daemon.events().into_iter().filter(|event| event["type"] == "completed").collect();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0]["inputs"]["ended_at"], Value::Null);
+    daemon.ok(&["resume"]);
+    let redeemed = daemon.run(&["--reservation", rid.trim()], &["cat"]);
+    assert_eq!(daemon.task_of(redeemed)["priority"], 3);
+    for pid in pids.into_iter().filter(|pid| *pid != gone) {
+        daemon.finish(pid);
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_hundred_kills_under_load_lose_nothing() {
+    let mut daemon = Daemon::start("hundred", TWO);
+    let tasks = 60;
+    let mut started = Vec::new();
+    let mut random = 12345u32;
+    for kill in 0..100 {
+        if kill * tasks / 100 >= started.len() {
+            let name = format!("n{}", started.len());
+            let work = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done";
+            started.push(daemon.run(&["--wait", "--name", &name], &["sh", "-c", work]));
+        }
+        daemon.kill();
+        daemon.spawn();
+        // Some kills hit recovery itself, some a daemon at work.
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if random % 3 != 0 {
+            let answers = |daemon: &Daemon| {
+                let output = daemon.ctl(&["status", "--json"]);
+                output.status.success().then_some(())
+            };
+            daemon.eventually("an answer", answers);
+        }
+    }
+    for pid in started.clone() {
+        let status = daemon.join(pid);
+        assert!(status.success(), "a task ended with {status}");
+    }
+    daemon.eventually("the end of all", |daemon| {
+        let output = daemon.ctl(&["tasks", "--json"]);
+        (output.status.success() && output.stdout == b"[]\n").then_some(())
+    });
+    let totals = daemon.status()["totals"].clone();
+    assert_eq!(totals["admitted"], started.len(), "{totals}");
+    assert_eq!(totals["completed"], started.len(), "{totals}");
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    let mut admissions: BTreeSet<String> = BTreeSet::new();
+    let events = daemon.events();
+    for event in &events {
+        let id = event["task"].as_str().unwrap_or_default().to_owned();
+        match event["type"].as_str() {
+            Some("completed") => *ends.entry(id).or_default() += 1,
+            Some("admitted") => assert!(admissions.insert(id), "admitted twice: {event}"),
+            _ => {}
+        }
+    }
+    let first = events.first().map(|event| event["seq"].clone());
+    assert_eq!(admissions.len(), started.len(), "history begins at {first:?}");
+    assert!(ends.values().all(|count| *count == 1), "{ends:?}");
+    assert_eq!(ends.into_keys().collect::<BTreeSet<_>>(), admissions);
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(seqs.is_sorted_by(|a, b| a < b), "sequence numbers restarted");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_damaged_state_file_loses_its_facts_and_not_its_task() {
+    let mut daemon = Daemon::start("damaged", TWO);
+    let pid = daemon.run(&["--name", "precious"], &["cat"]);
+    let task = daemon.task_of(pid);
+    let id = task["id"].as_str().unwrap().to_owned();
+    daemon.kill();
+    let file = daemon.runtime().join("state").join(format!("task-{id}.json"));
+    std::fs::write(&file, "garbage").unwrap();
+    daemon.launch();
+    let tasks = daemon.tasks();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks[0]["id"], id.as_str());
+    assert_eq!(tasks[0]["name"], Value::Null);
+    assert_eq!(tasks[0]["priority"], Value::Null);
+    assert_eq!(tasks[0]["tier"], "active");
+    assert!(daemon.events().iter().any(|event| event["type"] == "recovered"));
+    daemon.finish(pid);
+    daemon.eventually("the end", |daemon| daemon.tasks().is_empty().then_some(()));
+}

@@ -1,0 +1,349 @@
+//! A private `lrsd` for one test: its own runtime directory, socket and cgroup root, the real
+//! binary, the real kernel. Dropped, it leaves nothing behind.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longest wait for anything that should take milliseconds; under emulation it takes longer.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Daemon {
+    pub dir: tempfile::TempDir,
+    pub root: String,
+    child: Option<Child>,
+    /// Tasks started by the test, killed when it ends.
+    started: Vec<Child>,
+}
+
+impl Daemon {
+    /// Starts one with `settings` (TOML tables without [cgroup] root and runtime_dir).
+    pub fn start(name: &str, settings: &str) -> Daemon {
+        let daemon = Daemon::new(name, settings);
+        daemon.started()
+    }
+
+    /// As [`Daemon::start`], but not running yet.
+    pub fn new(name: &str, settings: &str) -> Daemon {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "this test needs root; run it as root or leave it ignored"
+        );
+        let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().expect("a directory");
+        let root = format!("lrs-test-{}-{name}", std::process::id());
+        let mut daemon = Daemon { dir, root, child: None, started: Vec::new() };
+        daemon.configure(settings);
+        daemon
+    }
+
+    /// Writes the configuration.
+    pub fn configure(&mut self, settings: &str) {
+        let text = format!(
+            "cgroup.root = {:?}\ndaemon.runtime_dir = {:?}\n{settings}",
+            self.root,
+            self.dir.path().join("run"),
+        );
+        fs::write(self.config(), text).expect("the configuration");
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.dir.path().join("lrs.toml")
+    }
+
+    pub fn runtime(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.runtime().join("lrsd.sock")
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn started(mut self) -> Daemon {
+        self.launch();
+        self
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub fn launch(&mut self) {
+        self.spawn();
+        let deadline = Instant::now() + PATIENCE;
+        while self.try_ctl(&["status", "--json"]).is_none() {
+            if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().expect("wait")) {
+                panic!("lrsd ended with {status} instead of serving:\n{}", self.log());
+            }
+            assert!(Instant::now() < deadline, "lrsd does not serve:\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Starts the daemon without waiting for it.
+    pub fn spawn(&mut self) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("log"))
+            .expect("the log");
+        let child = Command::new(env!("CARGO_BIN_EXE_lrsd"))
+            .arg("--config")
+            .arg(self.config())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("lrsd starts");
+        self.child = Some(child);
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().expect("lrsd runs").id() as i32
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("lrsd runs");
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+
+    /// SIGTERM; answers the exit code and how long it took.
+    pub fn stop(&mut self) -> (Option<i32>, Duration) {
+        let mut child = self.child.take().expect("lrsd runs");
+        let begun = Instant::now();
+        signal(child.id() as i32, Signal::TERM);
+        let status = child.wait().expect("wait");
+        (status.code(), begun.elapsed())
+    }
+
+    /// Waits for the end of a daemon that is expected to end by itself.
+    pub fn wait_exit(&mut self) -> Option<i32> {
+        self.child.take().expect("lrsd runs").wait().expect("wait").code()
+    }
+
+    /// `lrsctl` with these arguments.
+    pub fn ctl(&self, arguments: &[&str]) -> Output {
+        self.ctl_command(arguments).output().expect("lrsctl runs")
+    }
+
+    pub fn ctl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lrsctl"));
+        command
+            .args(arguments)
+            .env("LRS_ENDPOINT", format!("unix:{}", self.socket().display()))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn try_ctl(&self, arguments: &[&str]) -> Option<String> {
+        let output = self.ctl(arguments);
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Standard output of a command that must succeed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.ctl(arguments);
+        assert!(
+            output.status.success(),
+            "lrsctl {arguments:?}: {}\n{}\nlog:\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr),
+            self.log()
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    pub fn status(&self) -> Value {
+        self.json(&["status"])
+    }
+
+    pub fn tasks(&self) -> Vec<Value> {
+        self.json(&["tasks"]).as_array().expect("a list").clone()
+    }
+
+    pub fn events(&self) -> Vec<Value> {
+        let text = self.ok(&["events", "--since", "1", "--no-follow", "--json"]);
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Starts `lrsctl run` with `options`, then `command`; the child is the task itself.
+    pub fn run(&mut self, options: &[&str], command: &[&str]) -> i32 {
+        let child = self
+            .ctl_command(&[&["run"], options, &["--"], command].concat())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("lrsctl runs");
+        let pid = child.id() as i32;
+        self.started.push(child);
+        pid
+    }
+
+    /// Waits for a child started with [`Daemon::run`].
+    pub fn join(&mut self, pid: i32) -> std::process::ExitStatus {
+        let index =
+            self.started.iter().position(|child| child.id() as i32 == pid).expect("a child");
+        self.started.remove(index).wait().expect("wait")
+    }
+
+    /// Ends a task started with `cat` by closing its input.
+    pub fn finish(&mut self, pid: i32) {
+        let child = self.started.iter_mut().find(|child| child.id() as i32 == pid);
+        drop(child.expect("a child").stdin.take());
+    }
+
+    /// A process outside any slot.
+    pub fn process(&mut self, command: &[&str]) -> i32 {
+        let child = Command::new(command[0])
+            .args(&command[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the command runs");
+        let pid = child.id() as i32;
+        self.started.push(child);
+        pid
+    }
+
+    /// The task with this main pid, once it is there.
+    pub fn task_of(&self, pid: i32) -> Value {
+        self.eventually(&format!("a task of process {pid}"), |daemon| {
+            daemon.tasks().into_iter().find(|task| task["pid"] == pid)
+        })
+    }
+
+    /// Asks again and again until there is an answer.
+    pub fn eventually<T>(&self, what: &str, mut ask: impl FnMut(&Daemon) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for {what}\nlog:\n{}", self.log());
+        }
+    }
+
+    /// Directories of the root in every hierarchy mounted.
+    pub fn root_dirs(&self) -> Vec<PathBuf> {
+        let mut dirs = vec![Path::new("/sys/fs/cgroup").join(&self.root)];
+        if let Ok(entries) = fs::read_dir("/sys/fs/cgroup") {
+            dirs.extend(entries.flatten().map(|entry| entry.path().join(&self.root)));
+        }
+        dirs.retain(|dir| dir.exists());
+        dirs
+    }
+
+    /// The directory whose CPU weight is the task's.
+    pub fn cpu_dir(&self, task: &Value) -> PathBuf {
+        let path = task["cgroup"].as_str().expect("a cgroup").trim_start_matches('/').to_owned();
+        let v1 = Path::new("/sys/fs/cgroup/cpu").join(&path);
+        if v1.join("cpu.shares").exists() { v1 } else { Path::new("/sys/fs/cgroup").join(path) }
+    }
+
+    /// A raw connection to the socket.
+    pub fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).expect("the socket")
+    }
+
+    /// Sends bytes and reads until the daemon closes or `bytes` came back.
+    pub fn talk(&self, text: &[u8], bytes: usize) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // The daemon may close while we still write: that is an answer too.
+        let _ = stream.write_all(text);
+        let mut answer = vec![0; bytes];
+        let read = stream.read(&mut answer).unwrap_or(0);
+        answer.truncate(read);
+        answer
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        for child in &mut self.started {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Whatever is left below the root belongs to this test.
+        for _ in 0..50 {
+            let mut left = false;
+            for root in self.root_dirs() {
+                for dir in groups_below(&root) {
+                    let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+                    for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
+                        left = true;
+                        signal(pid, Signal::KILL);
+                    }
+                }
+            }
+            if !left {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        if let Some(mut child) = self.child.take() {
+            signal(child.id() as i32, Signal::TERM);
+            let _ = child.wait();
+        }
+        for root in self.root_dirs() {
+            for dir in groups_below(&root) {
+                let _ = fs::remove_dir(dir);
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("--- log of lrsd ---\n{}", self.log());
+        }
+    }
+}
+
+/// The group and everything below it, deepest first.
+pub fn groups_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if let Ok(entries) = fs::read_dir(dir) {
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.extend(groups_below(&entry.path()));
+            }
+        }
+    }
+    found.push(dir.to_owned());
+    found
+}
+
+pub fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // Gone already is fine.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Processes of a cgroup directory.
+pub fn procs(dir: &Path) -> Vec<i32> {
+    fs::read_to_string(dir.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+/// The ids of tasks in a tier, in order of admission.
+pub fn in_tier(tasks: &[Value], tier: &str) -> Vec<String> {
+    tasks
+        .iter()
+        .filter(|task| task["tier"] == tier)
+        .map(|task| task["id"].as_str().expect("an id").to_owned())
+        .collect()
+}
