@@ -101,25 +101,45 @@ impl Driver {
     }
 
     /// A write of state that may fail without stopping the work: the task runs on, status says
-    /// so, and the next write tries again. (An admission or reservation is refused instead.)
-    pub(super) fn noted(&mut self, result: Result<(), StateError>) -> bool {
-        match result {
+    /// so, and every cycle tries again. (An admission or reservation is refused instead.) One
+    /// write that succeeds proves nothing for the others: on a full disk removals always do.
+    pub(super) fn noted(&mut self, result: Result<(), StateError>) {
+        let Err(error) = result else { return };
+        if self.store_problem.is_none() {
+            tracing::error!("state is not being stored: {error}");
+            self.changed_status = true;
+        }
+        self.store_problem = Some(error.to_string());
+    }
+
+    /// Stores everything anew after a write has failed, until all of it succeeds: nobody knows
+    /// which records on the disk are old.
+    pub(super) fn store_again(&mut self) {
+        if self.store_problem.is_none() {
+            return;
+        }
+        let stored = self.try_to_store_all();
+        match stored {
             Ok(()) => {
-                if self.store_problem.take().is_some() {
-                    tracing::info!("state can be stored again");
-                    self.changed_status = true;
-                }
-                true
+                self.store_problem = None;
+                tracing::info!("state can be stored again");
             }
-            Err(error) => {
-                if self.store_problem.is_none() {
-                    tracing::error!("state is not being stored: {error}");
-                    self.changed_status = true;
-                }
-                self.store_problem = Some(error.to_string());
-                false
+            Err(error) => self.store_problem = Some(error.to_string()),
+        }
+        self.changed_status = true;
+    }
+
+    fn try_to_store_all(&mut self) -> Result<(), StateError> {
+        self.store.resume()?;
+        for (id, entry) in &self.entries {
+            if let Some(task) = self.core.task(*id) {
+                self.store.put_task(&entry.record(*id, task))?;
             }
         }
+        for (id, reservation) in self.core.reservations() {
+            self.store.put_reservation(&ReservationRecord::new(id, reservation))?;
+        }
+        Ok(())
     }
 
     /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.

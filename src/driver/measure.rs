@@ -109,6 +109,7 @@ impl Driver {
         self.check_weights(checked_at, kernel, now);
         let suspects: Vec<TaskId> = processes.into_iter().map(|(id, _)| id).collect();
         self.check_ended(&suspects, now);
+        self.store_again();
         self.changed_all = true;
         self.changed_jobs = true;
     }

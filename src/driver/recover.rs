@@ -9,6 +9,7 @@
 //! | record attaching, its process in the group | the admission is finished |
 //! | record attaching, otherwise | rolled back; the client asks again |
 //! | record whose end is in the history | cleaned up |
+//! | record the history does not know | goes on if its processes do: the history was lost |
 //! | group with processes, no usable record | goes on with what is known: null, and said |
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
@@ -261,6 +262,7 @@ fn find(
 ) -> Result<Findings, StartError> {
     let mut findings = Findings::default();
     let live_in_history = &store.standing().live;
+    let whole = !recovered.history_damaged;
     let mut groups: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
     for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
         if live_in_history.contains(&record.id) {
@@ -274,7 +276,7 @@ fn find(
         let id = record.id;
         let own = groups.remove(&id);
         let known = live_in_history.contains(&id);
-        if record.phase == RecordPhase::Placed && !known {
+        if record.phase == RecordPhase::Placed && !known && whole && saw(store, id) {
             // Its end is in the history; the daemon was killed before it forgot the record.
             findings.forget.push(id);
             findings.remove.extend(own);
@@ -300,6 +302,15 @@ fn find(
             None => false,
         };
         match (record.phase, occupied) {
+            (RecordPhase::Placed, true) if !known => {
+                // The history of it is lost (damaged, deleted, a disk that was full); it is not.
+                findings.unrecorded.push(id);
+                findings.keep(record, group);
+            }
+            (RecordPhase::Placed, false) if !known => {
+                findings.remove.extend(group);
+                findings.forget.push(id);
+            }
             (RecordPhase::Placed, true) => findings.keep(record, group),
             (RecordPhase::Placed, false) => {
                 findings.ended.push(id);
@@ -345,6 +356,13 @@ fn find(
         }
     }
     Ok(findings)
+}
+
+/// Whether the history has had an event of this task. It has not when it was begun anew, or
+/// when the disk was full as the task was admitted.
+fn saw(store: &Store, id: TaskId) -> bool {
+    let counters = store.standing().counters;
+    id.epoch == counters.epoch && id.number < counters.next_task
 }
 
 fn reopen(

@@ -72,10 +72,14 @@ impl Journal {
         let mut journal = Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A torn one is closed, so that its last line stays the only one lost.
-        if number == 0 || !last_is_whole {
+        if number == 0 {
             journal.begin_segment()?;
-        } else {
+        } else if last_is_whole {
             journal.continue_segment()?;
+        } else if let Err(error) = journal.begin_segment() {
+            // A full disk tears lines; a daemon that does not start for it would leave the
+            // tasks alone. Every append tries again, and says so.
+            tracing::debug!(%error, "the history goes on in memory");
         }
         Ok((journal, replayed))
     }
@@ -105,6 +109,11 @@ impl Journal {
                 Err(at(&path, "append to", error))
             }
         }
+    }
+
+    /// Begins the segment that an append which failed made necessary.
+    pub fn resume(&mut self) -> Result<(), StateError> {
+        if self.file.is_some() { Ok(()) } else { self.begin_segment() }
     }
 
     fn continue_segment(&mut self) -> Result<(), StateError> {

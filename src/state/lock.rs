@@ -43,7 +43,8 @@ impl RuntimeLock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            // Whoever can open it can lock it, for reading too (flock(2)): nobody else may.
+            .mode(0o600)
             .open(&path)
             .map_err(|error| at(&path, "open", error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -56,10 +57,14 @@ impl RuntimeLock {
             }
             Err(errno) => return Err(at(&path, "lock", errno.into()).into()),
         }
-        file.set_len(0)
+        let named = file
+            .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(|error| at(&path, "write", error))?;
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(error) = named {
+            // The lock is held all the same; on a full disk its holder stays nameless.
+            tracing::debug!(path = %path.display(), %error, "pid not written to the lock");
+        }
         Ok(RuntimeLock { _file: file })
     }
 }

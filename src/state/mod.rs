@@ -72,6 +72,8 @@ pub struct Recovered {
     pub events: Vec<Event>,
     /// What could not be read.
     pub damaged: Vec<Damage>,
+    /// Part of the history could not be read: that it does not know a task proves nothing.
+    pub history_damaged: bool,
 }
 
 /// The open state directory.
@@ -95,6 +97,7 @@ impl Store {
         let (journal, replayed) = Journal::open(&dir, epoch)?;
         let mut recovered = Recovered {
             events: replayed.events,
+            history_damaged: !replayed.damaged.is_empty(),
             damaged: replayed.damaged,
             ..Recovered::default()
         };
@@ -111,6 +114,11 @@ impl Store {
     /// Adds an event to the history.
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.journal.append(event)
+    }
+
+    /// Makes sure that the history can be written, after an append that failed.
+    pub fn resume(&mut self) -> Result<(), StateError> {
+        self.journal.resume()
     }
 
     /// Stores a task.
