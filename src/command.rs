@@ -222,6 +222,11 @@ impl CommandReceiver {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 
+    /// Makes [`Self::wake_fd`] readable: commands were left for the next turn.
+    pub fn wake_again(&self) {
+        wake(&self.wake);
+    }
+
     /// The next command, if one waits.
     pub fn try_next(&mut self) -> Option<Command> {
         self.queue.try_recv().ok()

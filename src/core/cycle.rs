@@ -11,7 +11,6 @@ use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
 use super::guard::{Memory, Turn};
 use super::shaper::Shaper;
-use super::state::Effect;
 use crate::units::{Bytes, Moment};
 
 /// What one cycle measured of the node. `None`: not known (yet).
@@ -35,6 +34,7 @@ impl Shaper {
             self.resize(now);
         }
         self.expire(now);
+        self.flush_refusals(now);
         self.guard_memory(measured.memory, now);
         self.settle(now);
 
@@ -170,7 +170,8 @@ impl Shaper {
         slots.passive_capacity = base.saturating_add(expanded).min(max).max(slots.passive_in_use());
     }
 
-    /// [`Shaper::size`], recorded where it changed something.
+    /// [`Shaper::size`], recorded where it changed something. The weights of all tasks depend on
+    /// A and `passive_max`; the caller, who has the numbers, follows.
     pub(super) fn resize(&mut self, now: Moment) {
         let before = (self.slots.active_capacity, self.slots.base);
         self.size();
@@ -186,11 +187,6 @@ impl Shaper {
             event.reason = Some("the CPUs of LRS's tasks or the settings changed".into());
             event.inputs.insert("cpus".into(), json!(cpus));
         });
-        // Stored tiers follow; the weights of all tasks depend on A and passive_max.
-        let all: Vec<_> = self.tasks().map(|(id, task)| (id, task.tier())).collect();
-        for (task, tier) in all {
-            self.push_effect(Effect::Retier { task, tier });
-        }
     }
 }
 

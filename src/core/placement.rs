@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::shaper::{REFUSAL_EVENT_EVERY, Shaper, post_increment};
+use super::shaper::{Deadline, REFUSAL_EVENT_EVERY, Shaper, post_increment};
 use super::slots::Seat;
 use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
 use crate::units::Moment;
@@ -77,15 +77,11 @@ impl Shaper {
 
     /// Gives the first waiter a slot, if there is one for it.
     pub(super) fn grant_waiter(&mut self, now: Moment) -> bool {
-        if self.waiters.is_empty() || self.active_offered() + self.passive_offered() == 0 {
+        if self.gather_until.is_some() || self.active_offered() + self.passive_offered() == 0 {
             return false;
         }
-        let first = self.waiters.iter().min_by_key(|(id, waiter)| {
-            let priority = waiter.request.priority.unwrap_or_default();
-            (std::cmp::Reverse(priority), waiter.first_requested, **id)
-        });
-        let Some((&id, _)) = first else { return false };
-        let Some(waiter) = self.waiters.remove(&id) else { return false };
+        let Some((_, _, id)) = self.queue.first().copied() else { return false };
+        let Some(waiter) = self.take_waiter(id) else { return false };
         self.place(waiter.request, Some(id), now);
         true
     }
@@ -172,10 +168,7 @@ impl Shaper {
     pub(super) fn offers(&self, request: &Request) -> bool {
         // A waiter of equal or higher priority comes before this request.
         let priority = request.priority.unwrap_or_default();
-        let queued = self
-            .waiters
-            .values()
-            .any(|waiter| waiter.request.priority.unwrap_or_default() >= priority);
+        let queued = self.queue.first().is_some_and(|(first, ..)| first.0 >= priority);
         !queued && self.active_offered() + self.passive_offered() > 0
     }
 
@@ -234,7 +227,7 @@ impl Shaper {
             return Err(Refusal::ReservationEnded(id));
         };
         self.slots.unreserve(reservation.tier, reservation.rank());
-        self.effects.push(Effect::DropReservation(id));
+        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
         let seat = match reservation.tier {
             Tier::Active => Seat::Active,
             Tier::Passive => Seat::Passive,
@@ -250,6 +243,8 @@ impl Shaper {
         let reason = "its slot was reserved";
         let uid = request.uid;
         let task = self.seat_new(labels, uid, priority, order, seat, reason, used, None, now);
+        // After the attach, whose record keeps the promise until it is kept.
+        self.effects.push(Effect::DropReservation(id));
         self.settle(now);
         Ok(task)
     }
@@ -294,7 +289,7 @@ impl Shaper {
     }
 
     pub(super) fn refusal(&self) -> Refusal {
-        if self.draining {
+        if self.draining() {
             Refusal::Draining
         } else if self.holding() && self.slots.passive_free() > 0 {
             let reason = self.guard.entered().map(|e| e.reason.clone()).unwrap_or_default();
@@ -329,8 +324,21 @@ impl Shaper {
             self.refusals_unsaid += 1;
             return;
         }
+        self.say_refusals(Some(reason), now);
+    }
+
+    /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
+    pub fn flush_refusals(&mut self, now: Moment) {
+        if self.refusals_unsaid > 0 {
+            self.refusals_unsaid -= 1;
+            self.say_refusals(None, now);
+        }
+    }
+
+    fn say_refusals(&mut self, reason: Option<&str>, now: Moment) {
         self.refusal_said_at = Some(now.boot);
         let unsaid = std::mem::take(&mut self.refusals_unsaid);
+        let reason = reason.unwrap_or("as the one before");
         let inputs = self.slot_inputs();
         self.record(now, EventKind::Refused, None, |event| {
             event.reason = Some(reason.to_owned());
@@ -351,6 +359,7 @@ impl Shaper {
     pub(super) fn end_reservation(&mut self, id: ReservationId, kind: EventKind, now: Moment) {
         let Some(reservation) = self.reservations.remove(&id) else { return };
         self.slots.unreserve(reservation.tier, reservation.rank());
+        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
         self.effects.push(Effect::DropReservation(id));
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(reservation.tier.to_string());

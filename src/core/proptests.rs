@@ -84,7 +84,8 @@ fn events(shaper: &mut Shaper) -> Vec<EventKind> {
 }
 
 fn end(shaper: &mut Shaper, id: TaskId, now: Moment) {
-    shaper.ended(vec![(id, Ending { at: Some(now.wall), ..Ending::default() })], now);
+    shaper.vacate(&[id], now);
+    shaper.completed(vec![(id, Ending { at: Some(now.wall), ..Ending::default() })], now);
 }
 
 // --- the rules by example ---
@@ -238,14 +239,45 @@ fn waiters_are_served_by_priority_then_by_first_request() {
 }
 
 #[test]
+fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
+    let restored = Restored { gather_until: Some(at(2).boot), ..Restored::default() };
+    let policy = Policy { active: Some(1), passive: Some(0), ..policy() };
+    let mut shaper = Shaper::new(policy, 1, restored);
+    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    let Ok(Answer::Waiting(young)) = shaper.request(request(0), since(9), at(1)) else { panic!() };
+    let Ok(Answer::Waiting(old)) = shaper.request(request(0), since(3), at(1)) else { panic!() };
+    assert_eq!(shaper.next_deadline(), Some(at(2).boot));
+    shaper.expire(at(2));
+    let served = shaper.take_effects().into_iter().find_map(|effect| match effect {
+        Effect::Attach { waiter, .. } => waiter,
+        _ => None,
+    });
+    assert_eq!(served, Some(old));
+    assert_ne!(served, Some(young));
+}
+
+#[test]
+fn an_end_is_told_before_what_follows_from_it() {
+    let mut shaper = shaper(1);
+    let first = admit(&mut shaper, 0, at(0));
+    admit(&mut shaper, 0, at(0));
+    shaper.take_effects();
+    shaper.vacate(&[first], at(1));
+    assert_eq!(shaper.take_tiers().len(), 1, "the promotion can be written at once");
+    shaper.completed(vec![(first, Ending::default())], at(1));
+    assert_eq!(events(&mut shaper), [EventKind::Completed, EventKind::Promoted]);
+}
+
+#[test]
 fn draining_keeps_reservations_and_waiters_and_refuses_new_ones() {
     let mut shaper = shaper(1);
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     shaper.drain(at(1));
     assert_eq!(shaper.request(request(5), None, at(1)), Err(Refusal::Draining));
-    let patience = Patience { first_requested: at(1).wall, deadline: None };
-    let Ok(Answer::Waiting(_)) = shaper.request(request(0), Some(patience), at(1)) else {
-        panic!("must wait")
+    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    assert_eq!(shaper.request(request(0), since(1), at(1)), Err(Refusal::Draining));
+    let Ok(Answer::Waiting(_)) = shaper.request(request(0), since(0), at(1)) else {
+        panic!("who waited before it began must wait on")
     };
     let mut with = request(0);
     with.reservation = Some(rid);
@@ -343,7 +375,9 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
             panic!()
         };
         shaper.attached(id, at(0));
-        shaper.ended(vec![(id, Ending { at: ended_at, rate, ..Ending::default() })], at(1));
+        shaper.vacate(&[id], at(1));
+        let ending = Ending { at: ended_at, rate, ..Ending::default() };
+        shaper.completed(vec![(id, ending)], at(1));
     }
     let (_, running, finished) = shaper.jobs().iter().next().unwrap();
     assert_eq!((running, finished.count, finished.rated), (0, 2, 1));
@@ -517,7 +551,8 @@ fn restart(shaper: &Shaper) -> Shaper {
         jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
         totals: shaper.totals(),
         counters: shaper.counters(),
-        draining: shaper.draining(),
+        draining_since: shaper.draining_since(),
+        gather_until: None,
         passive_capacity: Some(shaper.slots().passive_capacity),
     };
     Shaper::new(shaper.policy().clone(), 2, restored)
@@ -541,6 +576,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             let offered = shaper.active_offered() + shaper.passive_offered();
             match shaper.request(Request { labels, need, ..request(priority) }, patience, now) {
                 Ok(Answer::Waiting(id)) => {
+                    assert!(!shaper.draining(), "queued while draining");
                     assert_eq!(offered, 0, "made to wait beside an offered slot");
                     world.waiting.insert(id);
                 }
@@ -595,7 +631,9 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                 let ids: BTreeSet<_> =
                     picks.into_iter().map(|pick| running[pick % running.len()]).collect();
                 let completed = shaper.totals().completed + ids.len() as u64;
-                shaper.ended(ids.into_iter().map(|id| (id, Ending::default())).collect(), now);
+                let ids: Vec<_> = ids.into_iter().collect();
+                shaper.vacate(&ids, now);
+                shaper.completed(ids.into_iter().map(|id| (id, Ending::default())).collect(), now);
                 assert_eq!(shaper.totals().completed, completed);
             }
         }

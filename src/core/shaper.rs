@@ -10,7 +10,8 @@
 //! promoted into what is free, then priorities are put right, then reservations move up, then
 //! waiting requests get what is left. Each rule is one line of that function.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ use super::state::{
     Answer, Counters, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Reservation,
     Restored, Task, Totals, Waiter, WaiterId,
 };
-use crate::units::{BootTime, Bytes, Moment, Share};
+use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
 
 /// The pure core of LRS.
 #[derive(Clone, Debug)]
@@ -38,14 +39,28 @@ pub struct Shaper {
     pub(super) tasks: BTreeMap<TaskId, Task>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     pub(super) waiters: BTreeMap<WaiterId, Waiter>,
+    /// The waiters, first come first.
+    pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, WaiterId)>,
+    /// When waits and reservations end.
+    pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
+    /// Tasks that have left their slots and wait for their records.
+    pub(super) vacated: BTreeMap<TaskId, Task>,
     pub(super) jobs: Jobs,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
     next_waiter: u64,
-    pub(super) draining: bool,
+    pub(super) draining_since: Option<WallTime>,
+    pub(super) gather_until: Option<BootTime>,
     pub(super) effects: Vec<Effect>,
     pub(super) refusals_unsaid: u64,
     pub(super) refusal_said_at: Option<BootTime>,
+}
+
+/// What ends at a time of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deadline {
+    Reservation(ReservationId),
+    Waiter(WaiterId),
 }
 
 /// At most one `refused` event in this time; the count of the others is in the next one.
@@ -65,11 +80,15 @@ impl Shaper {
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            vacated: BTreeMap::new(),
             jobs: Jobs::restore(restored.jobs),
             totals: restored.totals,
             counters: restored.counters,
             next_waiter: 0,
-            draining: restored.draining,
+            draining_since: restored.draining_since,
+            gather_until: restored.gather_until,
             effects: Vec::new(),
             refusals_unsaid: 0,
             refusal_said_at: None,
@@ -77,7 +96,8 @@ impl Shaper {
         shaper.counters.next_seq = shaper.counters.next_seq.max(1);
         shaper.size();
         for (id, task) in restored.tasks {
-            shaper.counters.next_order = shaper.counters.next_order.max(task.order.0 + 1);
+            shaper.counters.next_order =
+                shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.sit(task.seat, task.rank(), id);
             if let Some(key) = task.labels.job_key() {
                 shaper.jobs.started(key);
@@ -85,8 +105,10 @@ impl Shaper {
             shaper.tasks.insert(id, task);
         }
         for (id, reservation) in restored.reservations {
-            shaper.counters.next_order = shaper.counters.next_order.max(reservation.order.0 + 1);
+            shaper.counters.next_order =
+                shaper.counters.next_order.max(reservation.order.0.saturating_add(1));
             shaper.slots.reserve(reservation.tier, reservation.rank(), id);
+            shaper.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
             shaper.reservations.insert(id, reservation);
         }
         let wished = restored.passive_capacity.unwrap_or(0).min(shaper.slots.passive_max);
@@ -144,7 +166,12 @@ impl Shaper {
 
     /// Whether an operator asked for no new tasks.
     pub fn draining(&self) -> bool {
-        self.draining
+        self.draining_since.is_some()
+    }
+
+    /// Since when, by the people's clock.
+    pub fn draining_since(&self) -> Option<WallTime> {
+        self.draining_since
     }
 
     /// Where the guard stands.
@@ -164,12 +191,12 @@ impl Shaper {
 
     /// Active slots Reserve would grant now.
     pub fn active_offered(&self) -> u32 {
-        if self.draining { 0 } else { self.slots.active_free() }
+        if self.draining() { 0 } else { self.slots.active_free() }
     }
 
     /// Passive slots Reserve would grant now.
     pub fn passive_offered(&self) -> u32 {
-        if self.draining || self.holding() { 0 } else { self.slots.passive_free() }
+        if self.draining() || self.holding() { 0 } else { self.slots.passive_free() }
     }
 
     /// Lowest priority in the active tier; `None` while it is empty.
@@ -179,14 +206,33 @@ impl Shaper {
 
     /// When [`Shaper::expire`] has something to do.
     pub fn next_deadline(&self) -> Option<BootTime> {
-        let reservations = self.reservations.values().map(|reservation| reservation.expires);
-        let waiters = self.waiters.values().filter_map(|waiter| waiter.deadline);
-        reservations.chain(waiters).min()
+        let first = self.deadlines.first().map(|(deadline, _)| *deadline);
+        [first, self.gather_until].into_iter().flatten().min()
+    }
+
+    /// The changes of tier among what has to be carried out, taken out of it: a promotion is a
+    /// promise with a deadline, so the caller writes these before anything else.
+    pub fn take_tiers(&mut self) -> Vec<(TaskId, Tier)> {
+        let mut tiers = Vec::new();
+        self.effects.retain(|effect| match effect {
+            Effect::Retier { task, tier } => {
+                tiers.push((*task, *tier));
+                false
+            }
+            _ => true,
+        });
+        tiers
     }
 
     /// What has to be carried out, in order; empties the list.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in &mut effects {
+            if let Effect::Record(event) = effect {
+                event.seq = post_increment(&mut self.counters.next_seq);
+            }
+        }
+        effects
     }
 
     // --- what happens ---
@@ -202,7 +248,8 @@ impl Shaper {
             let answer = self.redeem(id, request, now).map(Answer::Placed);
             return self.refuse_or(answer, now);
         }
-        if request.need != Need::Slot || self.offers(&request) {
+        let gathering = patience.is_some() && self.gather_until.is_some();
+        if request.need != Need::Slot || (self.offers(&request) && !gathering) {
             let id = self.place(request, None, now);
             self.settle(now);
             return Ok(Answer::Placed(id));
@@ -213,9 +260,19 @@ impl Shaper {
                 self.refuse_or(Err(refusal), now)
             }
             Some(patience) => {
+                let Patience { first_requested, deadline } = patience;
+                // Draining keeps those who waited before it began and refuses new ones.
+                if self.draining_since.is_some_and(|since| first_requested >= since) {
+                    return self.refuse_or(Err(Refusal::Draining), now);
+                }
                 self.next_waiter += 1;
                 let id = WaiterId(self.next_waiter);
-                let Patience { first_requested, deadline } = patience;
+                self.queue.insert((
+                    Reverse(request.priority.unwrap_or_default()),
+                    first_requested,
+                    id,
+                ));
+                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(id))));
                 self.waiters.insert(id, Waiter { request, first_requested, deadline });
                 Ok(Answer::Waiting(id))
             }
@@ -224,7 +281,17 @@ impl Shaper {
 
     /// The waiter went away.
     pub fn forget_waiter(&mut self, id: WaiterId) {
-        self.waiters.remove(&id);
+        self.take_waiter(id);
+    }
+
+    pub(super) fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        let priority = Reverse(waiter.request.priority.unwrap_or_default());
+        self.queue.remove(&(priority, waiter.first_requested, id));
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, Deadline::Waiter(id)));
+        }
+        Some(waiter)
     }
 
     /// Promises a slot. Never demotes: a priority swap happens at its admission.
@@ -258,6 +325,7 @@ impl Shaper {
             expires: now.boot.after(ttl.unwrap_or(self.policy.reservation_ttl)),
         };
         self.slots.reserve(tier, reservation.rank(), id);
+        self.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
         self.reservations.insert(id, reservation);
         self.effects.push(Effect::StoreReservation(id));
         self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
@@ -320,6 +388,7 @@ impl Shaper {
         if let Phase::Attaching { used: Some((rid, mut reservation)), .. } = task.phase {
             reservation.tier = task.seat.tier();
             self.slots.reserve(reservation.tier, reservation.rank(), rid);
+            self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));
             self.reservations.insert(rid, reservation);
             self.effects.push(Effect::StoreReservation(rid));
         }
@@ -327,10 +396,22 @@ impl Shaper {
         self.settle(now);
     }
 
-    /// Tasks whose last process has gone.
-    pub fn ended(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
+    /// Tasks whose last process has gone leave their slots. Their figures follow with
+    /// [`Shaper::completed`]: reading them takes longer than the next task should wait.
+    pub fn vacate(&mut self, ids: &[TaskId], now: Moment) {
+        for id in ids {
+            if let Some(task) = self.remove_task(*id) {
+                self.vacated.insert(*id, task);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Records of tasks that were vacated; told before what followed from their ends.
+    pub fn completed(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
+        let followed = std::mem::take(&mut self.effects);
         for (id, ending) in endings {
-            let Some(task) = self.remove_task(id) else { continue };
+            let Some(task) = self.vacated.remove(&id) else { continue };
             if let Some(key) = task.labels.job_key() {
                 self.jobs.ended(key, ending.at.and(ending.rate));
             }
@@ -346,7 +427,12 @@ impl Shaper {
                 }
             });
         }
-        self.settle(now);
+        self.effects.extend(followed);
+    }
+
+    /// A task that was vacated, until its record is written.
+    pub fn vacated(&self, id: TaskId) -> Option<&Task> {
+        self.vacated.get(&id)
     }
 
     /// A task is given back; its processes go on elsewhere.
@@ -383,14 +469,15 @@ impl Shaper {
 
     /// Takes no new tasks from now on. Tasks, reservations and waiters stay.
     pub fn drain(&mut self, now: Moment) {
-        if !std::mem::replace(&mut self.draining, true) {
+        if self.draining_since.is_none() {
+            self.draining_since = Some(now.wall);
             self.record(now, EventKind::Draining, None, |_| ());
         }
     }
 
     /// Offers slots again.
     pub fn resume(&mut self, now: Moment) {
-        if std::mem::replace(&mut self.draining, false) {
+        if self.draining_since.take().is_some() {
             self.record(now, EventKind::Resumed, None, |_| ());
             self.settle(now);
         }
@@ -408,21 +495,19 @@ impl Shaper {
 
     /// Ends reservations and waits whose time is over.
     pub fn expire(&mut self, now: Moment) {
-        let expired: Vec<_> = self
-            .reservations
-            .iter()
-            .filter(|(_, reservation)| reservation.expires <= now.boot)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in expired {
-            self.end_reservation(id, EventKind::Expired, now);
-        }
-        let late = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now.boot);
-        let timed_out: Vec<_> =
-            self.waiters.iter().filter(|(_, w)| late(w)).map(|(id, _)| *id).collect();
-        for id in timed_out {
-            self.waiters.remove(&id);
-            self.effects.push(Effect::WaiterTimedOut(id));
+        self.gather_until = self.gather_until.filter(|until| *until > now.boot);
+        while let Some((at, what)) = self.deadlines.first().copied()
+            && at <= now.boot
+        {
+            self.deadlines.pop_first();
+            match what {
+                Deadline::Reservation(id) => self.end_reservation(id, EventKind::Expired, now),
+                Deadline::Waiter(id) => {
+                    if self.take_waiter(id).is_some() {
+                        self.effects.push(Effect::WaiterTimedOut(id));
+                    }
+                }
+            }
         }
         self.settle(now);
     }
@@ -457,10 +542,6 @@ impl Shaper {
         }
     }
 
-    pub(super) fn push_effect(&mut self, effect: Effect) {
-        self.effects.push(effect);
-    }
-
     // --- records ---
 
     pub(super) fn slot_inputs(&self) -> Map<String, Value> {
@@ -487,7 +568,8 @@ impl Shaper {
         fill: impl FnOnce(&mut Event),
     ) {
         let mut event = Event {
-            seq: post_increment(&mut self.counters.next_seq),
+            // Numbered when it is taken, so that ends can be told before what follows from them.
+            seq: 0,
             at: now.wall,
             kind,
             task,

@@ -279,8 +279,11 @@ pub struct Restored {
     pub totals: Totals,
     /// Numbers.
     pub counters: Counters,
-    /// Whether the node was draining.
-    pub draining: bool,
+    /// Since when the node was draining.
+    pub draining_since: Option<WallTime>,
+    /// Until when requests that wait are only queued: those that waited for the daemon before
+    /// come back in any order, and the oldest comes first.
+    pub gather_until: Option<BootTime>,
     /// P then; `None`: not known.
     pub passive_capacity: Option<u32>,
 }

@@ -68,12 +68,16 @@ impl Driver {
         reply: &mut Option<Reply<proto::Task>>,
         now: Moment,
     ) -> Result<Begun, CommandError> {
+        if self.rights.role(&caller) == Role::Reader {
+            // Known before anything is read: who may not ask must not cost the loop.
+            self.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
+        }
         let Pinned { process, uid, pidfd } = process::pin(request.pid)?;
-        let priority = self.effective_priority(&request);
-        self.rights.check(&caller, Action::Admit { priority }, Some(uid))?;
         if let Some(id) = self.task_of(process) {
             return self.admitted_already(id, process, &caller, reply, now);
         }
+        let priority = self.effective_priority(&request);
+        self.rights.check(&caller, Action::Admit { priority }, Some(uid))?;
         if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.process == process)
         {
             if waiting.caller.uid != caller.uid {
@@ -97,11 +101,7 @@ impl Driver {
                 self.rights.check(&caller, Action::ActOnReservation, owner)?;
             }
         }
-        if self.rights.role(&caller) != Role::Admin
-            && let Some(reason) = self.tree.escapes_limits(process)
-        {
-            return Err(CommandError::new(ErrorKind::PermissionDenied, reason));
-        }
+        self.check_limits(&caller, &request, process)?;
         let asked = Request {
             uid,
             labels: request.labels.clone(),
@@ -131,6 +131,23 @@ impl Driver {
         Ok(Begun::Later)
     }
 
+    /// A move must not lift a caller without root's rights out of its limits; in place nothing
+    /// moves.
+    fn check_limits(
+        &self,
+        caller: &Caller,
+        request: &AdmitRequest,
+        process: ProcessRef,
+    ) -> Result<(), CommandError> {
+        if request.in_place || self.rights.role(caller) == Role::Admin {
+            return Ok(());
+        }
+        match self.tree.escapes_limits(process) {
+            None => Ok(()),
+            Some(reason) => Err(CommandError::new(ErrorKind::PermissionDenied, reason)),
+        }
+    }
+
     /// The priority rights are checked against: a reservation's was checked when it was made.
     fn effective_priority(&self, request: &AdmitRequest) -> Option<Priority> {
         let reserved = request
@@ -138,7 +155,9 @@ impl Driver {
             .and_then(|id| self.core.reservation(id))
             .map(|reservation| reservation.priority);
         match (request.priority, reserved) {
-            (Some(asked), Some(reserved)) if asked <= reserved => None,
+            // What the reservation was granted needs no second check.
+            (Some(asked), Some(reserved)) if asked <= reserved => Some(Priority(i32::MIN)),
+            (None, Some(_)) => Some(Priority(i32::MIN)),
             (asked, _) => asked,
         }
     }
@@ -174,9 +193,18 @@ impl Driver {
             entry.process == Some(process) && entry.admitted_by == Some(caller.uid)
         });
         if let Some(entry) = same {
-            if entry.phase == Placement::Attaching {
-                entry.replies.extend(reply.take());
-                return Ok(Begun::Later);
+            match entry.phase {
+                Placement::Attaching => {
+                    entry.replies.extend(reply.take());
+                    return Ok(Begun::Later);
+                }
+                Placement::Releasing => {
+                    return Err(CommandError::new(
+                        ErrorKind::FailedPrecondition,
+                        format!("task {id} is being released; ask again in a moment"),
+                    ));
+                }
+                Placement::Placed => {}
             }
             if let Some(task) = self.task_view(id, now.boot) {
                 return Ok(Begun::Answer(Box::new(task)));
@@ -215,36 +243,99 @@ impl Driver {
 
     /// [`crate::core::state::Effect::Attach`].
     pub(super) fn start_attach(&mut self, id: TaskId, waiter: Option<WaiterId>, now: Moment) {
-        if let Some(admission) = waiter.and_then(|waiter| self.waiting.remove(&waiter)) {
-            self.enter(id, admission);
-        }
-        let Some(tier) = self.core.task(id).map(|task| task.tier()) else { return };
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Some(process) = entry.process else { return };
-        let origin = match self.tree.origin(process) {
-            Ok(origin) => origin,
-            Err(error) => return self.admission_failed(id, cgroup_error(error), now),
+        let prepared = match waiter.and_then(|waiter| self.waiting.remove(&waiter)) {
+            None => Ok(()),
+            Some(admission) => {
+                let fit = self.still_fit(id, &admission);
+                self.enter(id, admission);
+                fit
+            }
         };
+        let begun = prepared.and_then(|()| self.prepare_attach(id));
+        match begun {
+            Ok(Some(job)) => self.workers.place(job),
+            Ok(None) => {}
+            Err(error) => self.admission_failed(id, error, now),
+        }
+    }
+
+    /// A process that waited may have changed hands or limits since it asked.
+    fn still_fit(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
+        if admission.replies.iter().all(Reply::is_closed) {
+            return Err(CommandError::new(ErrorKind::Unavailable, "the client went away"));
+        }
+        let pinned = process::pin(admission.process.pid)?;
+        let uid = self.core.task(id).and_then(|task| task.uid);
+        if pinned.process != admission.process || uid != Some(pinned.uid) {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!("process {} is not the one that asked any more", admission.process.pid),
+            ));
+        }
+        self.check_limits(&admission.caller, &admission.request, admission.process)
+    }
+
+    /// Finds out what a release will need, stores it, and makes the job.
+    fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
+        let Some(tier) = self.core.task(id).map(|task| task.tier()) else { return Ok(None) };
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
+        let Some(process) = entry.process else { return Ok(None) };
+        let origin = self.tree.origin(process).map_err(cgroup_error)?;
         entry.origin = origin.clone();
         if entry.in_place {
-            match self.tree.find_in_place(process) {
-                Ok(group) => {
-                    // Stored before its first weight is written: its values must come back.
-                    entry.baseline = crate::sample::read_final(&group.dirs);
-                    entry.group = Some(Arc::new(group));
-                }
-                Err(error) => return self.admission_failed(id, cgroup_error(error), now),
-            }
+            let group = self.tree.find_in_place(process).map_err(cgroup_error)?;
+            self.check_in_place(id, &group)?;
+            let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
+            // Stored before its first weight is written: its values must come back.
+            entry.baseline = crate::sample::read_final(&group.dirs);
+            entry.group = Some(Arc::new(group));
         }
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else {
+            return Ok(None);
+        };
         let found = entry.group.clone();
-        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
-        let stored = self.store.put_task(&entry.record(id, task));
-        if let Err(error) = stored {
+        if let Err(error) = self.store.put_task(&entry.record(id, task)) {
             let refusal = CommandError::new(ErrorKind::Internal, error.to_string());
             self.noted(Err(error));
-            return self.admission_failed(id, refusal, now);
+            return Err(refusal);
         }
-        self.workers.place(Job::Attach { task: id, process, origin, found, tier, plan: self.plan });
+        Ok(Some(Job::Attach { task: id, process, origin, found, tier, plan: self.plan }))
+    }
+
+    /// One task a group, and nobody's group but the caller's own.
+    fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
+        let other = self.entries.iter().find(|(other, entry)| {
+            **other != id
+                && entry.group.as_ref().is_some_and(|taken| self.tree.overlaps(taken, group))
+        });
+        if let Some((other, _)) = other {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!(
+                    "cgroup {} is managed already, as task {other} or above or below it; release that first",
+                    group.record.path
+                ),
+            ));
+        }
+        let caller = self.entries.get(&id).and_then(|entry| entry.admitted_by);
+        let admin = caller.is_some_and(|uid| {
+            let caller = Caller { uid, gids: Vec::new(), pid: None };
+            self.rights.role(&caller) == Role::Admin
+        });
+        if admin {
+            return Ok(());
+        }
+        let occupants = self.tree.occupants(group).map_err(cgroup_error)?;
+        if occupants.iter().all(|uid| Some(*uid) == caller) {
+            return Ok(());
+        }
+        Err(CommandError::new(
+            ErrorKind::PermissionDenied,
+            format!(
+                "cgroup {} holds processes of other users, whose weights are not yours to change; admit without --in-place",
+                group.record.path
+            ),
+        ))
     }
 
     pub(super) fn attached(
@@ -305,6 +396,9 @@ impl Driver {
             }
         }
         let Some(group) = &entry.group else { return };
+        if let Some(parent) = ratio_group(group) {
+            *self.ratio_groups.entry(parent.to_owned()).or_default() += 1;
+        }
         if let Some(dir) = &group.dirs.unified
             && let Err(error) = self.watcher.watch_group(id, dir)
         {
@@ -328,16 +422,31 @@ impl Driver {
         if let Some(process) = entry.process {
             self.mains.remove(&process);
         }
+        if let Some(parent) = entry.group.as_ref().and_then(|group| ratio_group(group)) {
+            let last = self.ratio_groups.get_mut(parent).is_none_or(|tasks| {
+                *tasks = tasks.saturating_sub(1);
+                *tasks == 0
+            });
+            if last {
+                self.ratio_groups.remove(parent);
+            }
+        }
         Some(entry)
     }
 
+    /// The caller carries out what follows: a waiter that gets the slot now is not this one's
+    /// to start, however many fail in a row.
     fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
         let Some(entry) = self.forget_entry(id) else { return };
         self.core.attach_failed(id, &error.message, now);
         self.answer_all(entry.replies, Err(error));
+        if let Some(used) = &entry.used {
+            // The promise is back before the record that remembers it goes.
+            let stored = self.store.put_reservation(used);
+            self.noted(stored);
+        }
         let removed = self.store.remove_task(id);
         self.noted(removed);
-        self.carry_out(now);
     }
 
     /// Waiters whose clients have gone.
@@ -357,6 +466,11 @@ impl Driver {
         });
         self.changed_status |= self.waiting.len() != before;
     }
+}
+
+/// The group in which a task's weights compete; `None` without one.
+fn ratio_group(group: &Group) -> Option<&str> {
+    group.record.path.rsplit_once('/').map(|(parent, _)| parent)
 }
 
 /// How long a request may wait, and its place: by the time the client first asked, which is

@@ -11,12 +11,16 @@ use super::entry::Placement;
 use super::watch::Ready;
 use super::worker::Job;
 use crate::cgroup::Attachment;
+use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::state::Ending;
 use crate::units::{Moment, Pid, Share};
 
 /// Passes over a group whose processes come and go; then the other sources take over.
 const MOST_PASSES: usize = 64;
+
+/// Processes of one task watched at once, so that no task takes all descriptors.
+const MOST_WATCHED: usize = 64;
 
 /// What a look at a group found.
 enum Left {
@@ -58,7 +62,7 @@ impl Driver {
 
     /// Ends those of `suspects` that have no process left.
     pub(super) fn check_ended(&mut self, suspects: &[TaskId], now: Moment) {
-        let mut endings = Vec::new();
+        let mut ended = Vec::new();
         for &id in suspects {
             let placed =
                 self.entries.get(&id).is_some_and(|entry| entry.phase == Placement::Placed);
@@ -67,15 +71,19 @@ impl Driver {
             }
             match self.look_for_processes(id) {
                 Left::Some => {}
-                Left::None => endings.push((id, self.ending(id, now))),
+                Left::None => ended.push(id),
                 Left::MovedAway => self.moved_away(id, now),
             }
         }
-        if endings.is_empty() {
+        if ended.is_empty() {
             return;
         }
-        let ended: Vec<TaskId> = endings.iter().map(|(id, _)| *id).collect();
-        self.core.ended(endings, now);
+        self.core.vacate(&ended, now);
+        // Each microsecond until the promoted task has its weights counts; the figures of those
+        // that ended can be read after.
+        self.write_tiers(now);
+        let endings = ended.iter().map(|id| (*id, self.ending(*id, now))).collect();
+        self.core.completed(endings, now);
         self.carry_out(now);
         for id in ended {
             self.clean_up(id);
@@ -118,6 +126,10 @@ impl Driver {
             if entry.watched.contains_key(pid) {
                 continue;
             }
+            if entry.watched.len() >= MOST_WATCHED {
+                // When these have ended the rest gets its turn; cgroup.events tells too.
+                break;
+            }
             match self.watcher.watch_process(id, *pid) {
                 Ok(Some(key)) => {
                     entry.watched.insert(*pid, key);
@@ -134,7 +146,7 @@ impl Driver {
 
     /// Figures for the `completed` event, read before the group goes.
     pub(super) fn ending(&mut self, id: TaskId, now: Moment) -> Ending {
-        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get_mut(&id)) else {
+        let (Some(task), Some(entry)) = (self.core.vacated(id), self.entries.get_mut(&id)) else {
             return Ending::default();
         };
         let last = entry
@@ -154,6 +166,7 @@ impl Driver {
         let cpu = entry.since_admission().cpu;
         inputs.insert("cpu_seconds".into(), json!(cpu.map(|cpu| cpu.as_secs_f64())));
         let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
+        let elapsed = (!entry.lost).then_some(elapsed);
         inputs.insert("elapsed_seconds".into(), json!(elapsed));
         let raw = entry.meter.computing_rate_raw().map(Share::value);
         inputs.insert("computing_rate_raw".into(), json!(raw));
@@ -167,23 +180,35 @@ impl Driver {
             self.watcher.forget_process(key);
         }
         self.watcher.forget_group(id);
-        self.sources_gone.push(id);
+        if self.sources_new.remove(&id).is_none() {
+            self.sources_gone.push(id);
+        }
         self.changed.insert(id);
-        if let Some(group) = entry.group.take()
-            && group.record.attachment == Attachment::Own
-        {
-            self.workers.place(Job::Remove { task: id, group });
+        match entry.group.take() {
+            Some(group) if group.record.attachment == Attachment::Own => {
+                self.workers.place(Job::Remove { task: id, group });
+            }
+            // Its owner gets its weights back, unless it has written others since. At once, and
+            // before the record that knows them goes.
+            Some(group) if !entry.contested => {
+                if let Err(error) = super::worker::remove(&*self.tree, &group) {
+                    let cgroup = &group.record.path;
+                    tracing::warn!(task = %id, cgroup, %error, "its weights were not given back");
+                }
+            }
+            _ => {}
         }
         // Last: until here a crash leaves a record whose end is in the history.
         let removed = self.store.remove_task(id);
         self.noted(removed);
     }
 
-    fn moved_away(&mut self, id: TaskId, now: Moment) {
+    /// The main process is not in its group any more: back with it, within bounds.
+    pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let (Some(process), Some(group)) = (entry.process, entry.group.clone()) else { return };
-        if !super::process::alive(process) {
-            // It has just ended; its pidfd says so in the next turn.
+        if entry.phase != Placement::Placed || !super::process::alive(process) {
+            // It is ending; its pidfd says so in a moment.
             return;
         }
         let in_place = entry.attachment() == Attachment::InPlace;
@@ -191,20 +216,18 @@ impl Driver {
         let mut inputs = Map::new();
         inputs.insert("cgroup".into(), json!(group.record.path));
         inputs.insert("found_in".into(), json!(found));
+        let pid = process.pid;
         if !in_place && !entry.repaired(now.boot) {
-            let reason = format!(
-                "process {process} was moved out of the task's cgroup; moved back",
-                process = process.pid
-            );
-            self.core.note(crate::core::event::EventKind::Drift, Some(id), reason, inputs, now);
+            let reason = format!("process {pid} was moved out of the task's cgroup; moving it back");
+            self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
+            self.carry_out(now);
             self.workers.place(Job::Reattach { task: id, process, group });
             return;
         }
         let reason = format!(
-            "process {} was moved out of the task's cgroup by somebody else; the task is given up",
-            process.pid
+            "process {pid} was moved out of the task's cgroup by somebody else; the task is given up"
         );
-        self.core.note(crate::core::event::EventKind::Contested, Some(id), reason, inputs, now);
+        self.core.note(EventKind::Contested, Some(id), reason, inputs, now);
         self.core.released(id, now);
         self.carry_out(now);
         self.clean_up(id);
@@ -216,9 +239,14 @@ impl Driver {
         result: Result<crate::cgroup::Attached, crate::cgroup::CgroupError>,
         now: Moment,
     ) {
-        if let Err(error) = result {
-            tracing::warn!(task = %id, %error, "processes were not moved back");
+        match result {
+            Ok(_) => self.check_ended(&[id], now),
+            // It is ending: its pidfd says so in a moment.
+            Err(crate::cgroup::CgroupError::ProcessGone(_)) => {}
+            Err(error) => {
+                let reason = format!("its processes were not moved back: {error}");
+                self.core.note(EventKind::Drift, Some(id), reason, Map::new(), now);
+            }
         }
-        self.check_ended(&[id], now);
     }
 }

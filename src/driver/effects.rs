@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::entry::Placement;
-use crate::cgroup::{Drift, Group};
+use super::worker::Job;
+use crate::cgroup::{Drift, Group, IoTiers};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{TaskId, Tier};
@@ -17,32 +18,42 @@ impl Driver {
     /// Carries out everything the core has decided so far.
     pub(super) fn carry_out(&mut self, now: Moment) {
         loop {
+            self.write_tiers(now);
             let effects = self.core.take_effects();
             if effects.is_empty() {
-                return;
+                break;
             }
             self.changed_status = true;
-            // A promotion is a promise with a deadline; the records can wait their turn.
-            let mut refused = Vec::new();
-            for effect in &effects {
-                if let Effect::Retier { task, tier } = effect
-                    && let Err(error) = self.write_tier(*task, *tier, now)
-                {
-                    refused.push((*task, error));
-                }
-            }
             for effect in effects {
-                self.carry_out_one(effect, &refused, now);
+                self.carry_out_one(effect, now);
             }
+        }
+        for id in std::mem::take(&mut self.retiered) {
+            // What is shown is what the kernel says now, not what was written.
+            self.read_back(id);
+            self.changed.insert(id);
+        }
+        self.unwritten.clear();
+    }
+
+    /// Gives every task whose tier changed its weights, before anything else is done.
+    pub(super) fn write_tiers(&mut self, now: Moment) {
+        for (task, tier) in self.core.take_tiers() {
+            if let Err(error) = self.write_tier(task, tier, now) {
+                self.unwritten.insert(task.to_string(), error);
+            }
+            self.retiered.push(task);
         }
     }
 
-    fn carry_out_one(&mut self, effect: Effect, refused: &[(TaskId, String)], now: Moment) {
+    fn carry_out_one(&mut self, effect: Effect, now: Moment) {
         match effect {
-            Effect::Retier { task, .. } => {
-                // What is shown is what the kernel says now, not what was written.
-                self.read_back(task);
-                self.changed.insert(task);
+            Effect::Retier { task, tier } => {
+                // Taken by write_tiers; one that came since is due now.
+                if let Err(error) = self.write_tier(task, tier, now) {
+                    self.unwritten.insert(task.to_string(), error);
+                }
+                self.retiered.push(task);
             }
             Effect::Attach { task, waiter } => self.start_attach(task, waiter, now),
             Effect::StoreTask(id) => {
@@ -70,9 +81,8 @@ impl Driver {
                 }
             }
             Effect::Record(mut event) => {
-                let failed =
-                    refused.iter().find(|(id, _)| event.task.as_deref() == Some(&id.to_string()));
-                if let (Some((_, error)), EventKind::Promoted | EventKind::Demoted) =
+                let failed = event.task.as_ref().and_then(|id| self.unwritten.get(id));
+                if let (Some(error), EventKind::Promoted | EventKind::Demoted) =
                     (failed, event.kind)
                 {
                     event.inputs.insert("weights_not_written".into(), error.clone().into());
@@ -149,9 +159,13 @@ impl Driver {
         match self.tree.write_tier(group, tier, &self.plan) {
             Ok(_) => {
                 entry.written = Some((tier, now.boot));
+                if self.tree.capabilities().io_tiers == IoTiers::IoPrio {
+                    self.workers.place(Job::Io { group: group.clone(), tier });
+                }
                 Ok(())
             }
             Err(error) => {
+                entry.written = None;
                 // Its group may be about to go with its last process; the check of the next
                 // cycle tells the two apart and tries again.
                 tracing::warn!(task = %id, %tier, %error, "weights not written");
@@ -210,10 +224,11 @@ impl Driver {
             );
             (EventKind::Contested, reason)
         } else {
-            if let Err(error) = self.tree.write_tier(group, tier, &self.plan) {
-                tracing::warn!(task = %id, %error, "a foreign change was not repaired");
-            }
-            (EventKind::Drift, format!("{found}; repaired"))
+            let outcome = match self.tree.write_tier(group, tier, &self.plan) {
+                Ok(_) => "repaired".to_owned(),
+                Err(error) => format!("not repaired: {error}"),
+            };
+            (EventKind::Drift, format!("{found}; {outcome}"))
         };
         self.core.note(kind, Some(id), reason, inputs, now);
         self.changed.insert(id);

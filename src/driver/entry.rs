@@ -132,7 +132,8 @@ impl Entry {
             id,
             phase: match self.phase {
                 Placement::Attaching => RecordPhase::Attaching,
-                Placement::Placed | Placement::Releasing => RecordPhase::Placed,
+                Placement::Placed => RecordPhase::Placed,
+                Placement::Releasing => RecordPhase::Releasing,
             },
             process: self.process,
             uid: task.uid,

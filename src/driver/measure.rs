@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Driver;
 use super::entry::Placement;
-use super::worker::{CycleReport, CycleRequest};
-use crate::cgroup::Attachment;
+use super::worker::{CycleReport, CycleRequest, Job};
+use crate::cgroup::{Attachment, IoTiers};
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
@@ -46,27 +46,30 @@ impl Driver {
                 Some((*id, entry.group.clone()?, self.core.task(*id)?.tier()))
             })
             .collect();
-        let recheck = placed()
-            .filter(|(_, entry)| entry.main_exited || entry.process.is_none())
-            .filter_map(|(id, entry)| Some((*id, entry.group.clone()?)))
+        let members = placed()
+            .filter(|(_, entry)| entry.attachment() != Attachment::None && !entry.main_exited)
+            .filter_map(|(id, entry)| Some((*id, entry.group.clone()?, entry.process?)))
             .collect();
         let request = CycleRequest {
-            watch: std::mem::take(&mut self.sources_new),
+            watch: std::mem::take(&mut self.sources_new).into_iter().collect(),
             forget: std::mem::take(&mut self.sources_gone),
             look_at,
             looks,
             check,
-            recheck,
+            members,
+            asked_at: now.boot,
             plan: Some(self.plan),
         };
         self.reading = true;
         self.workers.read(request);
+        self.reapply_io();
+        self.remove_again();
     }
 
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
-        let CycleReport { sample, checked_at, kernel, processes, kept_files } = report;
+        let CycleReport { sample, asked_at, kernel, outside, kept_files } = report;
         if sample.took > self.config.daemon.sample_period / 2 {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
@@ -106,17 +109,30 @@ impl Driver {
         self.core.cycle(&Measured { cpus, cpu, memory }, now);
         self.carry_out(now);
         self.replan(now);
-        self.check_weights(checked_at, kernel, now);
-        let suspects: Vec<TaskId> = processes.into_iter().map(|(id, _)| id).collect();
-        self.check_ended(&suspects, now);
+        self.check_weights(asked_at, kernel, now);
+        for id in outside {
+            self.moved_away(id, now);
+        }
+        // Those whose end no descriptor will tell: the main process has ended, or could not be
+        // watched.
+        let unwatched: Vec<TaskId> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| {
+                entry.process.is_none_or(|main| !entry.watched.contains_key(&main.pid))
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        self.check_ended(&unwatched, now);
         self.store_again();
         self.changed_all = true;
         self.changed_jobs = true;
+        self.changed_all_jobs = true;
     }
 
     fn check_weights(
         &mut self,
-        checked_at: BootTime,
+        asked_at: BootTime,
         kernel: Vec<super::worker::Readback>,
         now: Moment,
     ) {
@@ -128,20 +144,23 @@ impl Driver {
             else {
                 continue;
             };
-            match result {
-                Ok((view, drifts)) => {
+            match (result, entry.written) {
+                // Weights written since the reading was asked for are not what it read.
+                (_, Some((_, at))) if at > asked_at => {}
+                (Ok((view, drifts)), Some((written, _))) if written == tier => {
                     entry.kernel = view;
-                    // Weights written since were not what was read.
-                    let current = entry
-                        .written
-                        .is_some_and(|(written, at)| written == tier && at < checked_at);
-                    if current {
+                    if !drifts.is_empty() {
                         self.repair(id, &group, tier, &drifts, now);
+                        self.read_back(id);
                     }
-                    self.read_back_if(!drifts.is_empty(), id);
+                }
+                // A write that failed before: tried again, no foreign change.
+                (Ok(_), _) => {
+                    self.align(id, None, now);
+                    self.read_back(id);
                 }
                 // Most likely its last process is ending right now.
-                Err(error) => {
+                (Err(error), _) => {
                     tracing::debug!(task = %id, %error, "weights not read back");
                     suspects.push(id);
                 }
@@ -151,9 +170,24 @@ impl Driver {
         self.carry_out(now);
     }
 
-    fn read_back_if(&mut self, drifted: bool, id: TaskId) {
-        if drifted {
-            self.read_back(id);
+    /// New threads begin without the tier's I/O priority, where disk tiers are made that way.
+    fn reapply_io(&self) {
+        if self.tree.capabilities().io_tiers != IoTiers::IoPrio {
+            return;
+        }
+        for (id, entry) in &self.entries {
+            if let (Placement::Placed, Some(group), Some(task)) =
+                (entry.phase, &entry.group, self.core.task(*id))
+            {
+                self.workers.place(Job::Io { group: group.clone(), tier: task.tier() });
+            }
+        }
+    }
+
+    /// Groups of ended tasks that could not be removed at once.
+    fn remove_again(&mut self) {
+        for (task, group) in std::mem::take(&mut self.not_removed) {
+            self.workers.place(Job::Remove { task, group });
         }
     }
 

@@ -19,6 +19,7 @@ mod admission;
 mod completion;
 mod effects;
 mod entry;
+mod find;
 mod measure;
 pub mod process;
 mod recover;
@@ -36,7 +37,7 @@ use std::time::Duration;
 
 use tokio::sync::watch as watch_channel;
 
-use crate::cgroup::{TierTree, WeightPlan};
+use crate::cgroup::{Group, TierTree, WeightPlan};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Auto, Config};
@@ -63,6 +64,12 @@ pub const EVENTS_KEPT: usize = 4096;
 /// Changes the log filter; the error says what is wrong with the new directives.
 pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 
+/// Up to so many tasks, the jobs are published with every change.
+const JOBS_AT_ONCE: usize = 256;
+
+/// Commands taken in one turn: a flood of them must not keep a promotion waiting.
+const COMMANDS_A_TURN: usize = 32;
+
 /// The loop and everything it owns.
 pub struct Driver {
     config: Config,
@@ -84,8 +91,16 @@ pub struct Driver {
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
+    /// Tasks whose weights were written in this turn.
+    retiered: Vec<TaskId>,
+    /// Of those, the ones the kernel refused, by id, and why.
+    unwritten: HashMap<String, String>,
+    /// Groups of ended tasks that could not be removed at once.
+    not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Tasks by the group their weights compete in.
+    ratio_groups: BTreeMap<String, u32>,
     /// For the next cycle.
-    sources_new: Vec<(TaskId, TaskSource)>,
+    sources_new: BTreeMap<TaskId, TaskSource>,
     sources_gone: Vec<TaskId>,
     /// A reading is under way.
     reading: bool,
@@ -103,6 +118,7 @@ pub struct Driver {
     changed_all: bool,
     changed_status: bool,
     changed_jobs: bool,
+    changed_all_jobs: bool,
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
@@ -138,6 +154,8 @@ impl Remote {
 enum Flow {
     On,
     Stop,
+    /// A worker thread panicked.
+    Broken,
 }
 
 impl Driver {
@@ -149,8 +167,10 @@ impl Driver {
             self.watcher.wait(timeout, &mut ready).map_err(DriverError::Wait)?;
             let now = clock::now();
             let flow = self.turn(&ready, now);
-            if flow == Flow::Stop {
-                return self.stop();
+            match flow {
+                Flow::On => {}
+                Flow::Stop => return self.stop(),
+                Flow::Broken => return Err(DriverError::WorkerPanicked),
             }
         }
     }
@@ -174,7 +194,7 @@ impl Driver {
             self.request_cycle(now);
         }
         self.publish(now);
-        flow
+        if self.workers.broken() { Flow::Broken } else { flow }
     }
 
     fn until_next(&self, now: BootTime) -> Duration {
@@ -197,8 +217,9 @@ impl Driver {
                 Message::Attached { task, result } => self.attached(task, result, now),
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
-                Message::NotRemoved { task, error } => {
-                    tracing::warn!(%task, %error, "the cgroup of an ended task stays");
+                Message::NotRemoved { task, group, error } => {
+                    tracing::debug!(%task, %error, "the cgroup of an ended task stays for now");
+                    self.not_removed.push((task, group));
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
                 Message::Looks(looks) => self.looked(looks),
@@ -234,7 +255,11 @@ impl Driver {
                 };
             }
         }
-        if std::mem::take(&mut self.changed_jobs) {
+        // A walk over all tasks and jobs: on a large node once a cycle, not once an event.
+        let small = self.entries.len() < JOBS_AT_ONCE;
+        if self.changed_jobs && (small || self.changed_all_jobs) {
+            self.changed_jobs = false;
+            self.changed_all_jobs = false;
             self.view.jobs = Arc::new(self.jobs_view());
             self.changed_status = true;
         }
@@ -265,9 +290,27 @@ impl Driver {
             now,
         );
         self.carry_out(now);
+        self.core.flush_refusals(now);
         self.workers.stop();
-        // Admissions that were on their way have been carried out by now.
-        self.take_messages(now);
+        // What the threads finished meanwhile counts; a reading does not matter any more.
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Attached { task, result } => self.attached(task, result, now),
+                Message::Released { task, result } => self.released(task, result, now),
+                Message::NotRemoved { task, group, .. } => self.not_removed.push((task, group)),
+                Message::Reattached { .. }
+                | Message::Cycle(_)
+                | Message::Looks(_)
+                | Message::Stop
+                | Message::Reload => {}
+            }
+            self.carry_out(now);
+        }
+        for (task, group) in std::mem::take(&mut self.not_removed) {
+            if let Err(error) = worker::remove(&*self.tree, &group) {
+                tracing::warn!(%task, %error, "the cgroup of an ended task stays");
+            }
+        }
         self.carry_out(now);
         self.publish(now);
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
@@ -281,6 +324,9 @@ impl Driver {
 /// What ends the loop other than a request to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
+    /// Without its threads the loop can neither admit nor measure.
+    #[error("a worker thread panicked; the tasks keep running, a restart takes them up again")]
+    WorkerPanicked,
     /// epoll failed; nothing can be noticed any more.
     #[error("cannot wait for events: {0}")]
     Wait(io::Error),

@@ -74,11 +74,9 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
     Ok(Pinned { process, uid, pidfd })
 }
 
-/// Whether `process` still runs (a zombie does not).
+/// Whether `process` still runs: not a zombie, and not on its way to be one.
 pub fn alive(process: ProcessRef) -> bool {
-    Process::new(process.pid.raw())
-        .and_then(|found| found.stat())
-        .is_ok_and(|stat| stat.starttime == process.start_ticks && !matches!(stat.state, 'Z' | 'X'))
+    !crate::cgroup::has_ended(process)
 }
 
 /// When `process` started, in time since boot.

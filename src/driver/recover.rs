@@ -18,27 +18,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
-use super::entry::{Entry, Placement};
+use super::find::find;
 use super::watch::Watcher;
 use super::worker::Workers;
 use super::{Driver, ReloadLog, Remote, plan, policy, rights};
-use crate::cgroup::{Attachment, CgroupError, Group, TierTree};
+use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::core::event::EventKind;
-use crate::core::model::{Labels, Order, Priority, TaskId};
+use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::slots::Seat;
-use crate::core::state::{Ending, Phase, Restored, Task};
+use crate::core::state::{Ending, Restored};
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
-use crate::state::record::{RecordPhase, TaskRecord};
 use crate::state::{Recovered, Store};
 use crate::units::Moment;
 
@@ -80,26 +79,9 @@ pub enum StartError {
     Cgroup(#[from] CgroupError),
 }
 
-/// What is done about the stored tasks.
-#[derive(Default)]
-struct Findings {
-    /// In their slots, as the core takes them.
-    tasks: Vec<(TaskId, Task)>,
-    /// The same, as the loop keeps them.
-    entries: BTreeMap<TaskId, Entry>,
-    /// Of those, the ones that have ended.
-    ended: Vec<TaskId>,
-    /// Of those, the ones the history does not know as admitted.
-    unrecorded: Vec<TaskId>,
-    /// Reservations of admissions that are rolled back.
-    given_back: Vec<crate::state::record::ReservationRecord>,
-    /// Records to delete.
-    forget: Vec<TaskId>,
-    /// Groups nobody needs any more.
-    remove: Vec<Group>,
-    /// Tasks found without a usable record.
-    adopted: Vec<TaskId>,
-}
+/// How long waiters of an earlier daemon get to come back: the longest pause between two tries
+/// of `lrsctl run --wait`, and a little.
+const GATHER_WAITERS: Duration = Duration::from_millis(600);
 
 impl Driver {
     /// Recovers and publishes the first snapshot. Serving may begin when this returns.
@@ -109,23 +91,36 @@ impl Driver {
         let now = clock::now();
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
 
-        let findings = find(&*tree, &store, &mut recovered)?;
+        let observing = config.daemon.mode == Mode::Observe;
+        let findings = find(&*tree, observing, store.standing(), &mut recovered)?;
         let first = sampler.sample(now.boot, &[]);
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
         let mut counters = standing.counters;
         for (id, _) in &findings.tasks {
             if id.epoch == counters.epoch {
-                counters.next_task = counters.next_task.max(id.number + 1);
+                counters.next_task = counters.next_task.max(id.number.saturating_add(1));
+            }
+        }
+        for reservation in &findings.given_back {
+            // Before the record that remembered it goes.
+            if let Err(error) = store.put_reservation(reservation) {
+                tracing::error!("a reservation given back is not stored: {error}");
             }
         }
         let mut reservations: Vec<_> =
             recovered.reservations.into_iter().chain(findings.given_back).collect();
         reservations.sort_by_key(|reservation| reservation.id);
         reservations.dedup_by_key(|reservation| reservation.id);
+        reservations.retain(|reservation| !findings.used.contains(&reservation.id));
+        for id in &findings.used {
+            if let Err(error) = store.remove_reservation(*id) {
+                tracing::error!("a used reservation stays on disk: {error}");
+            }
+        }
         for reservation in &reservations {
             if reservation.id.epoch == counters.epoch {
-                let next = reservation.id.number + 1;
+                let next = reservation.id.number.saturating_add(1);
                 counters.next_reservation = counters.next_reservation.max(next);
             }
         }
@@ -135,7 +130,10 @@ impl Driver {
             jobs: standing.jobs.into_iter().collect(),
             totals: standing.totals,
             counters,
-            draining: standing.draining,
+            draining_since: standing.draining_since,
+            // Only a daemon that was here before can have had waiters.
+            gather_until: (standing.counters.next_seq > 1)
+                .then(|| now.boot.after(GATHER_WAITERS)),
             passive_capacity: standing.passive_capacity,
         };
         let core = Shaper::new(policy(&config), cpus, restored);
@@ -170,7 +168,11 @@ impl Driver {
             commands: parts.commands,
             workers,
             inbox,
-            sources_new: Vec::new(),
+            retiered: Vec::new(),
+            unwritten: HashMap::new(),
+            not_removed: Vec::new(),
+            ratio_groups: BTreeMap::new(),
+            sources_new: BTreeMap::new(),
             sources_gone: Vec::new(),
             reading: false,
             next_cycle: now.boot,
@@ -184,6 +186,7 @@ impl Driver {
             changed_all: true,
             changed_status: true,
             changed_jobs: true,
+            changed_all_jobs: true,
             snapshot: parts.snapshot,
             events: parts.events,
             answers: Vec::new(),
@@ -204,13 +207,13 @@ impl Driver {
                           tells, priority, labels and owner unknown";
             driver.core.note(EventKind::Recovered, Some(id), reason.into(), Map::new(), now);
         }
-        driver.start_tasks(&findings.ended, now);
+        driver.start_tasks(&findings.ended, &findings.released, now);
         for id in findings.forget {
             let removed = driver.store.remove_task(id);
             driver.noted(removed);
         }
         for group in findings.remove {
-            if let Err(error) = driver.tree.remove(&group) {
+            if let Err(error) = super::worker::remove(&*driver.tree, &group) {
                 tracing::warn!(cgroup = group.record.path, %error, "an old cgroup stays");
             }
         }
@@ -218,8 +221,8 @@ impl Driver {
     }
 
     /// Ends what ended meanwhile, then looks after the rest.
-    fn start_tasks(&mut self, ended: &[TaskId], now: Moment) {
-        let live = self.entries.len() - ended.len();
+    fn start_tasks(&mut self, ended: &[TaskId], released: &[TaskId], now: Moment) {
+        let live = self.entries.len() - ended.len() - released.len();
         let mut inputs = Map::new();
         inputs.insert("tasks".into(), json!(live));
         inputs.insert("ended_meanwhile".into(), json!(ended.len()));
@@ -237,9 +240,13 @@ impl Driver {
                 (*id, Ending { at: None, rate: None, inputs })
             })
             .collect();
-        self.core.ended(endings, now);
+        self.core.vacate(&[ended, released].concat(), now);
+        self.core.completed(endings, now);
+        for id in released {
+            self.core.released(*id, now);
+        }
         self.carry_out(now);
-        for id in ended {
+        for id in ended.iter().chain(released) {
             self.clean_up(*id);
         }
         let live: Vec<TaskId> = self.entries.keys().copied().collect();
@@ -252,195 +259,6 @@ impl Driver {
         self.check_ended(&live, now);
         self.carry_out(now);
         self.publish(now);
-    }
-}
-
-fn find(
-    tree: &dyn TierTree,
-    store: &Store,
-    recovered: &mut Recovered,
-) -> Result<Findings, StartError> {
-    let mut findings = Findings::default();
-    let live_in_history = &store.standing().live;
-    let whole = !recovered.history_damaged;
-    let mut groups: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
-    for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
-        if live_in_history.contains(&record.id) {
-            findings.ended.push(record.id);
-            findings.keep(record, None);
-        } else {
-            findings.forget.push(record.id);
-        }
-    }
-    for record in std::mem::take(&mut recovered.tasks) {
-        let id = record.id;
-        let own = groups.remove(&id);
-        let known = live_in_history.contains(&id);
-        if record.phase == RecordPhase::Placed && !known && whole && saw(store, id) {
-            // Its end is in the history; the daemon was killed before it forgot the record.
-            findings.forget.push(id);
-            findings.remove.extend(own);
-            continue;
-        }
-        let group = match (&record.group, own) {
-            (Some(group), own) if group.attachment != Attachment::Own => {
-                findings.remove.extend(own);
-                reopen(tree, group)?
-            }
-            (Some(group), None) => reopen(tree, group)?,
-            (_, own) => own.map(|mut group| {
-                // The record may be older than the group; it knows where the process was.
-                group.record.origin = record.origin.clone();
-                group
-            }),
-        };
-        let occupied = match &group {
-            Some(group) if group.record.attachment == Attachment::None => {
-                record.process.is_some_and(super::process::alive)
-            }
-            Some(group) => !tree.processes(group)?.is_empty(),
-            None => false,
-        };
-        match (record.phase, occupied) {
-            (RecordPhase::Placed, true) if !known => {
-                // The history of it is lost (damaged, deleted, a disk that was full); it is not.
-                findings.unrecorded.push(id);
-                findings.keep(record, group);
-            }
-            (RecordPhase::Placed, false) if !known => {
-                findings.remove.extend(group);
-                findings.forget.push(id);
-            }
-            (RecordPhase::Placed, true) => findings.keep(record, group),
-            (RecordPhase::Placed, false) => {
-                findings.ended.push(id);
-                findings.keep(record, group);
-            }
-            (RecordPhase::Attaching, _) if known => {
-                // The event is written, only the final record is missing.
-                if !occupied {
-                    findings.ended.push(id);
-                }
-                findings.keep(record, group);
-            }
-            (RecordPhase::Attaching, true) if is_inside(&record, group.as_ref(), tree)? => {
-                findings.unrecorded.push(id);
-                findings.keep(record, group);
-            }
-            (RecordPhase::Attaching, _) => {
-                if let Some(group) = group {
-                    // In place gets its weights back, own goes.
-                    tree.release(&group)?;
-                }
-                findings.given_back.extend(record.used);
-                findings.forget.push(id);
-            }
-        }
-    }
-    for (id, group) in groups {
-        if tree.processes(&group)?.is_empty() {
-            findings.remove.push(group);
-            continue;
-        }
-        if !live_in_history.contains(&id) {
-            findings.unrecorded.push(id);
-        }
-        findings.adopted.push(id);
-        findings.adopt(id, Some(group));
-    }
-    // Known as running, but neither record nor group is left.
-    for id in live_in_history {
-        if !findings.entries.contains_key(id) {
-            findings.ended.push(*id);
-            findings.adopt(*id, None);
-        }
-    }
-    Ok(findings)
-}
-
-/// Whether the history has had an event of this task. It has not when it was begun anew, or
-/// when the disk was full as the task was admitted.
-fn saw(store: &Store, id: TaskId) -> bool {
-    let counters = store.standing().counters;
-    id.epoch == counters.epoch && id.number < counters.next_task
-}
-
-fn reopen(
-    tree: &dyn TierTree,
-    record: &crate::cgroup::GroupRecord,
-) -> Result<Option<Group>, StartError> {
-    Ok(tree.reopen(record)?)
-}
-
-/// Whether the main process of a half-done admission reached its group. In place it was there
-/// all along; then the written weights count, and they are written before anything else.
-fn is_inside(
-    record: &TaskRecord,
-    group: Option<&Group>,
-    tree: &dyn TierTree,
-) -> Result<bool, StartError> {
-    let (Some(group), Some(process)) = (group, record.process) else { return Ok(false) };
-    Ok(tree.processes(group)?.contains(&process.pid))
-}
-
-impl Findings {
-    fn keep(&mut self, record: TaskRecord, group: Option<Group>) {
-        let main_exited = !record.process.is_some_and(super::process::alive);
-        let task = Task {
-            labels: record.labels.clone(),
-            uid: record.uid,
-            priority: record.priority,
-            order: record.order,
-            seat: record.seat,
-            phase: Phase::Running,
-            admitted_at: record.admitted(),
-            promoted_at: record.promoted_at,
-            resident: record.measured.and_then(|(_, sample)| sample.resident),
-            rate: record.meter.computing_rate(),
-            class: None,
-        };
-        let entry = Entry {
-            process: record.process,
-            admitted_by: record.admitted_by,
-            main_exited,
-            group: group.map(Arc::new),
-            origin: record.origin,
-            phase: Placement::Placed,
-            meter: record.meter,
-            last: record.measured,
-            baseline: record.baseline,
-            lost: record.lost,
-            ..Entry::default()
-        };
-        self.tasks.push((record.id, task));
-        self.entries.insert(record.id, entry);
-    }
-
-    /// A task of which only the id and perhaps the group are left. It takes its place behind
-    /// everybody whose place is known.
-    fn adopt(&mut self, id: TaskId, group: Option<Group>) {
-        let last = self.tasks.iter().map(|(_, task)| task.order.0).max().unwrap_or(0);
-        let task = Task {
-            labels: Labels::default(),
-            uid: None,
-            priority: Priority::default(),
-            order: Order(last + 1),
-            seat: Seat::Overflow,
-            phase: Phase::Running,
-            admitted_at: Moment::default(),
-            promoted_at: None,
-            resident: None,
-            rate: None,
-            class: None,
-        };
-        self.tasks.push((id, task));
-        let entry = Entry {
-            group: group.map(Arc::new),
-            phase: Placement::Placed,
-            lost: true,
-            ..Entry::default()
-        };
-        self.entries.insert(id, entry);
     }
 }
 

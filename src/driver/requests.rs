@@ -1,6 +1,8 @@
 //! Commands of clients: rights first, then the core, then the answer.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, json};
 
@@ -19,13 +21,20 @@ use crate::state::record::ReservationRecord;
 use crate::units::Moment;
 use crate::wire::proto_time;
 
+/// As `slots.reservation_ttl` has it.
+const RESERVATION_TTL: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
+
 impl Driver {
     pub(super) fn take_commands(&mut self, now: Moment) {
         self.commands.clear_wake();
-        while let Some(command) = self.commands.try_next() {
+        for _ in 0..super::COMMANDS_A_TURN {
+            let Some(command) = self.commands.try_next() else { return };
             self.command(command, now);
             self.carry_out(now);
         }
+        // The rest comes after whatever has ended meanwhile.
+        self.commands.wake_again();
     }
 
     fn command(&mut self, command: Command, now: Moment) {
@@ -97,6 +106,12 @@ impl Driver {
         now: Moment,
     ) -> Result<proto::Reservation, CommandError> {
         let ReserveRequest { labels, priority, ttl } = request;
+        if let Some(ttl) = ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
+            return Err(CommandError::new(
+                ErrorKind::InvalidArgument,
+                format!("a reservation cannot last {ttl:?}; give a ttl from 100ms to 24h"),
+            ));
+        }
         self.rights.check(caller, Action::Reserve { priority }, None)?;
         let id = self.core.reserve(caller.uid, labels, priority, ttl, now).map_err(refused)?;
         let reservation = self.core.reservation(id).cloned().ok_or_else(|| vanished(id))?;
@@ -140,11 +155,14 @@ impl Driver {
         match answer {
             Err(error) => self.answer(Some(reply), Err(error)),
             Ok(Some(group)) => {
-                if let Some(entry) = self.entries.get_mut(&id) {
+                let Some(entry) = self.entries.get_mut(&id) else { return };
+                entry.release_replies.push(reply);
+                if entry.phase != Placement::Releasing {
                     entry.phase = Placement::Releasing;
-                    entry.release_replies.push(reply);
+                    // A daemon killed from here on finishes the release.
+                    self.store_task(id);
+                    self.workers.place(Job::Release { task: id, group });
                 }
-                self.workers.place(Job::Release { task: id, group });
             }
             Ok(None) => {
                 self.core.released(id, now);
@@ -188,6 +206,7 @@ impl Driver {
             Err(error) => {
                 entry.phase = Placement::Placed;
                 let error = super::admission::cgroup_error(error);
+                self.store_task(id);
                 // What was undone half has its tier's weights again.
                 self.align(id, None, now);
                 self.check_ended(&[id], now);

@@ -61,8 +61,9 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
         cpu_share: entry.rates.cpu_share.map(Share::value),
         write_bytes_per_sec: entry.rates.write_per_sec,
         read_bytes_per_sec: entry.rates.read_per_sec,
-        elapsed_seconds: Some(now.since(task.admitted_at.boot).as_secs_f64()),
-        admitted_at: Some(proto_time(task.admitted_at.wall)),
+        elapsed_seconds: (!entry.lost)
+            .then(|| now.since(task.admitted_at.boot).as_secs_f64()),
+        admitted_at: (!entry.lost).then(|| proto_time(task.admitted_at.wall)),
         promoted_at: task.promoted_at.map(proto_time),
         attachment: attachment(entry.attachment()).into(),
         overflow: task.seat == crate::core::slots::Seat::Overflow,
@@ -241,17 +242,11 @@ impl Driver {
         if let Some((_, node)) = &self.node_last {
             warnings.extend(node.problems.iter().cloned());
         }
-        let groups: std::collections::BTreeSet<&str> = self
-            .entries
-            .values()
-            .filter_map(|entry| entry.group.as_ref())
-            .filter_map(|group| group.record.path.rsplit_once('/').map(|(parent, _)| parent))
-            .collect();
-        if groups.len() > 1 {
+        if self.ratio_groups.len() > 1 {
             warnings.push(format!(
                 "tasks are spread over {} ratio groups; the ratio of the tiers holds within \
                  each, not between them",
-                groups.len()
+                self.ratio_groups.len()
             ));
         }
         warnings

@@ -8,16 +8,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::watch::Waker;
-use crate::cgroup::{Attached, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan};
+use crate::cgroup::{Attached, Attachment, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan};
 use crate::clock;
 use crate::core::model::{TaskId, Tier};
 use crate::sample::{Sample, Sampler, TaskSource, ThreadLook};
-use crate::units::{BootTime, Pid, ProcessRef};
+use crate::units::{BootTime, ProcessRef};
 
 /// Work on one cgroup that may take long.
 #[derive(Debug)]
@@ -53,7 +54,15 @@ pub enum Job {
         /// Its group.
         group: Arc<Group>,
     },
-    /// Remove the group of a task that has ended.
+    /// Give every thread the I/O priority of the tier, where disk tiers are made that way.
+    /// Here and not with the reading, so that it cannot come after a release.
+    Io {
+        /// Its group.
+        group: Arc<Group>,
+        /// Its tier.
+        tier: Tier,
+    },
+    /// Remove the group of a task that has ended; in place, give its weights back.
     Remove {
         /// The task.
         task: TaskId,
@@ -90,6 +99,8 @@ pub enum Message {
     NotRemoved {
         /// The task.
         task: TaskId,
+        /// Its group, for another try.
+        group: Arc<Group>,
         /// Why.
         error: CgroupError,
     },
@@ -117,8 +128,10 @@ pub struct CycleRequest {
     pub looks: Vec<(Duration, Vec<TaskId>)>,
     /// Groups to read back, with the tier they should have.
     pub check: Vec<(TaskId, Arc<Group>, Tier)>,
-    /// Groups that may have become empty unnoticed.
-    pub recheck: Vec<(TaskId, Arc<Group>)>,
+    /// Main processes that should be in their groups.
+    pub members: Vec<(TaskId, Arc<Group>, ProcessRef)>,
+    /// When this was asked for: weights written since are not judged by it.
+    pub asked_at: BootTime,
     /// What the weights promise.
     pub plan: Option<WeightPlan>,
 }
@@ -131,12 +144,12 @@ pub type Readback = (TaskId, Result<(KernelView, Vec<Drift>), CgroupError>);
 pub struct CycleReport {
     /// The node and the tasks.
     pub sample: Sample,
-    /// When reading back began; weights written later are not judged.
-    pub checked_at: BootTime,
+    /// [`CycleRequest::asked_at`].
+    pub asked_at: BootTime,
     /// What each group says, and what of it is foreign.
     pub kernel: Vec<Readback>,
-    /// Processes of the groups that were rechecked.
-    pub processes: Vec<(TaskId, Vec<Pid>)>,
+    /// Tasks whose main process was found outside its group.
+    pub outside: Vec<TaskId>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
 }
@@ -147,6 +160,7 @@ pub struct Workers {
     jobs: Option<Sender<Job>>,
     cycles: Option<Sender<CycleRequest>>,
     threads: Vec<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
 }
 
 impl Workers {
@@ -160,17 +174,18 @@ impl Workers {
         let (jobs, job_queue) = channel();
         let (cycles, cycle_queue) = channel();
         let tell = Teller { messages: messages.clone(), waker };
+        let stopping = Arc::new(AtomicBool::new(false));
         let placer = {
-            let (tree, tell) = (Arc::clone(&tree), tell.clone());
+            let (tree, tell, stopping) = (Arc::clone(&tree), tell.clone(), Arc::clone(&stopping));
             std::thread::Builder::new()
                 .name("lrs-place".into())
-                .spawn(move || place_all(&*tree, &job_queue, &tell))?
+                .spawn(move || place_all(&*tree, &job_queue, &tell, &stopping))?
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
             .spawn(move || read_all(&*tree, sampler, &cycle_queue, &tell))?;
         let workers =
-            Workers { jobs: Some(jobs), cycles: Some(cycles), threads: vec![placer, reader] };
+            Workers { jobs: Some(jobs), cycles: Some(cycles), threads: vec![placer, reader], stopping };
         Ok((workers, messages, inbox))
     }
 
@@ -189,8 +204,15 @@ impl Workers {
         }
     }
 
-    /// Lets both threads finish what they do and ends them.
+    /// Whether a thread has ended although nobody told it to: it panicked.
+    pub fn broken(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Lets both threads finish what they are doing, not what is queued, and ends them.
+    /// Admissions that were queued are rolled back by the next daemon, whose clients ask again.
     pub fn stop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
         self.jobs = None;
         self.cycles = None;
         for thread in self.threads.drain(..) {
@@ -215,9 +237,16 @@ impl Teller {
     }
 }
 
-fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller) {
+fn place_all(
+    tree: &dyn TierTree,
+    jobs: &Receiver<Job>,
+    tell: &Teller,
+    stopping: &AtomicBool,
+) {
     while let Ok(job) = jobs.recv() {
+        let only_removals = stopping.load(Ordering::Relaxed);
         match job {
+            job if only_removals && !matches!(job, Job::Remove { .. }) => {}
             Job::Attach { task, process, origin, found, tier, plan } => {
                 let result = match found {
                     Some(group) => tree
@@ -231,16 +260,31 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller) {
                 let result = tree.attach(&group, process);
                 tell.tell(Message::Reattached { task, result });
             }
+            Job::Io { group, tier } => {
+                if let Err(error) = tree.reapply_io(&group, tier) {
+                    // Threads come and go; the next cycle tries again.
+                    tracing::debug!(cgroup = group.record.path, %error, "I/O priority not set");
+                }
+            }
             Job::Release { task, group } => {
                 let result = tree.release(&group);
                 tell.tell(Message::Released { task, result });
             }
             Job::Remove { task, group } => {
-                if let Err(error) = tree.remove(&group) {
-                    tell.tell(Message::NotRemoved { task, error });
+                if let Err(error) = remove(tree, &group) {
+                    tell.tell(Message::NotRemoved { task, group, error });
                 }
             }
         }
+    }
+}
+
+/// Cleans up after a task: its own group goes, somebody else's gets its weights back.
+pub fn remove(tree: &dyn TierTree, group: &Group) -> Result<(), CgroupError> {
+    match group.record.attachment {
+        Attachment::Own => tree.remove(group),
+        Attachment::InPlace => tree.release(group),
+        Attachment::None => Ok(()),
     }
 }
 
@@ -287,16 +331,16 @@ fn read_all(
                 }
             }
             Ok(request) => {
-                for id in request.forget {
-                    sampler.forget(id);
-                }
                 for (id, source) in request.watch {
                     sampler.watch(id, source);
                 }
+                // After the new ones: a task may have come and gone within one cycle.
+                for id in request.forget {
+                    sampler.forget(id);
+                }
                 let started = clock::boot_time();
                 let mut sample = sampler.sample(started, &request.look_at);
-                let checked_at = clock::boot_time();
-                sample.took = checked_at.since(started);
+                sample.took = clock::boot_time().since(started);
                 let kernel = match request.plan {
                     None => Vec::new(),
                     Some(plan) => request
@@ -305,18 +349,23 @@ fn read_all(
                         .map(|(id, group, tier)| (id, read_back(tree, &group, tier, &plan)))
                         .collect(),
                 };
-                let processes = request
-                    .recheck
+                let outside = request
+                    .members
                     .into_iter()
-                    .filter_map(|(id, group)| Some((id, tree.processes(&group).ok()?)))
+                    .filter(|(_, group, process)| {
+                        // A process that cannot be read is ending; its pidfd will say so.
+                        matches!(tree.holds(group, *process), Ok(Some(false)))
+                    })
+                    .map(|(id, ..)| id)
                     .collect();
+                let asked_at = request.asked_at;
                 looks = request
                     .looks
                     .into_iter()
                     .map(|(after, tasks)| (started.after(after), tasks))
                     .collect();
                 let kept_files = sampler.kept_files();
-                let report = CycleReport { sample, checked_at, kernel, processes, kept_files };
+                let report = CycleReport { sample, asked_at, kernel, outside, kept_files };
                 tell.tell(Message::Cycle(Box::new(report)));
             }
         }
@@ -329,8 +378,6 @@ fn read_back(
     tier: Tier,
     plan: &WeightPlan,
 ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-    // New threads begin without the tier's I/O priority, where disk tiers are made that way.
-    tree.reapply_io(group, tier)?;
     let view = tree.read_back(group)?;
     let drift = tree.drift(group, tier, plan)?;
     Ok((view, drift))

@@ -19,8 +19,9 @@ use super::standing::Standing;
 use super::{Damage, StateError, at};
 use crate::core::event::Event;
 
-/// A segment is closed beyond this size; about 3,000 events.
-const SEGMENT_BYTES: u64 = 1 << 20;
+/// A segment is closed after this many events, about 1.5 MiB. Two are kept, so that the ring
+/// in memory is full again after a restart.
+const SEGMENT_EVENTS: usize = crate::driver::EVENTS_KEPT;
 
 /// No line is longer; guards recovery against a file that is something else.
 const MAX_SEGMENT_READ: u64 = 64 << 20;
@@ -38,7 +39,10 @@ pub struct Journal {
     number: u64,
     /// `None` after a failure: the next append starts a new segment.
     file: Option<File>,
-    bytes: u64,
+    /// Events in the present segment.
+    events: usize,
+    /// Segments on disk before the present one.
+    older: Vec<u64>,
     standing: Standing,
 }
 
@@ -59,17 +63,20 @@ impl Journal {
         segments.sort_unstable();
         let mut standing: Option<Standing> = None;
         let mut last_is_whole = true;
+        let mut events = 0;
         for number in &segments {
             let damaged = replayed.damaged.len();
-            read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
+            events = read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
             last_is_whole = replayed.damaged.len() == damaged;
         }
         let mut standing = standing.unwrap_or_default();
         if standing.counters.epoch == 0 {
             standing.counters.epoch = epoch;
         }
-        let number = segments.last().copied().unwrap_or(0);
-        let mut journal = Journal { dir: dir.to_owned(), number, file: None, bytes: 0, standing };
+        let number = segments.pop().unwrap_or(0);
+        let older = segments;
+        let mut journal =
+            Journal { dir: dir.to_owned(), number, file: None, events, older, standing };
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A torn one is closed, so that its last line stays the only one lost.
         if number == 0 {
@@ -92,7 +99,7 @@ impl Journal {
     /// Adds one event. On an error the event is in the books but not on the disk.
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
-        if self.file.is_none() || self.bytes > SEGMENT_BYTES {
+        if self.file.is_none() || self.events >= SEGMENT_EVENTS {
             self.begin_segment()?;
         }
         let path = segment_path(&self.dir, self.number);
@@ -101,7 +108,7 @@ impl Journal {
         let Some(file) = &mut self.file else { return Ok(()) };
         match file.write_all(&line) {
             Ok(()) => {
-                self.bytes += line.len() as u64;
+                self.events += 1;
                 Ok(())
             }
             Err(error) => {
@@ -122,7 +129,6 @@ impl Journal {
             .append(true)
             .open(&path)
             .map_err(|error| at(&path, "open", error))?;
-        self.bytes = file.metadata().map_err(|error| at(&path, "read", error))?.len();
         self.file = Some(file);
         Ok(())
     }
@@ -140,13 +146,15 @@ impl Journal {
         let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
         line.push(b'\n');
         super::files::write_atomically(&path, &line)?;
+        if self.number > 0 {
+            self.older.push(self.number);
+        }
         self.number = number;
+        self.events = 0;
         self.continue_segment()?;
-        for old in segments(&self.dir)? {
-            if old + 1 < number {
-                let path = segment_path(&self.dir, old);
-                std::fs::remove_file(&path).map_err(|error| at(&path, "remove", error))?;
-            }
+        while self.older.len() > 1 {
+            super::files::remove(&segment_path(&self.dir, self.older[0]))?;
+            self.older.remove(0);
         }
         Ok(())
     }
@@ -174,7 +182,7 @@ fn read_segment(
     path: &Path,
     standing: &mut Option<Standing>,
     replayed: &mut Replayed,
-) -> Result<(), StateError> {
+) -> Result<usize, StateError> {
     let mut text = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut text))
@@ -198,15 +206,17 @@ fn read_segment(
                 header.journal,
                 super::record::VERSION
             ));
-            return Ok(());
+            return Ok(0);
         }
         Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),
         None => damage("is empty".into()),
     }
     let mut torn = 0u32;
+    let mut events = 0;
     for line in lines {
         match serde_json::from_slice::<Event>(line) {
             Ok(event) => {
+                events += 1;
                 standing.get_or_insert_with(Standing::default).fold(&event);
                 let newest = replayed.events.last().map_or(0, |last| last.seq);
                 if event.seq > newest {
@@ -218,8 +228,11 @@ fn read_segment(
     }
     if torn > 0 {
         damage(format!("has {torn} lines that are no events; they are lost"));
+    } else if !text.ends_with(b"\n") {
+        // The event is whole, but the next one must not be glued to it.
+        damage("ends in the middle of a line".into());
     }
-    Ok(())
+    Ok(events)
 }
 
 impl From<serde_json::Error> for StateError {

@@ -159,6 +159,11 @@ impl Store {
         for entry in entries {
             let path = entry.map_err(|error| at(&self.dir, "list", error))?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if name.ends_with(".json.new") || name.ends_with(".jsonl.new") {
+                // Half of a write the earlier daemon was killed in; the whole one counts.
+                files::remove(&path)?;
+                continue;
+            }
             let Some(stem) = name.strip_suffix(".json") else { continue };
             if let Some(id) = stem.strip_prefix("task-") {
                 match self.read_record::<TaskRecord>(&path) {

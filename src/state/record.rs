@@ -76,6 +76,8 @@ pub enum RecordPhase {
     Attaching,
     /// In its slot.
     Placed,
+    /// Its processes are being given back.
+    Releasing,
 }
 
 /// A reservation, as it has to be found again.

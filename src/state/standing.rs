@@ -4,15 +4,16 @@
 //! over its events, so that a total can never disagree with the history and a daemon killed at
 //! any instant resumes with exactly what it had recorded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::core::event::{Event, EventKind};
 use crate::core::jobs::{Finished, MAX_JOBS};
-use crate::core::model::{JobKey, Label, ReservationId, TaskId};
+use crate::core::model::{JobKey, Label, ReservationId, TaskId, Tier};
 use crate::core::state::{Counters, Totals};
+use crate::units::WallTime;
 
 /// The books after some event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,12 +25,13 @@ pub struct Standing {
     /// Finished tasks by job.
     #[serde(with = "pairs")]
     pub jobs: BTreeMap<JobKey, Finished>,
-    /// Whether an operator drains the node.
-    pub draining: bool,
+    /// Since when an operator drains the node.
+    pub draining_since: Option<WallTime>,
     /// P after the last expansion or withdrawal.
     pub passive_capacity: Option<u32>,
-    /// Tasks admitted and neither completed nor released.
-    pub live: BTreeSet<TaskId>,
+    /// Tasks admitted and neither completed nor released, and the tier the last event gave
+    /// them: a record may be one event behind. `None`: an event without a tier.
+    pub live: BTreeMap<TaskId, Option<Tier>>,
 }
 
 /// JSON objects have text keys only, so the map is a list of pairs.
@@ -63,7 +65,7 @@ impl Standing {
             EventKind::Admitted => {
                 self.totals.admitted += 1;
                 if let Some(id) = task {
-                    self.live.insert(id);
+                    self.live.insert(id, tier(event));
                     if id.epoch == self.counters.epoch {
                         let next = id.number.saturating_add(1);
                         self.counters.next_task = self.counters.next_task.max(next);
@@ -79,8 +81,14 @@ impl Standing {
                 self.totals.released += 1;
                 task.map(|id| self.live.remove(&id));
             }
-            EventKind::Promoted => self.totals.promoted += 1,
-            EventKind::Demoted => self.totals.demoted += 1,
+            EventKind::Promoted => {
+                self.totals.promoted += 1;
+                self.moved(task, event);
+            }
+            EventKind::Demoted => {
+                self.totals.demoted += 1;
+                self.moved(task, event);
+            }
             EventKind::Refused => {
                 let refused = event.inputs.get("refused_since_last_event").and_then(Value::as_u64);
                 self.totals.refused += refused.unwrap_or(1);
@@ -92,8 +100,8 @@ impl Standing {
                     self.counters.next_reservation = self.counters.next_reservation.max(next);
                 }
             }
-            EventKind::Draining => self.draining = true,
-            EventKind::Resumed => self.draining = false,
+            EventKind::Draining => self.draining_since = Some(event.at),
+            EventKind::Resumed => self.draining_since = None,
             EventKind::Expanded | EventKind::Shrunk => {
                 self.passive_capacity = event.to.as_deref().and_then(|to| to.parse().ok());
             }
@@ -108,6 +116,12 @@ impl Standing {
             | EventKind::Stopped
             | EventKind::Reloaded
             | EventKind::Recovered => {}
+        }
+    }
+
+    fn moved(&mut self, task: Option<TaskId>, event: &Event) {
+        if let Some(known) = task.and_then(|id| self.live.get_mut(&id)) {
+            *known = tier(event);
         }
     }
 
@@ -129,5 +143,13 @@ impl Standing {
             finished.rate_sum += rate;
             finished.rated += 1;
         }
+    }
+}
+
+fn tier(event: &Event) -> Option<Tier> {
+    match event.to.as_deref() {
+        Some("active") => Some(Tier::Active),
+        Some("passive") => Some(Tier::Passive),
+        _ => None,
     }
 }

@@ -148,7 +148,7 @@ fn books_are_a_fold_over_the_history() {
     assert_eq!((standing.totals.admitted, standing.totals.completed), (2, 2));
     assert_eq!(standing.totals.refused, 17);
     assert_eq!((standing.counters.next_seq, standing.counters.next_task), (7, 5));
-    assert!(standing.live.is_empty() && standing.draining);
+    assert!(standing.live.is_empty() && standing.draining_since.is_some());
     let finished = standing.jobs.values().next().unwrap();
     assert_eq!((finished.count, finished.rated), (2, 1), "an unseen end leaves the rate alone");
     assert_eq!(recovered.events.len(), 6);

@@ -1,0 +1,323 @@
+//! What became of each task while no daemon looked.
+//!
+//! Whatever instant the earlier daemon was killed at, each task is in one of these states
+//! (spec 4):
+//!
+//! | found | then |
+//! |---|---|
+//! | record placed, group with processes | goes on, weights compared, nothing written that fits |
+//! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
+//! | record placed, its end in the history, nobody in its group | cleaned up |
+//! | record placed, unknown to the history, processes there | goes on: the history lost it |
+//! | record attaching, its admission in the history | goes on |
+//! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
+//! | record releasing | the release is finished |
+//! | group with processes, no usable record | goes on with what is known: null, and said |
+//! | group without processes, no record | removed |
+//! | record of another boot | ended with that boot |
+//!
+//! A task that cannot be judged (its group cannot be read) goes on: one bad group must not keep
+//! the daemon from the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::entry::{Entry, Placement};
+use crate::cgroup::{Attachment, CgroupError, Group, TierTree};
+use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use crate::core::slots::Seat;
+use crate::core::state::{Phase, Task};
+use crate::state::Recovered;
+use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
+use crate::state::standing::Standing;
+use crate::units::Moment;
+
+/// What is done about the stored tasks.
+#[derive(Default)]
+pub(super) struct Findings {
+    /// In their slots, as the core takes them.
+    pub tasks: Vec<(TaskId, Task)>,
+    /// The same, as the loop keeps them.
+    pub entries: BTreeMap<TaskId, Entry>,
+    /// Of those, the ones that have ended.
+    pub ended: Vec<TaskId>,
+    /// Of those, the ones whose release is done.
+    pub released: Vec<TaskId>,
+    /// Of those, the ones the history does not know as admitted.
+    pub unrecorded: Vec<TaskId>,
+    /// Of those, the ones found without a usable record.
+    pub adopted: Vec<TaskId>,
+    /// Reservations of admissions that are rolled back.
+    pub given_back: Vec<ReservationRecord>,
+    /// Reservations that running tasks have used.
+    pub used: BTreeSet<ReservationId>,
+    /// Records to delete.
+    pub forget: Vec<TaskId>,
+    /// Groups nobody needs any more.
+    pub remove: Vec<Group>,
+}
+
+struct Finder<'a> {
+    tree: &'a dyn TierTree,
+    /// Without a tree of its own a task is its main process.
+    observing: bool,
+    standing: &'a Standing,
+    /// Part of the history could not be read: that it does not know a task proves nothing.
+    history_damaged: bool,
+    next_order: u64,
+    findings: Findings,
+}
+
+/// Judges every record and every group below the root.
+pub(super) fn find(
+    tree: &dyn TierTree,
+    observing: bool,
+    standing: &Standing,
+    recovered: &mut Recovered,
+) -> Result<Findings, CgroupError> {
+    let tasks = recovered.tasks.iter().map(|record| record.order.0);
+    let reservations = recovered.reservations.iter().map(|record| record.order.0);
+    let mut finder = Finder {
+        tree,
+        observing,
+        standing,
+        history_damaged: recovered.history_damaged,
+        next_order: tasks.chain(reservations).max().unwrap_or(0).saturating_add(1),
+        findings: Findings::default(),
+    };
+    let mut groups: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
+    for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
+        if standing.live.contains_key(&record.id) {
+            finder.findings.ended.push(record.id);
+            finder.keep(record, None);
+        } else {
+            finder.findings.forget.push(record.id);
+        }
+    }
+    for record in std::mem::take(&mut recovered.tasks) {
+        let own = groups.remove(&record.id);
+        finder.judge(record, own);
+    }
+    for (id, group) in groups {
+        finder.judge_group(id, group);
+    }
+    // Known as running, but neither record nor group is left.
+    for id in standing.live.keys() {
+        if !finder.findings.entries.contains_key(id) {
+            finder.findings.ended.push(*id);
+            finder.adopt(*id, None);
+        }
+    }
+    Ok(finder.findings)
+}
+
+impl Finder<'_> {
+    fn judge(&mut self, record: TaskRecord, own: Option<Group>) {
+        let id = record.id;
+        let known = self.standing.live.contains_key(&id);
+        let group = self.group_of(&record, own);
+        let occupied = self.occupied(&record, group.as_ref());
+        if known {
+            self.findings.used.extend(record.used.as_ref().map(|reservation| reservation.id));
+        }
+        match record.phase {
+            RecordPhase::Releasing => self.finish_release(record, group, known, occupied),
+            RecordPhase::Attaching if !known => self.roll_back(record, group),
+            RecordPhase::Placed if !known && (!occupied || self.end_is_recorded(&record)) => {
+                // Its end is in the history; the daemon was killed before it forgot the record.
+                self.findings.forget.push(id);
+                self.findings.remove.extend(group);
+            }
+            RecordPhase::Placed | RecordPhase::Attaching => {
+                if !known {
+                    // Lost from the history (damaged, a disk that was full), not from the node.
+                    self.findings.unrecorded.push(id);
+                }
+                if !occupied {
+                    self.findings.ended.push(id);
+                }
+                self.keep(record, group);
+            }
+        }
+    }
+
+    /// Whether a record the history does not know as running is of a task that has ended. An
+    /// own group with processes speaks against it, whatever the history says.
+    fn end_is_recorded(&self, record: &TaskRecord) -> bool {
+        let counters = self.standing.counters;
+        let seen = record.id.epoch == counters.epoch && record.id.number < counters.next_task;
+        let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
+        seen && !self.history_damaged && !own
+    }
+
+    fn judge_group(&mut self, id: TaskId, group: Group) {
+        let empty = self.tree.processes(&group).is_ok_and(|processes| processes.is_empty());
+        if empty && !self.observing {
+            self.findings.remove.push(group);
+            return;
+        }
+        if !self.standing.live.contains_key(&id) {
+            self.findings.unrecorded.push(id);
+        }
+        self.findings.adopted.push(id);
+        self.adopt(id, Some(group));
+    }
+
+    fn group_of(&mut self, record: &TaskRecord, own: Option<Group>) -> Option<Group> {
+        match (&record.group, own) {
+            (Some(stored), own) if stored.attachment != Attachment::Own => {
+                self.findings.remove.extend(own);
+                self.reopen(record.id, stored)
+            }
+            (Some(stored), None) => self.reopen(record.id, stored),
+            (_, own) => own.map(|mut group| {
+                // The record may be older than the group; it knows where the process was.
+                group.record.origin.clone_from(&record.origin);
+                group
+            }),
+        }
+    }
+
+    fn reopen(&self, id: TaskId, stored: &crate::cgroup::GroupRecord) -> Option<Group> {
+        match self.tree.reopen(stored) {
+            Ok(group) => group,
+            Err(error) => {
+                tracing::error!(task = %id, %error, "its cgroup cannot be opened; taken for gone");
+                None
+            }
+        }
+    }
+
+    fn occupied(&self, record: &TaskRecord, group: Option<&Group>) -> bool {
+        let Some(group) = group else { return false };
+        if self.observing || group.record.attachment == Attachment::None {
+            return record.process.is_some_and(super::process::alive);
+        }
+        match self.tree.processes(group) {
+            Ok(processes) => !processes.is_empty(),
+            Err(error) => {
+                tracing::error!(task = %record.id, %error, "cannot tell whether the task is over");
+                true
+            }
+        }
+    }
+
+    /// Nobody was answered, so nothing may remain: processes go back (some may be in the group,
+    /// some not), weights go back, the reservation is free again.
+    fn roll_back(&mut self, record: TaskRecord, group: Option<Group>) {
+        if let Some(group) = &group
+            && let Err(error) = self.tree.release(group)
+        {
+            tracing::error!(task = %record.id, %error, "a half-done admission cannot be undone; the task goes on");
+            self.findings.unrecorded.push(record.id);
+            self.keep(record, Some(group.clone()));
+            return;
+        }
+        self.findings.given_back.extend(record.used);
+        self.findings.forget.push(record.id);
+    }
+
+    fn finish_release(
+        &mut self,
+        record: TaskRecord,
+        group: Option<Group>,
+        known: bool,
+        occupied: bool,
+    ) {
+        let id = record.id;
+        if !known {
+            self.findings.forget.push(id);
+            self.findings.remove.extend(group);
+            return;
+        }
+        let done = match &group {
+            Some(group) => self.tree.release(group),
+            None => Ok(()),
+        };
+        match done {
+            Ok(()) => {
+                self.findings.released.push(id);
+                self.keep(record, None);
+            }
+            Err(error) => {
+                tracing::error!(task = %id, %error, "a release cannot be finished; the task goes on");
+                if !occupied {
+                    self.findings.ended.push(id);
+                }
+                self.keep(record, group);
+            }
+        }
+    }
+
+    fn keep(&mut self, record: TaskRecord, group: Option<Group>) {
+        let main_exited = !record.process.is_some_and(super::process::alive);
+        // The history is written before the record, so it knows the tier better.
+        let tier = self.standing.live.get(&record.id).copied().flatten();
+        let seat = match (record.seat, tier) {
+            (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,
+            (Seat::Active, Some(Tier::Passive)) => Seat::Passive,
+            (seat, _) => seat,
+        };
+        let task = Task {
+            labels: record.labels.clone(),
+            uid: record.uid,
+            priority: record.priority,
+            order: record.order,
+            seat,
+            phase: Phase::Running,
+            admitted_at: record.admitted(),
+            promoted_at: record.promoted_at,
+            resident: record.measured.and_then(|(_, sample)| sample.resident),
+            rate: record.meter.computing_rate(),
+            class: None,
+        };
+        let entry = Entry {
+            process: record.process,
+            admitted_by: record.admitted_by,
+            main_exited,
+            group: group.map(Arc::new),
+            origin: record.origin,
+            phase: Placement::Placed,
+            meter: record.meter,
+            last: record.measured,
+            baseline: record.baseline,
+            lost: record.lost,
+            ..Entry::default()
+        };
+        self.findings.tasks.push((record.id, task));
+        self.findings.entries.insert(record.id, entry);
+    }
+
+    /// A task of which only the id and perhaps the group are left. It takes its place behind
+    /// everybody whose place is known.
+    fn adopt(&mut self, id: TaskId, group: Option<Group>) {
+        let order = Order(self.next_order);
+        self.next_order = self.next_order.saturating_add(1);
+        let seat = match self.standing.live.get(&id).copied().flatten() {
+            Some(Tier::Active) => Seat::Active,
+            Some(Tier::Passive) => Seat::Passive,
+            None => Seat::Overflow,
+        };
+        let task = Task {
+            labels: Labels::default(),
+            uid: None,
+            priority: Priority::default(),
+            order,
+            seat,
+            phase: Phase::Running,
+            admitted_at: Moment::default(),
+            promoted_at: None,
+            resident: None,
+            rate: None,
+            class: None,
+        };
+        let entry = Entry {
+            group: group.map(Arc::new),
+            phase: Placement::Placed,
+            lost: true,
+            ..Entry::default()
+        };
+        self.findings.tasks.push((id, task));
+        self.findings.entries.insert(id, entry);
+    }
+}
