@@ -2,7 +2,8 @@
 //!
 //! A measurement, run by hand with a release build:
 //! `cargo test --release --test sample_cost -- --ignored --nocapture`. It fails only when a
-//! reading costs more than ten times what it should.
+//! reading costs more than ten times what it should; under emulation (`LRS_TEST_SLOW`, set by
+//! `tests/vm/run`), where an instruction costs tens of them, more than two hundred times.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)] // test helpers
 
@@ -81,6 +82,7 @@ fn thread_cpu() -> Duration {
 #[ignore = "needs root and cgroups"]
 fn cost_of_a_reading() {
     const CYCLES: u32 = 40;
+    let allowance = if std::env::var_os("LRS_TEST_SLOW").is_some() { 20 } else { 1 };
     let limit = raise_descriptor_limit().unwrap();
     for tasks in [0, 100, 1000] {
         let node = Node::new(tasks);
@@ -105,9 +107,8 @@ fn cost_of_a_reading() {
                     "{tasks} tasks, files {kept}{looked}: {each:?} a reading, {:.1} us a task; first {first:?}",
                     each.as_secs_f64() * 1e6 / tasks.max(1) as f64
                 );
-                assert!(
-                    each < Duration::from_millis(5) + Duration::from_micros(400) * tasks as u32
-                );
+                let budget = Duration::from_millis(5) + Duration::from_micros(400) * tasks as u32;
+                assert!(each < budget * allowance, "{each:?}, budget {budget:?} x {allowance}");
             }
         }
     }

@@ -80,8 +80,8 @@ impl TierTree for ObserveTree {
     }
 
     fn create(&self, _: TaskId) -> Result<Group, CgroupError> {
-        // No group of its own: nothing is created, and the path of nothing is the root's.
-        let record = ObserveTree::record(self.capabilities.root.clone(), 0);
+        // Nothing is created, so there is no path to name.
+        let record = ObserveTree::record(String::new(), 0);
         Ok(Group { record, dirs: GroupDirs::default() })
     }
 
@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(tree.capabilities().cpu_tiers, CpuTiers::None);
         let group = tree.create(TaskId { epoch: 1, number: 1 }).unwrap();
         assert_eq!(group.record.attachment, Attachment::None);
+        assert_eq!(group.record.path, "", "a group that does not exist has no path");
         assert_eq!(tree.processes(&group).unwrap(), []);
         assert_eq!(tree.reopen(&group.record).unwrap(), Some(group));
         let init = ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 };

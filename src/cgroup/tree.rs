@@ -218,16 +218,8 @@ impl TierTree for KernelTree {
             IoKnob::Weight(scale) => scale.shortfall(plan, false),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
-        let root = (self.scale.root(plan, self.root_weight), self.root_weight);
-        let clamped = match root {
-            (written, Some(wanted)) if written != u64::from(wanted) => Some(format!(
-                "tiers.root_weight = {wanted} is outside of the range of {} ({}..={}); {written} \
-                 is used",
-                self.scale.file, self.scale.min, self.scale.max
-            )),
-            _ => None,
-        };
-        self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(clamped).collect()
+        let root = self.scale.root_shortfall(plan, self.root_weight);
+        self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(root).collect()
     }
 
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {

@@ -151,11 +151,30 @@ impl Scale {
         ))
     }
 
-    /// Weight of the LRS root among its siblings: `wanted`, or A times neutral, within range.
+    /// `weight`, in units of cpu.weight (100 is neutral), on this scale; not yet within range.
+    pub(super) fn converted(&self, weight: u32) -> u64 {
+        u64::from(weight) * self.neutral / CPU_WEIGHT.neutral
+    }
+
+    /// Weight of the LRS root among its siblings, within range: `wanted` in units of
+    /// cpu.weight, or A times neutral.
     pub(super) fn root(&self, plan: &WeightPlan, wanted: Option<u32>) -> u64 {
         wanted
-            .map_or(u64::from(plan.active_capacity.max(1)) * self.neutral, u64::from)
+            .map_or(u64::from(plan.active_capacity.max(1)) * self.neutral, |w| self.converted(w))
             .clamp(self.min, self.max)
+    }
+
+    /// That [`Scale::root`] had to clamp `wanted`, in a sentence.
+    pub(super) fn root_shortfall(&self, plan: &WeightPlan, wanted: Option<u32>) -> Option<String> {
+        let wanted = wanted?;
+        let (asked, written) = (self.converted(wanted), self.root(plan, Some(wanted)));
+        (asked != written).then(|| {
+            format!(
+                "tiers.root_weight = {wanted} means {} = {asked}, which is outside of its range \
+                 ({}..={}); {written} is used",
+                self.file, self.min, self.max
+            )
+        })
     }
 }
 

@@ -51,8 +51,23 @@ fn the_owners_weight_is_a_floor() {
 fn root_weight() {
     let plan = plan(100, 500, 500);
     assert_eq!(CPU_WEIGHT.root(&plan, None), 10_000);
-    assert_eq!(CPU_SHARES.root(&plan, Some(1)), 2);
-    assert_eq!(CPU_SHARES.root(&plan, Some(700)), 700);
+    assert_eq!(CPU_WEIGHT.root(&plan, Some(700)), 700);
+    assert_eq!(CPU_SHARES.root(&plan, None), 262_144, "500 * 1024 is out of range");
+    assert_eq!(CPU_SHARES.root(&plan, Some(100)), 1024, "neutral stays neutral");
+    assert_eq!(CPU_SHARES.root(&plan, Some(700)), 7168);
+    assert_eq!(CPU_SHARES.root(&plan, Some(1)), 10);
+}
+
+#[test]
+fn a_root_weight_is_short_only_where_the_converted_one_is() {
+    let plan = plan(100, 2, 8);
+    for wanted in [1, 100, 300, 10_000] {
+        assert_eq!(CPU_SHARES.root_shortfall(&plan, Some(wanted)), None, "{wanted}");
+        assert_eq!(CPU_WEIGHT.root_shortfall(&plan, Some(wanted)), None, "{wanted}");
+    }
+    assert_eq!(CPU_SHARES.root_shortfall(&plan, None), None);
+    let text = CPU_SHARES.root_shortfall(&plan, Some(30_000)).unwrap();
+    assert!(text.contains("307200") && text.contains("262144 is used"), "{text}");
 }
 
 proptest! {
