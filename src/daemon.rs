@@ -154,6 +154,23 @@ fn run(file: &Path) -> Result<(), DaemonError> {
         Mode::Enforce => crate::cgroup::open(&settings)?.into(),
         Mode::Observe => crate::cgroup::observe(&settings).into(),
     };
+    let served = run_on(Arc::clone(&tree), config, file, log);
+    if served.is_err()
+        && let Err(error) = tree.close()
+    {
+        tracing::warn!(%error, "the cgroup root stays");
+    }
+    served
+}
+
+/// Everything after the locks are held. On an error the caller leaves the tree in order.
+fn run_on(
+    tree: Arc<dyn TierTree>,
+    config: Config,
+    file: &Path,
+    log: LogFilter,
+) -> Result<(), DaemonError> {
+    let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
     let (store, recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
     let sampler = Sampler::new(Settings {

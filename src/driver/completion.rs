@@ -218,7 +218,8 @@ impl Driver {
         inputs.insert("found_in".into(), json!(found));
         let pid = process.pid;
         if !in_place && !entry.repaired(now.boot) {
-            let reason = format!("process {pid} was moved out of the task's cgroup; moving it back");
+            let reason =
+                format!("process {pid} was moved out of the task's cgroup; moving it back");
             self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
             self.carry_out(now);
             self.workers.place(Job::Reattach { task: id, process, group });
@@ -228,9 +229,17 @@ impl Driver {
             "process {pid} was moved out of the task's cgroup by somebody else; the task is given up"
         );
         self.core.note(EventKind::Contested, Some(id), reason, inputs, now);
-        self.core.released(id, now);
         self.carry_out(now);
-        self.clean_up(id);
+        if in_place {
+            self.core.released(id, now);
+            self.carry_out(now);
+            self.clean_up(id);
+        } else if let Some(entry) = self.entries.get_mut(&id) {
+            // Processes may be left inside; they are given back like those of any release.
+            entry.phase = Placement::Releasing;
+            self.store_task(id);
+            self.workers.place(Job::Release { task: id, group });
+        }
     }
 
     pub(super) fn reattached(

@@ -132,8 +132,7 @@ impl Driver {
             counters,
             draining_since: standing.draining_since,
             // Only a daemon that was here before can have had waiters.
-            gather_until: (standing.counters.next_seq > 1)
-                .then(|| now.boot.after(GATHER_WAITERS)),
+            gather_until: (standing.counters.next_seq > 1).then(|| now.boot.after(GATHER_WAITERS)),
             passive_capacity: standing.passive_capacity,
         };
         let core = Shaper::new(policy(&config), cpus, restored);

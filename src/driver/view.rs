@@ -61,8 +61,7 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
         cpu_share: entry.rates.cpu_share.map(Share::value),
         write_bytes_per_sec: entry.rates.write_per_sec,
         read_bytes_per_sec: entry.rates.read_per_sec,
-        elapsed_seconds: (!entry.lost)
-            .then(|| now.since(task.admitted_at.boot).as_secs_f64()),
+        elapsed_seconds: (!entry.lost).then(|| now.since(task.admitted_at.boot).as_secs_f64()),
         admitted_at: (!entry.lost).then(|| proto_time(task.admitted_at.wall)),
         promoted_at: task.promoted_at.map(proto_time),
         attachment: attachment(entry.attachment()).into(),

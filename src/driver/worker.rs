@@ -14,7 +14,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::watch::Waker;
-use crate::cgroup::{Attached, Attachment, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan};
+use crate::cgroup::{
+    Attached, Attachment, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan,
+};
 use crate::clock;
 use crate::core::model::{TaskId, Tier};
 use crate::sample::{Sample, Sampler, TaskSource, ThreadLook};
@@ -184,8 +186,12 @@ impl Workers {
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
             .spawn(move || read_all(&*tree, sampler, &cycle_queue, &tell))?;
-        let workers =
-            Workers { jobs: Some(jobs), cycles: Some(cycles), threads: vec![placer, reader], stopping };
+        let workers = Workers {
+            jobs: Some(jobs),
+            cycles: Some(cycles),
+            threads: vec![placer, reader],
+            stopping,
+        };
         Ok((workers, messages, inbox))
     }
 
@@ -237,12 +243,7 @@ impl Teller {
     }
 }
 
-fn place_all(
-    tree: &dyn TierTree,
-    jobs: &Receiver<Job>,
-    tell: &Teller,
-    stopping: &AtomicBool,
-) {
+fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller, stopping: &AtomicBool) {
     while let Ok(job) = jobs.recv() {
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
