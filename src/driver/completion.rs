@@ -179,9 +179,20 @@ impl Driver {
         self.noted(removed);
     }
 
-    fn moved_away(&mut self, id: TaskId, now: Moment) {
+    /// Somebody moved the main process out: it is moved back, until LRS stops fighting. Then the
+    /// task is what is left in its group, and nothing left is no task.
+    pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.phase != Placement::Placed {
+            return;
+        }
         let (Some(process), Some(group)) = (entry.process, entry.group.clone()) else { return };
+        if !self.tree.holds(&group, process).is_ok_and(|holds| !holds)
+            && entry.attachment() == Attachment::Own
+        {
+            // Back already, or ending: its pidfd says so in the next turn.
+            return;
+        }
         if !super::process::alive(process) {
             // It has just ended; its pidfd says so in the next turn.
             return;
@@ -191,13 +202,22 @@ impl Driver {
         let mut inputs = Map::new();
         inputs.insert("cgroup".into(), json!(group.record.path));
         inputs.insert("found_in".into(), json!(found));
-        if !in_place && !entry.repaired(now.boot) {
-            let reason = format!(
-                "process {process} was moved out of the task's cgroup; moved back",
-                process = process.pid
-            );
+        if !in_place && !entry.contested && !entry.repaired(now.boot) {
+            let reason =
+                format!("process {} was moved out of the task's cgroup; moved back", process.pid);
             self.core.note(crate::core::event::EventKind::Drift, Some(id), reason, inputs, now);
             self.workers.place(Job::Reattach { task: id, process, group });
+            return;
+        }
+        let left = self.tree.processes(&group).is_ok_and(|processes| !processes.is_empty());
+        if left && entry.contested {
+            let reason = format!(
+                "process {} was moved out of the task's cgroup again and again; it is left alone, \
+                 the task is what is in the cgroup still",
+                process.pid
+            );
+            self.core.note(crate::core::event::EventKind::Contested, Some(id), reason, inputs, now);
+            self.changed.insert(id);
             return;
         }
         let reason = format!(
@@ -205,9 +225,11 @@ impl Driver {
             process.pid
         );
         self.core.note(crate::core::event::EventKind::Contested, Some(id), reason, inputs, now);
-        self.core.released(id, now);
-        self.carry_out(now);
-        self.clean_up(id);
+        // It may be outside in one hierarchy only: what it still is inside of is left properly.
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.phase = Placement::Releasing;
+        }
+        self.workers.place(Job::Release { task: id, group });
     }
 
     pub(super) fn reattached(

@@ -46,6 +46,11 @@ impl Driver {
                 Some((*id, entry.group.clone()?, self.core.task(*id)?.tier()))
             })
             .collect();
+        let members = placed()
+            .filter(|(_, entry)| entry.attachment() == Attachment::Own)
+            .filter(|(_, entry)| !entry.main_exited && !entry.contested)
+            .filter_map(|(id, entry)| Some((*id, entry.group.clone()?, entry.process?)))
+            .collect();
         let recheck = placed()
             .filter(|(_, entry)| entry.main_exited || entry.process.is_none())
             .filter_map(|(id, entry)| Some((*id, entry.group.clone()?)))
@@ -56,6 +61,7 @@ impl Driver {
             look_at,
             looks,
             check,
+            members,
             recheck,
             plan: Some(self.plan),
         };
@@ -66,7 +72,7 @@ impl Driver {
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
-        let CycleReport { sample, checked_at, kernel, processes, kept_files } = report;
+        let CycleReport { sample, checked_at, kernel, strayed, processes, kept_files } = report;
         if sample.took > self.config.daemon.sample_period / 2 {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
@@ -107,6 +113,9 @@ impl Driver {
         self.carry_out(now);
         self.replan(now);
         self.check_weights(checked_at, kernel, now);
+        for id in strayed {
+            self.moved_away(id, now);
+        }
         let suspects: Vec<TaskId> = processes.into_iter().map(|(id, _)| id).collect();
         self.check_ended(&suspects, now);
         self.store_again();

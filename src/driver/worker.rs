@@ -117,6 +117,8 @@ pub struct CycleRequest {
     pub looks: Vec<(Duration, Vec<TaskId>)>,
     /// Groups to read back, with the tier they should have.
     pub check: Vec<(TaskId, Arc<Group>, Tier)>,
+    /// Main processes that should be in their groups.
+    pub members: Vec<(TaskId, Arc<Group>, ProcessRef)>,
     /// Groups that may have become empty unnoticed.
     pub recheck: Vec<(TaskId, Arc<Group>)>,
     /// What the weights promise.
@@ -135,6 +137,8 @@ pub struct CycleReport {
     pub checked_at: BootTime,
     /// What each group says, and what of it is foreign.
     pub kernel: Vec<Readback>,
+    /// Tasks whose main process is not in their group.
+    pub strayed: Vec<TaskId>,
     /// Processes of the groups that were rechecked.
     pub processes: Vec<(TaskId, Vec<Pid>)>,
     /// Files kept open and the most there may be.
@@ -305,6 +309,13 @@ fn read_all(
                         .map(|(id, group, tier)| (id, read_back(tree, &group, tier, &plan)))
                         .collect(),
                 };
+                let strayed = request
+                    .members
+                    .into_iter()
+                    // One that cannot be read has ended, or tells next time.
+                    .filter(|(_, group, main)| tree.holds(group, *main).is_ok_and(|holds| !holds))
+                    .map(|(id, ..)| id)
+                    .collect();
                 let processes = request
                     .recheck
                     .into_iter()
@@ -316,7 +327,8 @@ fn read_all(
                     .map(|(after, tasks)| (started.after(after), tasks))
                     .collect();
                 let kept_files = sampler.kept_files();
-                let report = CycleReport { sample, checked_at, kernel, processes, kept_files };
+                let report =
+                    CycleReport { sample, checked_at, kernel, strayed, processes, kept_files };
                 tell.tell(Message::Cycle(Box::new(report)));
             }
         }
