@@ -605,6 +605,25 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
     fixture.close();
 }
 
+/// What [`cgroup`]'s time for one attach has to suffice for, in every hierarchy of this node.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_family_of_two_hundred_is_admitted_and_released_in_time() {
+    let mut fixture = Fixture::new("family");
+    let mut job = Job::sh("for n in $(seq 200); do sleep 600 & done; echo ready; wait");
+    assert_eq!(job.line(), "ready");
+    let mut group = fixture.create();
+    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    let tree = fixture.tree();
+    let start = Instant::now();
+    assert_eq!(tree.attach(&group, job.process()).unwrap().moved, 201);
+    let attached = start.elapsed();
+    tree.release(&group).unwrap();
+    println!("attach {attached:?}, release {:?}", start.elapsed() - attached);
+    job.end();
+    fixture.close();
+}
+
 /// Living processes of the process group `leader` outside of `path`.
 fn outsiders(leader: Pid, path: &str) -> Vec<String> {
     let mut found = Vec::new();

@@ -12,6 +12,10 @@
 //! Everything moved is remembered with where it was. On any error all of it goes back, with
 //! whatever was forked inside meanwhile.
 //!
+//! One thread places all tasks, so no family may keep it: an attach and a release have
+//! [`BUDGET`] each, looked at between processes. What an attach has moved by then goes back,
+//! within the same time once more; a release goes on where it stopped when asked again.
+//!
 //! Files are written directly: `Cgroup::load_with_specified_controllers` of cgroups-rs forgets
 //! the choice of controllers for the root group (path ""), so that moving a process back to `/`
 //! through it would also take it out of its memory and pids groups.
@@ -19,19 +23,36 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::mounts::Hierarchy;
 use super::process::{self, Facts, Membership, Pinned, is_within};
 use super::{CgroupError, files};
+use crate::clock;
 use crate::core::model::TaskId;
-use crate::units::{Pid, ProcessRef};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 /// Passes over the descendants. One moves all there are, one proves it; more are needed only
 /// for what is forked by processes outside while a pass runs.
 const ATTACH_PASSES: usize = 100;
 
-/// Passes to empty a group. Each takes all there are; a fork in between needs another.
-const EVACUATION_PASSES: usize = 1000;
+/// Longest time one attach or one release takes, give or take the move of one process
+/// (8 ms at the median, *measured*). A family that needs more is outgrowing it.
+pub(super) const BUDGET: Duration = Duration::from_secs(2);
+
+/// When to give up.
+#[derive(Clone, Copy, Debug)]
+struct Deadline(BootTime);
+
+impl Deadline {
+    fn after(budget: Duration) -> Deadline {
+        Deadline(clock::boot_time().after(budget))
+    }
+
+    fn passed(self) -> bool {
+        clock::boot_time() >= self.0
+    }
+}
 
 /// Where processes go; borrowed from the tree.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +61,8 @@ pub(super) struct Mover<'a> {
     pub(super) hierarchies: &'a [Hierarchy],
     /// The LRS root with a leading slash.
     pub(super) root: &'a str,
+    /// [`BUDGET`], except in tests.
+    pub(super) budget: Duration,
 }
 
 /// A process that was moved, and where it had been: (hierarchy index, path).
@@ -133,6 +156,7 @@ impl Mover<'_> {
         moves: &mut Moves,
     ) -> Result<(), CgroupError> {
         let pid = main.process.pid;
+        let deadline = Deadline::after(self.budget);
         let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         if let Step::Gone = self.settle(pid, &facts, group, origin, moves)? {
             return Err(CgroupError::ProcessGone(pid));
@@ -141,16 +165,29 @@ impl Mover<'_> {
         for _ in 0..ATTACH_PASSES {
             outside = 0;
             let mut lost: Vec<Facts> = Vec::new();
-            for pid in process::descendants(pid)? {
-                let Some(facts) = Facts::read(pid)? else { continue };
-                match self.settle(pid, &facts, group, origin, moves)? {
+            let family = process::descendants(pid, &|| deadline.passed())?;
+            if !family.whole {
+                let seen = family.pids.len();
+                return Err(self.too_slow(pid, moves, &format!("{seen} or more")));
+            }
+            for (index, &member) in family.pids.iter().enumerate() {
+                if deadline.passed() {
+                    let left = family.pids.len() - index;
+                    return Err(self.too_slow(pid, moves, &format!("up to {left}")));
+                }
+                let Some(facts) = Facts::read(member)? else { continue };
+                match self.settle(member, &facts, group, origin, moves)? {
                     Step::Moved => outside += 1,
                     Step::Stays => {}
                     Step::Gone => lost.push(facts),
                 }
             }
             if !lost.is_empty() {
-                outside += self.bring_in_orphans(&lost, group, origin, moves)?;
+                let found = self.bring_in_orphans(&lost, group, origin, moves, deadline)?;
+                outside += found.ok_or_else(|| {
+                    let orphans = format!("the orphans of {} that had ended", lost.len());
+                    self.too_slow(pid, moves, &orphans)
+                })?;
             }
             if outside == 0 {
                 return Ok(());
@@ -162,19 +199,34 @@ impl Mover<'_> {
         )))
     }
 
-    /// Children of processes that ended before they could be moved (module page).
+    fn too_slow(&self, main: Pid, moves: &Moves, outside: &str) -> CgroupError {
+        CgroupError::Refused(format!(
+            "process {main} and its family could not be moved within {:?}: {} were moved, \
+             {outside} were still outside; stop it (SIGSTOP), admit it, continue it (SIGCONT), or \
+             admit it before it starts its children",
+            self.budget,
+            moves.len()
+        ))
+    }
+
+    /// Children of processes that ended before they could be moved (module page). `None`:
+    /// the deadline passed before all were looked at.
     fn bring_in_orphans(
         &self,
         lost: &[Facts],
         group: &str,
         origin: &str,
         moves: &mut Moves,
-    ) -> Result<usize, CgroupError> {
-        let all = process::all()?;
+        deadline: Deadline,
+    ) -> Result<Option<usize>, CgroupError> {
+        let all = process::all(&|| deadline.passed())?;
         let sessions: HashMap<i32, i32> =
             all.iter().map(|(pid, facts)| (pid.raw(), facts.session)).collect();
         let mut found = 0;
         for (pid, facts) in all {
+            if deadline.passed() {
+                return Ok(None);
+            }
             let orphaned = lost.iter().any(|parent| {
                 parent.session == facts.session && facts.start_ticks >= parent.start_ticks
             }) && sessions.get(&facts.parent) != Some(&facts.session);
@@ -186,7 +238,8 @@ impl Mover<'_> {
                 found += 1;
             }
         }
-        Ok(found)
+        // The listing itself may have been cut short.
+        Ok((!deadline.passed()).then_some(found))
     }
 
     /// Brings one process inside in every hierarchy, if it is one of ours to bring.
@@ -271,7 +324,8 @@ impl Mover<'_> {
                 .map(|(_, path)| path.clone())
                 .collect()
         };
-        match self.evacuate(group, &homes) {
+        // Time of its own: the one of the attach may be what ran out.
+        match self.evacuate(group, BUDGET, &homes) {
             Ok(()) => error,
             Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
         }
@@ -282,14 +336,24 @@ impl Mover<'_> {
     pub(super) fn evacuate(
         &self,
         group: &str,
+        budget: Duration,
         homes: &dyn Fn(Pid, usize) -> Vec<String>,
     ) -> Result<(), CgroupError> {
         let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let mut left = 0;
-        for _ in 0..EVACUATION_PASSES {
-            left = 0;
+        let deadline = Deadline::after(budget);
+        loop {
+            let mut left = 0;
             for (index, hierarchy) in self.hierarchies.iter().enumerate() {
                 for pid in processes_below(&hierarchy.dir(group))? {
+                    if deadline.passed() {
+                        let left = processes_below(&hierarchy.dir(group))?.len();
+                        return Err(CgroupError::Refused(format!(
+                            "{left} processes are still in {} after {budget:?}: they fork faster \
+                             than they can be moved, or are very many; ask again, or stop them \
+                             first (SIGSTOP)",
+                            hierarchy.dir(group).display()
+                        )));
+                    }
                     left += 1;
                     let candidates = homes(pid, index)
                         .into_iter()
@@ -302,10 +366,6 @@ impl Mover<'_> {
                 return Ok(());
             }
         }
-        Err(CgroupError::Refused(format!(
-            "{left} processes are still in {group} after {EVACUATION_PASSES} passes; they fork \
-             faster than they can be moved"
-        )))
     }
 }
 
@@ -382,3 +442,6 @@ pub(super) fn child_groups(dir: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     }
     Ok(groups)
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,13 @@ pub fn observe(settings: &TreeSettings) -> Box<dyn TierTree> {
     Box::new(observe::ObserveTree::open(settings))
 }
 
+/// Whether `process` has ended: it is gone, a zombie, dead, another one by its start time, or
+/// exiting with no other thread alive (it may have left its cgroup then while its state is
+/// still `R` and its pidfd not yet readable). A process that cannot be looked at has not.
+pub fn has_ended(process: ProcessRef) -> bool {
+    process::has_ended(process)
+}
+
 /// Which kernel interface carries the controllers. Hybrid machines (v1 controllers beside an
 /// empty cgroup2 mount) are `V1`; the twin group in the cgroup2 mount is an extra.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! [`TierTree::processes`] knows nothing of them: completion comes from the main process's
 //! pidfd alone.
 
-use super::attach::Mover;
+use super::attach::{BUDGET, Mover};
 use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
 use super::{
@@ -38,6 +38,12 @@ impl ObserveTree {
             reason: format!("observe mode writes no cgroup file; {found}"),
         };
         ObserveTree { hierarchies, version, capabilities }
+    }
+
+    /// For looking at processes only.
+    fn mover(&self) -> Mover<'_> {
+        let root = &self.capabilities.root;
+        Mover { hierarchies: &self.hierarchies, root, budget: BUDGET }
     }
 
     fn record(path: String, inode: u64) -> GroupRecord {
@@ -89,7 +95,7 @@ impl TierTree for ObserveTree {
         let (Some(version), false) = (self.version, self.hierarchies.is_empty()) else {
             return Err(CgroupError::Unsupported(self.capabilities.reason.clone()));
         };
-        let mover = Mover { hierarchies: &self.hierarchies, root: &self.capabilities.root };
+        let mover = self.mover();
         let _pinned = mover.pin(process)?;
         let path = mover.present_group(process.pid)?;
         let inode = tree::inode(&self.hierarchies[0].dir(&path))?
@@ -113,7 +119,7 @@ impl TierTree for ObserveTree {
     }
 
     fn attach(&self, _: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
-        let mover = Mover { hierarchies: &self.hierarchies, root: &self.capabilities.root };
+        let mover = self.mover();
         mover.pin(process).map(|_| Attached { moved: 0 })
     }
 

@@ -134,6 +134,16 @@ impl Facts {
     }
 }
 
+/// See [`super::has_ended`].
+pub(super) fn has_ended(process: ProcessRef) -> bool {
+    match Facts::read(process.pid) {
+        Ok(Some(facts)) => facts.start_ticks != process.start_ticks || facts.ended(),
+        Ok(None) => true,
+        // Not known to have ended: its pidfd or the next look tells.
+        Err(_) => false,
+    }
+}
+
 /// Whether any thread runs under SCHED_FIFO, SCHED_RR or SCHED_DEADLINE (sched(7)).
 pub(super) fn has_realtime_thread(pid: Pid) -> bool {
     const REALTIME: [u32; 3] = [1, 2, 6];
@@ -272,14 +282,25 @@ pub(super) fn is_within(path: &str, group: &str) -> bool {
 /// Largest family that is moved. Beyond it a fork bomb is outgrowing the walk.
 const FAMILY_MAX: usize = 65_536;
 
-/// The living descendants of `root`, parents before children.
+/// See [`descendants`].
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) pids: Vec<Pid>,
+    /// Whether the walk came to its end.
+    pub(super) whole: bool,
+}
+
+/// The living descendants of `root`, parents before children, until `give_up` says so.
 ///
 /// Reads `task/TID/children` where the kernel has it (CONFIG_PROC_CHILDREN), which costs as
 /// much as the family is large; else `/proc/PID/stat` of every process.
-pub(super) fn descendants(root: Pid) -> Result<Vec<Pid>, CgroupError> {
+pub(super) fn descendants(root: Pid, give_up: &dyn Fn() -> bool) -> Result<Family, CgroupError> {
     let mut family = Vec::new();
     let mut next = vec![root];
     while let Some(parent) = next.pop() {
+        if give_up() {
+            return Ok(Family { pids: family, whole: false });
+        }
         match children(parent)? {
             Some(children) => {
                 family.extend_from_slice(&children);
@@ -290,10 +311,10 @@ pub(super) fn descendants(root: Pid) -> Result<Vec<Pid>, CgroupError> {
                     )));
                 }
             }
-            None => return descendants_by_scan(root),
+            None => return descendants_by_scan(root, give_up),
         }
     }
-    Ok(family)
+    Ok(Family { pids: family, whole: true })
 }
 
 /// `None`: this kernel has no such file.
@@ -320,9 +341,9 @@ fn children(parent: Pid) -> Result<Option<Vec<Pid>>, CgroupError> {
     Ok(Some(found))
 }
 
-fn descendants_by_scan(root: Pid) -> Result<Vec<Pid>, CgroupError> {
+fn descendants_by_scan(root: Pid, give_up: &dyn Fn() -> bool) -> Result<Family, CgroupError> {
     let mut children: HashMap<i32, Vec<Pid>> = HashMap::new();
-    for (pid, facts) in all()? {
+    for (pid, facts) in all(give_up)? {
         children.entry(facts.parent).or_default().push(pid);
     }
     let mut family = Vec::new();
@@ -334,15 +355,16 @@ fn descendants_by_scan(root: Pid) -> Result<Vec<Pid>, CgroupError> {
             next.push(child);
         }
     }
-    Ok(family)
+    Ok(Family { pids: family, whole: !give_up() })
 }
 
-/// Every process of the node that could be read.
-pub(super) fn all() -> Result<Vec<(Pid, Facts)>, CgroupError> {
+/// Every process of the node that could be read, or those read before `give_up` said so.
+pub(super) fn all(give_up: &dyn Fn() -> bool) -> Result<Vec<(Pid, Facts)>, CgroupError> {
     let proc = Path::new("/proc");
     let entries = fs::read_dir(proc).map_err(|error| files::failed("list", proc, None, error))?;
     Ok(entries
         .flatten()
+        .take_while(|_| !give_up())
         .filter_map(|entry| Pid::new(entry.file_name().to_str()?.parse().ok()?))
         .filter_map(|pid| Some((pid, Facts::read(pid).ok()??)))
         .collect())
@@ -378,6 +400,11 @@ mod tests {
         };
         assert!(!facts.ended());
         assert!(Facts { threads: 1, ..facts }.ended());
+        // In do_exit(): out of its cgroup, still `R`, its pidfd not readable yet.
+        let exiting = Facts { state: b'R', flags: PF_EXITING, ..facts };
+        assert!(!exiting.ended());
+        assert!(Facts { threads: 1, ..exiting }.ended());
+        assert!(!Facts { threads: 1, state: b'R', ..facts }.ended());
     }
 
     #[test]
@@ -413,8 +440,11 @@ mod tests {
         let out = child.stdout.take().unwrap();
         io::BufRead::read_line(&mut io::BufReader::new(out), &mut line).unwrap();
         let pid = Pid::new(child.id() as i32).unwrap();
-        let walked = descendants(pid).unwrap();
-        let scanned = descendants_by_scan(pid).unwrap();
+        let walked = descendants(pid, &|| false).unwrap();
+        let scanned = descendants_by_scan(pid, &|| false).unwrap();
+        let cut = [descendants(pid, &|| true), descendants_by_scan(pid, &|| true)];
+        assert!(walked.whole && scanned.whole && cut.iter().all(|f| !f.as_ref().unwrap().whole));
+        let (walked, scanned) = (walked.pids, scanned.pids);
         for sleep in &scanned {
             rustix::process::kill_process(
                 rustix::process::Pid::from_raw(sleep.raw()).unwrap(),
@@ -436,9 +466,14 @@ mod tests {
         assert!(matches!(Pinned::new(recycled), Err(CgroupError::ProcessGone(p)) if p == pid));
         let pinned = Pinned::new(ProcessRef { pid, start_ticks }).unwrap();
         assert!(pinned.alive());
+        assert!(has_ended(recycled) && !has_ended(pinned.process));
         child.kill().unwrap();
+        // Readable before it is reaped: a zombie.
+        let mut fds = [PollFd::new(&pinned.fd, PollFlags::IN)];
+        poll(&mut fds, None).unwrap();
+        assert!(has_ended(pinned.process), "a zombie has ended");
         child.wait().unwrap();
-        assert!(!pinned.alive());
+        assert!(has_ended(pinned.process) && !pinned.alive());
         assert!(Pinned::new(ProcessRef { pid, start_ticks }).is_err());
     }
 }

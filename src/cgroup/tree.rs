@@ -110,7 +110,8 @@ impl KernelTree {
     }
 
     fn mover(&self) -> Mover<'_> {
-        Mover { hierarchies: &self.root.hierarchies, root: &self.root.path }
+        let root = &self.root.path;
+        Mover { hierarchies: &self.root.hierarchies, root, budget: attach::BUDGET }
     }
 
     fn primary(&self) -> &Hierarchy {
@@ -338,7 +339,7 @@ impl TierTree for KernelTree {
             let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
             origin.map(|(_, path)| path.clone()).into_iter().collect()
         };
-        self.mover().evacuate(&group.record.path, &homes)?;
+        self.mover().evacuate(&group.record.path, attach::BUDGET, &homes)?;
         self.remove(group)
     }
 

@@ -1,0 +1,114 @@
+//! The time an attach and a release may take, on real groups.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::cgroup::mounts::Mounts;
+
+/// A group in the hierarchy with the cpu controller, and a family of `children` + 1 outside.
+struct Stage {
+    hierarchies: Vec<Hierarchy>,
+    path: String,
+    shell: Child,
+}
+
+impl Stage {
+    fn new(name: &str, children: usize) -> Stage {
+        let mounts = Mounts::read().unwrap();
+        let hierarchy = mounts.v1().into_iter().next().or(mounts.unified());
+        let hierarchies = vec![hierarchy.expect("needs root and cgroups")];
+        let path = format!("/lrs-test-{}-{name}", std::process::id());
+        std::fs::create_dir(hierarchies[0].dir(&path)).expect("needs root and cgroups");
+        let script = format!("for n in $(seq {children}); do sleep 600 & done; echo ready; wait");
+        let mut shell = Command::new("sh")
+            .args(["-c", &script])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Stage { hierarchies, path, shell }
+    }
+
+    fn mover(&self, budget: Duration) -> Mover<'_> {
+        Mover { hierarchies: &self.hierarchies, root: "/lrs-test-no-root", budget }
+    }
+
+    fn process(&self) -> ProcessRef {
+        let pid = Pid::new(self.shell.id() as i32).unwrap();
+        ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks }
+    }
+
+    fn inside(&self) -> usize {
+        processes_below(&self.hierarchies[0].dir(&self.path)).unwrap().len()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.shell.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.shell.wait();
+        let dir = self.hierarchies[0].dir(&self.path);
+        while processes_below(&dir).is_ok_and(|left| !left.is_empty()) {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            if std::fs::remove_dir(&dir).is_ok() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        #[allow(clippy::print_stderr)] // a failing test's own complaint
+        {
+            eprintln!("left behind: {}", dir.display());
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
+    let stage = Stage::new("attach-late", 20);
+    let home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
+    let error = stage.mover(Duration::ZERO).attach(&stage.path, stage.process()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
+    assert!(!text.contains("undoing failed"), "{text}");
+    assert_eq!(stage.inside(), 0);
+    assert_eq!(stage.mover(BUDGET).present_group(stage.process().pid).unwrap(), home);
+
+    // In the middle of the family: some were moved, and all went back.
+    let mut budget = Duration::from_micros(50);
+    let text = loop {
+        match stage.mover(budget).attach(&stage.path, stage.process()) {
+            Err(error) if error.to_string().contains("up to") => break error.to_string(),
+            Err(_) => budget = budget * 5 / 4,
+            Ok(_) => {
+                stage.mover(BUDGET).evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();
+                budget /= 2;
+            }
+        }
+    };
+    assert!(!text.contains("undoing failed"), "{text}");
+    assert_eq!(stage.inside(), 0, "{text}");
+
+    assert_eq!(stage.mover(BUDGET).attach(&stage.path, stage.process()).unwrap(), 21);
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_asked_again() {
+    let stage = Stage::new("release-late", 5);
+    let mover = stage.mover(BUDGET);
+    assert_eq!(mover.attach(&stage.path, stage.process()).unwrap(), 6);
+    let error = mover.evacuate(&stage.path, Duration::ZERO, &|_, _| vec![]).unwrap_err();
+    assert!(error.to_string().contains("6 processes are still in"), "{error}");
+    mover.evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();
+    assert_eq!(stage.inside(), 0);
+}
