@@ -23,6 +23,7 @@ mod observe;
 mod private;
 mod process;
 mod report;
+mod size;
 mod stage;
 mod sweep;
 mod tour;
@@ -42,6 +43,10 @@ use crate::clock;
 
 /// How long the tour may take to clean up after it was told to end.
 const CLEAN_UP: Duration = Duration::from_secs(8);
+
+/// When the tour is told to end if it has not by itself. It plans for less ([`tour`]); this
+/// keeps the promise of two minutes when something hangs.
+const HARD_LIMIT: Duration = Duration::from_secs(110);
 
 /// The private daemon: `lrsctl __daemon --config FILE`.
 pub(crate) fn daemon(config: &Path) -> ExitCode {
@@ -93,6 +98,7 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hang_up = listen(SignalKind::hangup())?;
+    let begun = clock::boot_time();
     let mut told = None;
     let mut told_at = None;
     loop {
@@ -107,10 +113,14 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
             _ = interrupt.recv() => Signal::SIGINT,
             _ = terminate.recv() => Signal::SIGTERM,
             _ = hang_up.recv() => Signal::SIGHUP,
-            () = patience(told_at) => {
+            () = patience(told_at, CLEAN_UP) => {
                 process::signal(tour.id(), Signal::SIGKILL);
                 told_at = None;
                 continue;
+            }
+            () = patience(told.is_none().then_some(begun), HARD_LIMIT) => {
+                say(format_args!("lrsctl: the demo hangs; ending it"));
+                Signal::SIGALRM
             }
         };
         if told.is_none() {
@@ -121,12 +131,13 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
     }
 }
 
-async fn patience(told_at: Option<crate::units::BootTime>) {
-    match told_at {
+/// Until `limit` after `since`; for ever without one.
+async fn patience(since: Option<crate::units::BootTime>, limit: Duration) {
+    match since {
         None => std::future::pending().await,
         Some(at) => {
             let passed = clock::boot_time().since(at);
-            tokio::time::sleep(CLEAN_UP.saturating_sub(passed)).await;
+            tokio::time::sleep(limit.saturating_sub(passed)).await;
         }
     }
 }
@@ -134,7 +145,10 @@ async fn patience(told_at: Option<crate::units::BootTime>) {
 /// `lrsctl __demo`: the tour itself. It sweeps too: its supervisor may be dead.
 pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
     process::adopt_orphans()?;
-    let ended = runtime()?.block_on(tour_or_signal(args, out));
+    let runtime = runtime()?;
+    let ended = runtime.block_on(tour_or_signal(args, out));
+    // A sync of a busy disk that still goes on is not waited for.
+    runtime.shutdown_background();
     for left in
         (sweep::Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root }).everything()
     {
