@@ -110,6 +110,8 @@ async fn compare(
         (2, "2 per core", "static, 2 slots per core", Setting::Static(2 * cores)),
         (1, "LRS", "LRS", Setting::Shaped(daemon)),
     ] {
+        // One that died is noticed before the static stages are run for nothing.
+        daemon.status().await?;
         let limit = share_of_rest(ends, stages_left);
         let outcome = run(title, &tasks, setting, workdir, limit, out).await?;
         out.line(format_args!("  {title}: {}", report::makespan(&outcome)))?;
