@@ -11,16 +11,8 @@ use crate::cli::{Failure, Output, event_line, printable, wrap};
 use crate::proto;
 use crate::units::BootTime;
 
-/// Runs a few tasks under a daemon that only watches, and tells what it decided.
-pub(super) async fn show(
-    reason: &str,
-    workdir: &Path,
-    cgroup_root: &str,
-    data: &Data,
-    round: &[Work],
-    ends: BootTime,
-    out: &mut Output,
-) -> Result<(), Failure> {
+/// Says what is missing and what is shown instead.
+pub(super) fn introduce(reason: &str, out: &mut Output) -> Result<(), Failure> {
     let width = out.width();
     out.line(wrap("", 0, &format!("Nothing can be shaped here: {reason}"), width))?;
     out.line("")?;
@@ -32,7 +24,18 @@ pub(super) async fn show(
         width,
     ))?;
     out.line("")?;
-    out.flush()?;
+    Ok(out.flush()?)
+}
+
+/// Runs a few tasks under a daemon that only watches, and tells what it decided.
+pub(super) async fn show(
+    workdir: &Path,
+    cgroup_root: &str,
+    data: &Data,
+    round: &[Work],
+    ends: BootTime,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let (daemon, status) = Daemon::start(workdir, cgroup_root, Mode::Observe).await?;
     let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
     let tasks = load::tasks(round, data, 3 * cores);

@@ -45,8 +45,9 @@ pub(super) async fn tour(args: &DemoInnerArgs, out: &mut Output) -> Result<(), F
             compare(&daemon, &status, args, &round, &data, ends, out).await
         }
         Err(reason) => {
+            observe::introduce(&reason, out)?;
             let round = size::fit(&kinds, &data, &args.workdir, out).await?;
-            observe::show(&reason, &args.workdir, root, &data, &round, ends, out).await
+            observe::show(&args.workdir, root, &data, &round, ends, out).await
         }
     }
 }

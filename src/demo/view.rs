@@ -25,7 +25,8 @@ impl View {
         out: &mut Output,
     ) -> Result<(), Failure> {
         if !out.can_redraw() {
-            if self.told_at.is_some_and(|at| now.since(at) < LINE_EVERY) {
+            // What is over sooner needs no line of its own.
+            if now.since(*self.told_at.get_or_insert(now)) < LINE_EVERY {
                 return Ok(());
             }
             self.told_at = Some(now);
