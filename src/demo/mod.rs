@@ -10,11 +10,10 @@
 //!     tasks             sort, grep, ...; shaped ones begin as `lrsctl run --wait`
 //! ```
 //!
-//! Either of the upper two may be killed with SIGKILL at any time: the tour dies with the
+//! Any two of the upper three may be killed with SIGKILL at any time: the tour dies with the
 //! supervisor by SIGTERM and cleans up by dropping what it owns; the daemon and the tasks die
 //! with the tour; the supervisor adopts what is orphaned (child subreaper, prctl(2)), ends it
-//! and removes the cgroups and the directory. Only killing both at the same instant leaves
-//! the directory behind.
+//! and removes the cgroups and the directory; the daemon does so when both are gone.
 
 mod data;
 mod load;
@@ -48,10 +47,24 @@ const CLEAN_UP: Duration = Duration::from_secs(8);
 /// keeps the promise of two minutes when something hangs.
 const HARD_LIMIT: Duration = Duration::from_secs(110);
 
-/// The private daemon: `lrsctl __daemon --config FILE`.
+/// The private daemon: `lrsctl __daemon --config FILE`. When it outlives both processes above
+/// it, it is the one to sweep.
 pub(crate) fn daemon(config: &Path) -> ExitCode {
-    crate::daemon::main(config)
+    let parent = nix::unistd::getppid();
+    let code = crate::daemon::main(config);
+    if nix::unistd::getppid() != parent
+        && let Some(workdir) = config.parent()
+        && let Some(name) = workdir.file_name().and_then(|name| name.to_str())
+        && name.starts_with(PREFIX)
+    {
+        // The name of the directory is the name of the cgroup root; nobody is left to be told.
+        let _ = sweep::Sweep { workdir, cgroup_root: name }.everything();
+    }
+    code
 }
+
+/// Names of directory and cgroup root: this and the supervisor's process id.
+const PREFIX: &str = "lrs-demo-";
 
 /// `lrsctl demo`: runs the tour in a process of its own and leaves nothing behind.
 pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure> {
@@ -59,7 +72,7 @@ pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure
         return Err(Failure::usage("the demo's report has no JSON form"));
     }
     let workdir = Workdir::make(args.dir.as_deref())?;
-    let cgroup_root = format!("lrs-demo-{}", std::process::id());
+    let cgroup_root = format!("{PREFIX}{}", std::process::id());
     process::adopt_orphans()?;
     let mut command = Command::new(process::this_executable()?);
     command.args(["__demo", "--cgroup-root", &cgroup_root, "--workdir"]).arg(&workdir.path);
@@ -184,7 +197,7 @@ impl Workdir {
             std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
         });
         let base = std::path::absolute(&base).unwrap_or(base);
-        let path = base.join(format!("lrs-demo-{}", std::process::id()));
+        let path = base.join(format!("{PREFIX}{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
             Failure::failed(format!("cannot create {}: {error}", path.display()))
                 .hint("--dir names another place")
