@@ -20,7 +20,7 @@ const STOP: Duration = Duration::from_secs(4);
 
 /// One cycle. Shorter than the default of 3 s, because the whole demo is only a few of those
 /// long; the report says so.
-pub(super) const CYCLE: &str = "1s";
+pub(super) const CYCLE: &str = "500ms";
 
 /// Whether it shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
