@@ -1,7 +1,9 @@
 //! The history on disk: one JSON event a line, appended before anybody is told.
 //!
 //! A segment starts with the books as they stood then ([`Standing`]), so that older segments
-//! may go: two are kept. An event is one `write` of one line; a daemon killed in the middle
+//! may go: two are kept, and more while they are small, for every start of the daemon begins
+//! one, and a history that a few restarts wipe out is no help when they are what is to be
+//! explained. An event is one `write` of one line; a daemon killed in the middle
 //! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
 //! the runtime directory lives in memory and has to outlive the daemon, not the machine.
 //!
@@ -58,7 +60,11 @@ impl Journal {
         let mut segments = segments(dir)?;
         segments.sort_unstable();
         let mut standing: Option<Standing> = None;
-        for number in &segments {
+        for (index, number) in segments.iter().enumerate() {
+            if index + 2 == segments.len() {
+                // What is wrong with still older ones was told at earlier starts.
+                replayed.damaged.clear();
+            }
             read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
         }
         let mut standing = standing.unwrap_or_default();
@@ -118,10 +124,23 @@ impl Journal {
         self.file = Some(file);
         self.bytes = line.len() as u64;
         self.number = number;
-        for old in segments(&self.dir)? {
-            if old + 1 < number {
-                let path = segment_path(&self.dir, old);
+        self.remove_old_segments()
+    }
+
+    /// Keeps the segment before the present one, and those before it as long as what is kept is
+    /// smaller than a full segment.
+    fn remove_old_segments(&self) -> Result<(), StateError> {
+        let mut older = segments(&self.dir)?;
+        older.retain(|number| *number < self.number);
+        older.sort_unstable_by(|a, b| b.cmp(a));
+        let mut kept = 0;
+        for (index, number) in older.into_iter().enumerate() {
+            let path = segment_path(&self.dir, number);
+            if index > 0 && kept >= SEGMENT_BYTES {
                 std::fs::remove_file(&path).map_err(|error| at(&path, "remove", error))?;
+            } else {
+                let metadata = std::fs::metadata(&path);
+                kept += metadata.map_err(|error| at(&path, "read the size of", error))?.len();
             }
         }
         Ok(())
