@@ -91,7 +91,7 @@ impl KernelTree {
             root: root.path.clone(),
             cpu_tiers: if idle_used { CpuTiers::Idle } else { CpuTiers::Weight },
             io_tiers: io.tiers,
-            reason: reasons.join(". "),
+            reason: reasons.join("; "),
         };
         let scale = match root.version {
             Version::V1 => weights::CPU_SHARES,

@@ -158,6 +158,7 @@ pub(super) struct SlotArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(override_usage = "lrsctl run [OPTIONS] -- CMD...")]
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) slot: SlotArgs,

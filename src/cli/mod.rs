@@ -29,7 +29,7 @@ pub(crate) use args::{DemoArgs, DemoInnerArgs};
 pub(crate) use client::{Connection, all_tasks, connect};
 pub(crate) use failure::Failure;
 pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
-pub(crate) use show::{events::line as event_line, percent, tasks::brief};
+pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
 pub(crate) use values::Endpoint;
 
 use args::{Cli, Command, ConfigCommand};

@@ -104,7 +104,7 @@ impl Shaper {
     pub(super) fn promote(
         &mut self,
         id: TaskId,
-        reason: &str,
+        reason: &'static str,
         instead_of: Option<TaskId>,
         now: Moment,
     ) {
@@ -114,7 +114,7 @@ impl Shaper {
     pub(super) fn demote(
         &mut self,
         id: TaskId,
-        reason: &str,
+        reason: &'static str,
         in_favour_of: Option<TaskId>,
         now: Moment,
     ) {
@@ -125,14 +125,15 @@ impl Shaper {
         &mut self,
         id: TaskId,
         seat: Seat,
-        reason: &str,
+        reason: &'static str,
         other: Option<TaskId>,
         now: Moment,
     ) {
         self.reseat(id, seat);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if matches!(task.phase, Phase::Attaching { .. }) {
-            // It has no tier to lose yet; its admission will say where it sits.
+        if let Phase::Attaching { reason: of_admission, .. } = &mut task.phase {
+            // It has no tier to lose yet; its admission will say where it sits, and why.
+            *of_admission = reason;
             self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
             return;
         }

@@ -1,4 +1,5 @@
-//! The text the tasks work on: the same bytes on every machine.
+//! The text the tasks work on: the same bytes on every machine. It is short and read many
+//! times, so that it stays in the page cache and the disk work is the tasks' own writing.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -6,12 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::cli::Failure;
 use crate::units::Bytes;
 
-/// Size of the text; it stays in the page cache, so that the disk work is the tasks' own
-/// writing.
-pub(super) const TEXT: Bytes = Bytes(16 << 20);
+/// Size of the text.
+pub(super) const TEXT: Bytes = Bytes(1 << 20);
 
 /// Part of the text for the search, which takes long over each byte.
-pub(super) const PART: Bytes = Bytes(3 << 20);
+pub(super) const PART: Bytes = Bytes(128 << 10);
 
 /// Where it is.
 #[derive(Debug)]

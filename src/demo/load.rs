@@ -1,10 +1,14 @@
 //! The tasks: real programs of a plain Linux box over the generated text, mixed so that some
 //! compute, some wait for the disk and some do both, as on a node that runs several jobs.
+//!
+//! List and order are fixed. How much one task does is fitted to the machine once
+//! ([`super::size`]) and then the same in every setting.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::data::Data;
+use super::data::{Data, PART, TEXT};
+use crate::units::Bytes;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +44,40 @@ impl Kind {
     /// What it runs, for the reader of the report.
     pub(super) fn story(self) -> &'static str {
         match self {
-            Kind::Search => "grep -E with a back reference, CPU",
-            Kind::Compress => "gzip | dd oflag=dsync, CPU and disk",
-            Kind::Journal => "dd bs=4k oflag=dsync, disk",
-            Kind::Sort => "sort and sync, CPU then disk",
-            Kind::Hash => "sha256sum, CPU",
+            Kind::Search => "grep -E with a back reference: CPU",
+            Kind::Compress => "gzip | dd oflag=dsync: CPU and disk",
+            Kind::Journal => "dd bs=4k oflag=dsync: disk",
+            Kind::Sort => "sort and sync: CPU, then disk",
+            Kind::Hash => "sha256sum: CPU",
+        }
+    }
+
+    /// The bytes one unit reads, or for the journal writes.
+    pub(super) fn unit(self) -> Bytes {
+        match self {
+            Kind::Search => PART,
+            Kind::Compress | Kind::Sort | Kind::Hash => TEXT,
+            Kind::Journal => Bytes(4 << 10),
+        }
+    }
+
+    /// Units of a first, short trial.
+    pub(super) fn trial(self) -> u32 {
+        match self {
+            Kind::Search | Kind::Compress => 2,
+            Kind::Journal => 50,
+            Kind::Sort => 12,
+            Kind::Hash => 40,
+        }
+    }
+
+    /// The most units of one task: what a disk can spare and a command line can hold. Machines
+    /// for which that is little have shorter tasks.
+    pub(super) fn most(self) -> u32 {
+        match self {
+            Kind::Search | Kind::Hash => 2_000,
+            Kind::Compress | Kind::Sort => 64,
+            Kind::Journal => 16_384,
         }
     }
 
@@ -58,49 +91,66 @@ impl Kind {
         }
     }
 
-    /// The command line; `to` is the file it may write.
-    fn command(self, data: &Data, to: &Path) -> Vec<OsString> {
-        let text = || data.text.clone().into_os_string();
+    /// The command line for `units` of work; `to` is the file it may write.
+    pub(super) fn command(self, units: u32, data: &Data, to: &Path) -> Vec<OsString> {
         let word = |text: &str| OsString::from(text);
-        let script = |script: &str, arguments: Vec<OsString>| {
-            let mut command = vec![word("sh"), word("-c"), word(script), word("sh")];
-            command.extend(arguments);
-            command
-        };
-        let with_prefix = |prefix: &str, path: &Path| {
-            let mut word = OsString::from(prefix);
-            word.push(path);
-            word
-        };
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let inputs = |file: &Path| std::iter::repeat_n(file.as_os_str().to_owned(), units as usize);
+        let mut command;
         match self {
             Kind::Search => {
-                let pattern = "([a-z]{2})[a-z]* .*\\1 $";
-                let part = data.part.clone().into_os_string();
-                vec![word("grep"), word("-c"), word("-E"), word(pattern), part]
+                command = words(&["grep", "-c", "-E", "([a-z]{2})[a-z]* .*\\1 $"]);
+                command.extend(inputs(&data.part));
             }
-            Kind::Compress => script(
-                "gzip -6 -c \"$1\" | dd of=\"$2\" bs=16k iflag=fullblock oflag=dsync status=none",
-                vec![text(), to.into()],
-            ),
-            Kind::Journal => vec![
-                word("dd"),
-                with_prefix("if=", &data.text),
-                with_prefix("of=", to),
-                word("bs=4k"),
-                word("count=2400"),
-                word("oflag=dsync"),
-                word("status=none"),
-            ],
-            Kind::Sort => script(
-                "sort -S 8M -T \"$1\" -o \"$2\" \"$3\" \"$3\" \"$3\" && sync \"$2\"",
-                vec![data.directory.clone().into(), to.into(), text()],
-            ),
+            Kind::Compress => {
+                let script = "to=$1; shift; \
+                    gzip -6 -c \"$@\" | dd of=\"$to\" bs=16k iflag=fullblock oflag=dsync status=none";
+                command = words(&["sh", "-c", script, "sh"]);
+                command.push(to.into());
+                command.extend(inputs(&data.text));
+            }
+            Kind::Journal => {
+                let mut of = word("of=");
+                of.push(to);
+                command = words(&["dd", "if=/dev/zero", "bs=4k", "oflag=dsync", "status=none"]);
+                command.extend([of, word(&format!("count={units}"))]);
+            }
+            Kind::Sort => {
+                // 8 MiB of memory: it merges from temporary files, and in one thread
+                let script = "to=$1; tmp=$2; shift 2; \
+                    sort -S 8M -T \"$tmp\" -o \"$to\" \"$@\" && sync \"$to\"";
+                command = words(&["sh", "-c", script, "sh"]);
+                command.extend([to.into(), data.directory.clone().into()]);
+                command.extend(inputs(&data.text));
+            }
             Kind::Hash => {
-                let mut command = vec![word("sha256sum")];
-                command.extend(std::iter::repeat_with(text).take(14));
-                command
+                command = words(&["sha256sum"]);
+                command.extend(inputs(&data.text));
             }
         }
+        command
+    }
+}
+
+/// A kind and how much of it one task does here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) kind: Kind,
+    pub(super) units: u32,
+}
+
+impl Work {
+    /// One task of it.
+    pub(super) fn task(self, name: String, data: &Data) -> Task {
+        let output = data.directory.join(format!("out-{name}"));
+        let command = self.kind.command(self.units, data, &output);
+        Task { kind: self.kind, name, command, output }
+    }
+
+    /// `dd bs=4k oflag=dsync: disk, 3.2 MiB`
+    pub(super) fn story(self) -> String {
+        let bytes = self.kind.unit().0.saturating_mul(u64::from(self.units));
+        format!("{}, {}", self.kind.story(), Bytes(bytes))
     }
 }
 
@@ -116,17 +166,10 @@ pub(super) struct Task {
 }
 
 /// The same tasks in the same order for every stage.
-pub(super) fn tasks(kinds: &[Kind], data: &Data, count: usize) -> Vec<Task> {
-    kinds
-        .iter()
-        .cycle()
-        .take(count)
-        .enumerate()
-        .map(|(index, &kind)| {
-            let name = format!("{}-{}", kind.word(), index + 1);
-            let output = data.directory.join(format!("out-{name}"));
-            Task { kind, command: kind.command(data, &output), name, output }
-        })
+pub(super) fn tasks(round: &[Work], data: &Data, count: usize) -> Vec<Task> {
+    let works = round.iter().cycle().take(count).enumerate();
+    works
+        .map(|(index, work)| work.task(format!("{}-{}", work.kind.word(), index + 1), data))
         .collect()
 }
 

@@ -10,11 +10,10 @@
 //!     tasks             sort, grep, ...; shaped ones begin as `lrsctl run --wait`
 //! ```
 //!
-//! Either of the upper two may be killed with SIGKILL at any time: the tour dies with the
+//! Any two of the upper three may be killed with SIGKILL at any time: the tour dies with the
 //! supervisor by SIGTERM and cleans up by dropping what it owns; the daemon and the tasks die
 //! with the tour; the supervisor adopts what is orphaned (child subreaper, prctl(2)), ends it
-//! and removes the cgroups and the directory. Only killing both at the same instant leaves
-//! the directory behind.
+//! and removes the cgroups and the directory; the daemon does so when both are gone.
 
 mod data;
 mod load;
@@ -23,6 +22,7 @@ mod observe;
 mod private;
 mod process;
 mod report;
+mod size;
 mod stage;
 mod sweep;
 mod tour;
@@ -43,10 +43,28 @@ use crate::clock;
 /// How long the tour may take to clean up after it was told to end.
 const CLEAN_UP: Duration = Duration::from_secs(8);
 
-/// The private daemon: `lrsctl __daemon --config FILE`.
+/// When the tour is told to end if it has not by itself. It plans for less ([`tour`]); this
+/// keeps the promise of two minutes when something hangs.
+const HARD_LIMIT: Duration = Duration::from_secs(110);
+
+/// The private daemon: `lrsctl __daemon --config FILE`. When it outlives both processes above
+/// it, it is the one to sweep.
 pub(crate) fn daemon(config: &Path) -> ExitCode {
-    crate::daemon::main(config)
+    let parent = nix::unistd::getppid();
+    let code = crate::daemon::main(config);
+    if nix::unistd::getppid() != parent
+        && let Some(workdir) = config.parent()
+        && let Some(name) = workdir.file_name().and_then(|name| name.to_str())
+        && name.starts_with(PREFIX)
+    {
+        // The name of the directory is the name of the cgroup root; nobody is left to be told.
+        let _ = sweep::Sweep { workdir, cgroup_root: name }.everything();
+    }
+    code
 }
+
+/// Names of directory and cgroup root: this and the supervisor's process id.
+const PREFIX: &str = "lrs-demo-";
 
 /// `lrsctl demo`: runs the tour in a process of its own and leaves nothing behind.
 pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure> {
@@ -54,7 +72,7 @@ pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure
         return Err(Failure::usage("the demo's report has no JSON form"));
     }
     let workdir = Workdir::make(args.dir.as_deref())?;
-    let cgroup_root = format!("lrs-demo-{}", std::process::id());
+    let cgroup_root = format!("{PREFIX}{}", std::process::id());
     process::adopt_orphans()?;
     let mut command = Command::new(process::this_executable()?);
     command.args(["__demo", "--cgroup-root", &cgroup_root, "--workdir"]).arg(&workdir.path);
@@ -93,6 +111,7 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hang_up = listen(SignalKind::hangup())?;
+    let begun = clock::boot_time();
     let mut told = None;
     let mut told_at = None;
     loop {
@@ -107,10 +126,14 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
             _ = interrupt.recv() => Signal::SIGINT,
             _ = terminate.recv() => Signal::SIGTERM,
             _ = hang_up.recv() => Signal::SIGHUP,
-            () = patience(told_at) => {
+            () = patience(told_at, CLEAN_UP) => {
                 process::signal(tour.id(), Signal::SIGKILL);
                 told_at = None;
                 continue;
+            }
+            () = patience(told.is_none().then_some(begun), HARD_LIMIT) => {
+                say(format_args!("lrsctl: the demo hangs; ending it"));
+                Signal::SIGALRM
             }
         };
         if told.is_none() {
@@ -121,12 +144,13 @@ async fn wait(tour: &mut std::process::Child) -> Result<(ExitStatus, Option<Sign
     }
 }
 
-async fn patience(told_at: Option<crate::units::BootTime>) {
-    match told_at {
+/// Until `limit` after `since`; for ever without one.
+async fn patience(since: Option<crate::units::BootTime>, limit: Duration) {
+    match since {
         None => std::future::pending().await,
         Some(at) => {
             let passed = clock::boot_time().since(at);
-            tokio::time::sleep(CLEAN_UP.saturating_sub(passed)).await;
+            tokio::time::sleep(limit.saturating_sub(passed)).await;
         }
     }
 }
@@ -134,7 +158,10 @@ async fn patience(told_at: Option<crate::units::BootTime>) {
 /// `lrsctl __demo`: the tour itself. It sweeps too: its supervisor may be dead.
 pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
     process::adopt_orphans()?;
-    let ended = runtime()?.block_on(tour_or_signal(args, out));
+    let runtime = runtime()?;
+    let ended = runtime.block_on(tour_or_signal(args, out));
+    // A sync of a busy disk that still goes on is not waited for.
+    runtime.shutdown_background();
     for left in
         (sweep::Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root }).everything()
     {
@@ -170,7 +197,7 @@ impl Workdir {
             std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
         });
         let base = std::path::absolute(&base).unwrap_or(base);
-        let path = base.join(format!("lrs-demo-{}", std::process::id()));
+        let path = base.join(format!("{PREFIX}{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| {
             Failure::failed(format!("cannot create {}: {error}", path.display()))
                 .hint("--dir names another place")

@@ -1,5 +1,8 @@
-//! What the node did between two readings of /proc/stat (proc_stat(5)), all CPUs together.
+//! What the node did between two readings of /proc/stat (proc_stat(5)), all CPUs together, and
+//! how much of it was not the demo's.
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use procfs::{CurrentSI, KernelStats};
 
 use crate::cli::Failure;
@@ -10,6 +13,8 @@ pub(super) struct Ticks {
     effective: u64,
     iowait: u64,
     all: u64,
+    /// CPU of the children that were waited for, and of theirs (getrusage(2)).
+    children: u64,
 }
 
 /// Shares of the CPU time between two readings.
@@ -19,6 +24,9 @@ pub(super) struct Use {
     pub(super) effective: Option<f64>,
     /// Idle with I/O outstanding.
     pub(super) iowait: Option<f64>,
+    /// The part of `effective` that was not the tasks': other work of the machine, the kernel's
+    /// own threads, and lrsd.
+    pub(super) others: Option<f64>,
 }
 
 impl Ticks {
@@ -32,17 +40,24 @@ impl Ticks {
             total.user + total.nice + total.system + known(total.irq) + known(total.softirq);
         let iowait = known(total.iowait);
         let all = effective + iowait + total.idle + known(total.steal);
-        Ok(Ticks { effective, iowait, all })
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
+            .map_err(|error| Failure::failed(format!("cannot read the CPU time used: {error}")))?;
+        let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        let micros = u64::try_from(micros).unwrap_or(0);
+        let children = micros.saturating_mul(procfs::ticks_per_second()) / 1_000_000;
+        Ok(Ticks { effective, iowait, all, children })
     }
 
     /// The shares since `before`. Unknown when no tick passed.
     pub(super) fn since(self, before: Ticks) -> Use {
         let all = self.all.saturating_sub(before.all);
-        let share =
-            |now: u64, then: u64| (all > 0).then(|| now.saturating_sub(then) as f64 / all as f64);
+        let share = |ticks: u64| (all > 0).then(|| ticks as f64 / all as f64);
+        let effective = self.effective.saturating_sub(before.effective);
+        let ours = self.children.saturating_sub(before.children);
         Use {
-            effective: share(self.effective, before.effective),
-            iowait: share(self.iowait, before.iowait),
+            effective: share(effective),
+            iowait: share(self.iowait.saturating_sub(before.iowait)),
+            others: share(effective.saturating_sub(ours)),
         }
     }
 }
@@ -53,9 +68,11 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_time_between() {
-        let before = Ticks { effective: 100, iowait: 50, all: 1_000 };
-        let after = Ticks { effective: 250, iowait: 60, all: 1_200 };
-        assert_eq!(after.since(before), Use { effective: Some(0.75), iowait: Some(0.05) });
-        assert_eq!(after.since(after), Use { effective: None, iowait: None });
+        let before = Ticks { effective: 100, iowait: 50, all: 1_000, children: 10 };
+        let after = Ticks { effective: 250, iowait: 60, all: 1_200, children: 110 };
+        let between = Use { effective: Some(0.75), iowait: Some(0.05), others: Some(0.25) };
+        assert_eq!(after.since(before), between);
+        let none = Use { effective: None, iowait: None, others: None };
+        assert_eq!(after.since(after), none);
     }
 }

@@ -3,21 +3,16 @@
 use std::path::Path;
 
 use super::data::Data;
-use super::load::{self, Kind};
+use super::load::{self, Work};
 use super::private::{Daemon, Mode};
 use super::stage::{Setting, run};
+use super::tour::share_of_rest;
 use crate::cli::{Failure, Output, event_line, printable, wrap};
 use crate::proto;
+use crate::units::BootTime;
 
-/// Runs a few tasks under a daemon that only watches, and tells what it decided.
-pub(super) async fn show(
-    reason: &str,
-    workdir: &Path,
-    cgroup_root: &str,
-    data: &Data,
-    kinds: &[Kind],
-    out: &mut Output,
-) -> Result<(), Failure> {
+/// Says what is missing and what is shown instead.
+pub(super) fn introduce(reason: &str, out: &mut Output) -> Result<(), Failure> {
     let width = out.width();
     out.line(wrap("", 0, &format!("Nothing can be shaped here: {reason}"), width))?;
     out.line("")?;
@@ -29,15 +24,28 @@ pub(super) async fn show(
         width,
     ))?;
     out.line("")?;
-    out.flush()?;
+    Ok(out.flush()?)
+}
+
+/// Runs a few tasks under a daemon that only watches, and tells what it decided.
+pub(super) async fn show(
+    workdir: &Path,
+    cgroup_root: &str,
+    data: &Data,
+    round: &[Work],
+    ends: BootTime,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let (daemon, status) = Daemon::start(workdir, cgroup_root, Mode::Observe).await?;
     let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
-    let tasks = load::tasks(kinds, data, 3 * cores);
-    let outcome = run("observed", &tasks, Setting::Shaped(&daemon), workdir, out).await?;
+    let tasks = load::tasks(round, data, 3 * cores);
+    let limit = share_of_rest(ends, 1);
+    let outcome = run("observed", &tasks, Setting::Shaped(&daemon), workdir, limit, out).await?;
     out.line(format_args!(
-        "{} tasks ended after {:.1} s. What LRS decided:",
+        "{} of {} tasks ended in {:.1} s. What LRS decided:",
+        outcome.finished(),
         tasks.len(),
-        outcome.makespan.as_secs_f64()
+        outcome.lasted.as_secs_f64()
     ))?;
     let failed = |status: tonic::Status| {
         Failure::failed(format!("cannot read the events: {}", printable(status.message())))

@@ -20,7 +20,7 @@ const STOP: Duration = Duration::from_secs(4);
 
 /// One cycle. Shorter than the default of 3 s, because the whole demo is only a few of those
 /// long; the report says so.
-pub(super) const CYCLE: &str = "1s";
+pub(super) const CYCLE: &str = "500ms";
 
 /// Whether it shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,7 @@ impl Mode {
 #[derive(Debug)]
 pub(super) struct Daemon {
     child: Child,
+    log: PathBuf,
     pub(super) endpoint: Endpoint,
     pub(super) connection: Connection,
 }
@@ -74,7 +75,7 @@ impl Daemon {
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot start lrsd: {error}")))?;
         let (child, connection, status) = serving(child, &endpoint, &log).await?;
-        let daemon = Daemon { child, endpoint, connection };
+        let daemon = Daemon { child, log, endpoint, connection };
         if let Some(cgroup) = &status.cgroup {
             let note = workdir.join(sweep::ROOT_NOTE);
             std::fs::write(&note, &cgroup.root).map_err(|error| {
@@ -90,8 +91,9 @@ impl Daemon {
         match connection.get_status(proto::GetStatusRequest {}).await {
             Ok(status) => Ok(status.into_inner()),
             Err(status) => Err(Failure::failed(format!(
-                "the private lrsd failed: {}",
-                printable(status.message())
+                "the private lrsd failed ({}): {}",
+                printable(status.message()),
+                last_words(&self.log)
             ))),
         }
     }

@@ -11,12 +11,21 @@ use super::node::{Ticks, Use};
 use super::private::{Daemon, last_words};
 use super::process::{Group, this_executable};
 use super::view::View;
-use crate::cli::{Failure, Output, all_tasks, brief, printable};
+use crate::cli::{Column, Columns, Failure, Output, all_tasks, brief, live_row, printable};
 use crate::units::BootTime;
 use crate::{clock, proto};
 
 /// How often the view is renewed.
 const RENEW: Duration = Duration::from_millis(500);
+
+/// How long writing out what is dirty may take before a stage.
+const SETTLE: Duration = Duration::from_secs(4);
+
+/// The live view leaves room on a screen of 24 lines for what was said before.
+const LIVE_ROWS: usize = 10;
+
+/// Columns of the live view.
+const LIVE_WIDTH: usize = 74;
 
 /// How long the daemon may take to know of a request before the next one is made regardless.
 const KNOWN: Duration = Duration::from_millis(500);
@@ -33,16 +42,29 @@ pub(super) enum Setting<'a> {
 /// What a run brought.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// From the first submission to the last exit.
-    pub(super) makespan: Duration,
+    /// From the first submission to the last exit, or to the limit.
+    pub(super) lasted: Duration,
     /// The node meanwhile.
     pub(super) node: Use,
-    /// From start (shaped: submission) to exit, by index of the task.
-    pub(super) times: Vec<Duration>,
+    /// From start (shaped: submission) to exit, by index of the task. `None`: not within the
+    /// limit.
+    pub(super) times: Vec<Option<Duration>>,
     /// Shaped: promotions.
     pub(super) promoted: u64,
     /// Shaped: the largest passive capacity seen.
     pub(super) most_passive: u32,
+}
+
+impl Outcome {
+    /// Tasks that ended within the limit.
+    pub(super) fn finished(&self) -> usize {
+        self.times.iter().flatten().count()
+    }
+
+    /// Whether every task did.
+    pub(super) fn complete(&self) -> bool {
+        self.times.iter().all(Option::is_some)
+    }
 }
 
 struct Running {
@@ -51,15 +73,16 @@ struct Running {
     child: Group,
 }
 
-/// Runs `tasks` to the end.
+/// Runs `tasks` to the end, but no longer than `limit`: what then still runs is killed.
 pub(super) async fn run(
     title: &str,
     tasks: &[Task],
     setting: Setting<'_>,
     workdir: &Path,
+    limit: Duration,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
-    settle(workdir)?;
+    settle(workdir).await?;
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
     let mut stage = Stage {
@@ -86,7 +109,7 @@ pub(super) async fn run(
     let ended = loop {
         let now = clock::boot_time();
         stage.reap(now)?;
-        if stage.times.iter().all(Option::is_some) {
+        if stage.times.iter().all(Option::is_some) || now.since(stage.begun) >= limit {
             break now;
         }
         stage.start_due().await?;
@@ -101,6 +124,11 @@ pub(super) async fn run(
     };
     let node = Ticks::now()?.since(ticks);
     stage.view.clear(out)?;
+    for running in stage.running.drain(..) {
+        let output = &tasks[running.index].output;
+        drop(running.child);
+        forget_output(output);
+    }
     let mut promoted = 0;
     if let Setting::Shaped(daemon) = setting {
         daemon.drained().await;
@@ -108,9 +136,9 @@ pub(super) async fn run(
         promoted = after.promoted.saturating_sub(stage.before.unwrap_or_default().promoted);
     }
     Ok(Outcome {
-        makespan: ended.since(stage.begun),
+        lasted: ended.since(stage.begun),
         node,
-        times: stage.times.iter().flatten().copied().collect(),
+        times: stage.times,
         promoted,
         most_passive: stage.most_passive,
     })
@@ -234,11 +262,11 @@ impl Stage<'_> {
             now.since(self.begun).as_secs_f64(),
             self.tasks.len()
         );
-        let rows = match self.setting {
+        match self.setting {
             Setting::Static(_) => {
                 let names: Vec<&str> =
                     self.running.iter().map(|running| &*self.tasks[running.index].name).collect();
-                vec![("running", names.join("  "))]
+                self.view.show(now, &title, &[format!("running  {}", names.join("  "))], out)
             }
             Setting::Shaped(daemon) => {
                 let status = daemon.status().await?;
@@ -248,19 +276,50 @@ impl Stage<'_> {
                 let tasks = all_tasks(daemon.connection.clone())
                     .await
                     .map_err(|status| Failure::failed(printable(status.message()).into_owned()))?;
-                let tier = |tier: proto::Tier| {
-                    let tasks = tasks.iter().filter(|task| task.tier == tier as i32);
-                    tasks.map(brief).collect::<Vec<_>>().join("  ")
-                };
-                vec![
-                    ("active", tier(proto::Tier::Active)),
-                    ("passive", tier(proto::Tier::Passive)),
-                    ("waiting", status.waiting.to_string()),
-                ]
+                let title = format!(
+                    "{title}, {} waiting; slots: {} active, {} passive",
+                    status.waiting,
+                    slots.active.map_or(0, |active| active.capacity),
+                    slots.passive.map_or(0, |passive| passive.capacity),
+                );
+                if out.can_redraw() {
+                    self.view.show(now, &title, &live(&tasks), out)
+                } else {
+                    let tier = |tier: proto::Tier| {
+                        let tasks = tasks.iter().filter(|task| task.tier == tier as i32);
+                        tasks.map(brief).collect::<Vec<_>>().join("  ")
+                    };
+                    let rows = [
+                        format!("active  {}", tier(proto::Tier::Active)),
+                        format!("passive  {}", tier(proto::Tier::Passive)),
+                    ];
+                    self.view.show(now, &title, &rows, out)
+                }
             }
-        };
-        self.view.show(now, &title, &rows, out)
+        }
     }
+}
+
+/// Who runs in which tier, and what the daemon measures of them.
+fn live(tasks: &[proto::Task]) -> Vec<String> {
+    let mut sorted: Vec<&proto::Task> = tasks.iter().collect();
+    sorted.sort_by_key(|task| task.tier);
+    let mut table = Columns::new(&[
+        ("TIER", Column::Text),
+        ("TASK", Column::Elastic(12)),
+        ("CLASS", Column::Text),
+        ("CPU", Column::Figure),
+        ("WRITE/s", Column::Figure),
+        ("AGE", Column::Figure),
+    ]);
+    for task in sorted.iter().take(LIVE_ROWS) {
+        table.row(live_row(task));
+    }
+    let mut rows: Vec<String> = table.render(LIVE_WIDTH).lines().map(str::to_owned).collect();
+    if sorted.len() > LIVE_ROWS {
+        rows.push(format!("and {} more", sorted.len() - LIVE_ROWS));
+    }
+    rows
 }
 
 /// The output has served its purpose; the working directory goes at the end in any case.
@@ -268,9 +327,14 @@ fn forget_output(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Writes out what the stage before left dirty, so that it does not slow this one.
-fn settle(workdir: &Path) -> Result<(), Failure> {
+/// Writes out what the stage before left dirty, so that it does not slow this one. On a disk
+/// that others keep busy this may take long; then it goes on in the background.
+async fn settle(workdir: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot sync {}: {error}", workdir.display()));
     let directory = std::fs::File::open(workdir).map_err(failed)?;
-    rustix::fs::syncfs(&directory).map_err(|error| failed(error.into()))
+    let synced = tokio::task::spawn_blocking(move || rustix::fs::syncfs(&directory));
+    match tokio::time::timeout(SETTLE, synced).await {
+        Ok(Ok(synced)) => synced.map_err(|error| failed(error.into())),
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
 }

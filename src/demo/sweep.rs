@@ -1,5 +1,5 @@
-//! What the supervisor does after the tour, whichever way the tour ended: every process below
-//! it, every cgroup of the private root, the working directory.
+//! What is done after the tour, whichever way it ended: every process below the supervisor,
+//! every cgroup of the private root, the working directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,7 +85,17 @@ fn cgroup_mounts() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a tree of empty groups from below. A group stays busy for a moment after its last
+/// Ends who is left in a group of ours: a task's children survive it when all else is killed.
+fn kill_members(group: &Path) {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    for pid in members.lines().filter_map(|line| line.trim().parse().ok()) {
+        if pid > 1 && pid != getpid().as_raw() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Removes a tree of groups from below. A group stays busy for a moment after its last
 /// process, so each gets some time.
 fn remove_groups(group: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cgroup {} ({error})", group.display());
@@ -93,6 +103,7 @@ fn remove_groups(group: &Path) -> Result<(), String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         other => other.map_err(failed)?,
     };
+    kill_members(group);
     for entry in entries {
         let entry = entry.map_err(failed)?;
         if entry.file_type().map_err(failed)?.is_dir() {

@@ -1,30 +1,34 @@
-//! The tour: data, each kind of task alone, two static settings, LRS, the table.
+//! The tour: data, sizes, each kind of task alone, two static settings, LRS, the table.
 
 use std::time::Duration;
 
-use super::data::{Data, PART, TEXT};
-use super::load::{self, Kind, Task};
-use super::node::Ticks;
+use super::data::Data;
+use super::load::{self, Kind, Task, Work};
 use super::observe;
 use super::private::{CYCLE, Daemon, Mode};
 use super::report::{self, Measured};
+use super::size;
 use super::stage::{Setting, run};
 use crate::cli::{DemoInnerArgs, Failure, Output, say, wrap};
-use crate::proto;
+use crate::units::BootTime;
+use crate::{clock, proto};
 
-/// The longest a stage is planned for; three stages and the tasks alone stay below two
-/// minutes.
-const STAGE: Duration = Duration::from_secs(24);
+/// When the last stage has to be over, counted from the start; what is left after it is
+/// cleaning up. The promise is two minutes.
+const WHOLE: Duration = Duration::from_secs(100);
+
+/// The longest a stage is planned for, by the times alone.
+const STAGE: Duration = Duration::from_secs(18);
 
 /// Tasks per core of a full run, and the fewest that still show a queue.
-const TASKS_PER_CORE: (usize, usize) = (8, 3);
+const TASKS_PER_CORE: (usize, usize) = (12, 3);
 
-/// How long, and from which share of the CPU, other work counts as a distortion.
-const LOOK: Duration = Duration::from_secs(1);
-const BUSY: f64 = 0.1;
+/// How long one task may take alone; four times what it was fitted to.
+const ALONE: Duration = Duration::from_secs(6);
 
 /// The whole tour, or observe mode where shaping is out of reach.
 pub(super) async fn tour(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
+    let ends = clock::boot_time().after(WHOLE);
     let (kinds, missing) = load::available();
     if !missing.is_empty() {
         say(format_args!("not on this machine, so left out: {}", missing.join(", ")));
@@ -35,9 +39,22 @@ pub(super) async fn tour(args: &DemoInnerArgs, out: &mut Output) -> Result<(), F
     let data = Data::generate(&args.workdir)?;
     let root = &args.cgroup_root;
     match shaping_daemon(args).await {
-        Ok((daemon, status)) => compare(&daemon, &status, args, &kinds, &data, out).await,
-        Err(reason) => observe::show(&reason, &args.workdir, root, &data, &kinds, out).await,
+        Ok((daemon, status)) => {
+            introduce(&status, out)?;
+            let round = size::fit(&kinds, &data, &args.workdir, out).await?;
+            compare(&daemon, &status, args, &round, &data, ends, out).await
+        }
+        Err(reason) => {
+            observe::introduce(&reason, out)?;
+            let round = size::fit(&kinds, &data, &args.workdir, out).await?;
+            observe::show(&args.workdir, root, &data, &round, ends, out).await
+        }
     }
+}
+
+/// What is left until `ends`, shared by `stages` equal stages.
+pub(super) fn share_of_rest(ends: BootTime, stages: u32) -> Duration {
+    ends.since(clock::boot_time()) / stages.max(1)
 }
 
 /// A private daemon that shapes, or the reason why there is none.
@@ -62,41 +79,43 @@ async fn compare(
     daemon: &Daemon,
     status: &proto::Status,
     args: &DemoInnerArgs,
-    kinds: &[Kind],
+    round: &[Work],
     data: &Data,
+    ends: BootTime,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let workdir = args.workdir.as_path();
     let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
-    introduce(status, cores, out)?;
-    warn_if_busy(out).await?;
 
     out.line("Each kind of task alone:")?;
-    let mut alone: Vec<(Kind, Duration)> = Vec::new();
-    for task in load::tasks(kinds, data, kinds.len()) {
-        if alone.iter().any(|(kind, _)| *kind == task.kind) {
+    let mut alone: Vec<(Kind, Option<Duration>)> = Vec::new();
+    for &work in round {
+        if alone.iter().any(|(kind, _)| *kind == work.kind) {
             continue;
         }
-        let one = std::slice::from_ref(&task);
-        let outcome = run("alone", one, Setting::Static(1), workdir, out).await?;
-        let seconds = outcome.makespan.as_secs_f64();
-        out.line(format_args!("  {:<9}{seconds:>5.1} s  {}", task.kind.word(), task.kind.story()))?;
+        let one = [work.task(work.kind.word().to_owned(), data)];
+        let outcome = run("alone", &one, Setting::Static(1), workdir, ALONE, out).await?;
+        let shown = report::makespan(&outcome);
+        out.line(format_args!("  {:<9}{shown:>6}  {}", work.kind.word(), work.story()))?;
         out.flush()?;
-        alone.push((task.kind, outcome.makespan));
+        alone.push((work.kind, outcome.complete().then_some(outcome.lasted)));
     }
-    let alone = |kind: Kind| alone.iter().find(|(k, _)| *k == kind).map(|(_, time)| *time);
-    let tasks = load::tasks(kinds, data, plan(kinds, cores, alone));
+    let alone = |kind: Kind| alone.iter().find(|(k, _)| *k == kind).and_then(|(_, time)| *time);
+    let tasks = load::tasks(round, data, plan(round, cores, alone));
     out.line("")?;
     out.line(format_args!("{} tasks, the same in the same order each time:", tasks.len()))?;
 
     let mut measured = Vec::new();
-    for (head, title, setting) in [
-        ("1 per core", "static, 1 slot per core", Setting::Static(cores)),
-        ("2 per core", "static, 2 slots per core", Setting::Static(2 * cores)),
-        ("LRS", "LRS", Setting::Shaped(daemon)),
+    for (stages_left, head, title, setting) in [
+        (3, "1 per core", "static, 1 slot per core", Setting::Static(cores)),
+        (2, "2 per core", "static, 2 slots per core", Setting::Static(2 * cores)),
+        (1, "LRS", "LRS", Setting::Shaped(daemon)),
     ] {
-        let outcome = run(title, &tasks, setting, workdir, out).await?;
-        out.line(format_args!("  {title}: {:.1} s", outcome.makespan.as_secs_f64()))?;
+        // One that died is noticed before the static stages are run for nothing.
+        daemon.status().await?;
+        let limit = share_of_rest(ends, stages_left);
+        let outcome = run(title, &tasks, setting, workdir, limit, out).await?;
+        out.line(format_args!("  {title}: {}", report::makespan(&outcome)))?;
         out.flush()?;
         let slowdown = report::slowdown(&outcome, &tasks, cores, |task: &Task| alone(task.kind));
         measured.push(Measured { head, outcome, slowdown });
@@ -115,50 +134,34 @@ async fn compare(
     ))
 }
 
-fn introduce(status: &proto::Status, cores: usize, out: &mut Output) -> Result<(), Failure> {
+fn introduce(status: &proto::Status, out: &mut Output) -> Result<(), Failure> {
     let kernel = rustix::system::uname();
     let cgroup = status.cgroup.clone().unwrap_or_default();
     let width = out.width();
     let text = format!(
-        "LRS demo: {cores} CPUs, Linux {}, cgroup v{}, CPU tiers by {}, disk tiers by {}. Data: \
-         {TEXT} of text, {PART} of it for the search. A private lrsd with a cycle of {CYCLE} \
-         (default 3s).",
+        "LRS demo: {} CPUs, Linux {}, cgroup v{}, CPU tiers by {}, disk tiers by {}. A private \
+         lrsd with a cycle of {CYCLE} (default 3s). The tasks are real programs, sized to take \
+         about {:.1} s each on this machine.",
+        status.node.as_ref().map_or(1, |node| node.cores),
         kernel.release().to_string_lossy(),
         cgroup.version,
         cgroup.cpu_tiers,
         cgroup.io_tiers,
+        size::TASK.as_secs_f64(),
     );
     out.line(wrap("", 0, &text, width))?;
     out.line("")?;
     Ok(out.flush()?)
 }
 
-/// Other work on the machine distorts every figure below; whoever reads them must know.
-async fn warn_if_busy(out: &mut Output) -> Result<(), Failure> {
-    let before = Ticks::now()?;
-    tokio::time::sleep(LOOK).await;
-    let busy = Ticks::now()?.since(before).effective.unwrap_or_default();
-    if busy > BUSY {
-        let width = out.width();
-        let text = format!(
-            "Other work takes {:.0}% of this machine's CPU now. The figures below are distorted \
-             by it.",
-            busy * 100.0
-        );
-        out.line(wrap("", 0, &text, width))?;
-        out.line("")?;
-        out.flush()?;
-    }
-    Ok(())
-}
-
 /// How many tasks: a full run, or fewer where this machine would need too long for it.
-fn plan(kinds: &[Kind], cores: usize, alone: impl Fn(Kind) -> Option<Duration>) -> usize {
-    let round: Duration = kinds.iter().filter_map(|&kind| alone(kind)).sum();
-    let each = round.as_secs_f64() / kinds.len() as f64;
+fn plan(round: &[Work], cores: usize, alone: impl Fn(Kind) -> Option<Duration>) -> usize {
+    let times = round.iter().map(|work| alone(work.kind).unwrap_or(ALONE));
+    let each = times.sum::<Duration>().as_secs_f64() / round.len().max(1) as f64;
     let (most, fewest) = TASKS_PER_CORE;
+    // each core works off its own share
     let affordable = STAGE.as_secs_f64() / each.max(0.001);
-    // `as` saturates; each core works off its own share
+    // `as` saturates
     (affordable as usize).clamp(fewest, most) * cores
 }
 
@@ -168,8 +171,8 @@ mod tests {
 
     #[test]
     fn slow_machines_get_fewer_tasks() {
-        let kinds = [Kind::Hash, Kind::Sort];
-        let plan = |seconds| plan(&kinds, 2, |_| Some(Duration::from_secs(seconds)));
-        assert_eq!((plan(1), plan(5), plan(100), plan(0)), (16, 8, 6, 16));
+        let round = [Kind::Hash, Kind::Sort].map(|kind| Work { kind, units: 1 });
+        let plan = |seconds| plan(&round, 2, |_| Some(Duration::from_secs(seconds)));
+        assert_eq!((plan(1), plan(3), plan(100), plan(0)), (24, 12, 6, 24));
     }
 }

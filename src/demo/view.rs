@@ -1,4 +1,4 @@
-//! What runs now: a block redrawn in place on a terminal, a line every two seconds elsewhere.
+//! What runs now: a block redrawn in place on a terminal, a few lines every two seconds elsewhere.
 
 use std::time::Duration;
 
@@ -16,28 +16,30 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Shows `rows` (what, who) under `title`.
+    /// Shows `rows` under `title`.
     pub(super) fn show(
         &mut self,
         now: BootTime,
         title: &str,
-        rows: &[(&str, String)],
+        rows: &[String],
         out: &mut Output,
     ) -> Result<(), Failure> {
         if !out.can_redraw() {
-            if self.told_at.is_some_and(|at| now.since(at) < LINE_EVERY) {
+            // What is over sooner needs no line of its own.
+            if now.since(*self.told_at.get_or_insert(now)) < LINE_EVERY {
                 return Ok(());
             }
             self.told_at = Some(now);
-            let rows: Vec<String> =
-                rows.iter().map(|(what, who)| format!("{what} {who}")).collect();
-            out.line(format_args!("  {title}: {}", rows.join("; ")))?;
+            out.line(format_args!("  {title}"))?;
+            for row in rows {
+                out.line(format_args!("    {row}"))?;
+            }
             return Ok(out.flush()?);
         }
         self.clear(out)?;
         out.line(cut(&format!("  {title}"), out.width()))?;
-        for (what, who) in rows {
-            out.line(cut(&format!("    {what:<9}{who}"), out.width()))?;
+        for row in rows {
+            out.line(cut(&format!("    {row}"), out.width()))?;
         }
         self.drawn = rows.len() + 1;
         Ok(out.flush()?)

@@ -105,10 +105,15 @@ pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
         return Check::ok(ID, format!("{kind}: weights act on every disk ({all}){limit}"));
     }
     let none = all - weights - priorities;
-    let found = format!(
-        "{kind}: of the disks ({all}) weights act on {weights}, I/O priorities without a ratio on \
-         {priorities}, nothing on {none}"
-    );
+    let disks = |count: usize| format!("{count} disk{}", if count == 1 { "" } else { "s" });
+    let parts = [
+        (weights, "weights act on"),
+        (priorities, "I/O priorities act, without a ratio, on"),
+        (none, "nothing acts on"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts.map(|(count, what)| format!("{what} {}", disks(*count))).collect();
+    let found = format!("{kind}: {}", parts.join(", "));
     let remedy = if controllers.io {
         "see the checks of the single disks, or set tiers.io = false"
     } else {

@@ -268,7 +268,7 @@ fn each_fault_is_found_with_a_remedy() {
             "",
             "io_tiers",
             Warn,
-            "none: of the disks (1)",
+            "none: nothing acts on 1 disk",
         ),
         (
             |f| f.disks = Ok(vec![disk("sda", "none")]),

@@ -239,10 +239,11 @@ impl Driver {
 /// operator should know at night is not.
 fn log(event: &Event) {
     let (kind, seq) = (event.kind.as_str(), event.seq);
-    let task = event.task.as_deref().unwrap_or("-");
-    let reason = event.reason.as_deref().unwrap_or("");
-    let from = event.from.as_deref().unwrap_or("-");
-    let to = event.to.as_deref().unwrap_or("-");
+    // What is unknown is left out.
+    let task = event.task.as_deref();
+    let reason = event.reason.as_deref();
+    let from = event.from.as_deref();
+    let to = event.to.as_deref();
     match event.kind {
         EventKind::Guard | EventKind::Contested | EventKind::Drift | EventKind::Recovered => {
             tracing::warn!(seq, task, from, to, reason, "{kind}");

@@ -267,7 +267,10 @@ impl Driver {
         let keys: Vec<String> = changed.iter().map(|key| key.key.to_string()).collect();
         let mut inputs = Map::new();
         inputs.insert("changed".into(), json!(keys));
-        let reason = format!("{} settings changed", keys.len());
+        let reason = match keys.as_slice() {
+            [] => "nothing changed".to_owned(),
+            keys => format!("{} changed", keys.join(", ")),
+        };
         self.core.note(EventKind::Reloaded, None, reason, inputs, now);
         self.carry_out(now);
         Ok(keys)

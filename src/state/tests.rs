@@ -220,3 +220,28 @@ fn what_a_failed_append_could_not_write_is_in_the_next_segment() {
     assert_eq!((totals.admitted, totals.completed, totals.promoted), (1, 1, 1));
     assert!(store.standing().live.is_empty());
 }
+
+#[test]
+fn a_crash_loop_does_not_wipe_out_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    for seq in 1..=20 {
+        let (mut store, recovered) = open(dir.path());
+        assert_eq!(recovered.events.len() as u64, seq - 1);
+        store.append(&event(seq, EventKind::Started, None)).unwrap();
+    }
+}
+
+#[test]
+fn full_segments_make_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    let mut long = event(1, EventKind::Refused, None);
+    long.reason = Some("x".repeat(300_000));
+    for seq in 1..=20 {
+        long.seq = seq;
+        store.append(&long).unwrap();
+    }
+    let segments = fs::read_dir(dir.path().join("state")).unwrap().flatten();
+    let segments = segments.filter(|file| file.file_name().to_string_lossy().ends_with("jsonl"));
+    assert_eq!(segments.count(), 2);
+}

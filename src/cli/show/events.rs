@@ -11,8 +11,26 @@ use crate::proto;
 pub(crate) fn line(event: &proto::Event, out: &mut Output) -> Result<(), Failure> {
     let task = event.task.as_deref().map(|id| format!(" {id}")).unwrap_or_default();
     let reason = event.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let text = format!("{}{task}{}{reason}", event.r#type, change(event));
+    let text = format!("{}{task}{}{}{reason}", event.r#type, label(event), change(event));
     out.line(format_args!("{} {} {}", event.seq, time(event.at.as_ref()), printable(&text)))
+}
+
+/// ` (job/kind name)` of an event that brings them: ids mean nothing to people.
+fn label(event: &proto::Event) -> String {
+    let input = |name: &str| {
+        let value = event.inputs.as_ref()?.fields.get(name)?;
+        match &value.kind {
+            Some(Kind::StringValue(text)) => Some(text.as_str()),
+            _ => None,
+        }
+    };
+    let job: Vec<&str> = [input("job"), input("kind")].into_iter().flatten().collect();
+    let job = job.join("/");
+    let words: Vec<&str> = [Some(&*job), input("name")].into_iter().flatten().collect();
+    match words.join(" ").trim() {
+        "" => String::new(),
+        words => format!(" ({words})"),
+    }
 }
 
 /// ` active -> passive`, or what of it is known.

@@ -43,6 +43,9 @@ pub(crate) fn status(
     }
     if let Some(cgroup) = &status.cgroup {
         field("tiers", tiers_text(cgroup))?;
+        if !cgroup.reason.is_empty() {
+            field("", cgroup.reason.clone())?;
+        }
     }
     if let Some(totals) = &status.totals {
         field(
@@ -167,9 +170,7 @@ fn tiers_text(cgroup: &proto::CgroupStatus) -> String {
         0 => "no cgroup hierarchy".to_owned(),
         version => format!("cgroup v{version} {}", cgroup.root),
     };
-    let reason =
-        if cgroup.reason.is_empty() { String::new() } else { format!("; {}", cgroup.reason) };
-    format!("cpu by {}, disk by {}, {place}{reason}", cgroup.cpu_tiers, cgroup.io_tiers)
+    format!("cpu by {}, disk by {}, {place}", cgroup.cpu_tiers, cgroup.io_tiers)
 }
 
 fn since(now: WallTime, then: WallTime) -> Duration {

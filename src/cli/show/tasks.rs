@@ -181,3 +181,15 @@ pub(crate) fn brief(task: &proto::Task) -> String {
         .map_or_else(String::new, |elapsed| format!(" {}", age(elapsed)));
     format!("{}{elapsed}", printable(name))
 }
+
+/// One task in the columns of the demo's live view: tier, name, class, CPU, writes, age.
+pub(crate) fn live_row(task: &proto::Task) -> Vec<String> {
+    vec![
+        tier_word(task.tier).to_owned(),
+        task.name.clone().unwrap_or_else(|| task.id.clone()),
+        wire::class_word(task.class).to_owned(),
+        percent(task.cpu_share),
+        brief_rate(task.write_bytes_per_sec),
+        seconds_age(task.elapsed_seconds),
+    ]
+}
