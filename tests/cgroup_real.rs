@@ -763,6 +763,146 @@ fn in_place_edits_weights_only_and_restores_them() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn a_process_moved_out_of_one_hierarchy_is_not_held() {
+    let mut fixture = Fixture::new("holds");
+    let job = Job::sleeper();
+    let process = job.process();
+    let group = fixture.create();
+    let tree = fixture.tree();
+    assert_eq!(tree.holds(&group, process).unwrap(), Some(false));
+    let mut group = group;
+    group.record.origin = tree.origin(process).unwrap();
+    tree.attach(&group, process).unwrap();
+    assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
+    assert_eq!(tree.occupants(&group).unwrap(), [0]);
+
+    // Below is inside; out in any one hierarchy is outside, and an attach mends it.
+    let dirs = [&group.dirs.cpu, &group.dirs.cpuacct, &group.dirs.io, &group.dirs.unified];
+    for dir in dirs.into_iter().flatten() {
+        let below = dir.join("below");
+        fs::create_dir(&below).unwrap();
+        write(&below, "cgroup.procs", &process.pid.to_string());
+        assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
+        let outside = dir.parent().unwrap().parent().unwrap();
+        write(outside, "cgroup.procs", &process.pid.to_string());
+        assert_eq!(tree.holds(&group, process).unwrap(), Some(false), "{}", dir.display());
+        fs::remove_dir(&below).unwrap();
+        write(dir, "cgroup.procs", &process.pid.to_string());
+        assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
+    }
+    let recycled = ProcessRef { start_ticks: process.start_ticks + 1, ..process };
+    assert_eq!(tree.holds(&group, recycled).unwrap(), None);
+    assert!(cgroup::has_ended(recycled) && !cgroup::has_ended(process));
+    job.end();
+    assert_eq!(tree.holds(&group, process).unwrap(), None);
+    assert!(cgroup::has_ended(process));
+    assert!(tree.occupants(&group).unwrap().is_empty());
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_process_whose_main_thread_ended_is_held_where_the_others_are() {
+    let mut fixture = Fixture::new("leaderless");
+    let mut job = Job::spawn(
+        "python3",
+        &[
+            "-c",
+            "import ctypes, threading, time\n\
+             threading.Thread(target=time.sleep, args=(600,)).start()\n\
+             print('up', flush=True)\n\
+             ctypes.CDLL(None).pthread_exit(None)",
+        ],
+    );
+    assert_eq!(job.line(), "up");
+    let process = job.process();
+    while !fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    assert!(!cgroup::has_ended(process));
+    let group = fixture.admit(process);
+    assert_eq!(fixture.tree().holds(&group, process).unwrap(), Some(true));
+    job.end();
+    fixture.tree().remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn everybody_in_a_foreign_group_and_below_is_named() {
+    let mut fixture = Fixture::new("occupants");
+    let probe = fixture.create();
+    let foreign = Foreign::new(&fixture, &probe);
+    let tree = fixture.tree();
+    tree.remove(&probe).unwrap();
+    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    assert_eq!(tree.occupants(&group).unwrap(), [0]);
+    assert_eq!(tree.holds(&group, foreign.job.process()).unwrap(), Some(true));
+
+    let nobody = Job::spawn("setpriv", &["--reuid=65534", "--clear-groups", "sleep", "600"]);
+    let status = format!("/proc/{}/status", nobody.process().pid);
+    while !fs::read_to_string(&status).unwrap().contains("Uid:\t65534\t65534") {
+        std::thread::yield_now();
+    }
+    let below = foreign.dirs[0].join("below");
+    fs::create_dir(&below).unwrap();
+    write(&below, "cgroup.procs", &nobody.process().pid.to_string());
+    assert_eq!(tree.occupants(&group).unwrap(), [0, 65534]);
+    let inner = tree.find_in_place(nobody.process()).unwrap();
+    assert_eq!(tree.occupants(&inner).unwrap(), [65534]);
+    assert!(tree.overlaps(&group, &inner) && tree.overlaps(&inner, &group));
+    assert!(tree.overlaps(&group, &group));
+    nobody.end();
+    empty(tree, &inner);
+    fs::remove_dir(&below).unwrap();
+
+    let own = tree.create(TaskId { epoch: 7, number: 9 }).unwrap();
+    assert!(!tree.overlaps(&group, &own));
+    tree.remove(&own).unwrap();
+    foreign.end();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_freeze_by_anybody_is_seen() {
+    let mut fixture = Fixture::new("frozen");
+    let job = Job::sleeper();
+    let group = fixture.admit(job.process());
+    let tree = fixture.tree();
+    let frozen = || tree.read_back(&group).unwrap().frozen;
+    let until = |wanted: bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while frozen() != Some(wanted) {
+            assert!(Instant::now() < deadline, "frozen is {:?}", frozen());
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!(frozen(), Some(false));
+    let unified = group.dirs.unified.clone().expect("needs a cgroup2 mount");
+    write(&unified, "cgroup.freeze", "1");
+    until(true);
+    write(&unified, "cgroup.freeze", "0");
+    until(false);
+    let freezer = mounts().into_iter().find(|mount| {
+        mount.join(group.record.path.trim_start_matches('/')).join("freezer.state").exists()
+    });
+    if let Some(freezer) = freezer {
+        let dir = freezer.join(group.record.path.trim_start_matches('/'));
+        write(&dir, "freezer.state", "FROZEN");
+        until(true);
+        write(&dir, "freezer.state", "THAWED");
+        until(false);
+    }
+    job.end();
+    empty(tree, &group);
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn in_place_refuses_what_is_not_the_tasks_own() {
     let mut fixture = Fixture::new("inplacerefuse");
     let job = Job::sleeper();

@@ -13,6 +13,7 @@
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
+//! | `inspect` | who is in a group, whose processes they are, whether they are frozen |
 //! | `observe` | [`TierTree`] without any write |
 //!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
@@ -28,6 +29,7 @@ use crate::units::{Pid, ProcessRef};
 mod attach;
 mod files;
 mod in_place;
+mod inspect;
 mod ioprio;
 mod limits;
 mod lock;
@@ -227,6 +229,9 @@ pub struct KernelView {
     pub cpu_idle: Option<bool>,
     /// io.bfq.weight, io.weight or blkio.bfq.weight.
     pub io_weight: Option<u64>,
+    /// Whether all its processes are frozen, by whomever: `cgroup.events` of the cgroup2 group
+    /// or twin, `freezer.state` on v1. `None` where neither is there.
+    pub frozen: Option<bool>,
 }
 
 /// A value found that LRS did not write.
@@ -341,6 +346,29 @@ pub trait TierTree: Send + Sync {
     /// what the tasks may use.
     fn quota_dirs(&self) -> Vec<PathBuf> {
         Vec::new()
+    }
+
+    /// Whether `process` is in `group` or below it in every hierarchy in use; one read of
+    /// `/proc/PID/cgroup`, so a group made anew under the same path counts as the group.
+    /// `None`: the process has ended, or nothing is attached ([`Attachment::None`]).
+    fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
+        let _ = (group, process);
+        Ok(None)
+    }
+
+    /// Whether editing the weight of one changes what the other gets: the same group, or one
+    /// within the other, in the hierarchy whose weight is edited.
+    fn overlaps(&self, a: &Group, b: &Group) -> bool {
+        inspect::overlaps(&a.record, &b.record)
+    }
+
+    /// The effective uids of all processes in `group` and below, each once, in order: all whom
+    /// a tier of it would slow down or speed up. Empty without a group.
+    ///
+    /// # Errors
+    /// `Refused` when some are of a pid namespace that this daemon cannot see.
+    fn occupants(&self, group: &Group) -> Result<Vec<u32>, CgroupError> {
+        inspect::occupants(group)
     }
 
     /// Gives every thread of `group` the I/O priority of `tier`, where disk tiers are made that

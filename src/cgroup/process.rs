@@ -124,7 +124,7 @@ impl Facts {
     }
 
     /// The main thread has ended or is about to: the kernel takes no orders to move it.
-    fn main_thread_ends(&self) -> bool {
+    pub(super) fn main_thread_ends(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') || self.flags & PF_EXITING != 0
     }
 
@@ -174,7 +174,7 @@ fn refuse_thread(pid: Pid) -> Result<(), CgroupError> {
 }
 
 /// ENOENT: no such process; ESRCH: it went while the file was open.
-fn vanished(error: &io::Error) -> bool {
+pub(super) fn vanished(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 

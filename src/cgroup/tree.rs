@@ -23,7 +23,7 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
     GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, files,
-    in_place, ioprio, limits,
+    in_place, inspect, ioprio, limits,
 };
 use crate::core::model::{TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -310,6 +310,7 @@ impl TierTree for KernelTree {
             cpu_weight: number(&group.dirs.cpu, self.scale.file)?,
             cpu_idle: number(&group.dirs.cpu, CPU_IDLE)?.map(|value| value == 1),
             io_weight: io_scale.map_or(Ok(None), |file| number(&group.dirs.io, file))?,
+            frozen: inspect::frozen(&self.root.hierarchies, group)?,
         })
     }
 
@@ -323,7 +324,7 @@ impl TierTree for KernelTree {
     }
 
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
-        group.dirs.cpu.as_ref().map_or(Ok(Vec::new()), |dir| attach::processes_below(dir))
+        inspect::processes(group)
     }
 
     fn release(&self, group: &Group) -> Result<(), CgroupError> {
@@ -386,6 +387,10 @@ impl TierTree for KernelTree {
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         limits::escaped(&self.mover(), self.root.version, process)
+    }
+
+    fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
+        inspect::holds(&self.root.hierarchies, &group.record, process)
     }
 
     fn quota_dirs(&self) -> Vec<PathBuf> {
