@@ -1,0 +1,133 @@
+//! What a slot costs the one who asks, and how long a status takes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lrs::clock::boot_time;
+
+use crate::node::{Node, Rpc};
+use crate::stats::Spread;
+use crate::{Effort, cpus, section, work};
+
+pub fn run(effort: Effort) {
+    let count = effort.pick(100, 20);
+    section(&format!("Admission, idle node, {count} runs each"));
+    println!("| what | median ms | p99 ms |\n|---|---|---|");
+    let node = Node::start("");
+    let procs = own_group();
+    let rows: [(&str, &dyn Fn() -> Command); 6] = [
+        ("`true`", &|| Command::new("true")),
+        ("`true` by way of this program", &|| work::command(&["exec", "true"])),
+        ("the same after a bare write to cgroup.procs", &|| {
+            work::command(&["join", &procs.to_string_lossy(), "true"])
+        }),
+        ("`lrsctl --version`: no daemon", &|| node.ctl(&["--version"])),
+        ("`lrsctl status`: one call", &|| node.ctl(&["status"])),
+        ("`lrsctl run -- true`", &|| node.ctl(&["run", "--", "true"])),
+    ];
+    // One of each in turn, so that all see the same node.
+    let mut times = vec![Vec::new(); rows.len()];
+    for _ in 0..count {
+        for (row, (_, command)) in rows.iter().enumerate() {
+            times[row].push(wall(command()));
+        }
+    }
+    for ((name, _), times) in rows.iter().zip(&times) {
+        let spread = Spread::millis(times);
+        println!("| {name} | {:.2} | {:.2} |", spread.median(), spread.quantile(0.99));
+    }
+    admit_alone(&node, count);
+    std::fs::remove_dir(procs.parent().expect("a group")).expect("the group is empty");
+    drop(node);
+    if Path::new("/run/systemd/system").exists() {
+        let times: Vec<_> = (0..count)
+            .map(|_| {
+                let mut command = Command::new("systemd-run");
+                command.args(["--quiet", "--scope", "--", "true"]);
+                wall(command)
+            })
+            .collect();
+        let spread = Spread::millis(&times);
+        let (median, p99) = (spread.median(), spread.quantile(0.99));
+        println!("| `systemd-run --scope -- true` | {median:.2} | {p99:.2} |");
+    } else {
+        println!("\nNo systemd here: `systemd-run --scope` not measured.");
+    }
+    status(effort);
+}
+
+/// A group of our own for the bare write, in the hierarchy with the cpu controller.
+fn own_group() -> std::path::PathBuf {
+    let mount = Path::new("/sys/fs/cgroup");
+    let cpu = if mount.join("cpu").exists() { mount.join("cpu") } else { mount.to_owned() };
+    let dir = cpu.join(crate::node::bare_name(crate::supervisor()));
+    std::fs::create_dir(&dir).expect("a group of our own");
+    dir.join("cgroup.procs")
+}
+
+fn wall(mut command: Command) -> Duration {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let begun = boot_time();
+    let status = command.status().expect("the command runs");
+    assert!(status.success(), "{command:?}: {status}");
+    boot_time().since(begun)
+}
+
+/// The call alone, on a connection that stands.
+fn admit_alone(node: &Node, count: usize) {
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let mut child = work::start(&["sleep"]);
+        let begun = boot_time();
+        node.rpc().admit(child.id() as i32);
+        times.push(boot_time().since(begun));
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        node.until(|node| node.rpc().tasks().is_empty());
+    }
+    let spread = Spread::millis(&times);
+    let (median, p99) = (spread.median(), spread.quantile(0.99));
+    println!("| Admit alone, on a standing connection | {median:.2} | {p99:.2} |");
+}
+
+fn status(effort: Effort) {
+    let calls = effort.pick(2000, 200);
+    section(&format!("Status call on a standing connection, {calls} calls each"));
+    println!("| node | client | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|");
+    for saturated in [false, true] {
+        let mut node =
+            Node::start(&format!("slots.expand = false\nslots.passive = {}", 4 * cpus()));
+        if saturated {
+            (0..5 * cpus()).for_each(|_| drop(node.task(&["hog"])));
+        }
+        for real_time in [false, true] {
+            let socket = node.socket();
+            // A thread of its own: the policy goes with it.
+            let times = std::thread::spawn(move || {
+                if real_time {
+                    crate::promotion::become_real_time();
+                }
+                let rpc = Rpc::connect(&socket).expect("lrsd serves");
+                let mut times = Vec::new();
+                for call in 0..calls {
+                    std::thread::sleep(Duration::from_micros(200 + (call as u64 * 7919) % 1800));
+                    let begun = boot_time();
+                    rpc.status();
+                    times.push(boot_time().since(begun));
+                }
+                times
+            });
+            let spread = Spread::millis(&times.join().expect("the client"));
+            println!(
+                "| {} | {} | {:.3} | {:.3} | {:.3} |",
+                if saturated { "both tiers full of CPU hogs" } else { "idle" },
+                if real_time { "SCHED_FIFO" } else { "ordinary" },
+                spread.median(),
+                spread.quantile(0.99),
+                spread.max()
+            );
+        }
+        node.end_all();
+    }
+}

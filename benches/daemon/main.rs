@@ -1,0 +1,177 @@
+//! The daemon's figures, measured on this node: `cargo bench --bench daemon -- [section...]`.
+//!
+//! Needs root and a writable cgroup tree. Each section starts a private daemon (release build)
+//! with real tasks and prints a table in Markdown; docs/performance.md explains the methods
+//! and holds the figures. `--quick` takes few readings, to see whether it all works.
+//!
+//! A supervisor starts the measuring process and sweeps up after it, however it ends.
+
+// Measuring code may stop at the first thing that is not as it should be, and prints.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
+
+mod admission;
+mod cost;
+mod node;
+mod promotion;
+mod restart;
+mod share;
+mod slowdown;
+mod stats;
+mod work;
+
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub quick: bool,
+}
+
+impl Effort {
+    /// `full`, or `quick` when only a look is wanted.
+    pub fn pick<T>(self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+type Section = (&'static str, fn(Effort));
+
+const SECTIONS: [Section; 6] = [
+    ("promotion", promotion::run),
+    ("share", share::run),
+    ("slowdown", slowdown::run),
+    ("cost", cost::run),
+    ("admission", admission::run),
+    ("restart", restart::run),
+];
+
+/// Set by the supervisor: its pid, which names the cgroup root.
+const SUPERVISOR: &str = "LRS_BENCH_SUPERVISOR";
+
+/// The process that sweeps up after this one.
+pub fn supervisor() -> u32 {
+    let text = std::env::var(SUPERVISOR).expect("started by the supervisor");
+    text.parse().expect("a pid")
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == work::WORD) {
+        work::main(&arguments[1..]);
+        return ExitCode::SUCCESS;
+    }
+    // cargo adds --bench; with --test (cargo test --benches) there is nothing to check.
+    if arguments.iter().any(|word| word == "--test") {
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| *word != "--bench").collect();
+    let names: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+    if let Some(word) = words.iter().find(|word| **word != "--quick" && !names.contains(word)) {
+        eprintln!("unknown section {word:?}; there are {}, and --quick", names.join(", "));
+        return ExitCode::from(2);
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("the daemon is measured on the real kernel: run this as root");
+        return ExitCode::FAILURE;
+    }
+    if std::env::var_os(SUPERVISOR).is_none() {
+        return supervise(&arguments);
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .expect("prctl(PR_SET_PDEATHSIG)");
+    let effort = Effort { quick: words.contains(&"--quick") };
+    let wanted = |name: &str| words.iter().all(|word| *word == "--quick") || words.contains(&name);
+    describe_node(effort);
+    for (name, section) in SECTIONS {
+        if wanted(name) {
+            section(effort);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs the benchmark in a child and removes what it may have left.
+fn supervise(arguments: &[String]) -> ExitCode {
+    let me = std::process::id();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let status = runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT");
+        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM");
+        // The main thread is the parent whose end is the child's end.
+        let mut child = Command::new(std::env::current_exe().expect("the path of this benchmark"))
+            .args(arguments)
+            .env(SUPERVISOR, me.to_string())
+            .spawn()
+            .expect("the benchmark starts");
+        loop {
+            let tick = tokio::time::sleep(Duration::from_millis(100));
+            tokio::select! {
+                _ = interrupt.recv() => child.kill().expect("kill"),
+                _ = terminate.recv() => child.kill().expect("kill"),
+                _ = tick => {}
+            }
+            if let Some(status) = child.try_wait().expect("wait") {
+                break status;
+            }
+        }
+    });
+    for root in [node::root_name(me), node::bare_name(me)] {
+        for _ in 0..20 {
+            if node::root_dirs(&root).is_empty() {
+                break;
+            }
+            node::sweep(&root);
+        }
+        for dir in node::root_dirs(&root) {
+            eprintln!("left behind: {}", dir.display());
+        }
+    }
+    if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// CPUs this process may use: A of a daemon started by it.
+pub fn cpus() -> u32 {
+    std::thread::available_parallelism().expect("the number of CPUs").get() as u32
+}
+
+fn describe_node(effort: Effort) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let model = read("/proc/cpuinfo");
+    let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let load = read("/proc/loadavg");
+    let load: Vec<&str> = load.split(' ').take(3).collect();
+    println!("| node | |\n|---|---|");
+    println!("| CPUs | {} x {} |", cpus(), model.unwrap_or("unknown"));
+    println!("| kernel | {} |", read("/proc/sys/kernel/osrelease").trim());
+    println!("| load average at start | {} |", load.join(" "));
+    let busy = busy_share(Duration::from_secs(2));
+    println!("| CPU used by others over 2 s | {:.1} % |", busy * 100.0);
+    println!("| effort | {} |", effort.pick("full", "quick: not for publication"));
+    if busy > 0.05 {
+        println!("\n**Noisy: others use the CPUs; the figures below are worth less.**");
+    }
+}
+
+/// Share of all CPUs that was not idle over `time`.
+pub fn busy_share(time: Duration) -> f64 {
+    let read = || {
+        let text = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        let fields: Vec<f64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+        (fields[3] + fields[4], fields.iter().sum::<f64>())
+    };
+    let (idle, all) = read();
+    std::thread::sleep(time);
+    let (idle_after, all_after) = read();
+    1.0 - (idle_after - idle) / (all_after - all).max(1.0)
+}
+
+/// A heading above a table.
+pub fn section(title: &str) {
+    println!("\n## {title}\n");
+}

@@ -1,0 +1,171 @@
+//! What the tasks do. The benchmark starts itself again with the hidden word `work`, so that it
+//! needs no program of the node.
+//!
+//! Every worker dies with the benchmark (PR_SET_PDEATHSIG), however that ends.
+
+use std::hint::black_box;
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lrs::clock::boot_time;
+use rustix::process::Signal;
+
+/// First argument of a worker.
+pub const WORD: &str = "work";
+
+/// A worker process of this benchmark.
+pub fn command(arguments: &[&str]) -> Command {
+    let me = std::env::current_exe().expect("the path of this benchmark");
+    let mut command = Command::new(me);
+    command.arg(WORD).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// Starts one.
+pub fn start(arguments: &[&str]) -> Child {
+    command(arguments).spawn().expect("a worker starts")
+}
+
+/// Entry of a worker.
+pub fn main(arguments: &[String]) {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .expect("prctl(PR_SET_PDEATHSIG)");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["sleep"] => sleep(),
+        ["hog"] => loop {
+            black_box(spin(1 << 20));
+        },
+        ["pulse", busy, period] => pulse(micros(busy), micros(period)),
+        ["threads", count] => {
+            for _ in 1..number(count) {
+                let small = std::thread::Builder::new().stack_size(64 << 10);
+                small.spawn(sleep).expect("a thread");
+            }
+            sleep();
+        }
+        ["cpu", rounds] => timed(|| {
+            black_box(spin(number(rounds)));
+        }),
+        ["fsync", rounds, path] => timed(|| sort_and_sync(number(rounds), Path::new(path))),
+        ["exec", program, ..] => {
+            let error = Command::new(program).args(&words[2..]).exec();
+            panic!("cannot execute {program}: {error}");
+        }
+        ["join", file, program, ..] => {
+            std::fs::write(file, "0").expect("cgroup.procs");
+            let error = Command::new(program).args(&words[3..]).exec();
+            panic!("cannot execute {program}: {error}");
+        }
+        _ => panic!("no such worker: {words:?}"),
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a number")
+}
+
+fn micros(text: &str) -> Duration {
+    Duration::from_micros(number(text))
+}
+
+fn sleep() {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `rounds` of dependent arithmetic: nothing but the CPU.
+fn spin(rounds: u64) -> u64 {
+    (0..rounds).fold(rounds, |sum, round| {
+        black_box(sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round))
+    })
+}
+
+fn pulse(busy: Duration, period: Duration) {
+    loop {
+        let begun = boot_time();
+        while boot_time().since(begun) < busy {
+            black_box(spin(1000));
+        }
+        std::thread::sleep(period.saturating_sub(boot_time().since(begun)));
+    }
+}
+
+/// Says "ready", starts at a line on stdin, says how many microseconds it took, ends at the
+/// end of stdin: so it keeps its slot until all are done, and nobody is promoted meanwhile.
+fn timed(work: impl FnOnce()) {
+    let mut line = String::new();
+    let say = |text: String| {
+        println!("{text}");
+        std::io::stdout().flush().expect("stdout");
+    };
+    say("ready".into());
+    std::io::stdin().lock().read_line(&mut line).expect("stdin");
+    let begun = boot_time();
+    work();
+    say(boot_time().since(begun).as_micros().to_string());
+    std::io::stdin().lock().read_line(&mut line).expect("stdin");
+}
+
+/// What a reducer does: sort some, write some, wait for the disk.
+fn sort_and_sync(rounds: u64, path: &Path) {
+    const WORDS: u64 = 16 << 10;
+    let file = std::fs::File::create(path).expect("the file of a worker");
+    for round in 0..rounds {
+        let mut words: Vec<u64> = (0..WORDS)
+            .map(|word| spin(1).wrapping_add(word ^ round).rotate_left(word as u32))
+            .collect();
+        words.sort_unstable();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write_at(&bytes, (round % 64) * bytes.len() as u64).expect("write");
+        file.sync_data().expect("fdatasync");
+    }
+}
+
+/// A worker of the kinds that say how long they took.
+pub struct Timed {
+    child: Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Timed {
+    pub fn start(arguments: &[&str]) -> Timed {
+        let mut child = command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a worker starts");
+        let stdout = child.stdout.take().expect("piped");
+        let mut timed = Timed { child, lines: std::io::BufReader::new(stdout).lines() };
+        assert_eq!(timed.line(), "ready");
+        timed
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("a line of the worker").expect("a line of the worker")
+    }
+
+    pub fn go(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("piped");
+        stdin.write_all(b"go\n").expect("the worker reads");
+    }
+
+    pub fn took(&mut self) -> Duration {
+        micros(&self.line())
+    }
+
+    pub fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().expect("wait");
+    }
+}
