@@ -328,13 +328,6 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// Whether `process` is in `group` or below it, in every hierarchy in use. One that has
-    /// ended is nowhere else.
-    fn holds(&self, group: &Group, process: ProcessRef) -> Result<bool, CgroupError> {
-        let _ = (group, process);
-        Ok(true)
-    }
-
     /// Why a caller without root's rights must not have `process` moved: the finite memory.max
     /// or cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {

@@ -17,7 +17,7 @@ use super::attach::{self, Mover};
 use super::mounts::{Hierarchy, UNIFIED, V1_CONTROLLERS};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::{Facts, Membership, is_within};
+use super::process::Membership;
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
@@ -370,19 +370,6 @@ impl TierTree for KernelTree {
 
     fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
         self.mover().task_of(process.pid)
-    }
-
-    fn holds(&self, group: &Group, process: ProcessRef) -> Result<bool, CgroupError> {
-        let Some(facts) = Facts::read(process.pid)? else { return Ok(true) };
-        if facts.ended() || facts.start_ticks != process.start_ticks {
-            return Ok(true);
-        }
-        let Some(membership) = Membership::of_living_thread(process.pid, &facts)? else {
-            return Ok(true);
-        };
-        Ok(self.root.hierarchies.iter().all(|hierarchy| {
-            membership.path_in(hierarchy).is_none_or(|path| is_within(path, &group.record.path))
-        }))
     }
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {

@@ -67,7 +67,7 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
         attachment: attachment(entry.attachment()).into(),
         overflow: task.seat == crate::core::slots::Seat::Overflow,
         slotless: task.seat == crate::core::slots::Seat::Slotless,
-        frozen: false,
+        frozen: entry.kernel.frozen.unwrap_or(false),
         contested: entry.contested,
         main_exited: entry.main_exited,
         ratio_group: path.as_deref().map(parent),

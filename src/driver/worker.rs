@@ -355,7 +355,7 @@ fn read_all(
                     .into_iter()
                     .filter(|(_, group, process)| {
                         // A process that cannot be read is ending; its pidfd will say so.
-                        matches!(tree.holds(group, *process), Ok(false))
+                        matches!(tree.holds(group, *process), Ok(Some(false)))
                     })
                     .map(|(id, ..)| id)
                     .collect();

@@ -19,9 +19,12 @@ use super::standing::Standing;
 use super::{Damage, StateError, at};
 use crate::core::event::Event;
 
-/// A segment is closed after this many events, about 1.5 MiB. Two are kept, so that the ring
-/// in memory is full again after a restart.
+/// A segment is closed after this many events. Two are kept, so that the ring in memory is
+/// full again after a restart.
 const SEGMENT_EVENTS: usize = crate::driver::EVENTS_KEPT;
+
+/// Or after so many bytes of events; ordinary ones have about 350.
+const SEGMENT_BYTES: usize = 4 << 20;
 
 /// No line is longer; guards recovery against a file that is something else.
 const MAX_SEGMENT_READ: u64 = 64 << 20;
@@ -39,8 +42,8 @@ pub struct Journal {
     number: u64,
     /// `None` after a failure: the next append starts a new segment.
     file: Option<File>,
-    /// Events in the present segment.
-    events: usize,
+    /// Events in the present segment, and their bytes.
+    filled: (usize, usize),
     /// Segments on disk before the present one.
     older: Vec<u64>,
     standing: Standing,
@@ -63,10 +66,10 @@ impl Journal {
         segments.sort_unstable();
         let mut standing: Option<Standing> = None;
         let mut last_is_whole = true;
-        let mut events = 0;
+        let mut filled = (0, 0);
         for number in &segments {
             let damaged = replayed.damaged.len();
-            events = read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
+            filled = read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
             last_is_whole = replayed.damaged.len() == damaged;
         }
         let mut standing = standing.unwrap_or_default();
@@ -76,7 +79,7 @@ impl Journal {
         let number = segments.pop().unwrap_or(0);
         let older = segments;
         let mut journal =
-            Journal { dir: dir.to_owned(), number, file: None, events, older, standing };
+            Journal { dir: dir.to_owned(), number, file: None, filled, older, standing };
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A torn one is closed, so that its last line stays the only one lost.
         if number == 0 {
@@ -99,7 +102,8 @@ impl Journal {
     /// Adds one event. On an error the event is in the books but not on the disk.
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
-        if self.file.is_none() || self.events >= SEGMENT_EVENTS {
+        if self.file.is_none() || self.filled.0 >= SEGMENT_EVENTS || self.filled.1 >= SEGMENT_BYTES
+        {
             self.begin_segment()?;
         }
         let path = segment_path(&self.dir, self.number);
@@ -108,7 +112,8 @@ impl Journal {
         let Some(file) = &mut self.file else { return Ok(()) };
         match file.write_all(&line) {
             Ok(()) => {
-                self.events += 1;
+                self.filled.0 += 1;
+                self.filled.1 += line.len();
                 Ok(())
             }
             Err(error) => {
@@ -150,7 +155,7 @@ impl Journal {
             self.older.push(self.number);
         }
         self.number = number;
-        self.events = 0;
+        self.filled = (0, 0);
         self.continue_segment()?;
         while self.older.len() > 1 {
             super::files::remove(&segment_path(&self.dir, self.older[0]))?;
@@ -182,7 +187,7 @@ fn read_segment(
     path: &Path,
     standing: &mut Option<Standing>,
     replayed: &mut Replayed,
-) -> Result<usize, StateError> {
+) -> Result<(usize, usize), StateError> {
     let mut text = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut text))
@@ -206,17 +211,18 @@ fn read_segment(
                 header.journal,
                 super::record::VERSION
             ));
-            return Ok(0);
+            return Ok((0, 0));
         }
         Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),
         None => damage("is empty".into()),
     }
     let mut torn = 0u32;
-    let mut events = 0;
+    let mut filled = (0, 0);
     for line in lines {
         match serde_json::from_slice::<Event>(line) {
             Ok(event) => {
-                events += 1;
+                filled.0 += 1;
+                filled.1 += line.len();
                 standing.get_or_insert_with(Standing::default).fold(&event);
                 let newest = replayed.events.last().map_or(0, |last| last.seq);
                 if event.seq > newest {
@@ -232,7 +238,7 @@ fn read_segment(
         // The event is whole, but the next one must not be glued to it.
         damage("ends in the middle of a line".into());
     }
-    Ok(events)
+    Ok(filled)
 }
 
 impl From<serde_json::Error> for StateError {
