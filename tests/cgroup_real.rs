@@ -766,6 +766,87 @@ fn in_place_edits_weights_only_and_restores_them() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn what_the_owner_wrote_meanwhile_is_not_restored() {
+    let mut fixture = Fixture::new("owners");
+    let probe = fixture.create();
+    let foreign = Foreign::new(&fixture, &probe);
+    let tree = fixture.tree();
+    tree.remove(&probe).unwrap();
+    let file = weight_file(tree);
+    let cpu = &foreign.dirs[0];
+    write(cpu, file, "9000");
+    let group = tree.find_in_place(foreign.job.process()).unwrap();
+
+    tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
+    write(cpu, file, "5000");
+    tree.release(&group).unwrap();
+    assert_eq!(read(&group.dirs.cpu, file), "5000", "resized by its owner");
+
+    // A weight of an earlier plan is still LRS's.
+    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    let mild = WeightPlan { ratio: 2, active_capacity: 4, passive_max: 4 };
+    tree.write_tier(&group, Tier::Passive, &mild).unwrap();
+    let written = read(&group.dirs.cpu, file);
+    tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
+    write(cpu, file, &written);
+    tree.release(&group).unwrap();
+    assert_eq!(read(&group.dirs.cpu, file), "5000");
+
+    // After a restart it is not known who wrote what: the values found count.
+    write(cpu, file, "77");
+    tree.release(&group).unwrap();
+    assert_eq!(read(&group.dirs.cpu, file), "5000");
+
+    if tree.read_back(&group).unwrap().cpu_idle.is_some() {
+        tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
+        write(cpu, "cpu.idle", "1");
+        tree.release(&group).unwrap();
+        assert_eq!(tree.read_back(&group).unwrap().cpu_idle, Some(true), "its owner's choice");
+    }
+    foreign.end();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_write_that_fails_half_way_leaves_a_foreign_group_as_it_was() {
+    let mut fixture = Fixture::new("halfway");
+    let probe = fixture.create();
+    let foreign = Foreign::new(&fixture, &probe);
+    let tree = fixture.tree();
+    tree.remove(&probe).unwrap();
+    let file = weight_file(tree);
+    let mut group = tree.find_in_place(foreign.job.process()).unwrap();
+    let found = read(&group.dirs.cpu, file);
+
+    // The disk weight is known and its file does not open.
+    let disk = group.record.found.iter().any(|(file, _)| !file.starts_with("cpu."));
+    if disk {
+        let mut torn = group.clone();
+        torn.dirs.io = Some(PathBuf::from("/nonexistent"));
+        tree.write_tier(&torn, Tier::Passive, &PLAN).unwrap_err();
+        assert_eq!(read(&group.dirs.cpu, file), found);
+    }
+
+    // Leaves idle, and cannot write the weight: files stand for the group's.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("cpu.idle"), "1").unwrap();
+    std::os::unix::fs::symlink("/dev/full", dir.path().join(file)).unwrap();
+    group.dirs.cpu = Some(dir.path().to_owned());
+    group.dirs.io = None;
+    if tree.read_back(&group).unwrap().cpu_idle == Some(true)
+        && tree.capabilities().cpu_tiers == CpuTiers::Idle
+    {
+        let error = tree.write_tier(&group, Tier::Active, &PLAN).unwrap_err();
+        assert!(error.to_string().contains(file), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("cpu.idle")).unwrap(), "1");
+    }
+    foreign.end();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     let mut fixture = Fixture::new("holds");
     let job = Job::sleeper();
