@@ -4,6 +4,14 @@
 //!
 //! Of the other hierarchies only those are used where the process's group has the same path: a
 //! different one (often the root, or a group of many tasks) would count and shape strangers.
+//!
+//! The owner may write while LRS manages (YARN resizes a container). So giving back restores a
+//! value only where the present one is what LRS writes for a tier, under one of the plans this
+//! daemon has used for the group. Of a group that only an earlier daemon has written the plans
+//! are not known: what was found is restored there, since LRS's passive weight must not stay.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::attach::Mover;
 use super::mounts::{Hierarchy, UNIFIED};
@@ -11,7 +19,7 @@ use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
 use super::tree::inode;
 use super::weights::Scale;
-use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, files};
+use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, WeightPlan, files};
 use crate::units::ProcessRef;
 
 /// cgroup-v2.rst "IO Priority".
@@ -134,25 +142,149 @@ pub(super) fn dirs(hierarchies: &[Hierarchy], version: Version, record: &GroupRe
     }
 }
 
-/// Writes back what was found, where it differs. Fine when the group is gone.
-pub(super) fn restore(group: &Group) -> Result<(), CgroupError> {
+/// Plans under which this daemon has written groups of others, by the inode of the group.
+#[derive(Debug, Default)]
+pub(super) struct Plans(Mutex<HashMap<u64, Vec<WeightPlan>>>);
+
+/// Plans kept for a group; a plan changes with A and with a reload.
+const PLANS_KEPT: usize = 16;
+
+impl Plans {
+    /// Before the group is written, so that a write cut short counts.
+    pub(super) fn note(&self, record: &GroupRecord, plan: &WeightPlan) {
+        let mut all = self.lock();
+        let plans = all.entry(record.inode).or_default();
+        if plans.last() != Some(plan) {
+            plans.retain(|known| known != plan);
+            if plans.len() == PLANS_KEPT {
+                plans.remove(0);
+            }
+            plans.push(*plan);
+        }
+    }
+
+    /// `None`: never written by this daemon.
+    pub(super) fn of(&self, record: &GroupRecord) -> Option<Vec<WeightPlan>> {
+        self.lock().get(&record.inode).cloned()
+    }
+
+    /// The group was given back.
+    pub(super) fn forget(&self, record: &GroupRecord) {
+        self.lock().remove(&record.inode);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Vec<WeightPlan>>> {
+        // No holder leaves the map half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes back what was found, where it differs and `is_ours` says that LRS wrote the present
+/// value of that file. Fine when the group is gone.
+pub(super) fn restore(
+    group: &Group,
+    is_ours: &dyn Fn(&str, u64) -> bool,
+) -> Result<(), CgroupError> {
     let Some(cpu) = &group.dirs.cpu else { return Ok(()) };
     if inode(cpu)? != Some(group.record.inode) {
         return Ok(());
     }
     let was_idle = found_number(&group.record, CPU_IDLE) == Some(1);
-    // `cpu.idle` comes first in the record: the weight of an idle group cannot be written, and
-    // what is found as its weight (0, or 3 shares) is none.
-    for (file, value) in &group.record.found {
-        if was_idle && file.starts_with("cpu.") && file != CPU_IDLE {
+    let idle_file = cpu.join(CPU_IDLE);
+    let is_idle = files::read_value_if_there(&idle_file)?.as_deref() == Some("1");
+    for (file, found) in &group.record.found {
+        let is_cpu = file.starts_with("cpu.");
+        // An idle group's weight cannot be written, and it is idle by its owner alone.
+        if file == CPU_IDLE || is_cpu && is_idle {
             continue;
         }
-        let dir = if file.starts_with("cpu.") { Some(cpu) } else { group.dirs.io.as_ref() };
-        let Some(dir) = dir else { continue };
-        let path = dir.join(file);
-        if files::read_value_if_there(&path)?.is_some_and(|present| present != *value) {
-            files::write_value(&path, value)?;
+        let dir = if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() };
+        let Some(path) = dir.map(|dir| dir.join(file)) else { continue };
+        let Some(present) = files::read_value_if_there(&path)? else { continue };
+        if present == *found || !files::number(&present).is_some_and(|value| is_ours(file, value)) {
+            continue;
+        }
+        // What was found as the weight of an idle group (0, or 3 shares) is none.
+        if is_cpu && was_idle {
+            files::write_value(&idle_file, "1")?;
+        } else {
+            files::write_value(&path, found)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plain files stand for the group's: what is compared and written is all that matters.
+    struct Files(tempfile::TempDir, Group);
+
+    impl Files {
+        fn new(found: &[(&str, &str)]) -> Files {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().to_owned();
+            let record = GroupRecord {
+                attachment: Attachment::InPlace,
+                path: "/unit".to_owned(),
+                inode: inode(&path).unwrap().unwrap(),
+                origin: Vec::new(),
+                found: found.iter().map(|(f, v)| ((*f).to_owned(), (*v).to_owned())).collect(),
+            };
+            let dirs =
+                GroupDirs { cpu: Some(path.clone()), io: Some(path), ..GroupDirs::default() };
+            Files(dir, Group { record, dirs })
+        }
+
+        fn restored(&self, present: &[(&str, &str)]) -> Vec<String> {
+            for (file, value) in present {
+                std::fs::write(self.0.path().join(file), value).unwrap();
+            }
+            restore(&self.1, &|_, value| value == 1 || value == 400).unwrap();
+            let text = |file: &str| std::fs::read_to_string(self.0.path().join(file)).unwrap();
+            present.iter().map(|(file, _)| text(file)).collect()
+        }
+    }
+
+    #[test]
+    fn only_what_lrs_wrote_is_given_back() {
+        let found = [(CPU_IDLE, "0"), ("cpu.weight", "250"), ("io.bfq.weight", "100")];
+        let files = Files::new(&found);
+        let restored = |idle, cpu, io| {
+            files.restored(&[(CPU_IDLE, idle), ("cpu.weight", cpu), ("io.bfq.weight", io)])
+        };
+        assert_eq!(restored("0", "1", "1"), ["0", "250", "100"]);
+        assert_eq!(restored("0", "400", "1"), ["0", "250", "100"]);
+        assert_eq!(restored("0", "700", "1"), ["0", "700", "100"], "the owner's, meanwhile");
+        assert_eq!(restored("0", "1", "55"), ["0", "250", "55"]);
+        assert_eq!(restored("1", "0", "100"), ["1", "0", "100"], "made idle by the owner");
+    }
+
+    #[test]
+    fn an_idle_group_is_made_idle_again_unless_its_owner_decided_otherwise() {
+        let files = Files::new(&[(CPU_IDLE, "1"), ("cpu.weight", "0")]);
+        let restored = |idle, cpu| files.restored(&[(CPU_IDLE, idle), ("cpu.weight", cpu)]);
+        assert_eq!(restored("0", "400"), ["1", "400"], "the kernel shows 0 from here on");
+        assert_eq!(restored("1", "0"), ["1", "0"]);
+        assert_eq!(restored("0", "700"), ["0", "700"]);
+    }
+
+    #[test]
+    fn plans_are_kept_by_group_and_bounded() {
+        let plans = Plans::default();
+        let files = Files::new(&[]);
+        let record = &files.1.record;
+        assert_eq!(plans.of(record), None);
+        for ratio in 1..=100 {
+            plans.note(record, &WeightPlan { ratio, active_capacity: 1, passive_max: 1 });
+        }
+        let kept = plans.of(record).unwrap();
+        assert_eq!(kept.len(), PLANS_KEPT);
+        assert_eq!(kept.last().unwrap().ratio, 100);
+        plans.note(record, &kept[3]);
+        assert_eq!(plans.of(record).unwrap().last(), Some(&kept[3]));
+        plans.forget(record);
+        assert_eq!(plans.of(record), None);
+    }
 }

@@ -278,12 +278,17 @@ pub trait TierTree: Send + Sync {
     fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError>;
 
     /// Moves `process` and those descendants that share its present cgroup into `group`,
-    /// repeated until a pass finds none outside. On an error nothing stays moved. `exclude`:
-    /// processes that must not move (the daemon, members of other tasks are found by path).
+    /// repeated until a pass finds none outside. On an error nothing stays moved. The daemon
+    /// and members of other tasks, found by path, do not move.
+    ///
+    /// # Errors
+    /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
+    /// most once more.
     fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError>;
 
     /// Writes the weights of `tier`, only where they differ; answers what differed.
-    /// The promotion path: no allocation of note, no waiting.
+    /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
+    /// as it was before; an own one may be half written.
     fn write_tier(
         &self,
         group: &Group,
@@ -306,7 +311,12 @@ pub trait TierTree: Send + Sync {
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError>;
 
     /// Gives the task back: own processes return to where they came from or to the root's
-    /// parent and the group is removed; in place gets the values found.
+    /// parent and the group is removed; in place gets the values found, except where its owner
+    /// has written another meanwhile.
+    ///
+    /// # Errors
+    /// `Refused` after two seconds with processes still in the group; those moved by then stay
+    /// out, and asked again it goes on.
     fn release(&self, group: &Group) -> Result<(), CgroupError>;
 
     /// Removes an empty own group. Fine when it is gone already.

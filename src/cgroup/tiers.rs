@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::probe::IoKnob;
 use super::tree::KernelTree;
+use super::weights::Scale;
 use super::{Attachment, CgroupError, Drift, Group, GroupRecord, WeightPlan, files, in_place};
 use crate::core::model::Tier;
 
@@ -41,27 +42,74 @@ impl KernelTree {
         }
     }
 
-    /// Compares the group's files with `tier`, and makes them so when `write`.
+    /// Makes the group's files say `tier`. A group of somebody else's gets all of it or, on an
+    /// error, is left as it was: nobody repairs a half of it once the task is given up.
+    pub(super) fn write(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        let in_place = group.record.attachment == Attachment::InPlace;
+        if in_place {
+            self.plans.note(&group.record, plan);
+        }
+        let mut drifts = Vec::new();
+        match self.settle(group, tier, plan, true, &mut drifts) {
+            Ok(()) => Ok(drifts),
+            Err(error) if in_place => Err(match unsettle(group, &drifts) {
+                Ok(()) => error,
+                Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives an in-place group back to its owner.
+    pub(super) fn restore(&self, group: &Group) -> Result<(), CgroupError> {
+        let plans = self.plans.of(&group.record);
+        in_place::restore(group, &|file, present| {
+            let Some(plans) = &plans else { return true };
+            let owners = in_place::found_number(&group.record, file);
+            self.scale_of(file).is_some_and(|scale| {
+                let pairs = plans.iter().map(|plan| scale.pair(plan).at_least(owners));
+                pairs.into_iter().any(|pair| present == pair.active || present == pair.passive)
+            })
+        })?;
+        self.plans.forget(&group.record);
+        Ok(())
+    }
+
+    fn scale_of(&self, file: &str) -> Option<Scale> {
+        let io = self.io.knobs.iter().filter_map(|knob| match knob {
+            IoKnob::Weight(scale) => Some(*scale),
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        io.chain([self.scale]).find(|scale| scale.file == file)
+    }
+
+    /// Compares the group's files with `tier`, and makes them so when `write`. `drifts` gets
+    /// what differs, and on an error tells what was written before it.
     pub(super) fn settle(
         &self,
         group: &Group,
         tier: Tier,
         plan: &WeightPlan,
         write: bool,
-    ) -> Result<Vec<Drift>, CgroupError> {
-        let mut drifts = Vec::new();
+        drifts: &mut Vec<Drift>,
+    ) -> Result<(), CgroupError> {
         if group.record.attachment == Attachment::None {
-            return Ok(drifts);
+            return Ok(());
         }
         if let Some(dir) = &group.dirs.cpu {
-            self.settle_cpu(dir, self.cpu_wish(&group.record, tier, plan), write, &mut drifts)?;
+            self.settle_cpu(dir, self.cpu_wish(&group.record, tier, plan), write, drifts)?;
         }
         if let Some(dir) = &group.dirs.io {
             for knob in &self.io.knobs {
-                self.settle_io(*knob, dir, group, tier, plan, write, &mut drifts)?;
+                self.settle_io(*knob, dir, group, tier, plan, write, drifts)?;
             }
         }
-        Ok(drifts)
+        Ok(())
     }
 
     /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets
@@ -139,6 +187,18 @@ impl KernelTree {
             IoKnob::PriorityClass | IoKnob::ThreadPriority => Ok(()),
         }
     }
+}
+
+/// Takes back what was written, the last first: leaving idle comes before the weight.
+fn unsettle(group: &Group, written: &[Drift]) -> Result<(), CgroupError> {
+    for drift in written.iter().rev() {
+        let is_cpu = drift.file.starts_with("cpu.");
+        let dir = if is_cpu { &group.dirs.cpu } else { &group.dirs.io };
+        if let Some(dir) = dir {
+            files::write_value(&dir.join(&drift.file), &drift.found)?;
+        }
+    }
+    Ok(())
 }
 
 fn drift(file: &str, found: &str, expected: &str) -> Drift {

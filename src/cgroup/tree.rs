@@ -39,6 +39,8 @@ pub(super) struct KernelTree {
     /// Passive tasks of own groups use it.
     pub(super) idle_used: bool,
     pub(super) io: IoFinding,
+    /// What was written to groups of others.
+    pub(super) plans: in_place::Plans,
     capabilities: Capabilities,
     /// For cgroups-rs; on v2 unused.
     v1: V1,
@@ -104,6 +106,7 @@ impl KernelTree {
             idle_exists: idle.is_ok(),
             idle_used,
             io,
+            plans: in_place::Plans::default(),
             capabilities,
             v1: V1::new(),
         })
@@ -294,7 +297,7 @@ impl TierTree for KernelTree {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
-        self.settle(group, tier, plan, true)
+        self.write(group, tier, plan)
     }
 
     fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
@@ -320,7 +323,8 @@ impl TierTree for KernelTree {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
-        self.settle(group, tier, plan, false)
+        let mut drifts = Vec::new();
+        self.settle(group, tier, plan, false, &mut drifts).map(|()| drifts)
     }
 
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
@@ -333,7 +337,7 @@ impl TierTree for KernelTree {
         }
         self.reapply_io(group, Tier::Active)?;
         if group.record.attachment == Attachment::InPlace {
-            return in_place::restore(group);
+            return self.restore(group);
         }
         let homes = |_: Pid, index: usize| -> Vec<String> {
             let name = &self.root.hierarchies[index].name;
