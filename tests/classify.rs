@@ -428,6 +428,14 @@ fn run(name: &str, tier: Tier, works: &[Work]) -> Vec<Outcome> {
         .collect()
 }
 
+/// Whether every instruction costs ten or twenty (the VM without hardware support).
+///
+/// A task starved there has not finished starting after 15 s, so of the starved cases only the
+/// one that computes from its first instruction can be judged; the others run natively.
+fn emulated() -> bool {
+    std::env::var_os("LRS_TEST_SLOW").is_some()
+}
+
 /// Prints every outcome and fails when a class is not the expected one.
 fn judge(tier: Tier, outcomes: &[Outcome]) {
     let io_below = Share::clamped(0.2);
@@ -435,7 +443,9 @@ fn judge(tier: Tier, outcomes: &[Outcome]) {
     let figure = |rate: Option<Share>| rate.map_or("-".into(), |r| format!("{:.3}", r.value()));
     let mut wrong = Vec::new();
     for outcome in outcomes {
-        for (cycle, meter) in [("500ms", &outcome.short), ("3s", &outcome.long)] {
+        // Emulated, one look or switch takes a share of a short cycle that no real CPU has.
+        let cycles = [("3s", &outcome.long), ("500ms", &outcome.short)];
+        for (cycle, meter) in cycles.into_iter().take(if emulated() { 1 } else { 2 }) {
             let rate = meter.computing_rate();
             let class = rate.map(|rate| class_of(rate, io_below, cpu_above));
             let line = format!(
@@ -469,6 +479,9 @@ fn active_and_alone() {
 #[ignore = "needs root and cgroups"]
 fn passive_beside_saturated_active_tasks() {
     let tier = Tier::Passive;
+    if emulated() {
+        return judge(tier, &run("p0", tier, &[Work::BusyShell]));
+    }
     let mut outcomes = run("p1", tier, &[Work::BusyShell, Work::ForkingShell, Work::OneOf25]);
     outcomes.extend(run("p2", tier, &[Work::Dd, Work::Sleeper, Work::HalfClock]));
     outcomes.extend(run("p3", tier, &[Work::Napper]));
@@ -479,6 +492,9 @@ fn passive_beside_saturated_active_tasks() {
 #[ignore = "needs root and cgroups"]
 fn passive_by_weight_beside_saturated_active_tasks() {
     let tier = Tier::PassiveByWeight;
+    if emulated() {
+        return judge(tier, &run("w0", tier, &[Work::BusyShell]));
+    }
     let mut outcomes = run("w1", tier, &[Work::BusyShell, Work::ForkingShell, Work::OneOf25]);
     outcomes.extend(run("w2", tier, &[Work::Dd, Work::Sleeper, Work::HalfClock]));
     outcomes.extend(run("w3", tier, &[Work::Napper]));

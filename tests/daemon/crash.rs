@@ -73,7 +73,7 @@ fn a_hundred_kills_under_load_lose_nothing() {
         daemon.spawn();
         // Some kills hit recovery itself, some a daemon at work.
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        if random % 3 != 0 {
+        if !random.is_multiple_of(3) {
             let answers = |daemon: &Daemon| {
                 let output = daemon.ctl(&["status", "--json"]);
                 output.status.success().then_some(())
