@@ -346,13 +346,11 @@ impl Mover<'_> {
             for (index, hierarchy) in self.hierarchies.iter().enumerate() {
                 for pid in processes_below(&hierarchy.dir(group))? {
                     if deadline.passed() {
-                        let left = processes_below(&hierarchy.dir(group))?.len();
-                        return Err(CgroupError::Refused(format!(
-                            "{left} processes are still in {} after {budget:?}: they fork faster \
-                             than they can be moved, or are very many; ask again, or stop them \
-                             first (SIGSTOP)",
-                            hierarchy.dir(group).display()
-                        )));
+                        // Those of this pass that are left, or were forked meanwhile.
+                        match processes_below(&hierarchy.dir(group))?.len() {
+                            0 => break,
+                            left => return Err(not_empty(hierarchy, group, left, budget)),
+                        }
                     }
                     left += 1;
                     let candidates = homes(pid, index)
@@ -367,6 +365,14 @@ impl Mover<'_> {
             }
         }
     }
+}
+
+fn not_empty(hierarchy: &Hierarchy, group: &str, left: usize, budget: Duration) -> CgroupError {
+    CgroupError::Refused(format!(
+        "{left} processes are still in {} after {budget:?}: they fork faster than they can be \
+         moved, or are very many; ask again, or stop them first (SIGSTOP)",
+        hierarchy.dir(group).display()
+    ))
 }
 
 /// The first candidate that takes it; the error of the last one when none does.
