@@ -76,7 +76,7 @@ fn priorities_have_the_range_of_their_type() {
         daemon.refused(&["reserve", "--priority", beyond], 2, "invalid value");
     }
     // A storm of changes ends in the order of the last ones.
-    let number = |n: u32| (if n % 2 == 0 { i32::MIN } else { i32::MAX }).to_string();
+    let number = |n: u32| (if n.is_multiple_of(2) { i32::MIN } else { i32::MAX }).to_string();
     let storm: Vec<Child> = (0..60)
         .map(|n| {
             let mut command = daemon.ctl_command(&["priority", id, &number(n)]);
