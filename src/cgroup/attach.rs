@@ -84,10 +84,15 @@ impl Mover<'_> {
         let origin = self.present_group(process.pid)?;
         if is_within(&origin, self.root) && !is_within(&origin, group) {
             let task = origin[self.root.len()..].trim_start_matches('/');
-            return Err(CgroupError::Refused(format!(
-                "process {} is in the group of {task} already",
-                process.pid
-            )));
+            let pid = process.pid;
+            return Err(CgroupError::Refused(match task.parse::<TaskId>() {
+                Ok(task) => format!("process {pid} is in the group of {task} already"),
+                Err(_) => format!(
+                    "process {pid} is in {origin}, which somebody else made or filled below the \
+                     LRS root; move it to a group outside of {} first",
+                    self.root
+                ),
+            }));
         }
         let mut moves = Moves::new();
         let outcome = self.bring_in(group, &pinned, &origin, &mut moves).and_then(|()| {

@@ -70,7 +70,15 @@ pub(super) fn make_root(mount: &Path, path: &str) -> Result<(), CgroupError> {
             Err(error) => return Err(creation_failed(&directory, error)),
         }
     }
-    Ok(())
+    // One that was there before tells nothing about the rights to use it.
+    let access = rustix::fs::access(directory.join("cgroup.procs"), rustix::fs::Access::WRITE_OK);
+    match access {
+        // Read-only or not ours: every admission would fail.
+        Err(errno @ (rustix::io::Errno::ROFS | rustix::io::Errno::ACCESS)) => {
+            Err(creation_failed(&directory, errno.into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Without the mark an empty root stays behind after a crash and a restart: harmless, and
@@ -115,7 +123,7 @@ fn creation_failed(directory: &Path, error: io::Error) -> CgroupError {
         _ => return files::failed("create", directory, None, error),
     };
     CgroupError::Unsupported(format!(
-        "cannot create the cgroup {}: {error}; {remedy}, or set daemon.mode = \"observe\"",
+        "cannot create or use the cgroup {}: {error}; {remedy}, or set daemon.mode = \"observe\"",
         directory.display()
     ))
 }

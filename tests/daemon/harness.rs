@@ -16,6 +16,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Daemon {
     pub dir: tempfile::TempDir,
     pub root: String,
+    /// What the daemon is started through, for example `unshare --mount sh -c '... exec "$@"'`;
+    /// it must become the daemon, as exec does.
+    pub wrapper: Vec<String>,
     child: Option<Child>,
     /// Tasks started by the test, killed when it ends.
     started: Vec<Child>,
@@ -36,7 +39,8 @@ impl Daemon {
         );
         let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().expect("a directory");
         let root = format!("lrs-test-{}-{name}", std::process::id());
-        let mut daemon = Daemon { dir, root, child: None, started: Vec::new() };
+        let mut daemon =
+            Daemon { dir, root, wrapper: Vec::new(), child: None, started: Vec::new() };
         daemon.configure(settings);
         daemon
     }
@@ -92,7 +96,10 @@ impl Daemon {
             .append(true)
             .open(self.dir.path().join("log"))
             .expect("the log");
-        let child = Command::new(env!("CARGO_BIN_EXE_lrsd"))
+        let lrsd = env!("CARGO_BIN_EXE_lrsd").to_owned();
+        let words: Vec<String> = self.wrapper.iter().cloned().chain([lrsd]).collect();
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .arg("--config")
             .arg(self.config())
             .stdin(Stdio::null())
@@ -202,6 +209,47 @@ impl Daemon {
     pub fn finish(&mut self, pid: i32) {
         let child = self.started.iter_mut().find(|child| child.id() as i32 == pid);
         drop(child.expect("a child").stdin.take());
+    }
+
+    /// Takes over a child, to be killed when the test ends.
+    pub fn keep(&mut self, child: Child) -> i32 {
+        let pid = child.id() as i32;
+        self.started.push(child);
+        pid
+    }
+
+    /// The command fails with `code`, says `words`, and the daemon goes on.
+    pub fn refused(&self, arguments: &[&str], code: i32, words: &str) {
+        let output = self.ctl(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "lrsctl {arguments:?}: {text}");
+        assert!(text.contains(words), "lrsctl {arguments:?}: {text}");
+    }
+
+    /// The daemon answers, and its books add up.
+    pub fn consistent(&self) {
+        self.eventually("books that add up", |daemon| {
+            let (status, tasks) = (daemon.status(), daemon.tasks());
+            let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
+            let gone = number("/totals/completed")? + number("/totals/released")?;
+            let used = |tier| number(&format!("/slots/{tier}/used"));
+            let fits = number("/totals/admitted")? == gone + tasks.len() as u64
+                && used("active")? == in_tier(&tasks, "active").len() as u64
+                && used("passive")? == in_tier(&tasks, "passive").len() as u64
+                && used("active")? <= number("/slots/active/capacity")?
+                && used("passive")? <= number("/slots/passive/capacity")?;
+            fits.then_some(())
+        });
+    }
+
+    /// All tasks are over, the books add up, and no cgroup of a task is left.
+    pub fn nothing_left(&self) {
+        self.eventually("the end of all", |daemon| daemon.tasks().is_empty().then_some(()));
+        self.consistent();
+        self.eventually("no cgroup left", |daemon| {
+            let groups = daemon.root_dirs().into_iter().flat_map(|dir| groups_below(&dir));
+            (groups.count() == daemon.root_dirs().len()).then_some(())
+        });
     }
 
     /// A process outside any slot.

@@ -7,6 +7,9 @@
 
 mod harness;
 
+mod bad_input;
+mod bad_process;
+mod bad_state;
 mod crash;
 mod lifecycle;
 mod tiers;

@@ -1,0 +1,238 @@
+//! A runtime directory or a cgroup root in a bad way. No task is lost for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{Daemon, groups_below, procs};
+
+const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
+const QUICK: &str = "daemon.sample_period = \"100ms\"\n";
+
+fn journals(daemon: &Daemon) -> Vec<PathBuf> {
+    let entries = fs::read_dir(daemon.runtime().join("state")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.to_string_lossy().contains("journal-")).collect()
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_lost_history_is_said_and_loses_no_task() {
+    let mut daemon = Daemon::start("history", TWO);
+    let pids: Vec<i32> = (0..3).map(|_| daemon.run(&["--name", "precious"], &["cat"])).collect();
+    daemon.eventually("three tasks", |daemon| (daemon.tasks().len() == 3).then_some(()));
+    let before = daemon.tasks();
+    for damage in [Some("garbage"), Some(""), Some("{\"journal\":1}\n{}\n\0\0\0"), None] {
+        daemon.kill();
+        for journal in journals(&daemon) {
+            match damage {
+                Some(text) => fs::write(&journal, text).unwrap(),
+                None => fs::remove_file(&journal).unwrap(),
+            }
+        }
+        daemon.launch();
+        let after = daemon.tasks();
+        assert_eq!(after.len(), 3, "after {damage:?}");
+        for (task, old) in after.iter().zip(&before) {
+            for field in ["id", "pid", "name", "tier", "priority", "cgroup", "admitted_at"] {
+                assert_eq!(task[field], old[field], "{field} after {damage:?}");
+            }
+        }
+        daemon.consistent();
+        let said = daemon.events().iter().any(|event| event["type"] == "recovered");
+        assert_eq!(said, damage.is_some(), "after {damage:?}");
+    }
+    for pid in pids {
+        daemon.finish(pid);
+        daemon.join(pid);
+    }
+    daemon.nothing_left();
+    assert_eq!(daemon.status()["totals"]["completed"], 3);
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_corrupt_reservation_is_set_aside_and_foreign_files_stay() {
+    let mut daemon = Daemon::start("aside", TWO);
+    let rid = daemon.ok(&["reserve", "--ttl", "1h"]);
+    let kept = daemon.ok(&["reserve", "--ttl", "1h"]);
+    daemon.kill();
+    let state = daemon.runtime().join("state");
+    let file = state.join(format!("reservation-{}.json", rid.trim()));
+    fs::write(&file, "{\"version\":1}").unwrap();
+    fs::write(state.join("task-note.json"), "not ours").unwrap();
+    fs::create_dir(state.join("task-t0000001-1.json")).unwrap();
+    fs::write(daemon.runtime().join("note"), "not ours").unwrap();
+    daemon.launch();
+    assert_eq!(daemon.status()["slots"]["active"]["reserved"], 1);
+    assert!(file.with_extension("json.damaged").exists());
+    assert!(daemon.runtime().join("note").exists());
+    assert!(daemon.events().iter().any(|event| event["type"] == "recovered"));
+    daemon.ok(&["run", "--reservation", kept.trim(), "--", "true"]);
+    daemon.nothing_left();
+}
+
+/// A small tmpfs over the runtime directory, gone with this.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(dir: &Path) -> Small {
+        fs::create_dir_all(dir).unwrap();
+        let done = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .arg(dir)
+            .status()
+            .unwrap();
+        assert!(done.success(), "cannot mount a tmpfs");
+        Small(dir.to_owned())
+    }
+
+    fn fill(&self) {
+        let mut file = fs::File::create(self.0.join("fill")).unwrap();
+        while std::io::Write::write(&mut file, &[0; 512]).is_ok() {}
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.0.join("fill")).unwrap();
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_full_disk_refuses_newcomers_and_harms_nobody() {
+    let mut daemon = Daemon::new("full", &format!("{QUICK}{TWO}"));
+    let disk = Small::mount(&daemon.runtime());
+    daemon.launch();
+    let first = daemon.run(&[], &["cat"]);
+    let first_task = daemon.task_of(first);
+    let id = first_task["id"].as_str().unwrap();
+    let outsider = daemon.process(&["cat"]);
+    disk.fill();
+    for _ in 0..3 {
+        daemon.refused(&["admit", &outsider.to_string()], 1, "No space left on device");
+        daemon.refused(&["reserve"], 1, "No space left on device");
+        let status = daemon.status();
+        let warned = status["warnings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|warning| warning.as_str().unwrap().contains("state is not being stored"));
+        assert!(warned, "the warning stays as long as the trouble: {status}");
+    }
+    assert_eq!(daemon.task_of(first)["tier"], "active");
+    assert_eq!(daemon.status()["slots"]["active"]["free"], 1);
+    daemon.ok(&["priority", id, "7"]);
+    // Ends and promotions need no room; enough events to tear a line of the history.
+    for _ in 0..40 {
+        daemon.ok(&["drain"]);
+        daemon.ok(&["resume"]);
+    }
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(daemon.tasks().len(), 1, "it starts, and the task is there");
+    daemon.ok(&["resume"]);
+    daemon.ok(&["priority", id, "7"]);
+    disk.empty();
+    daemon.eventually("recovery", |daemon| {
+        let warnings = daemon.status()["warnings"].to_string();
+        (!warnings.contains("not being stored")).then_some(())
+    });
+    // What could not be stored then is stored now.
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(daemon.tasks()[0]["priority"], 7);
+    daemon.ok(&["admit", &outsider.to_string()]);
+    for pid in [first, outsider] {
+        daemon.finish(pid);
+        daemon.join(pid);
+    }
+    daemon.nothing_left();
+    assert_eq!(daemon.stop().0, Some(0));
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn an_unwritable_runtime_directory_is_an_error_that_names_it() {
+    let mut daemon = Daemon::new("readonly", TWO);
+    let disk = Small::mount(&daemon.runtime());
+    let done = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0).status().unwrap();
+    assert!(done.success());
+    daemon.spawn();
+    assert_eq!(daemon.wait_exit(), Some(1));
+    let log = daemon.log();
+    assert!(log.contains("Read-only file system") && log.contains("is writable"), "{log}");
+    assert!(daemon.root_dirs().is_empty());
+}
+
+/// Lets the daemon see cgroupfs read-only.
+const READ_ONLY: &str = "for m in $(while read -r _ dir kind _; do \
+     case $kind in cgroup|cgroup2) echo $dir;; esac; done </proc/self/mounts); do \
+     mount -o remount,bind,ro $m || exit 99; done; exec \"$@\"";
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_read_only_cgroup_tree_is_refused_with_the_remedy() {
+    for there_before in [false, true] {
+        let mut daemon = Daemon::new("rocgroup", TWO);
+        if there_before {
+            // A first daemon leaves its root behind when it is killed.
+            daemon.launch();
+            daemon.kill();
+        }
+        daemon.wrapper =
+            ["unshare", "--mount", "sh", "-c", READ_ONLY, "sh"].map(str::to_owned).to_vec();
+        daemon.spawn();
+        assert_eq!(daemon.wait_exit(), Some(1), "{}", daemon.log());
+        let log = daemon.log();
+        assert!(log.contains("remount it writable"), "{log}");
+        assert!(log.contains("observe"), "{log}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn foreign_groups_below_the_root_are_left_alone() {
+    let mut daemon = Daemon::start("foreign", TWO);
+    let base = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
+    let other = base.join("other");
+    fs::create_dir(&other).unwrap();
+    let pid = daemon.process(&["cat"]);
+    fs::write(other.join("cgroup.procs"), pid.to_string()).unwrap();
+    daemon.refused(&["admit", &pid.to_string()], 1, "below the LRS root");
+    daemon.refused(&["admit", "--in-place", &pid.to_string()], 1, "below the LRS root");
+    daemon.kill();
+    daemon.launch();
+    assert!(daemon.tasks().is_empty());
+    daemon.ok(&["run", "--", "true"]);
+    assert_eq!(daemon.stop().0, Some(0));
+    assert_eq!(procs(&other), [pid], "nobody was moved, nothing removed");
+    daemon.launch();
+    daemon.finish(pid);
+    daemon.join(pid);
+    fs::remove_dir(&other).or_else(|_| fs::remove_dir(&other)).unwrap();
+    daemon.nothing_left();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_root_removed_under_the_daemon_refuses_until_a_restart() {
+    let mut daemon = Daemon::start("removed", TWO);
+    for root in daemon.root_dirs() {
+        for dir in groups_below(&root) {
+            fs::remove_dir(dir).unwrap();
+        }
+    }
+    let roots = daemon.root.clone();
+    daemon.refused(&["run", "--", "true"], 1, &roots);
+    daemon.consistent();
+    daemon.stop();
+    daemon.launch();
+    daemon.ok(&["run", "--", "true"]);
+    daemon.nothing_left();
+}
