@@ -11,6 +11,7 @@
 //! | `probe` | what the kernel and the disks can do, with reasons |
 //! | `weights` | pure: plan and ranges to numbers |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
+//! | `inspect` | the look at every group's weights once a cycle |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `observe` | [`TierTree`] without any write |
@@ -28,6 +29,7 @@ use crate::units::{Pid, ProcessRef};
 mod attach;
 mod files;
 mod in_place;
+mod inspect;
 mod ioprio;
 mod limits;
 mod lock;
@@ -39,6 +41,8 @@ mod process;
 mod tiers;
 mod tree;
 mod weights;
+
+pub use inspect::{Kept, Reading};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///
@@ -289,6 +293,27 @@ pub trait TierTree: Send + Sync {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError>;
+
+    /// What [`TierTree::inspect`] keeps open for `group`.
+    fn keep(&self, group: &Group) -> Kept {
+        let _ = group;
+        Kept::default()
+    }
+
+    /// Once a cycle: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
+    /// in one, from files kept open.
+    fn inspect(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        let _ = (kept, reading);
+        self.reapply_io(group, tier)?;
+        Ok((self.read_back(group)?, self.drift(group, tier, plan)?))
+    }
 
     /// Every process in the group and below. Empty when the group is gone.
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError>;

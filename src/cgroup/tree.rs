@@ -14,6 +14,7 @@ use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
+use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED, V1_CONTROLLERS};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
@@ -327,6 +328,21 @@ impl TierTree for KernelTree {
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
         self.settle(group, tier, plan, false)
+    }
+
+    fn keep(&self, group: &Group) -> Kept {
+        self.kept(group)
+    }
+
+    fn inspect(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        self.look(group, kept, reading, tier, plan)
     }
 
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {

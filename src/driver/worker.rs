@@ -5,7 +5,7 @@
 //! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
 //! common queue back, and ends when the loop drops its end.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +13,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::watch::Waker;
-use crate::cgroup::{Attached, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan};
+use crate::cgroup::{
+    Attached, CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree, WeightPlan,
+};
 use crate::clock;
 use crate::core::model::{TaskId, Tier};
 use crate::sample::{Sample, Sampler, TaskSource, ThreadLook};
@@ -274,6 +276,8 @@ fn read_all(
     tell: &Teller,
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
+    let mut kept: HashMap<TaskId, Kept> = HashMap::new();
+    let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
     loop {
         let request = match looks.front() {
             None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -289,6 +293,7 @@ fn read_all(
             Ok(request) => {
                 for id in request.forget {
                     sampler.forget(id);
+                    kept.remove(&id);
                 }
                 for (id, source) in request.watch {
                     sampler.watch(id, source);
@@ -302,7 +307,10 @@ fn read_all(
                     Some(plan) => request
                         .check
                         .into_iter()
-                        .map(|(id, group, tier)| (id, read_back(tree, &group, tier, &plan)))
+                        .map(|(id, group, tier)| {
+                            let kept = kept.entry(id).or_insert_with(|| tree.keep(&group));
+                            (id, tree.inspect(&group, kept, &mut reading, tier, &plan))
+                        })
                         .collect(),
                 };
                 let processes = request
@@ -321,17 +329,4 @@ fn read_all(
             }
         }
     }
-}
-
-fn read_back(
-    tree: &dyn TierTree,
-    group: &Group,
-    tier: Tier,
-    plan: &WeightPlan,
-) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-    // New threads begin without the tier's I/O priority, where disk tiers are made that way.
-    tree.reapply_io(group, tier)?;
-    let view = tree.read_back(group)?;
-    let drift = tree.drift(group, tier, plan)?;
-    Ok((view, drift))
 }

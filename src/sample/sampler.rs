@@ -72,6 +72,11 @@ impl Sampler {
         (self.descriptors.kept(), self.descriptors.budget())
     }
 
+    /// The budget behind them, for other files that are read every cycle.
+    pub fn descriptors(&self) -> Descriptors {
+        self.descriptors.clone()
+    }
+
     /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
     /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
     /// has the clock.

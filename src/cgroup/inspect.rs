@@ -1,0 +1,132 @@
+//! The look at every group's weights once a cycle.
+//!
+//! Reading back and judging drift need the same two or three files of every task, each cycle:
+//! they are kept open and read once. The threads, where disk tiers are made by their I/O
+//! priority, come from `cgroup.threads` of the cgroup2 group: one file, where a walk through
+//! v1's `cgroup.procs` and /proc costs six times as much (measured, 1,000 tasks of one thread:
+//! 65 us a task and cycle by paths and walk).
+//!
+//! Limits. Groups in place are few and differ in which files they have; they are read by
+//! path. A task with groups of its own below, or with more threads than one page of
+//! `cgroup.threads` names, is walked.
+
+use std::io;
+
+use super::probe::IoKnob;
+use super::tiers::CPU_IDLE;
+use super::tree::KernelTree;
+use super::{
+    Attachment, CgroupError, Drift, Group, KernelView, Tier, TierTree, WeightPlan, files, ioprio,
+};
+use crate::sample::files::{Descriptors, KeptFile};
+
+/// More than this may be a page that was cut off.
+const WHOLE_PAGE: usize = 4000;
+
+/// Files of one group that are read every cycle. Empty: the group is read by path.
+#[derive(Debug, Default)]
+pub struct Kept {
+    idle: Option<KeptFile>,
+    weight: Option<KeptFile>,
+    io_weight: Option<KeptFile>,
+    threads: Option<KeptFile>,
+}
+
+/// What a look needs beside the group: whose descriptors, and room to read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The budget of files kept open, shared with the sampler.
+    pub descriptors: Descriptors,
+    /// Reused from file to file.
+    pub buffer: Vec<u8>,
+}
+
+impl Reading {
+    fn number(&mut self, file: &mut Option<KeptFile>) -> Result<Option<u64>, CgroupError> {
+        let Some(file) = file else { return Ok(None) };
+        let text = match file.read(&self.descriptors, &mut self.buffer) {
+            Ok(text) => String::from_utf8_lossy(text),
+            Err(error) => return Err(files::failed("read", file.path(), None, error)),
+        };
+        let line = text.lines().next().unwrap_or_default().trim();
+        files::number(line).map(Some).ok_or_else(|| {
+            let error =
+                io::Error::new(io::ErrorKind::InvalidData, format!("no number in {line:?}"));
+            files::failed("read", file.path(), None, error)
+        })
+    }
+}
+
+impl KernelTree {
+    pub(super) fn kept(&self, group: &Group) -> Kept {
+        let (Attachment::Own, Some(cpu)) = (group.record.attachment, &group.dirs.cpu) else {
+            return Kept::default();
+        };
+        let mut io_weights = self.io.knobs.iter().filter_map(|knob| match knob {
+            IoKnob::Weight(scale) => Some(scale.file),
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        let io_weight = io_weights.next();
+        if io_weights.next().is_some() || self.io.knobs.contains(&IoKnob::PriorityClass) {
+            // More to compare than what is shown; by path, where all of it is.
+            return Kept::default();
+        }
+        let io = |file: &str| group.dirs.io.as_ref().map(|dir| KeptFile::new(dir.join(file)));
+        let threads = || {
+            let dir = group.dirs.unified.as_ref()?;
+            Some(KeptFile::new(dir.join("cgroup.threads")))
+        };
+        Kept {
+            idle: self.idle_exists.then(|| KeptFile::new(cpu.join(CPU_IDLE))),
+            weight: Some(KeptFile::new(cpu.join(self.scale.file))),
+            io_weight: io_weight.and_then(io),
+            threads: self.io.knobs.contains(&IoKnob::ThreadPriority).then(threads).flatten(),
+        }
+    }
+
+    pub(super) fn look(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        if kept.weight.is_none() {
+            self.reapply_io(group, tier)?;
+            return Ok((self.read_back(group)?, self.drift(group, tier, plan)?));
+        }
+        if !self.reapply_by_list(group, kept, reading, tier)? {
+            self.reapply_io(group, tier)?;
+        }
+        let view = KernelView {
+            cpu_idle: reading.number(&mut kept.idle)?.map(|idle| idle == 1),
+            cpu_weight: reading.number(&mut kept.weight)?,
+            io_weight: reading.number(&mut kept.io_weight)?,
+        };
+        Ok((view, self.judge(group, &view, tier, plan)))
+    }
+
+    /// `false`: the list does not name all threads.
+    fn reapply_by_list(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+    ) -> Result<bool, CgroupError> {
+        let (Some(file), Some(dir)) = (&mut kept.threads, &group.dirs.unified) else {
+            return Ok(false);
+        };
+        // kernfs counts subdirectories in the link count: 2 means none.
+        if !rustix::fs::stat(dir).is_ok_and(|stat| stat.st_nlink == 2) {
+            return Ok(false);
+        }
+        let text = match file.read(&reading.descriptors, &mut reading.buffer) {
+            Ok(text) if text.len() < WHOLE_PAGE => text,
+            Ok(_) => return Ok(false),
+            Err(error) => return Err(files::failed("read", file.path(), None, error)),
+        };
+        ioprio::apply_to_threads(crate::sample::parse::ids(text), tier).map(|_| true)
+    }
+}
