@@ -1254,3 +1254,42 @@ fn alone_in_its_group_the_daemon_becomes_a_leaf_and_returns() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(leftovers(&name), Vec::<PathBuf>::new());
 }
+
+/// What the cycle sees from kept files is what reading by path sees, whatever was changed
+/// between two looks, and threads begun meanwhile get the tier's I/O priority.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
+    let mut fixture = Fixture::new("inspect");
+    let group = fixture.create();
+    let tree = fixture.tree();
+    let descriptors = lrs::sample::files::Descriptors::new(100);
+    let mut reading = cgroup::Reading { descriptors: descriptors.clone(), buffer: Vec::new() };
+    let mut kept = tree.keep(&group);
+    let file = weight_file(tree);
+    let cpu = group.dirs.cpu.clone().unwrap();
+    let mut compare = |tier, what: &str| {
+        let seen = tree.inspect(&group, &mut kept, &mut reading, tier, &PLAN).unwrap();
+        assert_eq!(seen.0, tree.read_back(&group).unwrap(), "{what}");
+        assert_eq!(seen.1, tree.drift(&group, tier, &PLAN).unwrap(), "{what}");
+        seen.1.len()
+    };
+    for tier in [Tier::Active, Tier::Passive, Tier::Active] {
+        tree.write_tier(&group, tier, &PLAN).unwrap();
+        assert_eq!(compare(tier, "as written"), 0);
+        assert_eq!(compare(tier, "from kept files"), 0);
+    }
+    write(&cpu, file, "77");
+    assert_eq!(compare(Tier::Active, "a foreign weight"), 1);
+    assert!(compare(Tier::Passive, "the other tier") > 0);
+    if tree.capabilities().cpu_tiers == CpuTiers::Idle {
+        write(&cpu, "cpu.idle", "1");
+        assert_eq!(compare(Tier::Active, "foreign idle"), 1);
+    }
+    if tree.capabilities().version == Some(Version::V1) {
+        assert!(descriptors.kept() > 0);
+    }
+    tree.remove(&group).unwrap();
+    let gone = tree.inspect(&group, &mut kept, &mut reading, Tier::Active, &PLAN);
+    assert!(gone.is_err(), "{gone:?}");
+}

@@ -30,19 +30,25 @@ pub(super) fn apply(pids: &[Pid], tier: Tier) -> Result<usize, CgroupError> {
         // The process may have ended since it was listed.
         let Ok(threads) = fs::read_dir(proc_file(pid, "task")) else { continue };
         let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        for thread in ids {
-            match apply_to_thread(thread, tier) {
-                Ok(true) => changed += 1,
-                Ok(false) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(error) => {
-                    return Err(files::failed(
-                        "set the I/O priority of",
-                        &proc_file(pid, ""),
-                        None,
-                        error,
-                    ));
-                }
+        changed += apply_to_threads(ids, tier)?;
+    }
+    Ok(changed)
+}
+
+/// The same for threads that are known already.
+pub(super) fn apply_to_threads(
+    threads: impl IntoIterator<Item = libc::pid_t>,
+    tier: Tier,
+) -> Result<usize, CgroupError> {
+    let mut changed = 0;
+    for thread in threads {
+        match apply_to_thread(thread, tier) {
+            Ok(true) => changed += 1,
+            Ok(false) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => {
+                let path = std::path::PathBuf::from(format!("/proc/{thread}"));
+                return Err(files::failed("set the I/O priority of", &path, None, error));
             }
         }
     }

@@ -11,9 +11,10 @@
 //! | `probe` | what the kernel and the disks can do, with reasons |
 //! | `weights` | pure: plan and ranges to numbers |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
+//! | `inspect` | the look at every group's weights once a cycle |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
-//! | `inspect` | who is in a group, whose processes they are, whether they are frozen |
+//! | `members` | who is in a group, whose processes they are, whether they are frozen |
 //! | `observe` | [`TierTree`] without any write |
 //!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
@@ -33,6 +34,7 @@ mod inspect;
 mod ioprio;
 mod limits;
 mod lock;
+mod members;
 mod mounts;
 mod observe;
 mod open;
@@ -41,6 +43,8 @@ mod process;
 mod tiers;
 mod tree;
 mod weights;
+
+pub use inspect::{Kept, Reading};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///
@@ -307,6 +311,27 @@ pub trait TierTree: Send + Sync {
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError>;
 
+    /// What [`TierTree::inspect`] keeps open for `group`.
+    fn keep(&self, group: &Group) -> Kept {
+        let _ = group;
+        Kept::default()
+    }
+
+    /// Once a cycle: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
+    /// in one, from files kept open.
+    fn inspect(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        let _ = (kept, reading);
+        self.reapply_io(group, tier)?;
+        Ok((self.read_back(group)?, self.drift(group, tier, plan)?))
+    }
+
     /// Every process in the group and below. Empty when the group is gone.
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError>;
 
@@ -362,7 +387,7 @@ pub trait TierTree: Send + Sync {
     /// Whether editing the weight of one changes what the other gets: the same group, or one
     /// within the other, in the hierarchy whose weight is edited.
     fn overlaps(&self, a: &Group, b: &Group) -> bool {
-        inspect::overlaps(&a.record, &b.record)
+        members::overlaps(&a.record, &b.record)
     }
 
     /// The effective uids of all processes in `group` and below, each once, in order: all whom
@@ -371,7 +396,7 @@ pub trait TierTree: Send + Sync {
     /// # Errors
     /// `Refused` when some are of a pid namespace that this daemon cannot see.
     fn occupants(&self, group: &Group) -> Result<Vec<u32>, CgroupError> {
-        inspect::occupants(group)
+        members::occupants(group)
     }
 
     /// Gives every thread of `group` the I/O priority of `tier`, where disk tiers are made that

@@ -9,7 +9,9 @@ use std::path::Path;
 use super::probe::IoKnob;
 use super::tree::KernelTree;
 use super::weights::Scale;
-use super::{Attachment, CgroupError, Drift, Group, GroupRecord, WeightPlan, files, in_place};
+use super::{
+    Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
+};
 use crate::core::model::Tier;
 
 /// `cpu.idle` of a group (sched/core.c, 5.15+).
@@ -112,6 +114,33 @@ impl KernelTree {
         Ok(())
     }
 
+    /// What of `view` differs from `tier`, for an own group without `io.prio.class`.
+    pub(super) fn judge(
+        &self,
+        group: &Group,
+        view: &KernelView,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Vec<Drift> {
+        let mut drifts = Vec::new();
+        let is_idle = view.cpu_idle == Some(true);
+        match (self.cpu_wish(&group.record, tier, plan), is_idle) {
+            (CpuWish::Idle, false) => drifts.push(drift(CPU_IDLE, "0", "1")),
+            (CpuWish::Weight(_), true) => drifts.push(drift(CPU_IDLE, "1", "0")),
+            (CpuWish::Weight(wanted) | CpuWish::WeightOrIdle(wanted), false) => {
+                drifts.extend(number_drift(self.scale.file, view.cpu_weight, wanted));
+            }
+            (CpuWish::Idle | CpuWish::WeightOrIdle(_), true) => {}
+        }
+        for knob in &self.io.knobs {
+            if let IoKnob::Weight(scale) = knob {
+                let wanted = scale.pair(plan).at_least(None).of(tier);
+                drifts.extend(number_drift(scale.file, view.io_weight, wanted));
+            }
+        }
+        drifts
+    }
+
     /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets
     /// it to neutral.
     fn settle_cpu(
@@ -203,6 +232,11 @@ fn unsettle(group: &Group, written: &[Drift]) -> Result<(), CgroupError> {
 
 fn drift(file: &str, found: &str, expected: &str) -> Drift {
     Drift { file: file.to_owned(), found: found.to_owned(), expected: expected.to_owned() }
+}
+
+fn number_drift(file: &str, found: Option<u64>, wanted: u64) -> Option<Drift> {
+    let found = found.filter(|found| *found != wanted)?;
+    Some(drift(file, &found.to_string(), &wanted.to_string()))
 }
 
 fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {

@@ -14,6 +14,7 @@ use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
+use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED, V1_CONTROLLERS};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
@@ -23,7 +24,7 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
     GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, files,
-    in_place, inspect, ioprio, limits,
+    in_place, ioprio, limits, members,
 };
 use crate::core::model::{TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -313,7 +314,7 @@ impl TierTree for KernelTree {
             cpu_weight: number(&group.dirs.cpu, self.scale.file)?,
             cpu_idle: number(&group.dirs.cpu, CPU_IDLE)?.map(|value| value == 1),
             io_weight: io_scale.map_or(Ok(None), |file| number(&group.dirs.io, file))?,
-            frozen: inspect::frozen(&self.root.hierarchies, group)?,
+            frozen: members::frozen(&self.root.hierarchies, group)?,
         })
     }
 
@@ -327,8 +328,23 @@ impl TierTree for KernelTree {
         self.settle(group, tier, plan, false, &mut drifts).map(|()| drifts)
     }
 
+    fn keep(&self, group: &Group) -> Kept {
+        self.kept(group)
+    }
+
+    fn inspect(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        self.look(group, kept, reading, tier, plan)
+    }
+
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
-        inspect::processes(group)
+        members::processes(group)
     }
 
     fn release(&self, group: &Group) -> Result<(), CgroupError> {
@@ -381,7 +397,7 @@ impl TierTree for KernelTree {
     }
 
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
-        inspect::holds(&self.root.hierarchies, &group.record, process)
+        members::holds(&self.root.hierarchies, &group.record, process)
     }
 
     fn quota_dirs(&self) -> Vec<PathBuf> {

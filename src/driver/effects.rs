@@ -159,9 +159,8 @@ impl Driver {
         match self.tree.write_tier(group, tier, &self.plan) {
             Ok(_) => {
                 entry.written = Some((tier, now.boot));
-                if self.tree.capabilities().io_tiers == IoTiers::IoPrio {
-                    self.workers.place(Job::Io { group: group.clone(), tier });
-                }
+                let group = Arc::clone(group);
+                self.write_io(&group, tier);
                 Ok(())
             }
             Err(error) => {
@@ -171,6 +170,14 @@ impl Driver {
                 tracing::warn!(task = %id, %tier, %error, "weights not written");
                 Err(error.to_string())
             }
+        }
+    }
+
+    /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
+    /// on this thread.
+    pub(super) fn write_io(&self, group: &Arc<Group>, tier: Tier) {
+        if self.tree.capabilities().io_tiers == IoTiers::IoPrio {
+            self.workers.place(Job::Io { group: Arc::clone(group), tier });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Driver;
 use super::entry::Placement;
 use super::worker::{CycleReport, CycleRequest, Job};
-use crate::cgroup::{Attachment, IoTiers};
+use crate::cgroup::Attachment;
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
@@ -62,7 +62,6 @@ impl Driver {
         };
         self.reading = true;
         self.workers.read(request);
-        self.reapply_io();
         self.remove_again();
     }
 
@@ -145,8 +144,9 @@ impl Driver {
                 continue;
             };
             match (result, entry.written) {
-                // Weights written since the reading was asked for are not what it read.
-                (_, Some((_, at))) if at > asked_at => {}
+                // Weights written since the reading was asked for are not what it read; the I/O
+                // priorities it gave were the old tier's.
+                (_, Some((tier, at))) if at > asked_at => self.write_io(&group, tier),
                 (Ok((view, drifts)), Some((written, _))) if written == tier => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
@@ -168,20 +168,6 @@ impl Driver {
         }
         self.check_ended(&suspects, now);
         self.carry_out(now);
-    }
-
-    /// New threads begin without the tier's I/O priority, where disk tiers are made that way.
-    fn reapply_io(&self) {
-        if self.tree.capabilities().io_tiers != IoTiers::IoPrio {
-            return;
-        }
-        for (id, entry) in &self.entries {
-            if let (Placement::Placed, Some(group), Some(task)) =
-                (entry.phase, &entry.group, self.core.task(*id))
-            {
-                self.workers.place(Job::Io { group: group.clone(), tier: task.tier() });
-            }
-        }
     }
 
     /// Groups of ended tasks that could not be removed at once.

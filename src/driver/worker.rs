@@ -5,7 +5,7 @@
 //! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
 //! common queue back, and ends when the loop drops its end.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use super::watch::Waker;
 use crate::cgroup::{
-    Attached, Attachment, CgroupError, Drift, Group, KernelView, TierTree, WeightPlan,
+    Attached, Attachment, CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree,
+    WeightPlan,
 };
 use crate::clock;
 use crate::core::model::{TaskId, Tier};
@@ -56,8 +57,8 @@ pub enum Job {
         /// Its group.
         group: Arc<Group>,
     },
-    /// Give every thread the I/O priority of the tier, where disk tiers are made that way.
-    /// Here and not with the reading, so that it cannot come after a release.
+    /// Give every thread the I/O priority of a new tier, where disk tiers are made that way.
+    /// Threads made since get it with the next reading.
     Io {
         /// Its group.
         group: Arc<Group>,
@@ -319,6 +320,8 @@ fn read_all(
     tell: &Teller,
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
+    let mut kept: HashMap<TaskId, Kept> = HashMap::new();
+    let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
     loop {
         let request = match looks.front() {
             None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -338,6 +341,7 @@ fn read_all(
                 // After the new ones: a task may have come and gone within one cycle.
                 for id in request.forget {
                     sampler.forget(id);
+                    kept.remove(&id);
                 }
                 let started = clock::boot_time();
                 let mut sample = sampler.sample(started, &request.look_at);
@@ -347,7 +351,10 @@ fn read_all(
                     Some(plan) => request
                         .check
                         .into_iter()
-                        .map(|(id, group, tier)| (id, read_back(tree, &group, tier, &plan)))
+                        .map(|(id, group, tier)| {
+                            let kept = kept.entry(id).or_insert_with(|| tree.keep(&group));
+                            (id, tree.inspect(&group, kept, &mut reading, tier, &plan))
+                        })
                         .collect(),
                 };
                 let outside = request
@@ -371,15 +378,4 @@ fn read_all(
             }
         }
     }
-}
-
-fn read_back(
-    tree: &dyn TierTree,
-    group: &Group,
-    tier: Tier,
-    plan: &WeightPlan,
-) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-    let view = tree.read_back(group)?;
-    let drift = tree.drift(group, tier, plan)?;
-    Ok((view, drift))
 }

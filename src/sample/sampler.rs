@@ -72,6 +72,11 @@ impl Sampler {
         (self.descriptors.kept(), self.descriptors.budget())
     }
 
+    /// The budget behind them, for other files that are read every cycle.
+    pub fn descriptors(&self) -> Descriptors {
+        self.descriptors.clone()
+    }
+
     /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
     /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
     /// has the clock.
@@ -151,6 +156,7 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
             let seen = watch.look(
                 context.proc,
                 |buffer| group.pids(buffer, &mut listing),
+                context.descriptors,
                 context.buffer,
                 context.problems,
             );
@@ -160,7 +166,13 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
         }
         Reader::Tree(tree) => {
             let pids = tree.pids();
-            tree.watch.look(context.proc, |_| pids, context.buffer, context.problems)
+            tree.watch.look(
+                context.proc,
+                |_| pids,
+                context.descriptors,
+                context.buffer,
+                context.problems,
+            )
         }
     }
 }
@@ -173,7 +185,8 @@ fn look_into(reader: &mut Reader, sample: &mut TaskSample, context: &mut Context
         Reader::Group(group) => &mut group.watch,
         Reader::Tree(tree) => &mut tree.watch,
     };
-    sample.thread = watch.counters(context.proc, context.buffer, context.problems);
+    sample.thread =
+        watch.counters(context.proc, context.descriptors, context.buffer, context.problems);
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::{is_gone, is_not_ours, read_once};
+use super::files::{Descriptors, KeptFile, is_gone, is_not_ours, read_once};
 use super::{ThreadCounters, ThreadLook, parse};
 
 /// Threads looked at per task at most; beyond, the look is given up and says nothing.
@@ -28,10 +28,28 @@ impl ThreadRef {
     }
 }
 
+/// stat, schedstat and status of one thread. Kept open where the descriptor limit allows; an
+/// ended thread then answers ESRCH, never as its successor.
+#[derive(Debug)]
+struct ThreadFiles {
+    stat: KeptFile,
+    schedstat: KeptFile,
+    status: KeptFile,
+}
+
+impl ThreadFiles {
+    fn of(thread: &ThreadRef, proc: &Path) -> ThreadFiles {
+        let file = |name| KeptFile::new(thread.file(proc, name));
+        ThreadFiles { stat: file("stat"), schedstat: file("schedstat"), status: file("status") }
+    }
+}
+
 /// What is remembered between looks at one task.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     awake: Option<ThreadRef>,
+    /// Its files, read every cycle.
+    files: Option<ThreadFiles>,
     /// Its counters at the last reading.
     last: Option<ThreadCounters>,
     total: ThreadCounters,
@@ -44,15 +62,22 @@ impl Watch {
         &mut self,
         proc: &Path,
         pids: impl FnOnce(&mut Vec<u8>) -> Vec<i32>,
+        descriptors: &Descriptors,
         buffer: &mut Vec<u8>,
         problems: &mut Vec<String>,
     ) -> Option<ThreadLook> {
+        // Seen a moment ago: not read again below.
+        let mut first = None;
         if let Some(thread) = self.awake {
-            match state(&thread.file(proc, "stat"), buffer, problems) {
+            let files = self.files.get_or_insert_with(|| ThreadFiles::of(&thread, proc));
+            let text = files.stat.read(descriptors, buffer);
+            match judged(text, files.stat.path(), problems) {
                 Some((b'R', start)) if start == thread.start_ticks => {
                     return Some(ThreadLook::Runnable);
                 }
-                Some((_, start)) if start == thread.start_ticks => {}
+                Some((state, start)) if start == thread.start_ticks => {
+                    first = Some((thread.tid, (state, start)));
+                }
                 _ => self.forget_thread(),
             }
         }
@@ -77,9 +102,11 @@ impl Watch {
                 if threads > MOST_THREADS {
                     return None;
                 }
-                let Some((state, start_ticks)) =
-                    state(&dir.join(name).join("stat"), buffer, problems)
-                else {
+                let found = match first {
+                    Some((known, found)) if known == tid => Some(found),
+                    _ => state(&dir.join(name).join("stat"), buffer, problems),
+                };
+                let Some((state, start_ticks)) = found else {
                     continue;
                 };
                 match state {
@@ -106,11 +133,13 @@ impl Watch {
     pub(super) fn counters(
         &mut self,
         proc: &Path,
+        descriptors: &Descriptors,
         buffer: &mut Vec<u8>,
         problems: &mut Vec<String>,
     ) -> Option<ThreadCounters> {
         let thread = self.awake?;
-        let now = match read_counters(&thread, proc, buffer) {
+        let files = self.files.get_or_insert_with(|| ThreadFiles::of(&thread, proc));
+        let now = match read_counters(files, descriptors, buffer) {
             Ok(now) => now,
             Err(error) if is_gone(&error) || is_not_ours(&error) => {
                 self.forget_thread();
@@ -137,18 +166,28 @@ impl Watch {
     fn track(&mut self, thread: ThreadRef) {
         if self.awake != Some(thread) {
             self.awake = Some(thread);
+            self.files = None;
             self.last = None;
         }
     }
 
     fn forget_thread(&mut self) {
         self.awake = None;
+        self.files = None;
         self.last = None;
     }
 }
 
 fn state(path: &Path, buffer: &mut Vec<u8>, problems: &mut Vec<String>) -> Option<(u8, u64)> {
-    match read_once(path, buffer) {
+    judged(read_once(path, buffer), path, problems)
+}
+
+fn judged(
+    text: std::io::Result<&[u8]>,
+    path: &Path,
+    problems: &mut Vec<String>,
+) -> Option<(u8, u64)> {
+    match text {
         Ok(text) => parse::stat_state(text),
         Err(error) if is_gone(&error) || is_not_ours(&error) => None,
         Err(error) => {
@@ -160,13 +199,13 @@ fn state(path: &Path, buffer: &mut Vec<u8>, problems: &mut Vec<String>) -> Optio
 
 /// `None`: the kernel lacks schedstat (no CONFIG_SCHED_INFO) or the files have another form.
 fn read_counters(
-    thread: &ThreadRef,
-    proc: &Path,
+    files: &mut ThreadFiles,
+    descriptors: &Descriptors,
     buffer: &mut Vec<u8>,
 ) -> std::io::Result<Option<ThreadCounters>> {
-    let text = read_once(&thread.file(proc, "schedstat"), buffer)?;
+    let text = files.schedstat.read(descriptors, buffer)?;
     let Some((ran, waited, _)) = parse::schedstat(text) else { return Ok(None) };
-    let text = read_once(&thread.file(proc, "status"), buffer)?;
+    let text = files.status.read(descriptors, buffer)?;
     let switches = |key: &[u8]| parse::status_field(text, key).and_then(parse::number);
     let voluntary = switches(b"voluntary_ctxt_switches:");
     let involuntary = switches(b"nonvoluntary_ctxt_switches:");

@@ -2,6 +2,7 @@
 //! binary, the real kernel. Dropped, it leaves nothing behind.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -303,6 +304,18 @@ impl Daemon {
     /// A raw connection to the socket.
     pub fn connect(&self) -> UnixStream {
         UnixStream::connect(self.socket()).expect("the socket")
+    }
+
+    /// Sends bytes and reads until the daemon closes or `bytes` came back.
+    pub fn talk(&self, text: &[u8], bytes: usize) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        // The daemon may close while we still write: that is an answer too.
+        let _ = stream.write_all(text);
+        let mut answer = vec![0; bytes];
+        let read = stream.read(&mut answer).unwrap_or(0);
+        answer.truncate(read);
+        answer
     }
 }
 

@@ -23,13 +23,19 @@ impl Fixture {
 
     fn look(&self, watch: &mut Watch, pids: &[i32]) -> Option<ThreadLook> {
         let mut problems = Vec::new();
-        let seen = watch.look(self.0.path(), |_| pids.to_vec(), &mut Vec::new(), &mut problems);
+        let seen = watch.look(
+            self.0.path(),
+            |_| pids.to_vec(),
+            &Descriptors::new(0),
+            &mut Vec::new(),
+            &mut problems,
+        );
         assert_eq!(problems, Vec::<String>::new());
         seen
     }
 
     fn read(&self, watch: &mut Watch) -> Option<ThreadCounters> {
-        watch.counters(self.0.path(), &mut Vec::new(), &mut Vec::new())
+        watch.counters(self.0.path(), &Descriptors::new(0), &mut Vec::new(), &mut Vec::new())
     }
 }
 
@@ -45,6 +51,7 @@ fn one_busy_thread_of_25_is_found() {
     let again = watch.look(
         fixture.0.path(),
         |_| panic!("asked for the processes"),
+        &Descriptors::new(0),
         &mut Vec::new(),
         &mut Vec::new(),
     );
@@ -88,4 +95,33 @@ fn counters_add_up_over_threads_and_ignore_a_recycled_id() {
     fs::remove_dir_all(fixture.0.path().join("10")).unwrap();
     assert_eq!(fixture.look(&mut watch, &[10]), None);
     assert_eq!(fixture.read(&mut watch), None);
+}
+
+/// With files kept open the looks are the same, and another thread brings its own files.
+#[test]
+fn kept_files_follow_the_thread_that_is_awake() {
+    let fixture = Fixture(tempfile::tempdir().unwrap());
+    let descriptors = Descriptors::new(10);
+    let mut watch = Watch::default();
+    let look = |watch: &mut Watch| {
+        let (mut buffer, mut problems) = (Vec::new(), Vec::new());
+        let pids = |_: &mut Vec<u8>| vec![10];
+        let seen = watch.look(fixture.0.path(), pids, &descriptors, &mut buffer, &mut problems);
+        assert_eq!(problems, Vec::<String>::new());
+        seen
+    };
+    fixture.thread(10, 10, 'R', 5);
+    fixture.thread(10, 11, 'S', 5);
+    assert_eq!(look(&mut watch), Some(ThreadLook::Runnable));
+    assert_eq!(look(&mut watch), Some(ThreadLook::Runnable));
+    assert_eq!(descriptors.kept(), 1);
+    fixture.thread(10, 10, 'S', 5);
+    assert_eq!(look(&mut watch), Some(ThreadLook::Asleep));
+    fixture.thread(10, 11, 'R', 5);
+    assert_eq!(look(&mut watch), Some(ThreadLook::Runnable));
+    fixture.thread(10, 11, 'D', 5);
+    assert_eq!(look(&mut watch), Some(ThreadLook::DiskWait));
+    assert_eq!(descriptors.kept(), 1, "the first thread's file is closed");
+    drop(watch);
+    assert_eq!(descriptors.kept(), 0);
 }

@@ -1,0 +1,219 @@
+//! Looking at a group and its processes without writing: is a process still in it, whose
+//! processes are they, are they frozen.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::attach::{child_groups, processes_below};
+use super::mounts::{Hierarchy, UNIFIED};
+use super::process::{Facts, Membership, is_within, proc_file};
+use super::{Attachment, CgroupError, Group, GroupRecord, files};
+use crate::units::{Pid, ProcessRef};
+
+/// The hierarchies in which the group is the task's: all for an own one, else the primary and
+/// those where the process was found under the same path.
+pub(super) fn in_use<'a>(
+    hierarchies: &'a [Hierarchy],
+    record: &'a GroupRecord,
+) -> impl Iterator<Item = &'a Hierarchy> {
+    hierarchies.iter().enumerate().filter_map(move |(index, hierarchy)| {
+        let same = || {
+            let mut origin = record.origin.iter();
+            origin.any(|(name, path)| *name == hierarchy.name && *path == record.path)
+        };
+        let used = match record.attachment {
+            Attachment::Own => true,
+            Attachment::InPlace => index == 0 || same(),
+            Attachment::None => false,
+        };
+        used.then_some(hierarchy)
+    })
+}
+
+/// See [`super::TierTree::holds`].
+pub(super) fn holds(
+    hierarchies: &[Hierarchy],
+    record: &GroupRecord,
+    process: ProcessRef,
+) -> Result<Option<bool>, CgroupError> {
+    if record.attachment == Attachment::None {
+        return Ok(None);
+    }
+    let Some(mut membership) = Membership::read(process.pid)? else { return Ok(None) };
+    // Asked afterwards: the number was that process's all the time, and was not exiting (v1
+    // then shows it in the root group).
+    match Facts::read(process.pid)? {
+        Some(facts) if facts.start_ticks == process.start_ticks && !facts.ended() => {
+            if facts.main_thread_ends() {
+                let living = Membership::of_living_thread(process.pid, &facts)?;
+                let Some(living) = living else { return Ok(None) };
+                membership = living;
+            }
+        }
+        _ => return Ok(None),
+    }
+    let inside = in_use(hierarchies, record).enumerate().all(|(index, hierarchy)| {
+        match membership.path_in(hierarchy) {
+            Some(path) => is_within(path, &record.path),
+            // Where a mount does not show the process, an attach could not put it either.
+            None => index > 0,
+        }
+    });
+    Ok(Some(inside))
+}
+
+/// See [`super::TierTree::overlaps`].
+pub(super) fn overlaps(a: &GroupRecord, b: &GroupRecord) -> bool {
+    // A task that is only booked edits no weight.
+    let edits = |record: &GroupRecord| record.attachment != Attachment::None;
+    edits(a) && edits(b) && (is_within(&a.path, &b.path) || is_within(&b.path, &a.path))
+}
+
+/// See [`super::TierTree::occupants`].
+pub(super) fn occupants(group: &Group) -> Result<Vec<u32>, CgroupError> {
+    let mut uids = BTreeSet::new();
+    // The weights are edited in these; on v1 their processes need not be the same.
+    let io = group.dirs.io.as_ref().filter(|io| Some(*io) != group.dirs.cpu.as_ref());
+    for dir in group.dirs.cpu.iter().chain(io) {
+        let mut next = vec![dir.clone()];
+        while let Some(dir) = next.pop() {
+            add_occupants(&dir, &mut uids)?;
+            next.extend(child_groups(&dir)?);
+        }
+    }
+    Ok(uids.into_iter().collect())
+}
+
+fn add_occupants(dir: &Path, uids: &mut BTreeSet<u32>) -> Result<(), CgroupError> {
+    let file = dir.join("cgroup.procs");
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if files::is_gone(&error) => return Ok(()),
+        // A threaded group: it lists threads only (cgroup-v2.rst "Threads").
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            files::read_text(&dir.join("cgroup.threads"))?
+        }
+        Err(error) => return Err(files::failed("read", &file, None, error)),
+    };
+    for line in text.lines() {
+        let Some(pid) = line.parse().ok().and_then(Pid::new) else {
+            return Err(CgroupError::Refused(format!(
+                "{} holds processes of another pid namespace, whose owner cannot be told; ask an \
+                 administrator, or run lrsd in the node's own pid namespace",
+                dir.display()
+            )));
+        };
+        uids.extend(effective_uid(pid)?);
+    }
+    Ok(())
+}
+
+/// `None` when it has ended.
+fn effective_uid(pid: Pid) -> Result<Option<u32>, CgroupError> {
+    let path = proc_file(pid, "status");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if super::process::vanished(&error) => return Ok(None),
+        Err(error) => return Err(files::failed("read", &path, None, error)),
+    };
+    // `Uid: REAL EFFECTIVE SAVED FILESYSTEM` (proc_pid_status(5)).
+    let uids = text.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let uid = uids.and_then(|uids| uids.split_ascii_whitespace().nth(1)?.parse().ok());
+    uid.map(Some).ok_or_else(|| {
+        files::failed("read the owner in", &path, None, std::io::ErrorKind::InvalidData.into())
+    })
+}
+
+/// Whether every process of the group is frozen, by the cgroup2 group or the v1 freezer, be it
+/// by LRS or by somebody else. `None` where neither is there.
+pub(super) fn frozen(
+    hierarchies: &[Hierarchy],
+    group: &Group,
+) -> Result<Option<bool>, CgroupError> {
+    let unified = match &group.dirs.unified {
+        Some(dir) => events_frozen(dir)?,
+        None => None,
+    };
+    let freezer = in_use(hierarchies, &group.record)
+        .find(|hierarchy| hierarchy.name != UNIFIED && hierarchy.has("freezer"));
+    let state = match freezer {
+        Some(freezer) => {
+            let dir = freezer.dir(&group.record.path);
+            files::read_value_if_there(&dir.join("freezer.state"))?
+        }
+        None => None,
+    };
+    // Frozen in one of two hierarchies is frozen (freezer-subsystem.rst: FREEZING is not yet).
+    let states = [unified, state.map(|state| state == "FROZEN")];
+    Ok(states.into_iter().flatten().reduce(|a, b| a || b))
+}
+
+/// The `frozen` line of `cgroup.events` (cgroup-v2.rst; 5.2+).
+fn events_frozen(dir: &Path) -> Result<Option<bool>, CgroupError> {
+    let path = dir.join("cgroup.events");
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            Ok(text.lines().find_map(|line| line.strip_prefix("frozen ")).map(|v| v == "1"))
+        }
+        Err(error) if files::is_gone(&error) => Ok(None),
+        Err(error) => Err(files::failed("read", &path, None, error)),
+    }
+}
+
+/// Every process of an open group; see [`super::TierTree::processes`].
+pub(super) fn processes(group: &Group) -> Result<Vec<Pid>, CgroupError> {
+    group.dirs.cpu.as_ref().map_or(Ok(Vec::new()), |dir| processes_below(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::mounts::Mounts;
+
+    fn record(attachment: Attachment, path: &str) -> GroupRecord {
+        GroupRecord {
+            attachment,
+            path: path.to_owned(),
+            inode: 1,
+            origin: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn groups_overlap_when_one_is_within_the_other() {
+        let of = |a: &str, b: &str| {
+            let (a, b) = (record(Attachment::InPlace, a), record(Attachment::InPlace, b));
+            assert_eq!(overlaps(&a, &b), overlaps(&b, &a));
+            overlaps(&a, &b)
+        };
+        assert!(of("/yarn/c1", "/yarn/c1") && of("/yarn", "/yarn/c1"));
+        assert!(!of("/yarn/c1", "/yarn/c10") && !of("/yarn/c1", "/yarn/c2"));
+        let booked = record(Attachment::None, "");
+        assert!(!overlaps(&booked, &booked), "nothing is edited");
+    }
+
+    #[test]
+    fn a_foreign_group_is_used_only_where_its_path_is_the_same() {
+        let mounts = Mounts::parse("1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n");
+        let unified = mounts.unified().unwrap();
+        let cpu = Hierarchy {
+            name: "cpu".to_owned(),
+            controllers: vec!["cpu".to_owned()],
+            mount: unified.mount.clone(),
+        };
+        let all = [cpu, unified];
+        let names = |record: &GroupRecord| -> Vec<String> {
+            in_use(&all, record).map(|hierarchy| hierarchy.name.clone()).collect()
+        };
+        assert_eq!(names(&record(Attachment::Own, "/lrs/a")), ["cpu", UNIFIED]);
+        assert_eq!(names(&record(Attachment::None, "/lrs/a")), Vec::<String>::new());
+        let mut foreign = record(Attachment::InPlace, "/unit");
+        assert_eq!(names(&foreign), ["cpu"]);
+        foreign.origin = vec![(UNIFIED.to_owned(), "/".to_owned())];
+        assert_eq!(names(&foreign), ["cpu"]);
+        foreign.origin = vec![(UNIFIED.to_owned(), "/unit".to_owned())];
+        assert_eq!(names(&foreign), ["cpu", UNIFIED]);
+    }
+}
