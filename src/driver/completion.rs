@@ -212,6 +212,11 @@ impl Driver {
             return;
         }
         let in_place = entry.attachment() == Attachment::InPlace;
+        // Unreadable counts as occupied: giving up is the one step that cannot be undone.
+        let others = self.tree.processes(&group).map_or(true, |left| !left.is_empty());
+        if entry.contested && others {
+            return;
+        }
         let found = super::process::cgroup_paths(process.pid).join(" ");
         let mut inputs = Map::new();
         inputs.insert("cgroup".into(), json!(group.record.path));
@@ -225,11 +230,17 @@ impl Driver {
             self.workers.place(Job::Reattach { task: id, process, group });
             return;
         }
+        entry.contested = true;
+        let rest = if others { "what is left in it" } else { "nothing any more" };
         let reason = format!(
-            "process {pid} was moved out of the task's cgroup by somebody else; the task is given up"
+            "process {pid} was moved out of the task's cgroup by somebody else; the task is {rest}"
         );
         self.core.note(EventKind::Contested, Some(id), reason, inputs, now);
         self.carry_out(now);
+        self.changed.insert(id);
+        if others {
+            return;
+        }
         if in_place {
             self.core.released(id, now);
             self.carry_out(now);
