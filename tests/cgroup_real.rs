@@ -1292,4 +1292,5 @@ fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
     tree.remove(&group).unwrap();
     let gone = tree.inspect(&group, &mut kept, &mut reading, Tier::Active, &PLAN);
     assert!(gone.is_err(), "{gone:?}");
+    fixture.close();
 }
