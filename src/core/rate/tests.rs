@@ -303,7 +303,8 @@ proptest! {
             meter.advance(&interval(elapsed, cpu, Some(((elapsed - cpu) * seen, 0.0))));
         }
         if let Some(rate) = meter.computing_rate() {
-            prop_assert!(rate.value() > 0.99, "{rate:?} {meter:?}");
+            // What an interval may leave unexplained (SLACK) counts as sleep; the class stays.
+            prop_assert!(rate.value() > 0.9, "{rate:?} {meter:?}");
         }
     }
 }
