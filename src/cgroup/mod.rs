@@ -55,7 +55,7 @@ pub fn open(settings: &TreeSettings) -> Result<Box<dyn TierTree>, CgroupError> {
     Ok(Box::new(tree::KernelTree::open(settings)?))
 }
 
-/// What [`open`] would use, looked up without any write: for doctor and observe mode.
+/// What [`open()`] would use, looked up without any write: for doctor and observe mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
     /// Version of the hierarchy with the cpu controller.

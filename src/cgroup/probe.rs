@@ -85,7 +85,7 @@ impl IoFinding {
     }
 }
 
-/// What [`io`] looks at.
+/// What [`io()`] looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct IoFacts<'a> {
     /// Version of the hierarchy in use.

@@ -68,7 +68,7 @@ pub(super) const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
 
 impl Shaper {
     /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
-    /// Nothing is decided before the first input; [`Shaper::ended`] with those that ended
+    /// Nothing is decided before the first input; [`Shaper::vacate`] with those that ended
     /// meanwhile comes first, so that no dead task is promoted.
     pub fn new(policy: Policy, cpus: u32, restored: Restored) -> Shaper {
         let mut shaper = Shaper {

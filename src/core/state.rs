@@ -212,8 +212,8 @@ pub struct Ending {
 /// What the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Put the processes of this new task in place; then call [`Shaper::attached`] or
-    /// [`Shaper::attach_failed`].
+    /// Put the processes of this new task in place; then call [`super::shaper::Shaper::attached`] or
+    /// [`super::shaper::Shaper::attach_failed`].
     Attach {
         /// The task.
         task: TaskId,
@@ -227,9 +227,9 @@ pub enum Effect {
         /// Its tier now.
         tier: Tier,
     },
-    /// Store what [`Shaper::task`] says of it.
+    /// Store what [`super::shaper::Shaper::task`] says of it.
     StoreTask(TaskId),
-    /// Store what [`Shaper::reservation`] says of it.
+    /// Store what [`super::shaper::Shaper::reservation`] says of it.
     StoreReservation(ReservationId),
     /// Forget the stored reservation.
     DropReservation(ReservationId),
