@@ -84,7 +84,9 @@ fn cost_of_a_reading() {
     const CYCLES: u32 = 40;
     let allowance = if std::env::var_os("LRS_TEST_SLOW").is_some() { 20 } else { 1 };
     let limit = raise_descriptor_limit().unwrap();
-    for tasks in [0, 100, 1000] {
+    // Emulated, starting a thousand processes takes minutes and shows nothing more.
+    let sizes = if allowance == 1 { &[0, 100, 1000][..] } else { &[0, 100] };
+    for &tasks in sizes {
         let node = Node::new(tasks);
         let ids: Vec<TaskId> =
             (0..tasks).map(|number| TaskId { epoch: 0, number: number as u64 }).collect();
