@@ -1116,32 +1116,21 @@ fn a_change_of_tier_is_fast() {
 #[ignore = "needs root and cgroups"]
 fn the_share_promise_holds_from_one_passive_task_to_all() {
     const ATTEMPTS: usize = 5;
-    let emulated = std::env::var_os("LRS_TEST_SLOW").is_some();
     let active = std::thread::available_parallelism().unwrap().get() as u32;
     let plan = WeightPlan { ratio: 100, active_capacity: active, passive_max: 4 * active };
     for passive_cpu in [PassiveCpu::Auto, PassiveCpu::Weight] {
         for passive in [1, plan.passive_max] {
-            let mut best = None;
-            for _ in 0..ATTEMPTS {
+            // A busy neighbour (or, emulated, a virtual CPU that stands still) makes one tier
+            // run alone for a while; wrong weights show in every attempt.
+            let kept = (0..ATTEMPTS).any(|_| {
                 let (share, had) = share_of_the_active(passive_cpu, &plan, passive);
                 println!(
                     "{passive_cpu:?}: {active} active, {passive} passive: active share \
                      {share:.4} of {had:.3} of the CPUs' time"
                 );
-                if had >= 0.9 {
-                    best = best.max(Some((share * 1e4) as u32));
-                }
-                if best.is_some_and(|best| best >= 9800 || !emulated) {
-                    break;
-                }
-            }
-            let what = format!("{passive_cpu:?}, {passive} passive");
-            let best = best.unwrap_or_else(|| {
-                panic!(
-                    "{what}: others used the CPUs in {ATTEMPTS} attempts; run it on an idle node"
-                )
+                share >= 0.98
             });
-            assert!(best >= 9800, "{what}: {best} of 10000");
+            assert!(kept, "{passive_cpu:?}, {passive} passive: below 0.98 in {ATTEMPTS} attempts");
         }
     }
 }

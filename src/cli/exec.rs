@@ -75,6 +75,10 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         return match verdict(Path::new(name)) {
             Verdict::Executable => Ok(PathBuf::from(name)),
             Verdict::Missing => Err(Failure::not_found(format!("{} not found", quoted(name)))),
+            Verdict::Unsearchable => Err(Failure::not_executable(format!(
+                "{} is in a directory that may not be searched",
+                quoted(name)
+            ))),
             Verdict::Denied(why) => {
                 Err(Failure::not_executable(format!("{} is {why}", quoted(name))))
             }
@@ -90,7 +94,9 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         match verdict(&file) {
             Verdict::Executable => return Ok(file),
             Verdict::Denied(why) => denied = denied.or(Some((file, why))),
-            Verdict::Missing => {}
+            // Directories of PATH that are not this user's to search hide nothing that is; a
+            // shell passes over them too.
+            Verdict::Missing | Verdict::Unsearchable => {}
         }
     }
     Err(match denied {
@@ -104,15 +110,14 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
 enum Verdict {
     Executable,
     Missing,
+    Unsearchable,
     Denied(&'static str),
 }
 
 /// The kernel decides again at exec time; this is to answer before a slot is taken.
 fn verdict(file: &Path) -> Verdict {
     match std::fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Verdict::Denied("in a directory that may not be searched")
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Verdict::Unsearchable,
         Err(_) => Verdict::Missing,
         Ok(metadata) if metadata.is_dir() => Verdict::Denied("a directory"),
         Ok(_) => match nix::unistd::eaccess(file, AccessFlags::X_OK) {
