@@ -207,8 +207,9 @@ impl Driver {
     pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let (Some(process), Some(group)) = (entry.process, entry.group.clone()) else { return };
-        if entry.phase != Placement::Placed || !super::process::alive(process) {
-            // It is ending; its pidfd says so in a moment.
+        if entry.phase != Placement::Placed || entry.moving_back || !super::process::alive(process)
+        {
+            // It is on its way back, or ending; its pidfd says so in a moment.
             return;
         }
         let in_place = entry.attachment() == Attachment::InPlace;
@@ -225,6 +226,7 @@ impl Driver {
         if !in_place && !entry.repaired(now.boot) {
             let reason =
                 format!("process {pid} was moved out of the task's cgroup; moving it back");
+            entry.moving_back = true;
             self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
             self.carry_out(now);
             self.workers.place(Job::Reattach { task: id, process, group });
@@ -259,6 +261,10 @@ impl Driver {
         result: Result<crate::cgroup::Attached, crate::cgroup::CgroupError>,
         now: Moment,
     ) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.moving_back = false;
+            entry.placed_at = now.boot;
+        }
         match result {
             Ok(_) => self.check_ended(&[id], now),
             // It is ending: its pidfd says so in a moment.

@@ -62,6 +62,10 @@ pub struct Entry {
     pub kernel: KernelView,
     /// The tier whose weights were written last, and when.
     pub written: Option<(Tier, BootTime)>,
+    /// Its main process is being moved back; what is seen of it meanwhile does not count.
+    pub moving_back: bool,
+    /// When it was last put in place.
+    pub placed_at: BootTime,
     /// When foreign changes were repaired.
     pub repairs: VecDeque<BootTime>,
     /// LRS stopped fighting a foreign writer.

@@ -110,7 +110,10 @@ impl Driver {
         self.replan(now);
         self.check_weights(asked_at, kernel, now);
         for id in outside {
-            self.moved_away(id, now);
+            // Put in place since the reading was asked for, it is not where it was seen.
+            if self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at) {
+                self.moved_away(id, now);
+            }
         }
         // Those whose end no descriptor will tell: the main process has ended, or could not be
         // watched.
