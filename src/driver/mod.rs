@@ -218,7 +218,7 @@ impl Driver {
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
                 Message::NotRemoved { task, group, error } => {
-                    tracing::debug!(%task, %error, "the cgroup of an ended task stays for now");
+                    tracing::debug!(%task, %error, "the cgroup of an ended task stays until the next cycle");
                     self.not_removed.push((task, group));
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
