@@ -4,6 +4,7 @@
 //! loop and gets one answer. Who may do what is decided where the command is carried out,
 //! by [`crate::rights`]; a door only says who is asking.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
 use crate::proto;
+use crate::rights::Role;
+use crate::systemd::unit::UnitName;
 use crate::units::{Pid, WallTime};
 
 /// Who asks, as the kernel says (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
@@ -24,6 +27,9 @@ pub struct Caller {
     pub gids: Vec<u32>,
     /// The process, where the door can know it.
     pub pid: Option<Pid>,
+    /// What somebody entitled to (polkit) granted for this one call. It adds to the table of
+    /// [`crate::rights`], it never takes away.
+    pub granted: Option<Role>,
 }
 
 /// Where the answer goes.
@@ -77,20 +83,41 @@ pub enum Command {
 /// Arguments of Admit.
 #[derive(Clone, Debug)]
 pub struct AdmitRequest {
-    /// The process; the door has put the caller's own pid in place of 0.
-    pub pid: Pid,
+    /// What becomes a task.
+    pub subject: Subject,
+    /// The process's start time in clock ticks since boot, where the door was given the process itself
+    /// (a pidfd) and not a number: whoever has the pid by now must have it too.
+    pub start_ticks: Option<u64>,
     /// What the task is.
     pub labels: Labels,
     /// `None`: the reservation's, or 0.
     pub priority: Option<Priority>,
     /// A reservation to use.
     pub reservation: Option<ReservationId>,
-    /// Manage the present cgroup as it is.
+    /// Manage the present cgroup as it is; a unit always is.
     pub in_place: bool,
     /// Whether and how long to wait for a slot.
     pub wait: Wait,
     /// When the caller first asked.
     pub first_requested_at: Option<WallTime>,
+}
+
+/// Who is to become a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// This process; the door has put the caller's own pid in place of 0.
+    Process(Pid),
+    /// All processes of this unit of systemd's.
+    Unit(UnitName),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Process(pid) => write!(f, "process {pid}"),
+            Subject::Unit(unit) => write!(f, "unit {unit}"),
+        }
+    }
 }
 
 /// How long a request may wait for a slot.
@@ -132,6 +159,27 @@ impl CommandError {
     }
 }
 
+/// Longest error message in bytes that leaves a door. In gRPC it travels percent-encoded in a
+/// header, up to three bytes for one, and clients cap all headers of a response together (16 KiB
+/// in hyper and grpc-go); beyond the cap they drop the connection and the user sees no message
+/// at all. On D-Bus it keeps what a client wrote from coming back to it by the megabyte.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 4096;
+
+/// `message`, cut at [`MAX_MESSAGE_BYTES`], saying so.
+pub(crate) fn shortened(mut message: String) -> String {
+    if message.len() <= MAX_MESSAGE_BYTES {
+        return message;
+    }
+    let mut end = MAX_MESSAGE_BYTES;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let left_out = message.len() - end;
+    message.truncate(end);
+    message.push_str(&format!(" ... ({left_out} bytes more; see the log of lrsd)"));
+    message
+}
+
 /// Kinds of [`CommandError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -145,7 +193,7 @@ pub enum ErrorKind {
     NoFreeSlot,
     /// The state of the reservation, process or node does not allow it.
     FailedPrecondition,
-    /// The caller has no right to it.
+    /// The caller has no right to it. Nothing else is refused in this word: an admin may.
     PermissionDenied,
     /// The wait for a slot ran out.
     WaitTimedOut,

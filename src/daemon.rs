@@ -11,25 +11,34 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::prelude::*;
-use tracing_subscriber::reload;
+use tokio::sync::{oneshot, watch};
 
 use crate::cgroup::{CgroupError, TierTree};
-use crate::config::{Absent, Config, ConfigErrors, DEFAULT_FILE, Mode};
+use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::driver::{Driver, DriverError, EVENTS_KEPT, Parts, Remote, StartError};
+use crate::log::{Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings, raise_descriptor_limit};
 use crate::serve::{BoundSocket, Health, ServeError};
 use crate::state::lock::{LockError, RuntimeLock};
 use crate::state::{StateError, Store};
+use crate::systemd::notify::{self, StatusLine, Watchdog};
 
 /// Local Resource Shaper: active and passive task slots for this node.
+///
+/// lrsd keeps a list of tasks, each a cgroup in an active or a passive slot, and changes the
+/// weights of those cgroups. It stops and kills no task; when it ends they all go on.
+///
+/// It runs in the foreground and logs to stderr. SIGTERM and SIGINT stop it, SIGHUP makes it
+/// read its configuration again.
 #[derive(Debug, Parser)]
-#[command(name = "lrsd", version, about)]
+#[command(
+    name = "lrsd",
+    version,
+    after_help = "Exit codes: 0 stopped by a signal, or done; 1 failure; 2 usage; 78 bad configuration."
+)]
 struct Arguments {
     /// Configuration file; without one the defaults hold.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
@@ -37,18 +46,44 @@ struct Arguments {
     /// Check the configuration, say what is wrong with it or what it cannot do here, and exit.
     #[arg(long)]
     check_config: bool,
+    /// Give every task its weights back and exit: for the removal of LRS.
+    ///
+    /// No daemon may run. Tasks in cgroups of LRS's own stay in them with neutral weights, and a
+    /// daemon installed later takes them up again. Tasks admitted in place get the weights back
+    /// that were found, services and scopes of systemd their properties too; those are then
+    /// released. What fails is named, and the rest is done; to be run again.
+    #[arg(long, conflicts_with = "check_config")]
+    give_back: bool,
+    /// Keep a scope of systemd alive (see crate::systemd::anchor); not for people.
+    #[arg(long, hide = true)]
+    anchor: bool,
 }
 
 /// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
-const BAD_CONFIG: u8 = 78;
+pub(crate) const BAD_CONFIG: u8 = 78;
 
 /// Two seconds are promised from the signal to the exit; the doors get half of them.
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long the service manager waits for the bus. Connecting takes milliseconds; a bus that
+/// hangs must not make the start of the node hang.
+const READY_WITHIN: Duration = Duration::from_millis(1500);
+
 /// Entry of `lrsd`.
 pub fn lrsd() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.anchor {
+        return crate::systemd::anchor::run();
+    }
+    if arguments.give_back {
+        return crate::give_back::run(&arguments.config);
+    }
     if arguments.check_config { check(&arguments.config) } else { main(&arguments.config) }
+}
+
+/// What `lrsd` takes, for its manual page.
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the daemon in the foreground with the configuration file `config`.
@@ -56,11 +91,11 @@ pub fn main(config: &Path) -> ExitCode {
     match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(DaemonError::Config(errors)) => {
-            complain(&errors.to_string());
+            last_words(&errors.to_string());
             ExitCode::from(BAD_CONFIG)
         }
         Err(error) => {
-            complain(&format!("lrsd: {error}"));
+            last_words(&format!("lrsd: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -69,21 +104,15 @@ pub fn main(config: &Path) -> ExitCode {
 fn check(file: &Path) -> ExitCode {
     match Config::load(file, Absent::IsDefault) {
         Err(errors) => {
-            complain(&errors.to_string());
+            last_words(&errors.to_string());
             ExitCode::from(BAD_CONFIG)
         }
         Ok(config) => {
             let report = crate::doctor::examine(&config, Default::default());
-            complain(&report.render(80, false));
+            say(&report.render(80, false));
             ExitCode::SUCCESS
         }
     }
-}
-
-/// For people, on stderr; a closed stderr is no reason to fail.
-fn complain(text: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
 }
 
 /// Why the daemon did not start, or stopped.
@@ -119,32 +148,10 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
     move |source| DaemonError::System { what, source }
 }
 
-type LogFilter = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
-
-fn filter(directives: &str) -> Result<EnvFilter, String> {
-    EnvFilter::builder().parse(directives).map_err(|error| error.to_string())
-}
-
-fn start_log(directives: &str) -> Result<LogFilter, DaemonError> {
-    use std::io::IsTerminal as _;
-    let parsed = filter(directives)
-        .map_err(|reason| DaemonError::Log { directives: directives.to_owned(), reason })?;
-    let (parsed, handle) = reload::Layer::new(parsed);
-    // journald stamps what it takes from stderr; a terminal gets times and colours.
-    let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal());
-    let layer = if to_journal { layer.without_time().boxed() } else { layer.boxed() };
-    // Only the first of several daemons in one process (tests) gets a log.
-    let _ = tracing_subscriber::registry().with(parsed).with(layer).try_init();
-    Ok(handle)
-}
-
 fn run(file: &Path) -> Result<(), DaemonError> {
     let config = Config::load(file, Absent::IsDefault)?;
-    let log = start_log(&config.daemon.log)?;
+    let log = Log::start(&config.daemon.log)
+        .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
     let runtime_dir = config.daemon.runtime_dir.clone();
     std::fs::create_dir_all(&runtime_dir)
         .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;
@@ -154,11 +161,11 @@ fn run(file: &Path) -> Result<(), DaemonError> {
         Mode::Enforce => crate::cgroup::open(&settings)?.into(),
         Mode::Observe => crate::cgroup::observe(&settings).into(),
     };
-    let served = run_on(Arc::clone(&tree), config, file, log);
+    let served = run_on(Arc::clone(&tree), config, file, &log);
     if served.is_err()
         && let Err(error) = tree.close()
     {
-        tracing::warn!(%error, "the cgroup root stays");
+        tracing::warn!(%error, "the cgroup root stays: {error}");
     }
     served
 }
@@ -168,7 +175,7 @@ fn run_on(
     tree: Arc<dyn TierTree>,
     config: Config,
     file: &Path,
-    log: LogFilter,
+    log: &Log,
 ) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
@@ -188,11 +195,12 @@ fn run_on(
     for path in &config.grpc.listen {
         sockets.push(crate::serve::bind(path)?);
     }
-    let reload_log = Box::new(move |directives: &str| {
-        let parsed = filter(directives)?;
-        log.reload(parsed).map_err(|error| error.to_string())
-    });
+    let reload_log = {
+        let log = log.clone();
+        Box::new(move |directives: &str| log.reload(directives))
+    };
     let mode = config.daemon.mode;
+    let bus = config.dbus.bus.clone();
     let parts = Parts {
         config,
         config_file: file.to_owned(),
@@ -206,11 +214,13 @@ fn run_on(
         events: Arc::clone(&events),
     };
     let (driver, remote) = Driver::start(parts)?;
+    let watchdog = Watchdog::from_environment()
+        .map_err(system("reach the service manager's watchdog ($NOTIFY_SOCKET)"))?;
     let control = std::thread::Builder::new()
         .name("lrs-loop".into())
         .spawn(move || {
             favour_this_thread();
-            driver.run()
+            driver.run(watchdog)
         })
         .map_err(system("start the control loop"))?;
 
@@ -218,19 +228,23 @@ fn run_on(
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
-        tracing::debug!(%error, "the doors are scheduled like everybody");
+        tracing::debug!(%error, "the doors are scheduled like everybody: {error}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("start the async runtime"))?;
+    let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         ?mode,
-        sockets = ?sockets.iter().map(BoundSocket::path).collect::<Vec<_>>(),
-        "ready"
+        sockets = paths.join(" "),
+        "lrsd {} is ready, mode {mode:?}, on {}",
+        env!("CARGO_PKG_VERSION"),
+        paths.join(" ")
     );
-    let served = runtime.block_on(serve(sockets, access, remote.clone(), || control.is_finished()));
+    let served = runtime
+        .block_on(serve(sockets, bus, access, remote.clone(), log, || control.is_finished()));
     // The loop goes last: it answers calls under way until the doors are shut.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
@@ -238,6 +252,7 @@ fn run_on(
     served?;
     looped?;
     tracing::info!("stopped");
+    log.tell_all();
     Ok(())
 }
 
@@ -256,12 +271,12 @@ fn favour_this_thread() {
         return;
     }
     let error = std::io::Error::last_os_error();
-    tracing::debug!(%error, "no real-time priority for the control loop; it gets nice -20");
+    tracing::debug!(%error, "no real-time priority for the control loop, it gets nice -20: {error}");
     let me = rustix::thread::gettid();
     let nice = rustix::process::setpriority_process(Some(me), -20).map_err(Into::into);
     if let Err(error) = nice.and_then(|()| shorten_slice(-20)) {
         // Without the right (an unprivileged observer) it waits its turn like others.
-        tracing::debug!(%error, "the control loop is scheduled like everybody");
+        tracing::debug!(%error, "the control loop is scheduled like everybody: {error}");
     }
 }
 
@@ -308,8 +323,10 @@ fn shorten_slice(nice: i32) -> std::io::Result<()> {
 /// Opens the doors until a signal, or until the loop has ended by itself.
 async fn serve(
     sockets: Vec<BoundSocket>,
+    bus: Bus,
     access: Access,
     remote: Remote,
+    log: &Log,
     loop_ended: impl Fn() -> bool,
 ) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
@@ -318,14 +335,31 @@ async fn serve(
     let health = Health::new();
     let (stop, stopping) = watch::channel(false);
     let mut doors = tokio::task::JoinSet::new();
-    for socket in sockets {
+    let shutdown = || {
         let mut stopping = stopping.clone();
-        let shutdown = async move {
+        async move {
             // An error means the sender is gone, which is a stop too.
             let _ = stopping.wait_for(|stop| *stop).await;
-        };
-        doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown));
+        }
+    };
+    for socket in sockets {
+        doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown()));
     }
+    let (tried, bus_tried) = oneshot::channel();
+    if bus == Bus::Off {
+        drop(tried);
+    } else {
+        let served = crate::dbus::serve(bus, access.clone(), tried, shutdown());
+        doors.spawn(async move {
+            served.await;
+            Ok(())
+        });
+    }
+    // The sockets were bound before recovery: connections made meanwhile are served. The name on
+    // the bus comes a moment later, and whoever is ordered after lrsd.service may call at once.
+    let mut bus_tried = std::pin::pin!(tokio::time::timeout(READY_WITHIN, bus_tried));
+    let mut ready = false;
+    let mut status_line = StatusLine::from_environment();
     let mut heartbeat = tokio::time::interval(Duration::from_secs(1));
     let mut failed = None;
     loop {
@@ -333,13 +367,25 @@ async fn serve(
             _ = terminate.recv() => break tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => break tracing::info!("SIGINT: stopping"),
             _ = hangup.recv() => remote.reload(),
-            _ = heartbeat.tick() => if loop_ended() { break },
+            // Tried, too slow, or off: ready in any case, gRPC is.
+            _ = &mut bus_tried, if !ready => {
+                notify::ready();
+                ready = true;
+            }
+            _ = heartbeat.tick() => {
+                log.tell();
+                if loop_ended() {
+                    break;
+                }
+                status_line.show(summary(&access.snapshot.borrow().status));
+            }
             Some(ended) = doors.join_next() => {
                 failed = Some(ended);
                 break;
             }
         }
     }
+    notify::stopping();
     stop.send_replace(true);
     let close = async {
         while let Some(ended) = doors.join_next().await {
@@ -352,14 +398,32 @@ async fn serve(
     match failed {
         Some(Ok(Err(error))) => Err(error.into()),
         Some(Err(error)) if error.is_panic() => {
-            Err(system("serve gRPC")(std::io::Error::other(error)))
+            Err(system("serve clients")(std::io::Error::other(error)))
         }
         _ => Ok(()),
     }
 }
 
+/// One line for `systemctl status`.
+fn summary(status: &crate::proto::Status) -> String {
+    let slots = status.slots.unwrap_or_default();
+    let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
+    let mut line = format!(
+        "{}: {} of {} active, {} of {} passive slots used",
+        crate::wire::node_state_word(status.state).unwrap_or("starting"),
+        active.used,
+        active.capacity,
+        passive.used,
+        passive.capacity
+    );
+    if status.waiting > 0 {
+        line.push_str(&format!(", {} waiting", status.waiting));
+    }
+    line
+}
+
 /// A number that no other state directory of this node had.
-fn new_epoch() -> u32 {
+pub(crate) fn new_epoch() -> u32 {
     let mut bytes = [0u8; 4];
     // Early in a boot the pool may not be ready; the clock then has to do.
     let random = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);

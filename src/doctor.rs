@@ -15,6 +15,7 @@ mod disks;
 mod node;
 mod probe;
 mod render;
+mod services;
 
 use std::path::{Path, PathBuf};
 
@@ -184,6 +185,8 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
         node::autogroup(facts),
         daemon::runtime_dir(facts, config),
         daemon::group(facts, options),
+        services::systemd(facts, config),
+        services::dbus(facts, config),
         daemon::descriptors(facts, config),
         daemon::daemon(facts, config),
     ]);

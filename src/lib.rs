@@ -13,13 +13,17 @@
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
 //! | [`driver`] | the one loop that owns the state | all above, [`clock`] |
 //! | [`command`], [`rights`], [`publish`] | what clients may ask, who may, what they read | `core` |
-//! | [`serve`] | the gRPC door: translates, decides nothing | `command`, `publish` |
+//! | [`request`], [`query`] | what every door checks and answers alike | `command`, `publish` |
+//! | [`serve`], [`dbus`] | the gRPC and the D-Bus door: translate, decide nothing | the two rows above |
+//! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
 //! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
+//! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
 //! | [`daemon`] | order of start and stop, signals | everything |
+//! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`cli`], [`demo`] | `lrsctl`: a client like any other | gRPC |
 //!
-//! What is deliberately absent: only `driver` and the threads it owns call [`clock`]; only
-//! `cgroup` writes below the cgroup root; `serve` never sees `cgroup` or `state`; nothing in
+//! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
+//! `cgroup` writes below the cgroup root; the doors never see `cgroup` or `state`; nothing in
 //! `core` has a clock, a file, a socket, async or a log (`tests/purity.rs`).
 //!
 //! `docs/architecture.md` tells the same at more length.
@@ -31,14 +35,21 @@ pub mod command;
 pub mod config;
 pub mod core;
 pub mod daemon;
+pub mod dbus;
 pub mod demo;
 pub mod doctor;
 pub mod driver;
+pub mod give_back;
+pub mod log;
 pub mod publish;
+pub mod query;
+mod quota;
+pub mod request;
 pub mod rights;
 pub mod sample;
 pub mod serve;
 pub mod state;
+pub mod systemd;
 pub mod units;
 pub mod wire;
 

@@ -28,6 +28,9 @@ pub struct Snapshot {
     pub config_toml: Arc<str>,
     /// `classify.colocation_threshold` in force.
     pub colocation_threshold: f64,
+    /// Sequence number of the newest event whose outcome this shows; 0: none yet. Who tells of
+    /// events and of tasks waits for it, so that one is never ahead of the other.
+    pub last_event: u64,
 }
 
 /// What a door needs: where to ask, what to read. Cheap to clone.
@@ -99,6 +102,11 @@ impl EventRing {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let events = kept.iter().filter(|e| e.task.as_deref() == Some(id)).cloned().collect();
         (events, kept.front().is_some_and(|first| first.seq > 1))
+    }
+
+    /// Sequence number of the newest event; 0 before the first.
+    pub fn last(&self) -> u64 {
+        *self.newest.borrow()
     }
 
     /// Sequence number of the newest event; changes wake the receiver.

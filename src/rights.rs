@@ -3,7 +3,7 @@
 //! | role | who | may |
 //! |---|---|---|
 //! | admin | uid 0, `[grpc] admins` | everything |
-//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority` |
+//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's, whose weight is not its own even where its processes are |
 //! | reader | everybody else on the node | read |
 //!
 //! Pure: the loop looks up who owns the process, task or reservation and asks here, in the
@@ -17,15 +17,15 @@ use std::fmt;
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::core::model::Priority;
 
-/// What a caller is to this daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a caller is to this daemon, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// May do all.
-    Admin,
-    /// May manage what is its own.
-    Member,
     /// May look.
     Reader,
+    /// May manage what is its own.
+    Member,
+    /// May do all.
+    Admin,
 }
 
 /// What a caller wants to do.
@@ -52,6 +52,8 @@ pub enum Action {
     },
     /// Cancel or use a reservation.
     ActOnReservation,
+    /// Admit a unit of systemd's, or a process in place of one.
+    ShapeUnit,
     /// Drain, resume, reload.
     Operate,
 }
@@ -65,6 +67,7 @@ impl fmt::Display for Action {
             Action::ActOnTask => "release a task",
             Action::SetPriority { .. } => "change a priority",
             Action::ActOnReservation => "use or cancel a reservation",
+            Action::ShapeUnit => "shape a unit of systemd's",
             Action::Operate => "drain, resume or reload",
         })
     }
@@ -83,8 +86,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// The role of `caller`.
+    /// The role of `caller`: by the table, or what it was granted if that is more.
     pub fn role(&self, caller: &Caller) -> Role {
+        caller.granted.unwrap_or(Role::Reader).max(self.own_role(caller))
+    }
+
+    fn own_role(&self, caller: &Caller) -> Role {
         if caller.uid == 0 || self.admins.contains(&caller.uid) {
             Role::Admin
         } else if self.lrs_gid.is_some_and(|gid| caller.gids.contains(&gid)) {
@@ -95,7 +102,8 @@ impl Rights {
     }
 
     /// Whether `caller` may do `action` to something of `owner` (a uid). `owner` is not
-    /// looked at for [`Action::Read`], [`Action::Reserve`] and [`Action::Operate`].
+    /// looked at for [`Action::Read`], [`Action::Reserve`], [`Action::ShapeUnit`] and
+    /// [`Action::Operate`].
     ///
     /// # Errors
     /// `PermissionDenied`; the message says which right is missing and how to get it.
@@ -110,6 +118,12 @@ impl Rights {
             (Role::Reader, _) => Err(self.only_reading(caller, action)),
             (Role::Member, Action::Operate) => Err(denied(format!(
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] admins",
+                caller.uid
+            ))),
+            (Role::Member, Action::ShapeUnit) => Err(denied(format!(
+                "uid {} may not {action}: its weight counts against its neighbours', so that takes \
+                 root or a uid listed in [grpc] admins; a process of one's own can be admitted by \
+                 pid, not in place",
                 caller.uid
             ))),
             (Role::Member, Action::Admit { priority }) => {
@@ -187,7 +201,7 @@ mod tests {
     }
 
     fn caller(uid: u32, gids: &[u32]) -> Caller {
-        Caller { uid, gids: gids.to_vec(), pid: None }
+        Caller { uid, gids: gids.to_vec(), pid: None, granted: None }
     }
 
     #[test]
@@ -208,6 +222,17 @@ mod tests {
         assert_eq!(no_group.role(&caller(1000, &[LRS])), Role::Reader);
     }
 
+    #[test]
+    fn a_grant_adds_and_never_takes_away() {
+        for (uid, own) in [(0, Role::Admin), (2000, Role::Reader)] {
+            for granted in [None, Some(Role::Reader), Some(Role::Member), Some(Role::Admin)] {
+                let caller = Caller { granted, ..caller(uid, &[]) };
+                let expected = granted.map_or(own, |granted| granted.max(own));
+                assert_eq!(rights().role(&caller), expected, "{caller:?}");
+            }
+        }
+    }
+
     /// Every (role, action), each with own, foreign and unknown owner.
     #[test]
     fn every_role_and_action() {
@@ -226,6 +251,7 @@ mod tests {
             (Action::SetPriority { priority: high }, [false, false, false]),
             (Action::SetPriority { priority: Priority(i32::MAX) }, [false, false, false]),
             (Action::ActOnReservation, [true, false, false]),
+            (Action::ShapeUnit, [false, false, false]),
             (Action::Operate, [false, false, false]),
         ];
         let (root, admin, member, reader) =

@@ -39,14 +39,16 @@ pub fn proto_time(time: WallTime) -> prost_types::Timestamp {
 
 /// `active`, `passive`, or null.
 pub fn tier<S: Serializer>(value: &i32, serializer: S) -> Result<S::Ok, S::Error> {
-    word(
-        serializer,
-        match proto::Tier::try_from(*value) {
-            Ok(proto::Tier::Active) => Some("active"),
-            Ok(proto::Tier::Passive) => Some("passive"),
-            Ok(proto::Tier::Unspecified) | Err(_) => None,
-        },
-    )
+    word(serializer, tier_word(*value))
+}
+
+/// The word for a tier number.
+pub fn tier_word(value: i32) -> Option<&'static str> {
+    match proto::Tier::try_from(value) {
+        Ok(proto::Tier::Active) => Some("active"),
+        Ok(proto::Tier::Passive) => Some("passive"),
+        Ok(proto::Tier::Unspecified) | Err(_) => None,
+    }
 }
 
 /// `cpu`, `moderate`, `io`, `unknown`.
@@ -66,15 +68,17 @@ pub fn class_word(value: i32) -> &'static str {
 
 /// `own`, `in_place`, `none`.
 pub fn attachment<S: Serializer>(value: &i32, serializer: S) -> Result<S::Ok, S::Error> {
-    word(
-        serializer,
-        match proto::Attachment::try_from(*value) {
-            Ok(proto::Attachment::Own) => Some("own"),
-            Ok(proto::Attachment::InPlace) => Some("in_place"),
-            Ok(proto::Attachment::None) => Some("none"),
-            Ok(proto::Attachment::Unspecified) | Err(_) => None,
-        },
-    )
+    word(serializer, attachment_word(*value))
+}
+
+/// The word for an attachment number.
+pub fn attachment_word(value: i32) -> Option<&'static str> {
+    match proto::Attachment::try_from(value) {
+        Ok(proto::Attachment::Own) => Some("own"),
+        Ok(proto::Attachment::InPlace) => Some("in_place"),
+        Ok(proto::Attachment::None) => Some("none"),
+        Ok(proto::Attachment::Unspecified) | Err(_) => None,
+    }
 }
 
 /// `accepting`, `holding`, `draining`.
@@ -94,14 +98,16 @@ pub fn node_state_word(value: i32) -> Option<&'static str> {
 
 /// `enforce`, `observe`.
 pub fn mode<S: Serializer>(value: &i32, serializer: S) -> Result<S::Ok, S::Error> {
-    word(
-        serializer,
-        match proto::Mode::try_from(*value) {
-            Ok(proto::Mode::Enforce) => Some("enforce"),
-            Ok(proto::Mode::Observe) => Some("observe"),
-            Ok(proto::Mode::Unspecified) | Err(_) => None,
-        },
-    )
+    word(serializer, mode_word(*value))
+}
+
+/// The word for a mode number.
+pub fn mode_word(value: i32) -> Option<&'static str> {
+    match proto::Mode::try_from(value) {
+        Ok(proto::Mode::Enforce) => Some("enforce"),
+        Ok(proto::Mode::Observe) => Some("observe"),
+        Ok(proto::Mode::Unspecified) | Err(_) => None,
+    }
 }
 
 /// `suits`, `does_not_suit`, `sample_first`.

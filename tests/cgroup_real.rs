@@ -16,7 +16,7 @@ use lrs::cgroup::{
     self, Attachment, CgroupError, CpuTiers, Group, PassiveCpu, TierTree, TreeSettings, Version,
     WeightPlan,
 };
-use lrs::core::model::{TaskId, Tier};
+use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
 
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_max: 8 };
@@ -47,7 +47,7 @@ impl Fixture {
 
     fn create(&mut self) -> Group {
         self.next += 1;
-        self.tree().create(TaskId { epoch: 7, number: self.next }).unwrap()
+        self.tree().create(TaskId { epoch: 7, number: self.next }, None).unwrap()
     }
 
     /// Creates a group and attaches `process` to it, as an admission does.
@@ -145,6 +145,13 @@ impl Job {
     fn line(&mut self) -> String {
         let mut line = String::new();
         assert_ne!(self.1.read_line(&mut line).unwrap(), 0, "the job ended early");
+        line.trim().to_owned()
+    }
+
+    /// The child's first line; empty when it ended without one.
+    fn first_words(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
@@ -391,6 +398,72 @@ fn a_second_daemon_on_the_same_root_refuses() {
     drop(fixture);
 }
 
+/// flock(1) leaves the lock to the shell that gave it the descriptor, so the kernel can name
+/// no holder of it.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_strangers_lock_keeps_nobody_out() {
+    let name = format!("lrs-test-{}-stranger", std::process::id());
+    // A root of before, with its lock's group, that lasts.
+    let tree = cgroup::open(&settings(&name)).unwrap();
+    let job = Job::sleeper();
+    let group = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap();
+    tree.attach(&group, job.process()).unwrap();
+    drop(tree);
+    let dirs = leftovers(&name).into_iter().flat_map(|root| [root.join("lock"), root]);
+    let mut strangers: Vec<Job> = dirs
+        .filter(|dir| dir.exists())
+        .map(|dir| {
+            let script = "exec 9<\"$0\" && flock -n 9; echo done; exec sleep 600";
+            let who = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
+            Job::spawn("setpriv", &[&who[..], &[dir.to_str().unwrap()]].concat())
+        })
+        .collect();
+    let said: Vec<String> = strangers.iter_mut().map(Job::first_words).collect();
+    assert!(said.iter().any(|line| line == "done"), "the roots can be locked: {said:?}");
+    assert!(said.iter().any(String::is_empty), "the lock's group cannot be opened: {said:?}");
+
+    let tree = cgroup::open(&settings(&name)).expect("uid 65534 cannot keep root out");
+    job.end();
+    empty(&*tree, &group);
+    tree.remove(&group).unwrap();
+    tree.close().unwrap();
+    strangers.into_iter().for_each(Job::end);
+    assert_eq!(leftovers(&name), Vec::<PathBuf>::new());
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_group_removed_in_one_hierarchy_is_made_again_and_nobody_leaves() {
+    let mut fixture = Fixture::new("half-gone");
+    let job = Job::sh("sleep 600 & echo begun; wait");
+    let mut job = job;
+    assert_eq!(job.line(), "begun");
+    let group = fixture.admit(job.process());
+    let before = memberships(job.process().pid);
+    let (Some(cpu), Some(io)) = (&group.dirs.cpu, &group.dirs.io) else {
+        panic!("needs the io controller")
+    };
+    if cpu == io {
+        // One hierarchy: there is no half.
+        assert_eq!(fixture.tree().capabilities().version, Some(Version::V2));
+    } else {
+        // As systemd does with a controller it stops delegating.
+        let parent = io.parent().unwrap().parent().unwrap();
+        for pid in fixture.tree().processes(&group).unwrap() {
+            fs::write(parent.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
+        fs::remove_dir(io).unwrap();
+        fixture.tree().attach(&group, job.process()).unwrap();
+    }
+    assert_eq!(memberships(job.process().pid), before);
+    assert_eq!(fixture.tree().processes(&group).unwrap().len(), 2);
+    job.end();
+    empty(fixture.tree(), &group);
+    fixture.tree().remove(&group).unwrap();
+    fixture.close();
+}
+
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_restarted_daemon_finds_its_groups_and_may_remove_its_root() {
@@ -448,7 +521,7 @@ fn a_creation_that_fails_half_way_leaves_nothing() {
     // In the way: the same name in the last hierarchy.
     let last = group.dirs.unified.clone().or(group.dirs.io.clone()).unwrap();
     fs::create_dir(&last).unwrap();
-    let error = tree.create(TaskId { epoch: 7, number: 1 }).unwrap_err();
+    let error = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap_err();
     assert!(error.to_string().contains(last.to_str().unwrap()), "{error}");
     for dir in [&group.dirs.cpu, &group.dirs.cpuacct, &group.dirs.io].into_iter().flatten() {
         assert!(*dir == last || !dir.exists(), "{}", dir.display());
@@ -468,7 +541,7 @@ fn a_creation_the_kernel_refuses_half_way_is_undone() {
     let Some(unified) = &group.dirs.unified else { panic!("needs a cgroup2 mount") };
     let limit = unified.parent().unwrap().join("cgroup.max.descendants");
     fs::write(&limit, "0").unwrap();
-    let error = tree.create(TaskId { epoch: 7, number: 1 }).unwrap_err();
+    let error = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap_err();
     assert!(
         matches!(&error, CgroupError::Io { source, .. }
         if source.raw_os_error() == Some(libc::EAGAIN)),
@@ -976,7 +1049,7 @@ fn everybody_in_a_foreign_group_and_below_is_named() {
     empty(tree, &inner);
     fs::remove_dir(&below).unwrap();
 
-    let own = tree.create(TaskId { epoch: 7, number: 9 }).unwrap();
+    let own = tree.create(TaskId { epoch: 7, number: 9 }, None).unwrap();
     assert!(!tree.overlaps(&group, &own));
     tree.remove(&own).unwrap();
     foreign.end();
@@ -1202,7 +1275,7 @@ fn leaf_helper() {
     let tree = cgroup::open(&settings(&format!("{name}/lrs"))).unwrap();
     let v2 = preview.version == Version::V2;
     assert_eq!(is_in(&format!("{name}/lrsd")), v2, "a leaf where the kernel demands one");
-    let group = tree.create(TaskId { epoch: 1, number: 1 }).unwrap();
+    let group = tree.create(TaskId { epoch: 1, number: 1 }, None).unwrap();
     tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
     tree.remove(&group).unwrap();
     tree.close().unwrap();
@@ -1281,5 +1354,53 @@ fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
     tree.remove(&group).unwrap();
     let gone = tree.inspect(&group, &mut kept, &mut reading, Tier::Active, &PLAN);
     assert!(gone.is_err(), "{gone:?}");
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn groups_have_names_that_people_can_read() {
+    let fixture = Fixture::new("named");
+    let tree = fixture.tree();
+    let id = TaskId { epoch: 7, number: 1 };
+    let label = Label::new("sort/big files").unwrap();
+    let group = tree.create(id, Some(&label)).unwrap();
+    assert_eq!(group.record.path, format!("/{}/{id}.sort-big-files", fixture.name));
+    let found: Vec<_> =
+        tree.existing().unwrap().into_iter().map(|(id, g)| (id, g.record.path)).collect();
+    assert_eq!(found, [(id, group.record.path.clone())]);
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_root_somebody_removed_is_made_anew_and_locked_anew() {
+    let mut fixture = Fixture::new("removed");
+    fixture.tree().shape_root(&PLAN).unwrap();
+    let weight = |group: &Group| {
+        let root = group.dirs.cpu.as_ref().unwrap().parent().unwrap().to_owned();
+        let file =
+            ["cpu.weight", "cpu.shares"].iter().map(|file| root.join(file)).find(|f| f.exists());
+        fs::read_to_string(file.unwrap()).unwrap()
+    };
+    let before = fixture.create();
+    let shaped = weight(&before);
+    fixture.tree().remove(&before).unwrap();
+    for dir in leftovers(&fixture.name) {
+        let lock = dir.join("lock");
+        if lock.exists() {
+            fs::remove_dir(&lock).unwrap();
+        }
+        fs::remove_dir(&dir).unwrap();
+    }
+    let job = Job::sleeper();
+    let group = fixture.admit(job.process());
+    assert_eq!(weight(&group), shaped, "the root has its weight again");
+    let error = cgroup::open(&settings(&fixture.name)).err().unwrap().to_string();
+    assert!(error.contains("uses the cgroup root"), "{error}");
+    job.end();
+    empty(fixture.tree(), &group);
+    fixture.tree().remove(&group).unwrap();
     fixture.close();
 }

@@ -31,6 +31,7 @@ const FORBIDDEN: &[&str] = &[
     "crate::cgroup",
     "crate::clock",
     "crate::config",
+    "crate::log",
     "crate::publish",
     "crate::wire",
 ];

@@ -41,7 +41,7 @@ impl Node {
         let dir = tempfile::Builder::new().prefix("lrs-bench-").tempdir().expect("a directory");
         let root = root_name(crate::supervisor());
         let text = format!(
-            "cgroup.root = {root:?}\ndaemon.runtime_dir = {:?}\n{settings}\n",
+            "cgroup.root = {root:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = \"off\"\n{settings}\n",
             dir.path().join("run")
         );
         fs::write(dir.path().join("lrs.toml"), text).expect("the configuration");

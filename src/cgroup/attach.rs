@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use super::mounts::Hierarchy;
 use super::process::{self, Facts, Membership, Pinned, is_within};
-use super::{CgroupError, files};
+use super::{CgroupError, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -78,16 +78,22 @@ enum Step {
 }
 
 impl Mover<'_> {
-    /// See [`super::TierTree::attach`]. Answers how many processes were moved.
-    pub(super) fn attach(&self, group: &str, process: ProcessRef) -> Result<usize, CgroupError> {
+    /// See [`super::TierTree::attach`]. `again`: the task is in `group` already, so that on an
+    /// error what was brought in stays. Answers how many processes were moved.
+    pub(super) fn attach(
+        &self,
+        group: &str,
+        process: ProcessRef,
+        again: bool,
+    ) -> Result<usize, CgroupError> {
         let pinned = self.pin(process)?;
         let origin = self.present_group(process.pid)?;
         if is_within(&origin, self.root) && !is_within(&origin, group) {
             let task = origin[self.root.len()..].trim_start_matches('/');
             let pid = process.pid;
-            return Err(CgroupError::Refused(match task.parse::<TaskId>() {
-                Ok(task) => format!("process {pid} is in the group of {task} already"),
-                Err(_) => format!(
+            return Err(CgroupError::Refused(match name::task(task) {
+                Some(task) => format!("process {pid} is in the group of {task} already"),
+                None => format!(
                     "process {pid} is in {origin}, which somebody else made or filled below the \
                      LRS root; move it to a group outside of {} first",
                     self.root
@@ -100,6 +106,7 @@ impl Mover<'_> {
         });
         match outcome {
             Ok(()) => Ok(moves.len()),
+            Err(error) if again => Err(error),
             Err(error) => Err(self.undo(group, process.pid, &moves, error)),
         }
     }
@@ -146,7 +153,7 @@ impl Mover<'_> {
             let rest = path.strip_prefix(self.root)?.strip_prefix('/')?;
             rest.split('/').next()
         });
-        Ok(name.and_then(|name| name.parse().ok()))
+        Ok(name.and_then(name::task))
     }
 
     fn primary(&self) -> &Hierarchy {

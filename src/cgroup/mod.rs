@@ -16,6 +16,7 @@
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `members` | who is in a group, whose processes they are, whether they are frozen |
 //! | `observe` | [`TierTree`] without any write |
+//! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
 //! kernel as pid 0 and left out. Controllers enabled on the way to the root stay enabled.
@@ -24,11 +25,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
 
 mod attach;
 mod files;
+mod give_back;
 mod in_place;
 mod inspect;
 mod ioprio;
@@ -36,15 +38,19 @@ mod limits;
 mod lock;
 mod members;
 mod mounts;
+mod name;
 mod observe;
 mod open;
 pub mod probe;
 mod process;
+mod scope;
 mod tiers;
 mod tree;
 mod weights;
 
+pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
+pub(crate) use lock::LOCK;
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///
@@ -268,8 +274,9 @@ pub trait TierTree: Send + Sync {
     /// Writes the root's own weight where it differs. `plan` changes with A.
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
 
-    /// Creates the group of a new task in every hierarchy in use, or none of them.
-    fn create(&self, id: TaskId) -> Result<Group, CgroupError>;
+    /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is
+    /// what people know the task by.
+    fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError>;
 
     /// The present cgroup of `process`, to be managed as it is. Refuses the root group and a
     /// group that holds this daemon.
@@ -299,6 +306,14 @@ pub trait TierTree: Send + Sync {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError>;
+
+    /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
+    /// what its owner has to be told, where that is systemd. Of an idle group that may stay
+    /// idle, `cpu.idle`.
+    fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
+        let _ = (group, tier, plan);
+        Vec::new()
+    }
 
     /// Reads the weights back.
     fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError>;

@@ -9,9 +9,10 @@ use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, in_place, tree,
+    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, in_place, open,
+    tree,
 };
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
 
 /// [`TierTree`] that only looks.
@@ -29,7 +30,9 @@ impl ObserveTree {
             Ok(mounts) => look(&mounts, settings.version),
             Err(error) => (None, Vec::new(), error.to_string()),
         };
-        let root = settings.root.as_deref().unwrap_or("lrs").trim_matches('/');
+        let auto =
+            if open::is_scope(settings) { crate::systemd::SCOPE_PATH } else { open::AUTO_ROOT };
+        let root = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
         let capabilities = Capabilities {
             version,
             root: format!("/{root}"),
@@ -85,7 +88,7 @@ impl TierTree for ObserveTree {
         Ok(())
     }
 
-    fn create(&self, _: TaskId) -> Result<Group, CgroupError> {
+    fn create(&self, _: TaskId, _: Option<&Label>) -> Result<Group, CgroupError> {
         // Nothing is created, so there is no path to name.
         let record = ObserveTree::record(String::new(), 0);
         Ok(Group { record, dirs: GroupDirs::default() })
@@ -177,13 +180,13 @@ mod tests {
         };
         let tree = ObserveTree::open(&settings);
         assert_eq!(tree.capabilities().cpu_tiers, CpuTiers::None);
-        let group = tree.create(TaskId { epoch: 1, number: 1 }).unwrap();
+        let group = tree.create(TaskId { epoch: 1, number: 1 }, None).unwrap();
         assert_eq!(group.record.attachment, Attachment::None);
         assert_eq!(group.record.path, "", "a group that does not exist has no path");
         assert_eq!(tree.processes(&group).unwrap(), []);
         assert_eq!(tree.reopen(&group.record).unwrap(), Some(group));
         let init = ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 };
-        let group = tree.create(TaskId { epoch: 1, number: 2 }).unwrap();
+        let group = tree.create(TaskId { epoch: 1, number: 2 }, None).unwrap();
         assert!(matches!(tree.attach(&group, init), Err(CgroupError::Refused(_))));
     }
 }

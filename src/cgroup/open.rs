@@ -8,19 +8,25 @@
 //! children. In a container lrsd therefore moves *itself* into a leaf, `lrsd`, if it is alone
 //! in such a group; other people's processes are never moved to make room, and then only
 //! observe mode is left.
+//!
+//! A root that somebody removed while the daemon runs is made anew with the next admission.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::Access;
 
 use super::lock::{self, RootLock};
 use super::mounts::{Hierarchy, Mounts};
+use super::name;
 use super::process::Membership;
+use super::scope::{self, Scope};
 use super::{CgroupError, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
+use crate::units::Pid;
 
 /// `cgroup.root = "auto"`.
-const AUTO_ROOT: &str = "lrs";
+pub(super) const AUTO_ROOT: &str = "lrs";
 
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
@@ -42,7 +48,15 @@ pub(super) struct Root {
     /// What an operator should know, one sentence each.
     pub(super) notes: Vec<String>,
     leaf: Option<Leaf>,
-    _lock: RootLock,
+    held: Mutex<Held>,
+}
+
+/// What keeps the root ours. It is renewed when somebody removed the root.
+#[derive(Debug)]
+struct Held {
+    lock: Option<RootLock>,
+    /// Where systemd owns the root.
+    scope: Option<Scope>,
 }
 
 /// A child group this daemon put itself into.
@@ -55,21 +69,25 @@ struct Leaf {
 impl Root {
     /// Prepares the root of `settings`, or undoes what it had begun.
     pub(super) fn open(settings: &TreeSettings) -> Result<Root, CgroupError> {
-        let mounts = Mounts::read()?;
-        let (version, primary) = choose(settings, &mounts)?;
-        let path = root_path(settings, &primary)?;
-        let lock = make_and_lock(&primary, &path)?;
+        let (version, hierarchies) = hierarchies(settings)?;
+        let path = root_path(settings, &hierarchies[0])?;
+        let scope = if is_scope(settings) { Some(Scope::new()?) } else { None };
+        let mut held = Held { lock: None, scope };
+        held.take(&hierarchies, &path)?;
         let mut root = Root {
             version,
             path: format!("/{path}"),
-            hierarchies: vec![primary],
+            hierarchies,
             controllers: Vec::new(),
             notes: Vec::new(),
             leaf: None,
-            _lock: lock,
+            held: Mutex::new(held),
         };
         let prepared = match version {
-            Version::V1 => root.add_v1_hierarchies(&mounts),
+            Version::V1 => {
+                root.make_in_the_others();
+                Ok(())
+            }
             Version::V2 => root.enable_controllers(settings),
         };
         match prepared.and_then(|()| root.look_around()) {
@@ -88,8 +106,63 @@ impl Root {
         self.hierarchies[0].dir(&self.path)
     }
 
+    /// Makes the root anew if it is gone: somebody removed it, or stopped the scope. Answers
+    /// whether it had to be made.
+    pub(super) fn restore(&self) -> Result<bool, CgroupError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.holds(&self.dir()) {
+            return Ok(false);
+        }
+        held.take(&self.hierarchies, self.path.trim_start_matches('/'))?;
+        for hierarchy in &self.hierarchies[1..] {
+            lock::make_root(&hierarchy.mount.point, &self.path)?;
+        }
+        for dir in self.chain() {
+            for controller in &self.controllers {
+                let file = dir.join("cgroup.subtree_control");
+                if !has_word(&files::read_text(&file)?, controller) {
+                    let value = format!("+{controller}");
+                    files::write_raw(&file, &value)
+                        .map_err(|error| enabling_failed(&file, &value, error))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether systemd owns the root.
+    pub(super) fn is_scope(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).scope.is_some()
+    }
+
+    /// Gives the slice above the scope `weight` (cpu.weight), through systemd.
+    pub(super) fn set_slice_weight(&self, weight: u64) -> Result<(), CgroupError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.scope.as_mut().map_or(Ok(()), |scope| scope.set_weight(weight))
+    }
+
+    /// Moves the processes of a task whose old home is gone to a scope of their own. Without
+    /// systemd, or without its help, they go where the kernel takes them.
+    pub(super) fn rehome(&self, id: TaskId, processes: &[Pid]) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scope) = &mut held.scope
+            && let Err(error) = scope.rehome(id, processes)
+        {
+            tracing::warn!(task = %id, %error, "the processes of task {id}, released, get no scope of their own: {error}");
+        }
+    }
+
     /// Removes what this or an earlier lrsd made, where it is empty.
     pub(super) fn close(&self) -> Result<(), CgroupError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scope) = &mut held.scope {
+            scope.let_go();
+        }
+        if let Some(lock) = &held.lock
+            && lock.is_of(&self.dir())
+        {
+            lock::remove_lock(&self.dir())?;
+        }
         for hierarchy in &self.hierarchies {
             lock::remove_root(&hierarchy.mount.point, &self.path)?;
         }
@@ -100,36 +173,31 @@ impl Root {
         }
     }
 
-    /// The other v1 hierarchies, systemd's, and the twin: each where it can be had.
-    fn add_v1_hierarchies(&mut self, mounts: &Mounts) -> Result<(), CgroupError> {
-        let systemd_runs = Path::new("/run/systemd/system").exists(); // sd_booted(3)
-        let others = mounts
-            .v1()
-            .into_iter()
-            .skip(1)
-            .chain(mounts.systemd().filter(|_| systemd_runs))
-            .chain(mounts.unified());
-        for hierarchy in others {
+    /// The root in the other v1 hierarchies; those where it cannot be made are not used.
+    fn make_in_the_others(&mut self) {
+        for hierarchy in self.hierarchies.split_off(1) {
             match lock::make_root(&hierarchy.mount.point, &self.path) {
                 Ok(()) => self.hierarchies.push(hierarchy),
                 Err(error) => self.notes.push(format!("not used: {} ({error})", hierarchy.name)),
             }
         }
-        Ok(())
+    }
+
+    /// Unified directories from the mount to the root.
+    fn chain(&self) -> Vec<PathBuf> {
+        let mount = &self.hierarchies[0].mount.point;
+        let root = self.dir();
+        let mut chain: Vec<PathBuf> =
+            root.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_owned).collect();
+        chain.reverse();
+        chain
     }
 
     fn enable_controllers(&mut self, settings: &TreeSettings) -> Result<(), CgroupError> {
         let wanted: &[&'static str] = if settings.io { &WANTED } else { &WANTED[..1] };
-        let mount = self.hierarchies[0].mount.point.clone();
         let root = self.dir();
-        let mut chain: Vec<PathBuf> = root
-            .ancestors()
-            .take_while(|dir| dir.starts_with(&mount))
-            .map(Path::to_owned)
-            .collect();
-        chain.reverse();
         self.controllers = wanted.to_vec();
-        for dir in chain {
+        for dir in self.chain() {
             let mut had = Vec::new();
             for &controller in &self.controllers.clone() {
                 match self.enable(&dir, controller, dir == root) {
@@ -189,6 +257,12 @@ impl Root {
         let dir = self.dir();
         let (tasks, foreign): (Vec<PathBuf>, Vec<PathBuf>) =
             attach::child_groups(&dir)?.into_iter().partition(|group| task_id(group).is_some());
+        let is_scope = self.is_scope();
+        let foreign: Vec<PathBuf> = foreign
+            .into_iter()
+            .filter(|group| !group.ends_with(lock::LOCK))
+            .filter(|group| !(is_scope && group.ends_with(scope::LEAF)))
+            .collect();
         if !foreign.is_empty() {
             let names: Vec<_> = foreign.iter().map(|group| group_name(group)).collect();
             self.notes.push(format!(
@@ -200,7 +274,8 @@ impl Root {
         }
         let procs = files::read_text(&dir.join("cgroup.procs"))?;
         let count = procs.lines().count();
-        if count > 0 {
+        // On v1 the anchor is where systemd put it.
+        if count > usize::from(is_scope) {
             self.notes.push(format!(
                 "{count} processes live directly in {}, beside the tasks; move them to a group \
                  of their own",
@@ -275,6 +350,19 @@ pub(super) fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
     Ok(Preview { version, root, obstacle })
 }
 
+/// The version and the hierarchies to use, primary first.
+pub(super) fn hierarchies(
+    settings: &TreeSettings,
+) -> Result<(Version, Vec<Hierarchy>), CgroupError> {
+    let mounts = Mounts::read()?;
+    let (version, primary) = choose(settings, &mounts)?;
+    let mut hierarchies = vec![primary];
+    if version == Version::V1 {
+        hierarchies.extend(other_v1_hierarchies(&mounts));
+    }
+    Ok((version, hierarchies))
+}
+
 /// The version and its primary hierarchy.
 fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarchy), CgroupError> {
     let unified = mounts.unified();
@@ -312,11 +400,21 @@ fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarch
     }
 }
 
-/// The root's path below the mount. "auto": `lrs`, below this daemon's own group where that
+/// Whether tasks live in systemd's scope: the service does so unless told otherwise; a daemon
+/// started by hand on the same machine has nothing to do with it.
+pub(super) fn is_scope(settings: &TreeSettings) -> bool {
+    settings.root.is_none() && crate::systemd::started_this_process()
+}
+
+/// The root's path below the mount. "auto": systemd's scope if systemd started this daemon;
+/// else `lrs`, below this daemon's own group where that
 /// may be written and the mount may not (a delegated subtree).
 fn root_path(settings: &TreeSettings, primary: &Hierarchy) -> Result<String, CgroupError> {
     if let Some(path) = &settings.root {
         return Ok(path.trim_matches('/').to_owned());
+    }
+    if is_scope(settings) {
+        return Ok(crate::systemd::SCOPE_PATH.to_owned());
     }
     let writable = |dir: &Path| rustix::fs::access(dir, Access::WRITE_OK).is_ok();
     if primary.is_unified() && !writable(&primary.mount.point) {
@@ -329,18 +427,48 @@ fn root_path(settings: &TreeSettings, primary: &Hierarchy) -> Result<String, Cgr
     Ok(AUTO_ROOT.to_owned())
 }
 
-fn make_and_lock(primary: &Hierarchy, path: &str) -> Result<RootLock, CgroupError> {
-    // A closing daemon can remove the root between the two steps, each time only once.
-    for _ in 0..10 {
-        lock::make_root(&primary.mount.point, path)?;
-        if let Some(lock) = RootLock::take(&primary.dir(path))? {
-            return Ok(lock);
+/// The other v1 hierarchies LRS uses, systemd's, and the twin.
+fn other_v1_hierarchies(mounts: &Mounts) -> impl Iterator<Item = Hierarchy> {
+    let systemd_runs = crate::systemd::is_running();
+    let v1 = mounts.v1().into_iter().skip(1);
+    v1.chain(mounts.systemd().filter(|_| systemd_runs)).chain(mounts.unified())
+}
+
+impl Held {
+    /// Makes and locks the root.
+    fn take(&mut self, hierarchies: &[Hierarchy], path: &str) -> Result<(), CgroupError> {
+        let primary = &hierarchies[0];
+        // A daemon that is closing, or `systemctl stop`, can remove the root between two
+        // steps, each time only once.
+        for _ in 0..10 {
+            if let Some(scope) = &mut self.scope {
+                scope.hold(hierarchies)?;
+            }
+            // A scope is systemd's to make; on v1 it may have left out the cpu controller.
+            if self.scope.is_none() || !primary.is_unified() {
+                lock::make_root(&primary.mount.point, path)?;
+            }
+            let root = primary.dir(path);
+            // A second lock beside the one that is held would be refused.
+            if self.lock.as_ref().is_some_and(|lock| lock.is_of(&root)) {
+                return Ok(());
+            }
+            self.lock = RootLock::take(&root)?;
+            if self.lock.is_some() {
+                return Ok(());
+            }
         }
+        Err(CgroupError::Refused(format!(
+            "the cgroup root {} is removed again and again by somebody else",
+            primary.dir(path).display()
+        )))
     }
-    Err(CgroupError::Refused(format!(
-        "the cgroup root {} is removed again and again by somebody else",
-        primary.dir(path).display()
-    )))
+
+    /// Whether the locked directory is still the one at `root`, and the scope is held.
+    fn holds(&mut self, root: &Path) -> bool {
+        self.lock.as_ref().is_some_and(|lock| lock.is_of(root))
+            && self.scope.as_mut().is_none_or(Scope::held)
+    }
 }
 
 fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupError {
@@ -370,7 +498,7 @@ fn has_word(text: &str, word: &str) -> bool {
 
 /// The task a group directory belongs to, by its name.
 pub(super) fn task_id(group: &Path) -> Option<TaskId> {
-    group.file_name()?.to_str()?.parse().ok()
+    name::task(group.file_name()?.to_str()?)
 }
 
 fn group_name(group: &Path) -> String {

@@ -67,6 +67,27 @@ impl KernelTree {
         }
     }
 
+    /// See [`super::TierTree::tier_files`].
+    pub(super) fn files_of(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Vec<(&'static str, u64)> {
+        let cpu = match self.cpu_wish(&group.record, tier, plan) {
+            CpuWish::Idle | CpuWish::WeightOrIdle(_) => (CPU_IDLE, 1),
+            CpuWish::Weight(weight) => (self.scale.file, weight),
+        };
+        let io = self.io.knobs.iter().filter_map(|knob| match knob {
+            IoKnob::Weight(scale) => {
+                let owners = in_place::found_number(&group.record, scale.file)?;
+                Some((scale.file, scale.pair(plan).at_least(Some(owners)).of(tier)))
+            }
+            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
+        });
+        std::iter::once(cpu).chain(io).collect()
+    }
+
     /// Gives an in-place group back to its owner.
     pub(super) fn restore(&self, group: &Group) -> Result<(), CgroupError> {
         let plans = self.plans.of(&group.record);

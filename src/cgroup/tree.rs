@@ -9,6 +9,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
@@ -24,9 +25,9 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
     GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, files,
-    in_place, ioprio, limits, members,
+    in_place, ioprio, limits, members, name, scope,
 };
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
 
 /// [`TierTree`] with a locked root on cgroupfs.
@@ -43,6 +44,8 @@ pub(super) struct KernelTree {
     /// What was written to groups of others.
     pub(super) plans: in_place::Plans,
     capabilities: Capabilities,
+    /// What the root's weight was last made for.
+    root_plan: Mutex<Option<WeightPlan>>,
     /// For cgroups-rs; on v2 unused.
     v1: V1,
 }
@@ -109,6 +112,7 @@ impl KernelTree {
             io,
             plans: in_place::Plans::default(),
             capabilities,
+            root_plan: Mutex::new(None),
             v1: V1::new(),
         })
     }
@@ -208,6 +212,16 @@ impl KernelTree {
         Ok(Some(Group { record, dirs }))
     }
 
+    /// Whether the group the task came from is gone where systemd tracks it. On v1 a unit may
+    /// have none of its own in the other hierarchies.
+    fn is_homeless(&self, group: &Group) -> bool {
+        let gone = |hierarchy: &Hierarchy| {
+            let origin = group.record.origin.iter().find(|(name, _)| *name == hierarchy.name);
+            origin.is_none_or(|(_, path)| !hierarchy.dir(path).is_dir())
+        };
+        scope::tracked(&self.root.hierarchies).any(gone)
+    }
+
     fn remove_everywhere(&self, path: &str) -> Result<(), CgroupError> {
         self.root.hierarchies.iter().try_for_each(|hierarchy| remove_group(&hierarchy.dir(path)))
     }
@@ -223,11 +237,17 @@ impl TierTree for KernelTree {
             IoKnob::Weight(scale) => scale.shortfall(plan, false),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
-        let root = self.scale.root_shortfall(plan, self.root_weight);
+        let root_scale = if self.root.is_scope() { weights::CPU_WEIGHT } else { self.scale };
+        let root = root_scale.root_shortfall(plan, self.root_weight);
         self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(root).collect()
     }
 
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
+        *self.root_plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(*plan);
+        if self.root.is_scope() {
+            let weight = weights::CPU_WEIGHT.root(plan, self.root_weight);
+            return self.root.set_slice_weight(weight);
+        }
         let weight = self.scale.root(plan, self.root_weight);
         settle_number(
             &self.root.dir().join(self.scale.file),
@@ -238,8 +258,15 @@ impl TierTree for KernelTree {
         )
     }
 
-    fn create(&self, id: TaskId) -> Result<Group, CgroupError> {
-        let path = format!("{}/{id}", self.root.path);
+    fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
+        if self.root.restore()? {
+            tracing::warn!(root = self.root.path, "the cgroup root was gone; made it anew");
+            let plan = *self.root_plan.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(plan) = plan {
+                self.shape_root(&plan)?;
+            }
+        }
+        let path = format!("{}/{}", self.root.path, name::of(id, name));
         self.make(&path)?;
         let dir = self.primary().dir(&path);
         self.own_group(path)?
@@ -274,7 +301,8 @@ impl TierTree for KernelTree {
         let mut found = Vec::new();
         for dir in attach::child_groups(&self.root.dir())? {
             let Some(id) = task_id(&dir) else { continue };
-            if let Some(group) = self.own_group(format!("{}/{id}", self.root.path))? {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy();
+            if let Some(group) = self.own_group(format!("{}/{name}", self.root.path))? {
                 found.push((id, group));
             }
         }
@@ -285,7 +313,16 @@ impl TierTree for KernelTree {
     fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
         match group.record.attachment {
             Attachment::Own => {
-                let moved = self.mover().attach(&group.record.path, process)?;
+                let path = &group.record.path;
+                // Others of the task are in: what is brought back to them is not undone, and a
+                // hierarchy in which somebody removed the group gets it again.
+                let again = !members::processes(group)?.is_empty();
+                if again {
+                    for dir in self.root.hierarchies.iter().map(|h| h.dir(path)) {
+                        make_if_missing(&dir)?;
+                    }
+                }
+                let moved = self.mover().attach(path, process, again)?;
                 Ok(Attached { moved })
             }
             Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),
@@ -299,6 +336,10 @@ impl TierTree for KernelTree {
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
         self.write(group, tier, plan)
+    }
+
+    fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
+        self.files_of(group, tier, plan)
     }
 
     fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
@@ -360,6 +401,15 @@ impl TierTree for KernelTree {
             let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
             origin.map(|(_, path)| path.clone()).into_iter().collect()
         };
+        if self.is_homeless(group)
+            && let Some(id) = task_id(Path::new(&group.record.path))
+        {
+            let processes = members::processes(group)?;
+            if !processes.is_empty() {
+                self.root.rehome(id, &processes);
+            }
+        }
+        // Those forked meanwhile, too, and all of them without systemd.
         self.mover().evacuate(&group.record.path, attach::BUDGET, &homes)?;
         self.remove(group)
     }
@@ -452,6 +502,17 @@ fn cause(error: cgroups_rs::fs::error::Error) -> io::Error {
     errno.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
+fn make_if_missing(dir: &Path) -> Result<(), CgroupError> {
+    match std::fs::create_dir(dir) {
+        Ok(()) => {
+            tracing::warn!(cgroup = %dir.display(), "somebody removed the cgroup {} of a running task; made it anew", dir.display());
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(files::failed("create", dir, None, error)),
+    }
+}
+
 /// None of `dirs` existed before: removes those that do now.
 fn undo_making(dirs: &[PathBuf], error: CgroupError) -> CgroupError {
     let left: Vec<String> = dirs
@@ -471,7 +532,7 @@ fn undo_making(dirs: &[PathBuf], error: CgroupError) -> CgroupError {
 /// The kernel may report the last process gone a moment before its group counts as empty
 /// (a process unlinks from its group after its exit is announced), so EBUSY with no process
 /// listed is tried again for a few milliseconds.
-fn remove_group(dir: &Path) -> Result<(), CgroupError> {
+pub(super) fn remove_group(dir: &Path) -> Result<(), CgroupError> {
     const TRIES: u32 = 5;
     let mut tries = 0;
     loop {

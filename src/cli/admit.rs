@@ -52,7 +52,7 @@ pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infa
     program.execute()
 }
 
-/// `lrsctl admit`: each process becomes a task; one id a line.
+/// `lrsctl admit`: each process or unit becomes a task; one id a line.
 pub(super) fn admit(
     endpoint: &Endpoint,
     args: &AdmitArgs,
@@ -62,8 +62,15 @@ pub(super) fn admit(
     let runtime = super::runtime()?;
     let away = Away::Retry(args.slot.wait.unwrap_or(Patience::For(RESTART)));
     let mut failures = Vec::new();
-    for &pid in &args.pids {
-        let request = request(&args.slot, pid, args.in_place);
+    let processes = args
+        .pids
+        .iter()
+        .map(|&pid| (format!("pid {pid}"), request(&args.slot, pid, args.in_place)));
+    let units = args.units.iter().map(|unit| {
+        let request = request(&args.slot, 0, false);
+        (format!("unit {unit}"), proto::AdmitRequest { unit: Some(unit.clone()), ..request })
+    });
+    for (subject, request) in processes.chain(units) {
         match runtime.block_on(ask(endpoint, request, args.slot.wait, away, talk)) {
             Ok(Slot::Own(task)) => {
                 if out.is_json() {
@@ -73,18 +80,18 @@ pub(super) fn admit(
                 }
                 out.flush()?;
             }
-            Ok(Slot::Outer(message)) => failures.push((pid, Failure::failed(message))),
+            Ok(Slot::Outer(message)) => failures.push((subject, Failure::failed(message))),
             // The others would only wait for the same silence.
             Err(failure) if failure.is(Exit::Unreachable) => return Err(failure),
-            Err(failure) => failures.push((pid, failure)),
+            Err(failure) => failures.push((subject, failure)),
         }
     }
     match <[_; 1]>::try_from(failures) {
         Ok([(_, failure)]) => Err(failure),
         Err(failures) if failures.is_empty() => Ok(()),
         Err(failures) => {
-            for (pid, failure) in &failures {
-                say(format_args!("lrsctl: pid {pid}:"));
+            for (subject, failure) in &failures {
+                say(format_args!("lrsctl: {subject}:"));
                 failure.report();
             }
             let full = failures.iter().all(|(_, failure)| failure.is(Exit::NoFreeSlot));
@@ -105,6 +112,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         wait_ms: 0,
         wait_forever: false,
         first_requested_at: None,
+        unit: None,
     }
 }
 

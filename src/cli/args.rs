@@ -51,7 +51,7 @@ pub(super) enum Command {
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
     /// status are the command's own. Inside a task the command runs in the outer slot.
     Run(RunArgs),
-    /// Make running processes tasks; prints one id a line
+    /// Make running processes or systemd units tasks; prints one id a line
     Admit(AdmitArgs),
     /// Give a task back to where it came from; its processes go on
     Release {
@@ -107,6 +107,19 @@ pub(super) enum Command {
     },
     /// A tour on this machine: a private daemon, real tasks, live tiers; leaves nothing behind
     Demo(DemoArgs),
+    /// Completions for a shell, on stdout
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The manual: a page on stdout for `man -l -`, or all pages as files
+    Man {
+        /// Name of the page: lrsctl, lrsctl-run, lrsd, lrs.toml ... [default: lrsctl]
+        page: Option<String>,
+        /// Write every page into this directory
+        #[arg(long, value_name = "DIR", conflicts_with = "page")]
+        out: Option<PathBuf>,
+    },
     #[command(name = "__demo", hide = true)]
     DemoInner(DemoInnerArgs),
     #[command(name = "__daemon", hide = true)]
@@ -174,8 +187,12 @@ pub(super) struct AdmitArgs {
     /// Manage each process's present cgroup as it is: weights only, nothing is moved
     #[arg(long)]
     pub(super) in_place: bool,
+    /// A running service or scope of systemd's, in place: all its processes are one task [sshd
+    /// is sshd.service]; takes an admin; may be given several times
+    #[arg(long = "unit", value_name = "NAME", conflicts_with = "pids")]
+    pub(super) units: Vec<String>,
     /// Processes, each with its descendants one task
-    #[arg(required = true, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required_unless_present = "units", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pids: Vec<i32>,
 }
 

@@ -98,7 +98,8 @@ impl Failure {
         use tonic::Code;
         let message = match status.message() {
             "" => format!("lrsd answered {:?} and gave no reason", status.code()),
-            message => printable(message).into_owned(),
+            // A configuration has a fault a line.
+            message => message.lines().map(printable).collect::<Vec<_>>().join("\n  "),
         };
         if is_transport(status) {
             return Failure::unreachable(format!(

@@ -17,6 +17,7 @@ mod inherited;
 mod local;
 mod manage;
 mod output;
+mod pages;
 mod read;
 mod show;
 mod values;
@@ -78,6 +79,10 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Doctor { config } => local::doctor(config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(endpoint, out),
+        Command::Completions { shell } => pages::completions(shell, out),
+        Command::Man { page, out: directory } => {
+            pages::man(page.as_deref(), directory.as_deref(), out)
+        }
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
         Command::Daemon { config } => Err(Failure::ended(crate::demo::daemon(&config))),

@@ -6,19 +6,19 @@ use super::schema::{Applies, SECTIONS};
 /// Columns of the file's comments.
 const WIDTH: usize = 80;
 
+/// What the reader of the file has to know first; lrs.toml(5) says the same.
+pub const ABOUT_THE_FILE: &str = "Settings of lrsd. Each key is shown with its default; remove the \"#\" before a key to set \
+     it. Unknown keys and values out of range are errors: check the file with \
+     \"lrsctl config check FILE\" and apply it with \"lrsctl reload\" or SIGHUP. Durations have \
+     a unit: ms, s, m or h. Sizes have one of KiB, MiB, GiB, TiB, or none for bytes.";
+
 /// Text of `config/lrs.toml`: every key with its documentation, range and default, commented
 /// out. Lines of text start with "# ", settings with "#key", so that an operator (and a test)
 /// can tell them apart.
 pub fn example() -> String {
     let defaults = Config::default();
     let mut file = String::new();
-    comment(
-        &mut file,
-        "Settings of lrsd. Each key is shown with its default; remove the \"#\" before a key to \
-         set it. Unknown keys and values out of range are errors: check the file with \
-         \"lrsctl config check FILE\" and apply it with \"lrsctl reload\" or SIGHUP. Durations \
-         have a unit: ms, s, m or h. Sizes have one of KiB, MiB, GiB, TiB, or none for bytes.",
-    );
+    comment(&mut file, ABOUT_THE_FILE);
     for section in SECTIONS {
         file.push('\n');
         comment(&mut file, section.doc);

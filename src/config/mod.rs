@@ -25,7 +25,7 @@ use crate::cgroup::{PassiveCpu, TreeSettings, Version};
 use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
-pub use example::example;
+pub use example::{ABOUT_THE_FILE, example};
 pub use read::{Absent, check_file};
 pub use value::root_path;
 
@@ -55,6 +55,7 @@ pub struct Config {
     pub guard: Guard,
     pub cgroup: Cgroup,
     pub grpc: Grpc,
+    pub dbus: Dbus,
 }
 
 /// `[daemon]`
@@ -165,6 +166,38 @@ pub struct Grpc {
     pub admins: Vec<u32>,
 }
 
+/// `[dbus]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dbus {
+    /// Default system.
+    pub bus: Bus,
+}
+
+/// `dbus.bus`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bus {
+    /// The one of the node.
+    System,
+    /// The one of the user lrsd runs as.
+    Session,
+    /// None.
+    Off,
+    /// At an address of the D-Bus specification, such as `unix:path=/run/bus`.
+    Address(String),
+}
+
+impl std::fmt::Display for Bus {
+    /// As it is written in the file.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Bus::System => "system",
+            Bus::Session => "session",
+            Bus::Off => "off",
+            Bus::Address(address) => address,
+        })
+    }
+}
+
 /// `guard.memory_resume` when the file names only the reserve: half as much again.
 fn default_resume(reserve: MemoryAmount) -> MemoryAmount {
     match reserve {
@@ -223,6 +256,7 @@ impl Default for Config {
                 dry_run: false,
             },
             cgroup: Cgroup { root: Auto::Auto, version: Auto::Auto },
+            dbus: Dbus { bus: Bus::System },
         }
     }
 }

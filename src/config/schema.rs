@@ -97,7 +97,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section { name: "cgroup", doc: "Where the cgroups of tasks are made." },
     Section { name: "grpc", doc: "The socket that lrsctl and schedulers talk to." },
-    Section { name: "dbus", doc: "The D-Bus interface. Not built yet." },
+    Section { name: "dbus", doc: "The D-Bus interface, org.lrs.Shaper1." },
     Section { name: "metrics", doc: "Metrics for Prometheus. Not built yet." },
 ];
 
@@ -508,14 +508,15 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         path: "dbus.bus",
-        doc: "The bus to serve on.",
-        range: "\"off\"",
+        doc: "The bus to serve on. Where there is none lrsd serves gRPC alone and tries again. \
+              One lrsd on a bus: those that run beside it take \"off\".",
+        range: "\"system\", \"session\", \"off\" or an address \"unix:path=/run/my-bus\"",
         applies: Applies::Restart,
-        read: |v, _| match value::text(v)? {
-            "off" => Ok(()),
-            _ => Err(Rejection::NotBuilt(String::from("set dbus.bus = \"off\" and use gRPC")))?,
+        read: |v, c| {
+            c.dbus.bus = value::bus(v)?;
+            Ok(())
         },
-        write: |_| value::show_text("off"),
+        write: |c| value::show_text(&c.dbus.bus.to_string()),
     },
     Key {
         path: "metrics.listen",

@@ -111,7 +111,7 @@ fn values_arrive_in_their_fields() {
         listen = ["unix:/tmp/lrs-1/a.sock", "unix:/tmp/lrs-1/b.sock"]
         admins = ["root", 1000]
         [dbus]
-        bus = "off"
+        bus = "unix:path=/tmp/lrs-1/bus"
         [metrics]
         listen = ""
         "#,
@@ -158,6 +158,7 @@ fn values_arrive_in_their_fields() {
             root: Auto::Fixed(RootPath("batch/lrs".into())),
             version: Auto::Fixed(Version::V1),
         },
+        dbus: Dbus { bus: Bus::Address("unix:path=/tmp/lrs-1/bus".into()) },
         grpc: Grpc {
             listen: vec!["/tmp/lrs-1/a.sock".into(), "/tmp/lrs-1/b.sock".into()],
             admins: vec![0, 1000],
@@ -253,8 +254,14 @@ const FAULTY: &[(&str, &str)] = &[
     ),
     ("[grpc]\nadmins = [\"no-such-account-here\"]", "no account has this name"),
     ("[grpc]\nadmins = [-1]", "admins = -1: expected a list of at most 1024 uids"),
+    ("[dbus]\nbus = \"sytem\"", "expected \"system\", \"session\", \"off\" or an address"),
+    ("[dbus]\nbus = true", "expected \"system\", \"session\", \"off\" or an address"),
+    ("[dbus]\nbus = \"unix:pigeon=1\"", "is no address of a bus"),
+    ("[dbus]\nbus = \"tcp:host=localhost,port=1\"", "is not the address of a unix socket"),
+    ("[dbus]\nbus = \"unixexec:path=/bin/sh\"", "is not the address of a unix socket"),
+    ("[dbus]\nbus = \"autolaunch:\"", "is not the address of a unix socket"),
+    ("[dbus]\nbus = \"unix:path=/x;tcp:port=1\"", "is not the address of a unix socket"),
     // In the contract, not in this version.
-    ("[dbus]\nbus = \"system\"", "dbus.bus = \"system\": not built yet"),
     (
         "[metrics]\nlisten = \"127.0.0.1:9000\"",
         "metrics.listen = \"127.0.0.1:9000\": not built yet",
@@ -545,8 +552,15 @@ fn valid_config() -> impl Strategy<Value = Config> {
             listen: listen.into_iter().map(PathBuf::from).collect(),
             admins: admins.into_iter().collect(),
         });
-    (daemon, slots(), tiers, classify, guard(), cgroup, grpc).prop_map(
-        |(daemon, slots, tiers, classify, guard, cgroup, grpc)| Config {
+    let dbus = prop_oneof![
+        Just(Bus::System),
+        Just(Bus::Session),
+        Just(Bus::Off),
+        "[a-z0-9/_.-]{1,40}".prop_map(|path| Bus::Address(format!("unix:path=/{path}"))),
+    ]
+    .prop_map(|bus| Dbus { bus });
+    (daemon, slots(), tiers, classify, guard(), cgroup, grpc, dbus).prop_map(
+        |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus)| Config {
             daemon,
             slots,
             tiers,
@@ -554,6 +568,7 @@ fn valid_config() -> impl Strategy<Value = Config> {
             guard,
             cgroup,
             grpc,
+            dbus,
         },
     )
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Auto, MAX_SOCKET_PATH, MemoryAmount, RootPath};
+use super::{Auto, Bus, MAX_SOCKET_PATH, MemoryAmount, RootPath};
 use crate::units::{Bytes, Share};
 
 /// A value as it stands in the file.
@@ -83,6 +83,29 @@ pub(super) fn number(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<f64> 
 
 pub(super) fn share(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<Share> {
     number(node, range).map(Share::clamped)
+}
+
+/// A word for a bus, or its address.
+pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
+    match text(node)? {
+        "system" => Ok(Bus::System),
+        "session" => Ok(Bus::Session),
+        "off" => Ok(Bus::Off),
+        address if !address.contains(':') => Err(Rejection::OutOfRange),
+        // The bus says who calls. Over TCP nobody knows whom it talks to, and other kinds start
+        // programs or look into an environment.
+        address if address.split(';').any(|one| !one.starts_with("unix:")) => because(
+            "is not the address of a unix socket, over which alone the kernel says who calls",
+            "write it as \"unix:path=/run/my-bus\"",
+        ),
+        address => match address.parse::<zbus::Address>() {
+            Ok(_) => Ok(Bus::Address(address.to_owned())),
+            Err(error) => because(
+                format!("is no address of a bus ({error})"),
+                "write it as \"unix:path=/run/my-bus\"",
+            ),
+        },
+    }
 }
 
 /// One of the words in `choices`.

@@ -191,6 +191,7 @@ fn settings(runtime_dir: &Path, socket: &Path, cgroup_root: &str, mode: Mode) ->
     format!(
         "[daemon]\nruntime_dir = {}\nsample_period = \"{CYCLE}\"\nmode = \"{}\"\n\
          [cgroup]\nroot = \"{cgroup_root}\"\n\
+         [dbus]\nbus = \"off\"\n\
          [grpc]\nlisten = [{listen}]\n{admins}",
         quoted(runtime_dir.to_owned()),
         mode.word(),
@@ -207,6 +208,7 @@ mod tests {
         let text = settings(dir, &dir.join("lrsd.sock"), "lrs-demo-1", Mode::Observe);
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["daemon"]["runtime_dir"].as_str(), Some("/odd \"dir\"\\x"));
+        assert_eq!(table["dbus"]["bus"].as_str(), Some("off"), "the name is the node's daemon's");
         assert_eq!(table["daemon"]["mode"].as_str(), Some("observe"));
         assert_eq!(table["grpc"]["listen"][0].as_str(), Some("unix:/odd \"dir\"\\x/lrsd.sock"));
         assert_eq!(table["cgroup"]["root"].as_str(), Some("lrs-demo-1"));

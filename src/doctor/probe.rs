@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
+use super::services::Services;
 use crate::config::{Auto, Config};
 use crate::units::Bytes;
 
@@ -49,6 +50,7 @@ pub(super) struct Facts {
     /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
+    pub(super) services: Services,
 }
 
 /// The release of the running kernel.
@@ -180,11 +182,12 @@ impl Facts {
             Some(path) => socket(path),
             None => Socket::Unknown(String::from("grpc.listen is empty")),
         };
-        let cgroups = cgroups(proc, sys, config);
+        let services = Services::read();
+        let cgroups = cgroups(proc, sys, config, &services);
         let root_lock = cgroups.as_ref().ok().and_then(|cgroups| {
             let carrier = super::cgroups::carrier(cgroups, config)?;
             let root = &carrier.hierarchy().root.path;
-            Some((root.clone(), locked(proc, root)))
+            Some((root.clone(), locked(proc, &root.join(crate::cgroup::LOCK))))
         });
         Facts {
             uid: rustix::process::geteuid().as_raw(),
@@ -205,6 +208,7 @@ impl Facts {
             descriptors: descriptors(proc, &socket),
             locked: locked(proc, &runtime_dir.join("lock")),
             root_lock,
+            services,
             socket,
         }
     }
@@ -260,11 +264,12 @@ const FILES: [&str; 8] = [
 /// Groups looked at below a mount: they are alike, a few suffice.
 const CHILDREN: usize = 32;
 
-fn cgroups(proc: &Path, sys: &Path, config: &Config) -> Reading<Cgroups> {
+fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Reading<Cgroups> {
     let path = proc.join("self/mountinfo");
     let mounts = procfs::process::MountInfos::from_file(&path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let root = match &config.cgroup.root {
+        Auto::Auto if services.use_scope(config) => crate::systemd::SCOPE_PATH,
         Auto::Auto => "lrs",
         Auto::Fixed(root) => &root.0,
     };

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::probe::*;
+use super::services::Services;
 use super::*;
 use crate::units::Bytes;
 
@@ -60,6 +61,12 @@ fn v2() -> Facts {
         socket: Socket::Absent,
         locked: Ok(false),
         root_lock: Some(("/sys/fs/cgroup/lrs".into(), Ok(false))),
+        services: Services {
+            systemd: true,
+            unit: Some("/usr/lib/systemd/system/lrsd.service".into()),
+            bus: Ok(()),
+            policy: Some("/usr/share/dbus-1/system.d/org.lrs.Shaper1.conf".into()),
+        },
     }
 }
 
@@ -415,6 +422,14 @@ fn each_fault_is_found_with_a_remedy() {
         (|f| f.socket = Socket::Stale, "", "daemon", Fine, "left over"),
         (|f| f.socket = Socket::Unknown("EACCES".into()), "", "daemon", Unknown, "EACCES"),
         (|f| f.locked = Ok(true), "", "daemon", Warn, "is locked"),
+        (|_| {}, "", "systemd", Fine, "tasks live in lrs-tasks.scope"),
+        (|_| {}, "cgroup.root = \"x\"", "systemd", Fine, "tasks live in x"),
+        (|f| f.services.unit = None, "", "systemd", Warn, "no lrsd.service"),
+        (|f| f.services.systemd = false, "", "systemd", Fine, "not the init"),
+        (|_| {}, "", "dbus", Fine, "the system bus answers"),
+        (|f| f.services.policy = None, "", "dbus", Warn, "refuse lrsd its name"),
+        (|f| f.services.bus = Err("no bus".into()), "", "dbus", Warn, "gRPC alone"),
+        (|f| f.services.bus = Err("no bus".into()), "dbus.bus = \"off\"", "dbus", Fine, "off"),
         (
             |f| f.root_lock = Some(("/sys/fs/cgroup/lrs".into(), Ok(true))),
             "",
@@ -494,7 +509,7 @@ fn text_fits_and_names_verdict_reason_and_remedy() {
     let text = report(&facts, "").render(80, false);
     assert!(text.contains("\nwarn     group "), "{text}");
     assert!(text.contains("-> groupadd --system lrs"), "{text}");
-    assert!(text.ends_with("\nwarn: 17 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
+    assert!(text.ends_with("\nwarn: 19 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
     assert!(!text.contains('\u{1b}'));
     let colour = report(&facts, "").render(80, true);
     assert!(colour.contains("\u{1b}[") && colour.contains("warn\u{1b}[0m"), "{colour:?}");

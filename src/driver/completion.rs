@@ -102,7 +102,7 @@ impl Driver {
             let processes = match self.tree.processes(&group) {
                 Ok(processes) => processes,
                 Err(error) => {
-                    tracing::warn!(task = %id, %error, "cannot tell whether the task is over");
+                    tracing::warn!(task = %id, %error, "cannot tell whether task {id} is over: {error}");
                     return Left::Some;
                 }
             };
@@ -113,7 +113,7 @@ impl Driver {
                 return Left::Some;
             }
         }
-        tracing::warn!(task = %id, "its processes change faster than they can be watched; cgroup.events and the next cycle tell when it is over");
+        tracing::debug!(task = %id, "the processes of task {id} change faster than they can be watched; cgroup.events and the next cycle tell when it is over");
         Left::Some
     }
 
@@ -137,7 +137,7 @@ impl Driver {
                 Ok(None) => all_there = false,
                 Err(error) => {
                     // Most likely out of descriptors: the other two sources remain.
-                    tracing::debug!(task = %id, %pid, %error, "process not watched");
+                    tracing::debug!(task = %id, %pid, %error, "process {pid} of task {id} is not watched: {error}");
                 }
             }
         }
@@ -184,6 +184,11 @@ impl Driver {
             self.sources_gone.push(id);
         }
         self.changed.insert(id);
+        if let Some(unit) = entry.unit.take() {
+            // Systemd's call, so elsewhere; the record stays until it has the weights back.
+            let group = entry.group.take().filter(|_| !entry.contested);
+            return self.restore_unit(id, group, unit, None);
+        }
         match entry.group.take() {
             Some(group) if group.record.attachment == Attachment::Own => {
                 self.workers.place(Job::Remove { task: id, group });
@@ -193,10 +198,14 @@ impl Driver {
             Some(group) if !entry.contested => {
                 if let Err(error) = super::worker::remove(&*self.tree, &group) {
                     let cgroup = &group.record.path;
-                    tracing::warn!(task = %id, cgroup, %error, "its weights were not given back");
+                    tracing::warn!(task = %id, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {id}: {error}");
                 }
             }
             _ => {}
+        }
+        if self.unrestored.contains_key(&id) {
+            // It still tells what systemd has to get back.
+            return;
         }
         // Last: until here a crash leaves a record whose end is in the history.
         let removed = self.store.remove_task(id);

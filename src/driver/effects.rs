@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::entry::Placement;
+use super::log::log;
 use super::worker::Job;
 use crate::cgroup::{Drift, Group, IoTiers};
 use crate::command::{CommandError, ErrorKind};
@@ -94,7 +95,9 @@ impl Driver {
 
     /// Adds an event to the history, the ring and the log.
     fn record(&mut self, event: Event) {
-        log(&event);
+        let task = event.task.as_deref().and_then(|id| id.parse().ok());
+        let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
+        log(&event, labels);
         if matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released) {
             self.changed_jobs = true;
         }
@@ -116,7 +119,7 @@ impl Driver {
     pub(super) fn noted(&mut self, result: Result<(), StateError>) {
         let Err(error) = result else { return };
         if self.store_problem.is_none() {
-            tracing::error!("state is not being stored: {error}");
+            tracing::warn!(%error, "state is not being stored, a restart would lose it: {error}");
             self.changed_status = true;
         }
         self.store_problem = Some(error.to_string());
@@ -161,13 +164,14 @@ impl Driver {
                 entry.written = Some((tier, now.boot));
                 let group = Arc::clone(group);
                 self.write_io(&group, tier);
+                self.tell_unit(id, tier);
                 Ok(())
             }
             Err(error) => {
                 entry.written = None;
                 // Its group may be about to go with its last process; the check of the next
                 // cycle tells the two apart and tries again.
-                tracing::warn!(task = %id, %tier, %error, "weights not written");
+                tracing::warn!(task = %id, %tier, %error, "task {id} did not get the weights of the {tier} tier: {error}");
                 Err(error.to_string())
             }
         }
@@ -198,7 +202,9 @@ impl Driver {
         let Some(group) = entry.group.clone() else { return };
         match self.tree.read_back(&group) {
             Ok(view) => entry.kernel = view,
-            Err(error) => tracing::debug!(task = %id, %error, "weights not read back"),
+            Err(error) => {
+                tracing::debug!(task = %id, %error, "the weights of task {id} cannot be read back: {error}")
+            }
         }
     }
 
@@ -223,6 +229,7 @@ impl Driver {
         let mut inputs = serde_json::Map::new();
         inputs.insert("cgroup".into(), group.record.path.clone().into());
         inputs.insert("found".into(), found.clone().into());
+        inputs.insert("repairs".into(), entry.repairs.len().into());
         let found = found.join("; ");
         let (kind, reason) = if contested {
             let reason = format!(
@@ -232,46 +239,16 @@ impl Driver {
             (EventKind::Contested, reason)
         } else {
             let outcome = match self.tree.write_tier(group, tier, &self.plan) {
-                Ok(_) => "repaired".to_owned(),
+                Ok(_) => {
+                    // Else systemd's next daemon-reload writes the foreign value again.
+                    self.tell_unit(id, tier);
+                    "repaired".to_owned()
+                }
                 Err(error) => format!("not repaired: {error}"),
             };
             (EventKind::Drift, format!("{found}; {outcome}"))
         };
         self.core.note(kind, Some(id), reason, inputs, now);
         self.changed.insert(id);
-    }
-}
-
-/// One line a decision. What a task or client can trigger at will is at debug level; what an
-/// operator should know at night is not.
-fn log(event: &Event) {
-    let (kind, seq) = (event.kind.as_str(), event.seq);
-    // What is unknown is left out.
-    let task = event.task.as_deref();
-    let reason = event.reason.as_deref();
-    let from = event.from.as_deref();
-    let to = event.to.as_deref();
-    match event.kind {
-        EventKind::Guard | EventKind::Contested | EventKind::Drift | EventKind::Recovered => {
-            tracing::warn!(seq, task, from, to, reason, "{kind}");
-        }
-        EventKind::Expanded
-        | EventKind::Shrunk
-        | EventKind::Resized
-        | EventKind::Draining
-        | EventKind::Resumed
-        | EventKind::Started
-        | EventKind::Stopped
-        | EventKind::Reloaded => tracing::info!(seq, from, to, reason, "{kind}"),
-        EventKind::Admitted
-        | EventKind::Promoted
-        | EventKind::Demoted
-        | EventKind::Completed
-        | EventKind::Released
-        | EventKind::Refused
-        | EventKind::Priority
-        | EventKind::Reserved
-        | EventKind::Cancelled
-        | EventKind::Expired => tracing::debug!(seq, task, from, to, reason, "{kind}"),
     }
 }

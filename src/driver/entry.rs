@@ -15,6 +15,7 @@ use crate::core::state::Task;
 use crate::proto;
 use crate::sample::TaskSample;
 use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
+use crate::systemd::unit::UnitRecord;
 use crate::units::{BootTime, Pid, ProcessRef};
 
 /// Repairs within [`CONTEST_WINDOW`] after which LRS stops fighting over a task.
@@ -30,6 +31,8 @@ pub struct Entry {
     pub process: Option<ProcessRef>,
     /// Uid of the caller that admitted it.
     pub admitted_by: Option<u32>,
+    /// What the admission was granted beyond the table of rights; of no use once it is through.
+    pub granted: Option<crate::rights::Role>,
     /// Whether the main process has ended.
     pub main_exited: bool,
     /// Watched processes.
@@ -38,6 +41,12 @@ pub struct Entry {
     pub pinned: Option<OwnedFd>,
     /// Its cgroup, once it is in place.
     pub group: Option<Arc<Group>>,
+    /// The unit of systemd's whose cgroup that is.
+    pub unit: Option<UnitRecord>,
+    /// Tiers that systemd was told of and has not confirmed.
+    pub telling: u32,
+    /// systemd did not take the present tier.
+    pub untold: bool,
     /// Where its main process was before, per hierarchy.
     pub origin: Vec<(String, String)>,
     /// How far its admission is.
@@ -150,6 +159,7 @@ impl Entry {
             admitted_boot: task.admitted_at.boot,
             promoted_at: task.promoted_at,
             group: self.group.as_ref().map(|group| group.record.clone()),
+            unit: self.unit.clone(),
             origin: self.origin.clone(),
             meter: self.meter.clone(),
             measured: self.last,

@@ -15,6 +15,7 @@
 //! | group with processes, no usable record | goes on with what is known: null, and said |
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
+//! | record to be forgotten, of a systemd unit | goes once systemd has the unit's weights back |
 //!
 //! A task that cannot be judged (its group cannot be read) goes on: one bad group must not keep
 //! the daemon from the others.
@@ -30,6 +31,7 @@ use crate::core::state::{Phase, Task};
 use crate::state::Recovered;
 use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
 use crate::state::standing::Standing;
+use crate::systemd::unit::UnitRecord;
 use crate::units::Moment;
 
 /// What is done about the stored tasks.
@@ -51,6 +53,8 @@ pub(super) struct Findings {
     pub given_back: Vec<ReservationRecord>,
     /// Reservations that running tasks have used.
     pub used: BTreeSet<ReservationId>,
+    /// Units that have to get their weights back before the record goes.
+    pub units: Vec<(TaskId, UnitRecord)>,
     /// Records to delete.
     pub forget: Vec<TaskId>,
     /// Groups nobody needs any more.
@@ -89,7 +93,8 @@ pub(super) fn find(
     for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
         if standing.live.contains_key(&record.id) {
             finder.findings.ended.push(record.id);
-            finder.keep(record, None);
+            // What systemd was told went with that boot.
+            finder.keep(TaskRecord { unit: None, ..record }, None);
         } else {
             finder.findings.forget.push(record.id);
         }
@@ -125,8 +130,8 @@ impl Finder<'_> {
             RecordPhase::Attaching if !known => self.roll_back(record, group),
             RecordPhase::Placed if !known && (!occupied || self.end_is_recorded(&record)) => {
                 // Its end is in the history; the daemon was killed before it forgot the record.
-                self.findings.forget.push(id);
                 self.findings.remove.extend(group);
+                self.forget(record);
             }
             RecordPhase::Placed | RecordPhase::Attaching => {
                 if !known {
@@ -182,7 +187,7 @@ impl Finder<'_> {
         match self.tree.reopen(stored) {
             Ok(group) => group,
             Err(error) => {
-                tracing::error!(task = %id, %error, "its cgroup cannot be opened; taken for gone");
+                tracing::error!(task = %id, %error, "the cgroup of task {id} cannot be opened, so the task counts as ended: {error}");
                 None
             }
         }
@@ -196,7 +201,8 @@ impl Finder<'_> {
         match self.tree.processes(group) {
             Ok(processes) => !processes.is_empty(),
             Err(error) => {
-                tracing::error!(task = %record.id, %error, "cannot tell whether the task is over");
+                let id = record.id;
+                tracing::error!(task = %id, %error, "cannot tell whether task {id} is over, so it goes on: {error}");
                 true
             }
         }
@@ -208,13 +214,22 @@ impl Finder<'_> {
         if let Some(group) = &group
             && let Err(error) = self.tree.release(group)
         {
-            tracing::error!(task = %record.id, %error, "a half-done admission cannot be undone; the task goes on");
+            let id = record.id;
+            tracing::error!(task = %id, %error, "the half-done admission of task {id} cannot be undone, so it goes on: {error}");
             self.findings.unrecorded.push(record.id);
             self.keep(record, Some(group.clone()));
             return;
         }
-        self.findings.given_back.extend(record.used);
-        self.findings.forget.push(record.id);
+        self.findings.given_back.extend(record.used.clone());
+        self.forget(record);
+    }
+
+    /// A record is of no more use, once a unit it tells of has its weights back.
+    fn forget(&mut self, record: TaskRecord) {
+        match record.unit {
+            Some(unit) => self.findings.units.push((record.id, unit)),
+            None => self.findings.forget.push(record.id),
+        }
     }
 
     fn finish_release(
@@ -226,8 +241,8 @@ impl Finder<'_> {
     ) {
         let id = record.id;
         if !known {
-            self.findings.forget.push(id);
             self.findings.remove.extend(group);
+            self.forget(record);
             return;
         }
         let done = match &group {
@@ -240,7 +255,7 @@ impl Finder<'_> {
                 self.keep(record, None);
             }
             Err(error) => {
-                tracing::error!(task = %id, %error, "a release cannot be finished; the task goes on");
+                tracing::error!(task = %id, %error, "the release of task {id} cannot be finished, so it goes on: {error}");
                 if !occupied {
                     self.findings.ended.push(id);
                 }
@@ -276,6 +291,7 @@ impl Finder<'_> {
             admitted_by: record.admitted_by,
             main_exited,
             group: group.map(Arc::new),
+            unit: record.unit,
             origin: record.origin,
             phase: Placement::Placed,
             meter: record.meter,

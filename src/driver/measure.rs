@@ -63,6 +63,7 @@ impl Driver {
         self.reading = true;
         self.workers.read(request);
         self.remove_again();
+        self.restore_again();
     }
 
     /// Takes a cycle's readings.
@@ -75,7 +76,11 @@ impl Driver {
                 tasks = sample.tasks.len(),
                 kept_files = kept_files.0,
                 kept_files_max = kept_files.1,
-                "a cycle took more than half of the sample period; raise daemon.sample_period or LimitNOFILE"
+                "a cycle over {} tasks took {} ms, more than half of daemon.sample_period; raise that, or LimitNOFILE where files are opened anew ({} of {} kept open)",
+                sample.tasks.len(),
+                sample.took.as_millis(),
+                kept_files.0,
+                kept_files.1
             );
         }
         if let Some((at, node)) = &self.node_last {
@@ -109,6 +114,7 @@ impl Driver {
         self.carry_out(now);
         self.replan(now);
         self.check_weights(asked_at, kernel, now);
+        self.tell_again();
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
             if self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at) {
@@ -141,6 +147,10 @@ impl Driver {
         let mut suspects = Vec::new();
         for (id, result) in kernel {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if entry.telling > 0 {
+                // systemd may be about to write what it was told last; no foreign change.
+                continue;
+            }
             let (Some(group), Some(tier)) =
                 (entry.group.clone(), self.core.task(id).map(|task| task.tier()))
             else {
@@ -164,7 +174,7 @@ impl Driver {
                 }
                 // Most likely its last process is ending right now.
                 (Err(error), _) => {
-                    tracing::debug!(task = %id, %error, "weights not read back");
+                    tracing::debug!(task = %id, %error, "the weights of task {id} cannot be read back: {error}");
                     suspects.push(id);
                 }
             }

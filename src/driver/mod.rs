@@ -20,10 +20,16 @@ mod completion;
 mod effects;
 mod entry;
 mod find;
+mod log;
 mod measure;
+mod placing;
 pub mod process;
 mod recover;
 mod requests;
+mod unit_calls;
+mod unit_queue;
+mod unit_worker;
+mod units;
 mod view;
 mod watch;
 mod worker;
@@ -50,6 +56,7 @@ use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::state::Store;
+use crate::systemd::notify::Watchdog;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Admission;
 use entry::Entry;
@@ -97,6 +104,10 @@ pub struct Driver {
     unwritten: HashMap<String, String>,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
+    unrestored: BTreeMap<TaskId, units::Owed>,
+    /// Admissions that are being looked up, by the uid that asked.
+    looking: HashMap<u32, usize>,
     /// Tasks by the group their weights compete in.
     ratio_groups: BTreeMap<String, u32>,
     /// For the next cycle.
@@ -159,14 +170,22 @@ enum Flow {
 }
 
 impl Driver {
-    /// Turns until told to stop, then leaves the node as it is for the next daemon.
-    pub fn run(mut self) -> Result<(), DriverError> {
+    /// Turns until told to stop, then leaves the node as it is for the next daemon. Each turn
+    /// that has ended is a sign of life for `watchdog`.
+    pub fn run(mut self, mut watchdog: Option<Watchdog>) -> Result<(), DriverError> {
         let mut ready = Vec::new();
         loop {
-            let timeout = self.until_next(clock::boot_time());
+            let now = clock::boot_time();
+            let mut timeout = self.until_next(now);
+            if let Some(watchdog) = &watchdog {
+                timeout = timeout.min(watchdog.patience(now));
+            }
             self.watcher.wait(timeout, &mut ready).map_err(DriverError::Wait)?;
             let now = clock::now();
             let flow = self.turn(&ready, now);
+            if let Some(watchdog) = &mut watchdog {
+                watchdog.turned(now.boot);
+            }
             match flow {
                 Flow::On => {}
                 Flow::Stop => return self.stop(),
@@ -218,15 +237,21 @@ impl Driver {
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
                 Message::NotRemoved { task, group, error } => {
-                    tracing::debug!(%task, %error, "the cgroup of an ended task stays until the next cycle");
+                    tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
                     self.not_removed.push((task, group));
+                }
+                Message::UnitLooked { asking, result } => self.looked_up(*asking, result, now),
+                Message::UnitPrepared { task, result } => self.unit_prepared(task, result, now),
+                Message::UnitTold { task, result } => self.unit_told(task, result),
+                Message::UnitRestored { task, result, called_off } => {
+                    self.unit_restored(task, result, called_off);
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
                 Message::Looks(looks) => self.looked(looks),
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {
                     if let Err(error) = self.reload(now) {
-                        tracing::error!("the configuration was not reloaded: {error}");
+                        tracing::error!(%error, "the configuration was not reloaded: {error}");
                     }
                 }
             }
@@ -263,8 +288,13 @@ impl Driver {
             self.view.jobs = Arc::new(self.jobs_view());
             self.changed_status = true;
         }
-        if std::mem::take(&mut self.changed_status) {
+        let last_event = self.events.last();
+        let told = std::mem::replace(&mut self.view.last_event, last_event) != last_event;
+        let changed = std::mem::take(&mut self.changed_status);
+        if changed {
             self.view.status = Arc::new(self.status_view());
+        }
+        if changed || told {
             self.snapshot.send_replace(Arc::new(self.view.clone()));
         }
         for answer in self.answers.drain(..) {
@@ -298,7 +328,13 @@ impl Driver {
                 Message::Attached { task, result } => self.attached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
                 Message::NotRemoved { task, group, .. } => self.not_removed.push((task, group)),
-                Message::Reattached { .. }
+                Message::UnitRestored { task, result, called_off } => {
+                    self.unit_restored(task, result, called_off);
+                }
+                Message::UnitLooked { .. }
+                | Message::UnitPrepared { .. }
+                | Message::UnitTold { .. }
+                | Message::Reattached { .. }
                 | Message::Cycle(_)
                 | Message::Looks(_)
                 | Message::Stop
@@ -308,7 +344,7 @@ impl Driver {
         }
         for (task, group) in std::mem::take(&mut self.not_removed) {
             if let Err(error) = worker::remove(&*self.tree, &group) {
-                tracing::warn!(%task, %error, "the cgroup of an ended task stays");
+                tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
         self.carry_out(now);

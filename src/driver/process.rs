@@ -20,14 +20,17 @@ pub struct Pinned {
     pub pidfd: OwnedFd,
 }
 
+/// There is no such process, or not any more.
+pub fn gone(pid: Pid) -> CommandError {
+    CommandError::new(
+        ErrorKind::NotFound,
+        format!("process {pid} does not exist; give the pid of a running process"),
+    )
+}
+
 /// Pins `pid`, or says why it cannot be a task.
 pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
-    let gone = || {
-        CommandError::new(
-            ErrorKind::NotFound,
-            format!("process {pid} does not exist; give the pid of a running process"),
-        )
-    };
+    let gone = || gone(pid);
     let refused = |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
     if pid.raw() == 1 {
         return Err(refused("process 1 is the init process and cannot be a task".into()));
@@ -94,6 +97,32 @@ pub fn cgroup_paths(pid: Pid) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// Whether `pid` may be in the cgroup of a unit of systemd's, one that systemd writes weights
+/// to; the names of cgroups tell. One that ended meanwhile is in none.
+pub fn may_be_in_unit(pid: Pid) -> bool {
+    let unit = |path: &&String| path.ends_with(".service") || path.ends_with(".scope");
+    cgroup_paths(pid).iter().filter(unit).any(|unit| is_shaped_by(pid, unit))
+}
+
+/// Whether weights of `unit`, the path of a unit's cgroup, are what `pid` competes with: it is
+/// there, and in the hierarchy of the cpu controller too or, as long as systemd has made it no
+/// group there (v1), above.
+pub fn is_shaped_by(pid: Pid, unit: &str) -> bool {
+    let groups = Process::new(pid.raw()).and_then(|process| process.cgroups());
+    // As above.
+    let groups = groups.map(|groups| groups.0).unwrap_or_default();
+    let there = groups.iter().any(|group| group.pathname == unit);
+    let with_cpu = groups.iter().find(|group| group.controllers.iter().any(|name| name == "cpu"));
+    let unified = || groups.iter().find(|group| group.hierarchy == 0);
+    let cpu = with_cpu.or_else(unified).map(|group| group.pathname.as_str());
+    there && cpu.is_some_and(|cpu| is_within(unit, cpu))
+}
+
+fn is_within(path: &str, ancestor: &str) -> bool {
+    let below = path.strip_prefix(ancestor.trim_end_matches('/'));
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +134,16 @@ mod tests {
         assert_eq!(kind(i32::MAX).kind, ErrorKind::NotFound);
         let me = kind(std::process::id() as i32);
         assert!(me.message.contains("lrsd itself"), "{me}");
+    }
+
+    #[test]
+    fn a_path_is_within_itself_and_those_above() {
+        for above in ["/", "/system.slice", "/system.slice/a.service"] {
+            assert!(is_within("/system.slice/a.service", above), "{above}");
+        }
+        for other in ["/system.slice/a", "/yarn", "/system.slice/a.service/b"] {
+            assert!(!is_within("/system.slice/a.service", other), "{other}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::find::find;
 use super::watch::Watcher;
-use super::worker::Workers;
+use super::worker::{Job, Workers};
 use super::{Driver, ReloadLog, Remote, plan, policy, rights};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
@@ -105,7 +105,8 @@ impl Driver {
         for reservation in &findings.given_back {
             // Before the record that remembered it goes.
             if let Err(error) = store.put_reservation(reservation) {
-                tracing::error!("a reservation given back is not stored: {error}");
+                let id = reservation.id;
+                tracing::error!(task = %id, %error, "reservation {id}, given back, is not stored: {error}");
             }
         }
         let mut reservations: Vec<_> =
@@ -115,7 +116,7 @@ impl Driver {
         reservations.retain(|reservation| !findings.used.contains(&reservation.id));
         for id in &findings.used {
             if let Err(error) = store.remove_reservation(*id) {
-                tracing::error!("a used reservation stays on disk: {error}");
+                tracing::error!(task = %id, %error, "reservation {id}, used, stays on disk: {error}");
             }
         }
         for reservation in &reservations {
@@ -170,6 +171,8 @@ impl Driver {
             retiered: Vec::new(),
             unwritten: HashMap::new(),
             not_removed: Vec::new(),
+            unrestored: BTreeMap::new(),
+            looking: HashMap::new(),
             ratio_groups: BTreeMap::new(),
             sources_new: BTreeMap::new(),
             sources_gone: Vec::new(),
@@ -190,9 +193,7 @@ impl Driver {
             events: parts.events,
             answers: Vec::new(),
         };
-        if let Err(error) = driver.tree.shape_root(&driver.plan) {
-            tracing::warn!(%error, "the weight of the LRS root was not written");
-        }
+        driver.workers.place(Job::ShapeRoot { plan: driver.plan });
         for damage in &recovered.damaged {
             let reason = format!("{} {}", damage.path.display(), damage.what);
             driver.core.note(EventKind::Recovered, None, reason, Map::new(), now);
@@ -211,9 +212,13 @@ impl Driver {
             let removed = driver.store.remove_task(id);
             driver.noted(removed);
         }
+        for (id, unit) in findings.units {
+            driver.restore_unit(id, None, unit, None);
+        }
         for group in findings.remove {
             if let Err(error) = super::worker::remove(&*driver.tree, &group) {
-                tracing::warn!(cgroup = group.record.path, %error, "an old cgroup stays");
+                let cgroup = &group.record.path;
+                tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
             }
         }
         Ok((driver, remote))

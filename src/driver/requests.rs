@@ -8,6 +8,7 @@ use serde_json::{Map, json};
 
 use super::admission::refused;
 use super::entry::Placement;
+use super::unit_worker::UnitJob;
 use super::worker::Job;
 use super::{Driver, plan, policy, rights, view};
 use crate::cgroup::CgroupError;
@@ -160,8 +161,12 @@ impl Driver {
                 if entry.phase != Placement::Releasing {
                     entry.phase = Placement::Releasing;
                     // A daemon killed from here on finishes the release.
+                    let unit = entry.unit.clone();
                     self.store_task(id);
-                    self.workers.place(Job::Release { task: id, group });
+                    match unit {
+                        Some(unit) => self.workers.ask(UnitJob::Release { task: id, group, unit }),
+                        None => self.workers.place(Job::Release { task: id, group }),
+                    }
                 }
             }
             Ok(None) => {
@@ -199,6 +204,7 @@ impl Driver {
                 // The group went with the release.
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.group = None;
+                    entry.unit = None;
                 }
                 self.clean_up(id);
                 Ok(())
@@ -283,9 +289,7 @@ impl Driver {
             return;
         }
         self.plan = plan;
-        if let Err(error) = self.tree.shape_root(&plan) {
-            tracing::warn!(%error, "the weight of the LRS root was not written");
-        }
+        self.workers.place(Job::ShapeRoot { plan });
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
         for id in placed {
             self.align(id, None, now);

@@ -78,6 +78,7 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
             io_weight: entry.kernel.io_weight,
         }),
         resident_bytes: used.resident.map(|bytes| bytes.0),
+        unit: entry.unit.as_ref().map(|unit| unit.name.to_string()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The threads beside the loop: one that puts processes in place, one that reads.
+//! The threads beside the loop: one that puts processes in place, one that reads, and one that
+//! asks systemd ([`super::unit_worker`]).
 //!
 //! Moving a process makes the kernel wait for a grace period (milliseconds), and a reading of
 //! thousands of tasks takes as long; neither may keep a promotion waiting. So the loop only
@@ -13,13 +14,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::unit_calls::AskError;
+use super::unit_worker::{
+    Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, serve_units,
+};
 use super::watch::Waker;
 use crate::cgroup::{
     Attached, Attachment, CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree,
     WeightPlan,
 };
 use crate::clock;
-use crate::core::model::{TaskId, Tier};
+use crate::command::CommandError;
+use crate::core::model::{Label, TaskId, Tier};
 use crate::sample::{Sample, Sampler, TaskSource, ThreadLook};
 use crate::units::{BootTime, ProcessRef};
 
@@ -30,6 +36,8 @@ pub enum Job {
     Attach {
         /// The task.
         task: TaskId,
+        /// What people know it by.
+        name: Option<Label>,
         /// Its main process.
         process: ProcessRef,
         /// Where it was before.
@@ -64,6 +72,11 @@ pub enum Job {
         group: Arc<Group>,
         /// Its tier.
         tier: Tier,
+    },
+    /// Give the root its weight among its siblings.
+    ShapeRoot {
+        /// What the weights promise.
+        plan: WeightPlan,
     },
     /// Remove the group of a task that has ended; in place, give its weights back.
     Remove {
@@ -106,6 +119,36 @@ pub enum Message {
         group: Arc<Group>,
         /// Why.
         error: CgroupError,
+    },
+    /// Answer to [`UnitJob::Look`].
+    UnitLooked {
+        /// The admission.
+        asking: Box<Asking>,
+        /// Who is to be admitted.
+        result: Result<Looked, CommandError>,
+    },
+    /// Answer to [`UnitJob::Prepare`].
+    UnitPrepared {
+        /// The task.
+        task: TaskId,
+        /// Its files.
+        result: Result<Prepared, CommandError>,
+    },
+    /// Answer to [`UnitJob::Tell`].
+    UnitTold {
+        /// The task.
+        task: TaskId,
+        /// How it went.
+        result: Result<Told, AskError>,
+    },
+    /// Answer to [`UnitJob::Restore`], and to [`UnitJob::Release`] before its own.
+    UnitRestored {
+        /// The task.
+        task: TaskId,
+        /// How it went.
+        result: Result<(), Unrestored>,
+        /// Who still has to hear that it never became one.
+        called_off: Option<CalledOff>,
     },
     /// A cycle's readings.
     Cycle(Box<CycleReport>),
@@ -161,13 +204,25 @@ pub struct CycleReport {
 #[derive(Debug)]
 pub struct Workers {
     jobs: Option<Sender<Job>>,
+    unit_jobs: Option<Sender<UnitJob>>,
     cycles: Option<Sender<CycleRequest>>,
     threads: Vec<JoinHandle<()>>,
+    /// The one that may be waiting for systemd.
+    units_thread: Option<JoinHandle<()>>,
+    /// Disconnected once that one has ended.
+    units_ended: Receiver<Never>,
     stopping: Arc<AtomicBool>,
 }
 
+/// A channel of these carries only its own end.
+#[derive(Debug, PartialEq)]
+enum Never {}
+
+/// How long a stop waits for systemd: well within the two seconds it may take in all.
+const SYSTEMD_PATIENCE: Duration = Duration::from_millis(500);
+
 impl Workers {
-    /// Starts both threads. Their messages arrive at the receiver; `waker` is called for each.
+    /// Starts the threads. Their messages arrive at the receiver; `waker` is called for each.
     pub fn start(
         tree: Arc<dyn TierTree>,
         sampler: Sampler,
@@ -176,21 +231,35 @@ impl Workers {
         let (messages, inbox) = channel();
         let (jobs, job_queue) = channel();
         let (cycles, cycle_queue) = channel();
-        let tell = Teller { messages: messages.clone(), waker };
+        let (unit_jobs, unit_queue) = channel();
+        let (units_end, units_ended) = channel();
+        let outbox = Outbox { messages: messages.clone(), waker };
         let stopping = Arc::new(AtomicBool::new(false));
         let placer = {
-            let (tree, tell, stopping) = (Arc::clone(&tree), tell.clone(), Arc::clone(&stopping));
+            let (tree, outbox, stopping) =
+                (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new()
                 .name("lrs-place".into())
-                .spawn(move || place_all(&*tree, &job_queue, &tell, &stopping))?
+                .spawn(move || place_all(&*tree, &job_queue, &outbox, &stopping))?
+        };
+        let units_thread = {
+            let (tree, outbox, stopping) =
+                (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
+            std::thread::Builder::new().name("lrs-units".into()).spawn(move || {
+                let _ended: Sender<Never> = units_end;
+                serve_units(&*tree, &unit_queue, &outbox, &stopping);
+            })?
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
-            .spawn(move || read_all(&*tree, sampler, &cycle_queue, &tell))?;
+            .spawn(move || read_all(&*tree, sampler, &cycle_queue, &outbox))?;
         let workers = Workers {
             jobs: Some(jobs),
+            unit_jobs: Some(unit_jobs),
             cycles: Some(cycles),
             threads: vec![placer, reader],
+            units_thread: Some(units_thread),
+            units_ended,
             stopping,
         };
         Ok((workers, messages, inbox))
@@ -204,6 +273,13 @@ impl Workers {
         }
     }
 
+    /// Queues work that needs systemd.
+    pub fn ask(&self, job: UnitJob) {
+        if let Some(jobs) = &self.unit_jobs {
+            let _ = jobs.send(job);
+        }
+    }
+
     /// Asks for a cycle.
     pub fn read(&self, request: CycleRequest) {
         if let Some(cycles) = &self.cycles {
@@ -213,16 +289,25 @@ impl Workers {
 
     /// Whether a thread has ended although nobody told it to: it panicked.
     pub fn broken(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.iter().chain(&self.units_thread).any(JoinHandle::is_finished)
     }
 
-    /// Lets both threads finish what they are doing, not what is queued, and ends them.
+    /// Lets the threads finish what they are doing, not what is queued, and ends them.
     /// Admissions that were queued are rolled back by the next daemon, whose clients ask again.
     pub fn stop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.jobs = None;
+        self.unit_jobs = None;
         self.cycles = None;
-        for thread in self.threads.drain(..) {
+        let mut threads = std::mem::take(&mut self.threads);
+        match self.units_ended.recv_timeout(SYSTEMD_PATIENCE) {
+            // It goes with the process; what it has not done is in the records.
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("systemd does not answer; the next lrsd tells it what is left");
+            }
+            _ => threads.extend(self.units_thread.take()),
+        }
+        for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a worker thread panicked; its last work may be unfinished");
             }
@@ -230,51 +315,63 @@ impl Workers {
     }
 }
 
+/// The threads' way to the loop.
 #[derive(Clone, Debug)]
-struct Teller {
+pub(super) struct Outbox {
     messages: Sender<Message>,
     waker: Waker,
 }
 
-impl Teller {
-    fn tell(&self, message: Message) {
+impl Outbox {
+    pub(super) fn send(&self, message: Message) {
         // Nobody listens any more once the loop has ended; there is nothing left to do then.
         let _ = self.messages.send(message);
         self.waker.wake();
     }
 }
 
-fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, tell: &Teller, stopping: &AtomicBool) {
+fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
     while let Ok(job) = jobs.recv() {
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
             job if only_removals && !matches!(job, Job::Remove { .. }) => {}
-            Job::Attach { task, process, origin, found, tier, plan } => {
+            Job::Attach { task, name, process, origin, found, tier, plan } => {
                 let result = match found {
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
                         .map(|_| (group, Attached { moved: 0 }, tier)),
-                    None => attach(tree, task, process, origin, tier, &plan),
+                    None => {
+                        let group = tree.create(task, name.as_ref());
+                        group.and_then(|group| {
+                            attach(tree, task, group, process, origin, tier, &plan)
+                        })
+                    }
                 };
-                tell.tell(Message::Attached { task, result });
+                outbox.send(Message::Attached { task, result });
             }
             Job::Reattach { task, process, group } => {
                 let result = tree.attach(&group, process);
-                tell.tell(Message::Reattached { task, result });
+                outbox.send(Message::Reattached { task, result });
             }
             Job::Io { group, tier } => {
                 if let Err(error) = tree.reapply_io(&group, tier) {
                     // Threads come and go; the next cycle tries again.
-                    tracing::debug!(cgroup = group.record.path, %error, "I/O priority not set");
+                    let cgroup = &group.record.path;
+                    tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority: {error}");
+                }
+            }
+            Job::ShapeRoot { plan } => {
+                if let Err(error) = tree.shape_root(&plan) {
+                    tracing::warn!(%error, "the weight of the LRS root was not written, its tasks compete with other groups as before: {error}");
                 }
             }
             Job::Release { task, group } => {
                 let result = tree.release(&group);
-                tell.tell(Message::Released { task, result });
+                outbox.send(Message::Released { task, result });
             }
             Job::Remove { task, group } => {
                 if let Err(error) = remove(tree, &group) {
-                    tell.tell(Message::NotRemoved { task, group, error });
+                    outbox.send(Message::NotRemoved { task, group, error });
                 }
             }
         }
@@ -293,12 +390,12 @@ pub fn remove(tree: &dyn TierTree, group: &Group) -> Result<(), CgroupError> {
 fn attach(
     tree: &dyn TierTree,
     task: TaskId,
+    mut group: Group,
     process: ProcessRef,
     origin: Vec<(String, String)>,
     tier: Tier,
     plan: &WeightPlan,
 ) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
-    let mut group = tree.create(task)?;
     group.record.origin = origin;
     let group = Arc::new(group);
     let placed = tree
@@ -308,7 +405,7 @@ fn attach(
     if placed.is_err()
         && let Err(error) = tree.remove(&group)
     {
-        tracing::warn!(%task, %error, "the cgroup of a failed admission stays");
+        tracing::warn!(%task, %error, "the cgroup made for task {task}, whose admission failed, stays: {error}");
     }
     placed
 }
@@ -317,7 +414,7 @@ fn read_all(
     tree: &dyn TierTree,
     mut sampler: Sampler,
     cycles: &Receiver<CycleRequest>,
-    tell: &Teller,
+    outbox: &Outbox,
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
     let mut kept: HashMap<TaskId, Kept> = HashMap::new();
@@ -331,7 +428,7 @@ fn read_all(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some((_, tasks)) = looks.pop_front() {
-                    tell.tell(Message::Looks(sampler.look(&tasks)));
+                    outbox.send(Message::Looks(sampler.look(&tasks)));
                 }
             }
             Ok(request) => {
@@ -374,7 +471,7 @@ fn read_all(
                     .collect();
                 let kept_files = sampler.kept_files();
                 let report = CycleReport { sample, asked_at, kernel, outside, kept_files };
-                tell.tell(Message::Cycle(Box::new(report)));
+                outbox.send(Message::Cycle(Box::new(report)));
             }
         }
     }

@@ -14,11 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::peer::{self, Peer, PeerStream};
-use super::quota::{Full, Quota};
 use super::{Limits, Phase};
+use crate::quota::{Full, Quota};
 use crate::units::Pid;
 
 /// Pause after an accept(2) that failed for want of something. Long enough to cost nothing,
@@ -30,9 +29,6 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 const REFUSALS_AT_ONCE: usize = 32;
 
-/// At most one line of each kind in this time: clients can trigger them.
-const LOG_EVERY: Duration = Duration::from_secs(10);
-
 /// Accepts until the receiver of `accepted` is gone.
 pub(super) async fn accept_loop(
     listener: UnixListener,
@@ -41,7 +37,6 @@ pub(super) async fn accept_loop(
     phase: watch::Receiver<Phase>,
 ) {
     let places = Quota::new(limits.connections);
-    let mut log = AcceptLog::default();
     // Dropped with the loop, and the refusals under way with it.
     let mut refusals = JoinSet::new();
     loop {
@@ -54,9 +49,7 @@ pub(super) async fn accept_loop(
                     if is_of_one_connection(&error) {
                         continue;
                     }
-                    log.shortage.warn(|lost| {
-                        tracing::warn!(%error, lost, "cannot accept connections; trying on");
-                    });
+                    tracing::warn!(%error, "cannot accept connections, trying on: {error}");
                     tokio::time::sleep(SHORTAGE_PAUSE).await;
                     continue;
                 }
@@ -66,9 +59,7 @@ pub(super) async fn accept_loop(
             Ok(caller) => caller,
             Err(error) => {
                 // Without credentials there is nobody to give rights to.
-                log.nameless.warn(|lost| {
-                    tracing::warn!(%error, lost, "closed a connection: cannot read who it is");
-                });
+                tracing::warn!(%error, "closed a connection: cannot read who it is: {error}");
                 continue;
             }
         };
@@ -82,10 +73,9 @@ pub(super) async fn accept_loop(
                 }
             }
             Err(full) => {
-                log.refused.warn(|lost| {
-                    let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
-                    tracing::warn!(uid, pid, lost, ?full, "refused a connection");
-                });
+                let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
+                let why = full.reason();
+                tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
                 if refusals.len() < REFUSALS_AT_ONCE {
                     refusals.spawn(tokio::time::timeout(REFUSAL_PATIENCE, refuse(stream, full)));
                 }
@@ -113,10 +103,7 @@ async fn refuse(mut stream: UnixStream, full: Full) -> io::Result<()> {
     const GOAWAY: u8 = 7;
     /// Nothing was looked at, all of it may be tried again (RFC 9113, 7); gRPC: UNAVAILABLE.
     const REFUSED_STREAM: u32 = 7;
-    let text = match full {
-        Full::All => "lrsd has too many connections open; try again later",
-        Full::OfUid => "your user has too many connections to lrsd open; close some",
-    };
+    let text = full.reason();
     let length = 8 + text.len() as u32;
     let mut answer = SETTINGS.to_vec();
     answer.extend_from_slice(&length.to_be_bytes()[1..]);
@@ -130,31 +117,4 @@ async fn refuse(mut stream: UnixStream, full: Full) -> io::Result<()> {
     let mut ignored = [0; 512];
     while stream.read(&mut ignored).await? > 0 {}
     Ok(())
-}
-
-#[derive(Debug, Default)]
-struct AcceptLog {
-    shortage: Rarely,
-    nameless: Rarely,
-    refused: Rarely,
-}
-
-/// One kind of log line, at most once in [`LOG_EVERY`].
-#[derive(Debug, Default)]
-struct Rarely {
-    last: Option<Instant>,
-    lost: u64,
-}
-
-impl Rarely {
-    /// Calls `line` with the number of lines left out since the last one, or counts this one.
-    fn warn(&mut self, line: impl FnOnce(u64)) {
-        let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) < LOG_EVERY) {
-            self.lost += 1;
-            return;
-        }
-        line(std::mem::take(&mut self.lost));
-        self.last = Some(now);
-    }
 }

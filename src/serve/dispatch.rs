@@ -31,7 +31,7 @@ use tonic::server::NamedService;
 
 use super::Phase;
 use super::peer::Peer;
-use super::quota::{Full, Permit, Quota};
+use crate::quota::{Full, Permit, Quota};
 
 /// The services behind the socket. Cloned for every connection.
 #[derive(Clone, Debug)]

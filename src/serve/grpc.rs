@@ -4,7 +4,6 @@
 //! command and wait for its answer; a client that goes away drops the wait, and with it the
 //! reply slot, by which the loop notices.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,12 +16,10 @@ use super::convert;
 use super::peer::Peer;
 use super::watch::{self, EventStream};
 use crate::command::{Caller, Command, Reply};
-use crate::core::colocation::{self, Advice, Question, Running};
-use crate::core::event::EventKind;
-use crate::core::model::{Label, Priority, TaskId};
+use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
-use crate::units::Share;
+use crate::{query, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -109,14 +106,9 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::GetTaskRequest>,
     ) -> Result<Response<proto::Task>, Status> {
-        let id = convert::task_id(&request.get_ref().id)?;
-        match self.snapshot().tasks.get(&id) {
-            Some(task) => Ok(Response::new(proto::Task::clone(task))),
-            None => Err(Status::not_found(format!(
-                "no task {id} runs here; `lrsctl tasks` lists what runs, `lrsctl why {id}` tells \
-                 what became of it"
-            ))),
-        }
+        query::task(&self.snapshot(), &request.get_ref().id)
+            .map(|task| Response::new(proto::Task::clone(&task)))
+            .map_err(convert::status)
     }
 
     async fn list_jobs(
@@ -143,7 +135,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ReserveRequest>,
     ) -> Result<Response<proto::Reservation>, Status> {
         let caller = caller(&request)?;
-        let request = convert::reserve(request.into_inner())?;
+        let request = request::reserve(request.into_inner()).map_err(convert::status)?;
         self.ask(|reply| Command::Reserve { caller, request, reply }).await
     }
 
@@ -152,7 +144,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::CancelReservationRequest>,
     ) -> Result<Response<proto::CancelReservationResponse>, Status> {
         let caller = caller(&request)?;
-        let id = convert::reservation_id(&request.get_ref().id)?;
+        let id = request::reservation_id(&request.get_ref().id).map_err(convert::status)?;
         self.ask(|reply| Command::CancelReservation { caller, id, reply }).await?;
         Ok(Response::new(proto::CancelReservationResponse {}))
     }
@@ -162,7 +154,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::AdmitRequest>,
     ) -> Result<Response<proto::AdmitResponse>, Status> {
         let caller = caller(&request)?;
-        let request = convert::admit(request.into_inner(), &caller)?;
+        let request = request::admit(request.into_inner(), &caller).map_err(convert::status)?;
         let task = self.ask(|reply| Command::Admit { caller, request, reply }).await?;
         Ok(task.map(|task| proto::AdmitResponse { task: Some(task) }))
     }
@@ -172,7 +164,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ReleaseRequest>,
     ) -> Result<Response<proto::ReleaseResponse>, Status> {
         let caller = caller(&request)?;
-        let id = convert::task_id(&request.get_ref().id)?;
+        let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
         self.ask(|reply| Command::Release { caller, id, reply }).await?;
         Ok(Response::new(proto::ReleaseResponse {}))
     }
@@ -182,7 +174,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::SetPriorityRequest>,
     ) -> Result<Response<proto::Task>, Status> {
         let caller = caller(&request)?;
-        let id = convert::task_id(&request.get_ref().id)?;
+        let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
         let priority = Priority(request.get_ref().priority);
         self.ask(|reply| Command::SetPriority { caller, id, priority, reply }).await
     }
@@ -226,32 +218,18 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ExplainRequest>,
     ) -> Result<Response<proto::ExplainResponse>, Status> {
-        let id = request.into_inner().id;
-        convert::check_id_range(&id)?;
-        let (events, older_gone) = self.access.events.about(&id);
-        let runs =
-            || id.parse().is_ok_and(|task: TaskId| self.snapshot().tasks.contains_key(&task));
-        if events.is_empty() && !runs() {
-            return Err(Status::not_found(format!(
-                "nothing is known about {id}: no such task or reservation, or its events are no \
-                 longer kept"
-            )));
-        }
-        // Nothing happens to a task or a reservation before the event that makes it.
-        let complete = events.first().is_some_and(|first| {
-            matches!(first.kind, EventKind::Admitted | EventKind::Reserved | EventKind::Refused)
-        });
-        Ok(Response::new(proto::ExplainResponse {
-            events: events.iter().map(|event| convert::event(event)).collect(),
-            truncated: older_gone && !complete,
-        }))
+        query::explain(&self.access, &request.get_ref().id)
+            .map(Response::new)
+            .map_err(convert::status)
     }
 
     async fn evaluate_job(
         &self,
         request: Request<proto::EvaluateJobRequest>,
     ) -> Result<Response<proto::EvaluateJobResponse>, Status> {
-        evaluate(&self.snapshot(), request.into_inner()).map(Response::new)
+        query::evaluate(&self.snapshot(), request.into_inner())
+            .map(Response::new)
+            .map_err(convert::status)
     }
 }
 
@@ -274,95 +252,4 @@ fn page(snapshot: &Snapshot, after: Option<TaskId>, size: usize) -> proto::ListT
         last = Some(id);
     }
     proto::ListTasksResponse { tasks, next_page_token: String::new() }
-}
-
-type JobRates<'a> = HashMap<(&'a str, Option<&'a str>), Share>;
-
-/// The co-location test on what the snapshot shows. A running task without a rate of its own
-/// stands with its job's; without that, see [`colocation`].
-fn evaluate(
-    snapshot: &Snapshot,
-    request: proto::EvaluateJobRequest,
-) -> Result<proto::EvaluateJobResponse, Status> {
-    let given = convert::rate("computing_rate", request.computing_rate)?;
-    let mean = convert::rate("mean_computing_rate", request.mean_computing_rate)?;
-    let job = convert::label("job", request.job)?;
-    let kind = convert::label("kind", request.kind)?;
-    if given.is_none() && job.is_none() {
-        return Err(Status::invalid_argument(
-            "neither job nor computing_rate is given; say which job, or its rate",
-        ));
-    }
-    let rates: JobRates<'_> = snapshot
-        .jobs
-        .iter()
-        .filter_map(|job| {
-            let rate = job.computing_rate.map(Share::clamped)?;
-            Some(((job.job.as_str(), job.kind.as_deref()), rate))
-        })
-        .collect();
-    let known = job
-        .as_ref()
-        .and_then(|job| rates.get(&(job.as_str(), kind.as_ref().map(Label::as_str))).copied());
-    let running: Running = snapshot.tasks.values().map(|task| task_rate(task, &rates)).collect();
-    let sum: f64 = rates.values().map(|rate| rate.value()).sum();
-    let mean_known = Share::of(sum, rates.len() as f64);
-    let question = Question {
-        job_rate: given.or(known),
-        running,
-        mean_rate: mean.or(mean_known),
-        threshold: snapshot.colocation_threshold,
-    };
-    Ok(answer(&question, &colocation::evaluate(&question)))
-}
-
-fn task_rate(task: &proto::Task, jobs: &JobRates<'_>) -> Option<Share> {
-    let own = task.computing_rate.map(Share::clamped);
-    own.or_else(|| jobs.get(&(task.job.as_deref()?, task.kind.as_deref())).copied())
-}
-
-fn answer(question: &Question, advice: &Advice) -> proto::EvaluateJobResponse {
-    use proto::evaluate_job_response::Advice as Word;
-    let running = question.running;
-    let limit = |mean: f64| mean + question.threshold;
-    let assumed = match running.unmeasured {
-        0 => String::new(),
-        tasks => format!(" ({tasks} of {} tasks without a rate count as M)", running.count()),
-    };
-    let (word, new_rate, mean_rate, reason) = match *advice {
-        Advice::Suits { new_rate: None, mean_rate } => {
-            (Word::Suits, None, Some(mean_rate), "nothing runs here".to_owned())
-        }
-        Advice::Suits { new_rate: Some(rate), mean_rate } => (
-            Word::Suits,
-            Some(rate),
-            Some(mean_rate),
-            format!("new rate {rate:.3} is below M + threshold = {:.3}{assumed}", limit(mean_rate)),
-        ),
-        Advice::DoesNotSuit { new_rate: rate, mean_rate } => (
-            Word::DoesNotSuit,
-            Some(rate),
-            Some(mean_rate),
-            format!(
-                "new rate {rate:.3} is not below M + threshold = {:.3}{assumed}",
-                limit(mean_rate)
-            ),
-        ),
-        Advice::SampleFirst => (
-            Word::SampleFirst,
-            None,
-            question.mean_rate.map(Share::value),
-            "no rate is known for this job and kind: run one of its tasks first, or give \
-             computing_rate"
-                .to_owned(),
-        ),
-    };
-    proto::EvaluateJobResponse {
-        advice: word.into(),
-        new_rate,
-        mean_rate,
-        threshold: question.threshold,
-        running: running.count(),
-        reason,
-    }
 }

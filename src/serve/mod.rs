@@ -26,11 +26,10 @@
 //! memory limit of the service is the backstop.
 
 mod accept;
-pub mod convert;
+mod convert;
 mod dispatch;
 mod grpc;
 mod peer;
-mod quota;
 mod socket;
 mod watch;
 
@@ -219,7 +218,7 @@ pub async fn serve_with(
         )
         .max_decoding_message_size(limits.request_bytes),
         reflection: reflection.max_decoding_message_size(limits.request_bytes),
-        calls: quota::Quota::new(limits.calls),
+        calls: crate::quota::Quota::new(limits.calls),
         phase: phase.clone(),
         grace: limits.stop_grace,
     };
@@ -250,7 +249,8 @@ pub async fn serve_with(
     tokio::select! {
         served = served => served?,
         () = stop => {
-            tracing::warn!(path = %path.display(), "some connections did not close in time");
+            let path = path.display();
+            tracing::warn!(%path, "some connections to {path} did not close in time");
         }
     }
     Ok(())

@@ -23,8 +23,8 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::transport::server::Connected;
 
 use super::Phase;
-use super::quota::Permit;
 use crate::command::Caller;
+use crate::quota::Permit;
 use crate::units::Pid;
 
 /// Length of the HTTP/2 client preface (RFC 9113, 3.4). A client that has sent that much has
@@ -86,7 +86,8 @@ impl PeerStream {
             if !silent {
                 self.speak_by = None;
             } else if deadline.as_mut().poll(cx).is_ready() {
-                tracing::debug!(uid = self.peer.0.uid, "closed a connection that said nothing");
+                let uid = self.peer.0.uid;
+                tracing::debug!(uid, "closed a connection of uid {uid} that said nothing");
                 self.closed = true;
             }
         }
@@ -170,7 +171,12 @@ pub(super) fn caller(stream: &UnixStream) -> io::Result<Caller> {
             gids.push(gid);
         }
     }
-    Ok(Caller { uid: credentials.uid(), gids, pid: credentials.pid().and_then(Pid::new) })
+    Ok(Caller {
+        uid: credentials.uid(),
+        gids,
+        pid: credentials.pid().and_then(Pid::new),
+        granted: None,
+    })
 }
 
 /// SO_PEERGROUPS (Linux 4.13). Neither rustix nor nix wraps it.

@@ -149,7 +149,8 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ServeError>
                     Err(failed("remove the stale socket")(error))
                 }
                 _ => {
-                    tracing::info!(path = %path.display(), "removed a stale socket");
+                    let path = path.display();
+                    tracing::info!(%path, "removed the stale socket {path}");
                     Ok(())
                 }
             }
@@ -166,7 +167,8 @@ impl Drop for SocketFile {
             return;
         }
         if let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove our socket");
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "cannot remove our socket {path}: {error}");
         }
     }
 }

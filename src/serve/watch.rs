@@ -12,11 +12,11 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use super::convert;
 use super::dispatch::stopping;
 use crate::core::event::Event;
 use crate::proto::{self, event_stream_item::Item};
 use crate::publish::{EventRing, Snapshot};
+use crate::query;
 
 /// The status now, and again whenever it has changed when the reader is ready for more.
 pub(super) fn status(
@@ -78,7 +78,7 @@ impl EventStream {
         }
         let event = self.batch.pop_front()?;
         self.next = event.seq.saturating_add(1);
-        Some(Item::Event(convert::event(&event)))
+        Some(Item::Event(query::event(&event)))
     }
 }
 

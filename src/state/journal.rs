@@ -89,7 +89,7 @@ impl Journal {
         } else if let Err(error) = journal.begin_segment() {
             // A full disk tears lines; a daemon that does not start for it would leave the
             // tasks alone. Every append tries again, and says so.
-            tracing::debug!(%error, "the history goes on in memory");
+            tracing::debug!(%error, "the history goes on in memory: {error}");
         }
         Ok((journal, replayed))
     }

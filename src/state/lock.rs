@@ -63,7 +63,8 @@ impl RuntimeLock {
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = named {
             // The lock is held all the same; on a full disk its holder stays nameless.
-            tracing::debug!(path = %path.display(), %error, "pid not written to the lock");
+            let path = path.display();
+            tracing::debug!(%path, %error, "our pid is not in {path}: {error}");
         }
         Ok(RuntimeLock { _file: file })
     }

@@ -12,6 +12,7 @@ use crate::core::rate::RateMeter;
 use crate::core::slots::Seat;
 use crate::core::state::Reservation;
 use crate::sample::TaskSample;
+use crate::systemd::unit::UnitRecord;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 
 /// Format of the files this daemon writes and reads.
@@ -47,6 +48,9 @@ pub struct TaskRecord {
     pub promoted_at: Option<WallTime>,
     /// Its cgroup, once there is one.
     pub group: Option<GroupRecord>,
+    /// The unit of systemd's whose cgroup that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitRecord>,
     /// Where its main process was before, per hierarchy.
     pub origin: Vec<(String, String)>,
     /// What was measured so far.

@@ -49,6 +49,7 @@ fn record(number: u64) -> TaskRecord {
         admitted_at: WallTime::from_unix_micros(1),
         admitted_boot: BootTime(Duration::from_secs(5)),
         promoted_at: None,
+        unit: None,
         group: None,
         origin: vec![("cpu".into(), "/".into())],
         meter: RateMeter::default(),

@@ -48,7 +48,9 @@ fn usage_errors_exit_2() {
         &["top"][..],
         &["bench"],
         &["completions"],
-        &["man"],
+        &["completions", "elvis"],
+        &["man", "lrsctl", "--out", "x"],
+        &["man", "no-such-page"],
         &[],
         &["run"],
         &["run", "--wait", "10s", "--", "true"],
@@ -60,6 +62,8 @@ fn usage_errors_exit_2() {
         &["admit", "0"],
         &["admit", "-4"],
         &["admit", "x"],
+        &["admit", "7", "--unit", "cron"],
+        &["admit", "--unit"],
         &["priority", "t0000000-1"],
         &["--endpoint", "https://localhost:1", "status"],
         &["--endpoint", "localhost", "status"],
@@ -119,6 +123,23 @@ fn priorities_may_be_negative_and_reach_the_limits_of_the_type() {
     assert_eq!(set, [-5, -5, i32::MIN, i32::MAX]);
     let asked: Vec<_> = script.admitted.iter().map(|request| request.priority).collect();
     assert_eq!(asked, [Some(-5), Some(i32::MIN)]);
+}
+
+#[test]
+fn units_are_admitted_by_name_and_failures_name_them() {
+    let fake = Fake::start(Script::default());
+    let ended = fake.run(&["admit", "--unit", "cron", "--unit", "backup.service", "--job", "x"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "t0000000-1\nt0000000-2\n"));
+    let asked = std::mem::take(&mut fake.script.lock().unwrap().admitted);
+    let names: Vec<_> = asked.iter().map(|request| request.unit.as_deref()).collect();
+    assert_eq!(names, [Some("cron"), Some("backup.service")]);
+    assert!(asked.iter().all(|request| request.pid == 0 && request.job.as_deref() == Some("x")));
+
+    let missing = || Failure::not_found("there is no unit of that name");
+    fake.script.lock().unwrap().admit = [missing(), missing()].into();
+    let ended = fake.run(&["admit", "--unit", "a", "--unit", "b"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("unit a:") && ended.err.contains("unit b:"), "{ended:?}");
 }
 
 #[test]

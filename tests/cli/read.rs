@@ -122,6 +122,7 @@ fn tasks_json_is_the_contract_over_all_pages() {
         "promoted_at",
         "cgroup",
         "ratio_group",
+        "unit",
     ];
     for key in unknown {
         assert_eq!(tasks[0].get(key), Some(&Value::Null), "{key}");

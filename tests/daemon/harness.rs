@@ -49,7 +49,7 @@ impl Daemon {
     /// Writes the configuration.
     pub fn configure(&mut self, settings: &str) {
         let text = format!(
-            "cgroup.root = {:?}\ndaemon.runtime_dir = {:?}\n{settings}",
+            "cgroup.root = {:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = \"off\"\n{settings}",
             self.root,
             self.dir.path().join("run"),
         );
@@ -248,9 +248,15 @@ impl Daemon {
         self.eventually("the end of all", |daemon| daemon.tasks().is_empty().then_some(()));
         self.consistent();
         self.eventually("no cgroup left", |daemon| {
-            let groups = daemon.root_dirs().into_iter().flat_map(|dir| groups_below(&dir));
-            (groups.count() == daemon.root_dirs().len()).then_some(())
+            daemon.groups_in_roots().is_empty().then_some(())
         });
+    }
+
+    /// Every group below the roots but that of the lock, which is the daemon's own.
+    pub fn groups_in_roots(&self) -> Vec<PathBuf> {
+        let roots = self.root_dirs();
+        let all = roots.iter().flat_map(|root| groups_below(root));
+        all.filter(|group| !roots.contains(group) && !group.ends_with("lock")).collect()
     }
 
     /// A process outside any slot.

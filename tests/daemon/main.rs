@@ -9,5 +9,6 @@
 mod harness;
 
 mod crash;
+mod give_back;
 mod lifecycle;
 mod tiers;

@@ -141,6 +141,7 @@ pub fn task(number: u64) -> proto::Task {
             io_weight: Some(10),
         }),
         resident_bytes: Some(1 << 28),
+        unit: None,
         ..Default::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lrs::command::{Caller, Command, CommandError, ErrorKind, Wait};
+use lrs::command::{Caller, Command, CommandError, ErrorKind, Subject, Wait};
 use lrs::core::event::EventKind;
 use lrs::core::model::{Priority, ReservationId};
 use lrs::proto;
@@ -45,7 +45,7 @@ async fn admit_arrives_typed_and_is_answered() {
         panic!("not an Admit");
     };
     this_process(&caller);
-    assert_eq!(Some(request.pid), caller.pid, "pid 0 is the caller");
+    assert_eq!(Some(request.subject), caller.pid.map(Subject::Process), "pid 0 is the caller");
     assert_eq!(request.labels.name.unwrap().as_str(), "n/ä");
     assert_eq!(request.labels.job.unwrap().as_str(), "j");
     assert_eq!(request.labels.kind.unwrap().as_str(), "k");

@@ -126,6 +126,7 @@ pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> 
         ("promoted", time(task.promoted_at.as_ref())),
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
+        ("unit", text(&task.unit)),
         ("siblings", text(&task.ratio_group)),
         (
             "kernel",

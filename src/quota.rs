@@ -1,6 +1,6 @@
 //! How many connections or calls may be open at once: in all, and by any one user.
 //!
-//! The socket is open to everyone on the node, so one user's leak must neither exhaust the
+//! The doors are open to everyone on the node, so one user's leak must neither exhaust the
 //! daemon's descriptors nor lock out the others, least of all root.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A counted limit. Uid 0 is bound by the total alone, every other uid by half of it; the
 /// last sixteenth is for uid 0.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     total: usize,
     held: Mutex<Held>,
 }
@@ -22,26 +22,36 @@ struct Held {
 
 /// One place, given back on drop.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     quota: Arc<Quota>,
     uid: u32,
 }
 
 /// Which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(crate) enum Full {
     /// Everybody's.
     All,
     /// This user's.
     OfUid,
 }
 
+impl Full {
+    /// For the client that is refused, and for the log.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Full::All => "lrsd has too many connections open; try again later",
+            Full::OfUid => "your user has too many connections to lrsd open; close some",
+        }
+    }
+}
+
 impl Quota {
-    pub(super) fn new(total: usize) -> Arc<Quota> {
+    pub(crate) fn new(total: usize) -> Arc<Quota> {
         Arc::new(Quota { total, held: Mutex::default() })
     }
 
-    pub(super) fn take(self: &Arc<Quota>, uid: u32) -> Result<Permit, Full> {
+    pub(crate) fn take(self: &Arc<Quota>, uid: u32) -> Result<Permit, Full> {
         let mut held = self.lock();
         let of_uid = held.by_uid.get(&uid).copied().unwrap_or(0);
         let (total, own) = if uid == 0 {

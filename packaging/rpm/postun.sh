@@ -1,0 +1,13 @@
+# What Fedora's %systemd_postun_with_restart expands to.
+if [ "$1" -eq 0 ]; then
+    # The weight that lrsd had systemd give the slice; other drop-ins are the operator's.
+    dropins=/run/systemd/system.control/lrs.slice.d
+    rm -f "$dropins/50-CPUWeight.conf"
+    [ ! -d "$dropins" ] || rmdir --ignore-fail-on-non-empty "$dropins"
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload >/dev/null 2>&1 || :
+    if [ "$1" -ge 1 ]; then
+        systemctl try-restart lrsd.service >/dev/null 2>&1 || :
+    fi
+fi

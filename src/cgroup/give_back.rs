@@ -1,0 +1,151 @@
+//! Task groups given back while no daemon runs: what the removal of LRS needs.
+//!
+//! Nothing is opened but the groups that records name. [`super::open()`] would make the root,
+//! lock it and have systemd start a scope, and only a daemon that systemd started knows which
+//! root it is; here whoever runs the package manager has only the records.
+//!
+//! A group of LRS's own keeps its processes, and its files say what those of a new group say:
+//! a passive task must not stay behind all others when nobody is left to promote it. A group of
+//! somebody else's gets what was found there.
+//!
+//! Limits. What the owner of a group in place has written since the daemon's end is overwritten
+//! with what was found, as [`super::in_place`] says; of units systemd knows better.
+
+use std::path::{Path, PathBuf};
+
+use super::mounts::Hierarchy;
+use super::tiers::CPU_IDLE;
+use super::tree::inode;
+use super::weights::{BLKIO_BFQ_WEIGHT, CPU_SHARES, CPU_WEIGHT, IO_BFQ_WEIGHT, IO_WEIGHT};
+use super::{
+    Attachment, CgroupError, Group, GroupDirs, GroupRecord, TreeSettings, Version, files, in_place,
+    ioprio, members, open,
+};
+use crate::core::model::Tier;
+
+/// The hierarchies in which records name groups.
+#[derive(Debug)]
+pub struct RecordedGroups {
+    version: Version,
+    /// Primary first.
+    hierarchies: Vec<Hierarchy>,
+}
+
+impl RecordedGroups {
+    /// Finds the hierarchies that a daemon with `settings` uses; writes nothing.
+    ///
+    /// # Errors
+    /// `Unsupported` when there are none; the text says what to do.
+    pub fn find(settings: &TreeSettings) -> Result<RecordedGroups, CgroupError> {
+        let (version, hierarchies) = open::hierarchies(settings)?;
+        Ok(RecordedGroups { version, hierarchies })
+    }
+
+    /// Gives the group its neutral weights if it is LRS's own, else those found. Answers
+    /// whether processes are in it; `false` too for one that is gone or was only booked.
+    ///
+    /// # Errors
+    /// A file could not be read or written; asked again it goes on.
+    pub fn give_back(&self, record: &GroupRecord) -> Result<bool, CgroupError> {
+        if record.attachment == Attachment::None
+            || inode(&self.hierarchies[0].dir(&record.path))? != Some(record.inode)
+        {
+            return Ok(false);
+        }
+        let dirs = match record.attachment {
+            Attachment::Own => GroupDirs {
+                cpu: self.dir("cpu", &record.path),
+                io: self.dir("blkio", &record.path),
+                ..GroupDirs::default()
+            },
+            Attachment::InPlace | Attachment::None => {
+                in_place::dirs(&self.hierarchies, self.version, record)
+            }
+        };
+        let group = Group { record: record.clone(), dirs };
+        match record.attachment {
+            Attachment::Own => neutralise(&group)?,
+            Attachment::InPlace | Attachment::None => in_place::restore(&group, &|_, _| true)?,
+        }
+        Ok(!members::processes(&group)?.is_empty())
+    }
+
+    /// The group `path` where `controller` (v1) acts; on v2 its files say which do.
+    fn dir(&self, controller: &str, path: &str) -> Option<PathBuf> {
+        let mut hierarchies = self.hierarchies.iter();
+        let found = match self.version {
+            Version::V1 => hierarchies.find(|hierarchy| hierarchy.has(controller)),
+            Version::V2 => hierarchies.next(),
+        };
+        found.map(|hierarchy| hierarchy.dir(path))
+    }
+}
+
+/// Makes the files of an own group, and the I/O priorities of its threads, those of a new one.
+fn neutralise(group: &Group) -> Result<(), CgroupError> {
+    if let Some(dir) = &group.dirs.cpu {
+        // Before the weight, which an idle group does not take.
+        settle(dir, CPU_IDLE, "0")?;
+        for scale in [CPU_WEIGHT, CPU_SHARES] {
+            settle(dir, scale.file, &scale.neutral.to_string())?;
+        }
+    }
+    if let Some(dir) = &group.dirs.io {
+        for scale in [IO_BFQ_WEIGHT, IO_WEIGHT, BLKIO_BFQ_WEIGHT] {
+            settle(dir, scale.file, &scale.neutral.to_string())?;
+        }
+        settle(dir, in_place::IO_PRIO_CLASS, "no-change")?;
+    }
+    // Only those that carry LRS's mark.
+    ioprio::apply(&members::processes(group)?, Tier::Active).map(drop)
+}
+
+/// Writes `value` where the file is there and says something else.
+fn settle(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
+    let path = dir.join(file);
+    match files::read_value_if_there(&path)? {
+        Some(present) if present.strip_prefix("default ").unwrap_or(&present) != value => {
+            files::write_value(&path, value)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plain files stand for the group's: what is compared and written is all that matters.
+    #[test]
+    fn an_own_group_gets_what_a_new_one_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = directory.path().to_owned();
+        let files = [
+            (CPU_IDLE, "1", "0"),
+            ("cpu.weight", "0", "100"),
+            ("io.bfq.weight", "default 1000", "100"),
+            ("io.prio.class", "idle", "no-change"),
+            ("io.weight", "default 100", "default 100"),
+        ];
+        for (file, passive, _) in files {
+            std::fs::write(dir.join(file), passive).unwrap();
+        }
+        let record = GroupRecord {
+            attachment: Attachment::Own,
+            path: "/lrs/task".to_owned(),
+            inode: 1,
+            origin: Vec::new(),
+            found: Vec::new(),
+        };
+        let dirs =
+            GroupDirs { cpu: Some(dir.clone()), io: Some(dir.clone()), ..GroupDirs::default() };
+        let group = Group { record, dirs };
+        neutralise(&group).unwrap();
+        for (file, _, neutral) in files {
+            let text = std::fs::read_to_string(dir.join(file)).unwrap();
+            // A plain file keeps what is behind the bytes written.
+            assert!(text.starts_with(neutral), "{file}: {text}");
+        }
+        assert!(!dir.join("cpu.shares").exists(), "no file is made");
+    }
+}

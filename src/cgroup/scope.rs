@@ -1,0 +1,286 @@
+//! The root of a daemon that systemd started: the delegated scope `lrs-tasks.scope`.
+//!
+//! The scope is systemd's, and what is below it is ours (Delegate=, systemd.resource-control(5)).
+//! Its first process, an anchor, makes it and keeps it; a daemon that comes back joins it if
+//! systemd says that it is active, and without a word of systemd's if tasks run in it. In a unified hierarchy a group
+//! with children has no processes, so the anchor moves into a leaf.
+//!
+//! The weight against the rest of the node belongs to the slice and is systemd's to write: its
+//! next daemon-reload would undo ours.
+//!
+//! Limits. `systemctl stop lrs-tasks.scope` ends all tasks; until the slowest of them has
+//! ended nothing can be admitted, because a task put into a scope that is being stopped would be
+//! killed with it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::mounts::{Hierarchy, SYSTEMD, UNIFIED};
+use super::{CgroupError, attach, files, tree};
+use crate::clock;
+use crate::core::model::TaskId;
+use crate::systemd::anchor::Anchor;
+use crate::systemd::manager::{Manager, ManagerError, NewScope};
+use crate::systemd::{SCOPE, SCOPE_PATH as PATH, SLICE};
+use crate::units::Pid;
+
+/// Leaf of the anchor.
+pub(super) const LEAF: &str = "anchor";
+
+/// What `systemctl status` calls it.
+const DESCRIPTION: &str = "Tasks of the Local Resource Shaper";
+
+/// What the scope needs beside `Delegate=yes` where there are v1 hierarchies. Without it systemd
+/// keeps blkio for the slice only as long as a unit in it asks for it, and then moves all
+/// processes below the slice to the root of that hierarchy (*measured* on 252: the removal of a
+/// unit file with IOWeight= and a daemon-reload).
+const V1_CONTROLLERS: &[&str] = &["cpuacct", "blkio"];
+
+/// How long a scope may take to go away while the daemon starts.
+const PATIENCE_AT_START: Duration = Duration::from_secs(10);
+
+/// The same, and for any answer of systemd's, once there are tasks that wait for their turn.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Between two looks at a scope that is going away.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest wait for the anchor's end when the daemon stops.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// How a try to hold the scope came out.
+enum Held {
+    /// The anchor is in.
+    Yes(Anchor),
+    /// There is no scope to be in now; the anchor is where it was.
+    Outside(Anchor),
+    /// The anchor joined a scope that was going away.
+    Spent(Anchor),
+}
+
+/// This daemon's hold on the scope.
+#[derive(Debug)]
+pub(super) struct Scope {
+    manager: Manager,
+    anchor: Option<Anchor>,
+    started: bool,
+}
+
+impl Scope {
+    pub(super) fn new() -> Result<Scope, CgroupError> {
+        let manager = Manager::new().map_err(|error| unusable(&error))?;
+        Ok(Scope { manager, anchor: None, started: false })
+    }
+
+    /// Whether the anchor still runs.
+    pub(super) fn held(&mut self) -> bool {
+        self.anchor.as_mut().is_some_and(Anchor::alive)
+    }
+
+    /// Makes sure that the scope is there, with an anchor of ours in it.
+    pub(super) fn hold(&mut self, hierarchies: &[Hierarchy]) -> Result<(), CgroupError> {
+        let patience = if self.started { PATIENCE } else { PATIENCE_AT_START };
+        let give_up = clock::boot_time().after(patience);
+        let mut anchor = None;
+        loop {
+            let held = match anchor.take() {
+                Some(anchor) => self.try_hold(hierarchies, anchor)?,
+                None => self.try_hold(hierarchies, new_anchor()?)?,
+            };
+            match held {
+                Held::Yes(anchor) => {
+                    self.anchor = Some(anchor);
+                    self.started = true;
+                    self.manager.patience = PATIENCE;
+                    return Ok(());
+                }
+                Held::Outside(unused) => anchor = Some(unused),
+                // It went down with the scope, or must not keep it up.
+                Held::Spent(spent) => drop(spent.end(FAREWELL)),
+            }
+            if clock::boot_time() >= give_up {
+                return Err(CgroupError::Refused(format!(
+                    "systemd has been taking down {SCOPE} for {patience:?}; see `systemctl \
+                     status {SCOPE}`, and ask again when it is gone"
+                )));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn try_hold(&mut self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+        let state = match self.manager.active_state(SCOPE) {
+            Ok(state) => state,
+            // Without systemd's word: a scope with tasks in it is not going away by itself.
+            Err(error) if has_others(hierarchies, anchor.pid())? => {
+                tracing::warn!(%error, "systemd does not say how {SCOPE} is, its tasks are taken over: {error}");
+                return Ok(match join(hierarchies, anchor.pid())? {
+                    true => Held::Yes(anchor),
+                    false => Held::Outside(anchor),
+                });
+            }
+            Err(error) => return Err(unusable(&error)),
+        };
+        match state.as_deref() {
+            // Joining one that is going away would only keep it from going.
+            Some("active") => {
+                if !join(hierarchies, anchor.pid())? {
+                    return Ok(Held::Outside(anchor));
+                }
+                // systemd hears of an empty group before it answers: if the scope was empty a
+                // moment ago, and is to end for that, it says so now.
+                let still = self.manager.active_state(SCOPE).map_err(|e| unusable(&e))?;
+                Ok(match still.as_deref() {
+                    Some("active") => Held::Yes(anchor),
+                    _ => Held::Spent(anchor),
+                })
+            }
+            Some(_) => Ok(Held::Outside(anchor)),
+            None if has_others(hierarchies, anchor.pid())? => {
+                tracing::warn!(
+                    "systemd has lost {SCOPE}, whose tasks still run; they are taken over, and the scope is made anew after them"
+                );
+                Ok(match join(hierarchies, anchor.pid())? {
+                    true => Held::Yes(anchor),
+                    false => Held::Outside(anchor),
+                })
+            }
+            None => {
+                clear(hierarchies)?;
+                self.start(hierarchies, anchor)
+            }
+        }
+    }
+
+    fn start(&mut self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+        let scope = NewScope {
+            name: SCOPE,
+            slice: SLICE,
+            description: DESCRIPTION,
+            delegated: true,
+            also_delegated: if is_unified(hierarchies) { &[] } else { V1_CONTROLLERS },
+        };
+        match self.manager.start_scope(&scope, &[anchor.pid()]) {
+            Ok(()) => {}
+            Err(error) if error.unit_exists() => return Ok(Held::Outside(anchor)),
+            Err(error) => return Err(unusable(&error)),
+        }
+        // Out of the scope's own group and into the leaf.
+        if join(hierarchies, anchor.pid())? {
+            return Ok(Held::Yes(anchor));
+        }
+        Err(CgroupError::Unsupported(format!(
+            "systemd started {SCOPE}, but not as /{PATH}; set cgroup.root to a group that lrsd \
+             may use"
+        )))
+    }
+
+    /// Gives the slice `weight` (cpu.weight) among its siblings, unless it has it.
+    pub(super) fn set_weight(&mut self, weight: u64) -> Result<(), CgroupError> {
+        let has = self.manager.slice_weight(SLICE);
+        let set = has.and_then(|has| match has {
+            Some(has) if has == weight => Ok(()),
+            _ => self.manager.set_properties(SLICE, &[("CPUWeight", weight)]),
+        });
+        set.map_err(|error| {
+            CgroupError::Refused(format!(
+                "CPUWeight={weight} of {SLICE} is not set ({error}); until the next change tasks \
+                 have the share of one ordinary slice"
+            ))
+        })
+    }
+
+    /// Gives processes that were the task `id` a scope of their own beside the services: where
+    /// they came from, a session perhaps, is gone. They are then systemd's like any other.
+    pub(super) fn rehome(&mut self, id: TaskId, processes: &[Pid]) -> Result<(), ManagerError> {
+        let name = format!("lrs-released-{id}.scope");
+        let description = format!("Released by LRS: was task {id}");
+        let scope = NewScope {
+            name: &name,
+            slice: "system.slice",
+            description: &description,
+            delegated: false,
+            also_delegated: &[],
+        };
+        self.manager.start_scope(&scope, processes)
+    }
+
+    /// Lets go; systemd ends a scope in which nothing is left.
+    pub(super) fn let_go(&mut self) {
+        if let Some(anchor) = self.anchor.take()
+            && !anchor.end(FAREWELL)
+        {
+            tracing::debug!("the anchor of {SCOPE} has not ended yet");
+        }
+    }
+}
+
+fn unusable(error: &ManagerError) -> CgroupError {
+    CgroupError::Unsupported(format!(
+        "cannot keep tasks in {SCOPE}: {error}; or set cgroup.root = \"lrs\" to do without systemd"
+    ))
+}
+
+/// Where systemd looks whether the scope is empty: the unified hierarchy, on v1 its own, on
+/// hybrid machines both.
+pub(super) fn tracked(hierarchies: &[Hierarchy]) -> impl Iterator<Item = &Hierarchy> {
+    hierarchies.iter().filter(|h| h.name == UNIFIED || h.name == SYSTEMD)
+}
+
+fn new_anchor() -> Result<Anchor, CgroupError> {
+    Anchor::start().map_err(|error| {
+        CgroupError::Unsupported(format!("cannot start the anchor of {SCOPE}: {error}"))
+    })
+}
+
+fn is_unified(hierarchies: &[Hierarchy]) -> bool {
+    hierarchies.iter().all(Hierarchy::is_unified)
+}
+
+/// Moves `anchor` into the scope: into a leaf where groups with children cannot have processes.
+/// `Ok(false)`: there is no scope.
+fn join(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupError> {
+    let leaf = is_unified(hierarchies);
+    let mut found = false;
+    for hierarchy in tracked(hierarchies) {
+        let scope = hierarchy.dir(PATH);
+        let group = if leaf { scope.join(LEAF) } else { scope };
+        if let Err(error) = enter(&group, leaf, anchor) {
+            if files::is_gone(&error) {
+                return Ok(false);
+            }
+            return Err(files::failed("move the anchor into", &group, None, error));
+        }
+        found = true;
+    }
+    Ok(found)
+}
+
+/// The scope itself is never made here: that is systemd's to do.
+fn enter(group: &Path, leaf: bool, anchor: Pid) -> io::Result<()> {
+    if leaf {
+        match std::fs::create_dir(group) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    files::write_raw(&group.join("cgroup.procs"), &anchor.to_string())
+}
+
+/// Removes what is left of a scope that systemd does not know any more: groups without any
+/// process, in which it could not start a new one.
+fn clear(hierarchies: &[Hierarchy]) -> Result<(), CgroupError> {
+    hierarchies.iter().try_for_each(|hierarchy| tree::remove_group(&hierarchy.dir(PATH)))
+}
+
+/// Whether processes other than `anchor` are in the scope: then it is not going away.
+fn has_others(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupError> {
+    for hierarchy in tracked(hierarchies) {
+        if attach::processes_below(&hierarchy.dir(PATH))?.iter().any(|pid| *pid != anchor) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,310 @@
+//! Putting an admitted task in its place: its record, its group, the move, and the way back.
+//!
+//! The steps and what a kill after each leaves are in docs/architecture.md, "The life of a task".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Driver;
+use super::admission::{Admission, cgroup_error};
+use super::entry::{Entry, Placement};
+use super::process;
+use super::unit_worker::CalledOff;
+use super::worker::Job;
+use crate::cgroup::{Attached, Attachment, CgroupError, Group};
+use crate::command::{Caller, CommandError, ErrorKind, Reply};
+use crate::core::model::{TaskId, Tier};
+use crate::core::state::WaiterId;
+use crate::rights::Role;
+use crate::sample::TaskSource;
+use crate::systemd::unit::UnitRecord;
+use crate::units::Moment;
+
+impl Driver {
+    /// [`crate::core::state::Effect::Attach`].
+    pub(super) fn start_attach(&mut self, id: TaskId, waiter: Option<WaiterId>, now: Moment) {
+        let prepared = match waiter.and_then(|waiter| self.waiting.remove(&waiter)) {
+            None => Ok(()),
+            Some(admission) => {
+                let fit = self.still_fit(id, &admission);
+                self.enter(id, admission);
+                fit
+            }
+        };
+        let begun = prepared.and_then(|()| self.prepare_attach(id));
+        match begun {
+            Ok(Some(job)) => self.workers.place(job),
+            Ok(None) => {}
+            Err(error) => self.admission_failed(id, error, now),
+        }
+    }
+
+    /// A process that waited may have changed hands or limits since it asked.
+    fn still_fit(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
+        if admission.replies.iter().all(Reply::is_closed) {
+            return Err(CommandError::new(ErrorKind::Unavailable, "the client went away"));
+        }
+        let pinned = process::pin(admission.process.pid)?;
+        let uid = self.core.task(id).and_then(|task| task.uid);
+        if pinned.process != admission.process || uid != Some(pinned.uid) {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!("process {} is not the one that asked any more", admission.process.pid),
+            ));
+        }
+        if let Some(unit) = &admission.unit {
+            self.check_unit(unit, Some(id))?;
+        }
+        self.check_limits(&admission.caller, &admission.request, admission.process)
+    }
+
+    /// One task a unit: what a second one found would be the first one's weights.
+    pub(super) fn check_unit(
+        &self,
+        unit: &UnitRecord,
+        id: Option<TaskId>,
+    ) -> Result<(), CommandError> {
+        let other = self.entries.iter().find(|(other, entry)| {
+            Some(**other) != id && entry.unit.as_ref().is_some_and(|other| other.name == unit.name)
+        });
+        let Some((other, _)) = other else { return Ok(()) };
+        Err(CommandError::new(
+            ErrorKind::AlreadyExists(*other),
+            format!(
+                "unit {} is task {other} already; release it first (lrsctl release {other})",
+                unit.name
+            ),
+        ))
+    }
+
+    /// Finds out what a release will need, stores it, and makes the job.
+    fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
+        let Some(process) = entry.process else { return Ok(None) };
+        entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+        if entry.unit.is_some() {
+            self.prepare_unit(id)?;
+            return Ok(None);
+        }
+        if entry.in_place {
+            let group = self.tree.find_in_place(process).map_err(cgroup_error)?;
+            return self.take_in_place(id, group);
+        }
+        self.store_admission(id)?;
+        Ok(self.attach_job(id))
+    }
+
+    /// Takes `group`, in which the process of `id` was found, as it is.
+    pub(super) fn take_in_place(
+        &mut self,
+        id: TaskId,
+        group: Group,
+    ) -> Result<Option<Job>, CommandError> {
+        self.check_in_place(id, &group)?;
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
+        // Stored before its first weight is written: its values must come back.
+        entry.baseline = crate::sample::read_final(&group.dirs);
+        entry.group = Some(Arc::new(group));
+        self.store_admission(id)?;
+        Ok(self.attach_job(id))
+    }
+
+    fn attach_job(&self, id: TaskId) -> Option<Job> {
+        let (task, entry) = (self.core.task(id)?, self.entries.get(&id)?);
+        Some(Job::Attach {
+            task: id,
+            name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
+            process: entry.process?,
+            origin: entry.origin.clone(),
+            found: entry.group.clone(),
+            tier: task.tier(),
+            plan: self.plan,
+        })
+    }
+
+    /// Stores a task that is on its way; one that cannot be is not admitted.
+    pub(super) fn store_admission(&mut self, id: TaskId) -> Result<(), CommandError> {
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else {
+            return Ok(());
+        };
+        if let Err(error) = self.store.put_task(&entry.record(id, task)) {
+            let refusal = CommandError::new(ErrorKind::Internal, error.to_string());
+            self.noted(Err(error));
+            return Err(refusal);
+        }
+        Ok(())
+    }
+
+    /// One task a group, and nobody's group but the caller's own.
+    pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
+        let other = self.entries.iter().find(|(other, entry)| {
+            **other != id
+                && entry.group.as_ref().is_some_and(|taken| self.tree.overlaps(taken, group))
+        });
+        if let Some((other, _)) = other {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!(
+                    "cgroup {} is managed already, as task {other} or above or below it; release that first",
+                    group.record.path
+                ),
+            ));
+        }
+        let entry = self.entries.get(&id);
+        let caller = entry.and_then(|entry| entry.admitted_by);
+        let granted = entry.and_then(|entry| entry.granted);
+        let admin = caller.is_some_and(|uid| {
+            let caller = Caller { uid, gids: Vec::new(), pid: None, granted };
+            self.rights.role(&caller) == Role::Admin
+        });
+        if admin {
+            return Ok(());
+        }
+        let occupants = self.tree.occupants(group).map_err(cgroup_error)?;
+        if occupants.iter().all(|uid| Some(*uid) == caller) {
+            return Ok(());
+        }
+        Err(CommandError::new(
+            ErrorKind::PermissionDenied,
+            format!(
+                "cgroup {} holds processes of other users, whose weights are not yours to change; admit without --in-place",
+                group.record.path
+            ),
+        ))
+    }
+
+    pub(super) fn attached(
+        &mut self,
+        id: TaskId,
+        result: Result<(Arc<Group>, Attached, Tier), CgroupError>,
+        now: Moment,
+    ) {
+        let (group, _, tier) = match result {
+            Ok(placed) => placed,
+            Err(error) => return self.admission_failed(id, self.why_not(id, error), now),
+        };
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.phase = Placement::Placed;
+        entry.used = None;
+        if entry.baseline.is_some() {
+            // Counting starts at admission, not at the birth of somebody else's group.
+            entry.last = entry.baseline.map(|sample| (now.boot, sample));
+        } else {
+            let born = crate::sample::TaskSample {
+                cpu: Some(Duration::ZERO),
+                pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
+                ..Default::default()
+            };
+            entry.last = Some((now.boot, born));
+        }
+        entry.group = Some(group);
+        self.core.attached(id, now);
+        self.carry_out(now);
+        self.settle_in(id, Some(tier), now);
+        if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
+            self.tell_unit(id, tier);
+        }
+        let task = self.task_view(id, now.boot);
+        let replies = self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
+        if let Some(task) = task {
+            self.answer_all(replies.unwrap_or_default(), Ok(task));
+        }
+        // It may have ended while it was being moved.
+        self.check_ended(&[id], now);
+    }
+
+    /// Why the weights of a group were not written. The files of a unit go with its last process.
+    fn why_not(&self, id: TaskId, error: CgroupError) -> CommandError {
+        let entry = self.entries.get(&id);
+        let ended = entry.and_then(|entry| entry.process).is_some_and(|main| !process::alive(main));
+        match entry.and_then(|entry| entry.unit.as_ref()) {
+            Some(unit) if ended => super::unit_calls::stopped(&unit.name),
+            _ => cgroup_error(error),
+        }
+    }
+
+    /// Weights, watches and sampling of a task that is in place.
+    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+        self.align(id, has, now);
+        self.read_back(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let (Some(process), false) = (entry.process, entry.main_exited) {
+            let watched = match entry.pinned.take() {
+                Some(pidfd) => self.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
+                None => self.watcher.watch_process(id, process.pid),
+            };
+            match watched {
+                Ok(Some(key)) => {
+                    entry.watched.insert(process.pid, key);
+                }
+                Ok(None) => entry.main_exited = true,
+                Err(error) => {
+                    tracing::debug!(task = %id, %error, "the main process of task {id} is not watched: {error}");
+                }
+            }
+        }
+        let Some(group) = &entry.group else { return };
+        if let Some(parent) = ratio_group(group) {
+            *self.ratio_groups.entry(parent.to_owned()).or_default() += 1;
+        }
+        if let Some(dir) = &group.dirs.unified
+            && let Err(error) = self.watcher.watch_group(id, dir)
+        {
+            // The second source; pidfds and the check of every cycle remain.
+            tracing::debug!(task = %id, %error, "cgroup.events of task {id} is not watched: {error}");
+        }
+        let source = match (group.record.attachment, entry.process) {
+            (Attachment::None, Some(process)) => Some(TaskSource::Processes(process)),
+            (Attachment::None, None) => None,
+            (Attachment::Own | Attachment::InPlace, _) => {
+                Some(TaskSource::Group(group.dirs.clone()))
+            }
+        };
+        self.sources_new.extend(source.map(|source| (id, source)));
+        self.changed.insert(id);
+    }
+
+    /// Takes a task out of the loop's books.
+    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        if let Some(process) = entry.process {
+            self.mains.remove(&process);
+        }
+        if let Some(parent) = entry.group.as_ref().and_then(|group| ratio_group(group)) {
+            let last = self.ratio_groups.get_mut(parent).is_none_or(|tasks| {
+                *tasks = tasks.saturating_sub(1);
+                *tasks == 0
+            });
+            if last {
+                self.ratio_groups.remove(parent);
+            }
+        }
+        Some(entry)
+    }
+
+    /// The caller carries out what follows: a waiter that gets the slot now is not this one's
+    /// to start, however many fail in a row.
+    pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
+        let Some(mut entry) = self.forget_entry(id) else { return };
+        self.core.attach_failed(id, &error.message, now);
+        if let Some(used) = &entry.used {
+            // The promise is back before the record that remembers it goes.
+            let stored = self.store.put_reservation(used);
+            self.noted(stored);
+        }
+        let replies = entry.replies;
+        if let Some(unit) = entry.unit.take() {
+            // Answered once nothing of it is left, in systemd either.
+            let called_off = Some(CalledOff { replies, error });
+            return self.restore_unit(id, entry.group, unit, called_off);
+        }
+        self.answer_all(replies, Err(error));
+        let removed = self.store.remove_task(id);
+        self.noted(removed);
+    }
+}
+
+/// The group in which a task's weights compete; `None` without one.
+fn ratio_group(group: &Group) -> Option<&str> {
+    group.record.path.rsplit_once('/').map(|(parent, _)| parent)
+}

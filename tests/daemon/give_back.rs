@@ -1,0 +1,139 @@
+//! `lrsd --give-back`: no weight stays that nobody looks after.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::harness::{Daemon, procs, signal};
+
+const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
+
+/// A cgroup of somebody else's, removed at the end with whatever is in it.
+struct Foreign(PathBuf);
+
+impl Foreign {
+    fn beside(daemon: &Daemon) -> Foreign {
+        let root = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
+        let dir = root.with_file_name(format!("{}-owner", daemon.root));
+        fs::create_dir(&dir).unwrap();
+        Foreign(dir)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        for pid in procs(&self.0) {
+            signal(pid, rustix::process::Signal::KILL);
+        }
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+fn weight_file(dir: &Path) -> &'static str {
+    if dir.join("cpu.shares").exists() { "cpu.shares" } else { "cpu.weight" }
+}
+
+/// cpu.idle and the weight.
+fn weights(dir: &Path) -> (Option<u64>, Option<u64>) {
+    let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
+    (number("cpu.idle"), number(weight_file(dir)))
+}
+
+fn lrsd_give_back(daemon: &Daemon) -> (Option<i32>, String) {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_lrsd"))
+        .arg("--config")
+        .arg(daemon.config())
+        .arg("--give-back")
+        .output()
+        .unwrap();
+    assert!(output.stdout.is_empty(), "talk goes to stderr");
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn weights_are_given_back_once_and_a_daemon_that_comes_again_goes_on() {
+    let mut daemon = Daemon::new("giveback", ONE);
+    assert_eq!(lrsd_give_back(&daemon).0, Some(0), "no daemon has run yet");
+    daemon.launch();
+    let foreign = Foreign::beside(&daemon);
+    let file = foreign.0.join(weight_file(&foreign.0));
+    fs::write(&file, "321").unwrap();
+    for _ in 0..2 {
+        daemon.run(&["--wait"], &["cat"]);
+    }
+    daemon.eventually("two tasks", |daemon| (daemon.tasks().len() == 2).then_some(()));
+    let pid = daemon.process(&["cat"]);
+    fs::write(foreign.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    let in_place = daemon.ok(&["admit", "--in-place", "--name", "guest", &pid.to_string()]);
+    let own = || daemon.tasks().into_iter().filter(|task| task["attachment"] == "own");
+    let before: Vec<_> = own().map(|task| (task["id"].clone(), task["tier"].clone())).collect();
+    let dirs: Vec<PathBuf> = own().map(|task| daemon.cpu_dir(&task)).collect();
+    let shaped: Vec<_> = dirs.iter().map(|dir| weights(dir)).collect();
+    assert_eq!((before[0].1.as_str(), before[1].1.as_str()), (Some("active"), Some("passive")));
+    let found = |text: &str| fs::read_to_string(&file).unwrap().trim() == text;
+    assert!(!found("321"), "a passive task has its owner's weight");
+
+    let (code, text) = lrsd_give_back(&daemon);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&format!("another lrsd (pid {})", daemon.pid())), "{text}");
+    assert!(!found("321"), "touched under a running daemon");
+
+    daemon.stop();
+    let members: Vec<_> = dirs.iter().map(|dir| procs(dir)).collect();
+    for attempt in ["first", "second"] {
+        let (code, text) = lrsd_give_back(&daemon);
+        assert_eq!(code, Some(0), "{attempt}: {text}");
+        assert_eq!(text.contains("is released"), attempt == "first", "{text}");
+        assert!(found("321"), "{attempt}: {text}");
+        for (dir, members) in dirs.iter().zip(&members) {
+            let neutral = if dir.join("cpu.shares").exists() { 1024 } else { 100 };
+            let (idle, weight) = weights(dir);
+            assert_ne!(idle, Some(1), "{attempt}: {text}");
+            assert_eq!(weight, Some(neutral), "{attempt}: {text}");
+            assert_eq!(procs(dir), *members, "its processes stay where they are");
+        }
+    }
+
+    daemon.launch();
+    let after: Vec<_> =
+        daemon.tasks().iter().map(|task| (task["id"].clone(), task["tier"].clone())).collect();
+    assert_eq!(after, before, "known again, each in its tier");
+    let again: Vec<_> = dirs.iter().map(|dir| weights(dir)).collect();
+    assert_eq!(again, shaped);
+    let events = daemon.events();
+    let of_guest: Vec<_> = events.iter().filter(|event| event["task"] == in_place.trim()).collect();
+    let released = of_guest.last().unwrap();
+    assert_eq!((&released["type"], &released["from"]), (&"released".into(), &"passive".into()));
+    assert_eq!(released["inputs"]["name"], "guest");
+    let numbers: Vec<_> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+    daemon.consistent();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_task_that_ended_meanwhile_is_fine_and_a_damaged_record_is_named() {
+    let mut daemon = Daemon::start("gaveback", ONE);
+    let pids: Vec<i32> = (0..2).map(|_| daemon.run(&["--wait"], &["cat"])).collect();
+    daemon.eventually("two tasks", |daemon| (daemon.tasks().len() == 2).then_some(()));
+    let ended = daemon.task_of(pids[0]);
+    let damaged = daemon.task_of(pids[1]);
+    daemon.stop();
+    daemon.finish(pids[0]);
+    daemon.join(pids[0]);
+    let record = format!("task-{}.json", damaged["id"].as_str().unwrap());
+    fs::write(daemon.runtime().join("state").join(&record), "{").unwrap();
+    let (code, text) = lrsd_give_back(&daemon);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(&record), "{text}");
+    let line = format!("task {}: nobody is left in it", ended["id"].as_str().unwrap());
+    assert!(text.contains(&line), "{text}");
+    daemon.launch();
+    assert_eq!(daemon.tasks().len(), 1);
+    daemon.consistent();
+}

@@ -1,0 +1,322 @@
+//! A real lrsd in observe mode on a private bus: the loop, the signals and the stop are its own.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use lrs::proto;
+use lrs::proto::shaper_client::ShaperClient;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::json;
+use tonic::transport::Channel;
+use zbus::zvariant::{Fd, OwnedObjectPath};
+
+use crate::bench::name_owned;
+use crate::bus::Bus;
+use crate::client::{
+    ERROR, MANAGER, PATH, Signals, TASK, all, call, get, manager, none, soon, with,
+};
+
+/// A private lrsd with one active and one passive slot; stopped when dropped.
+pub struct Lrsd {
+    pub dir: tempfile::TempDir,
+    bus: String,
+    child: Option<Child>,
+}
+
+impl Lrsd {
+    /// Serves gRPC when this returns; D-Bus comes by itself.
+    pub async fn start(bus: &Bus) -> Lrsd {
+        Lrsd::started_by(bus, |_| ()).await
+    }
+
+    /// As [`Lrsd::start`], with `prepare` done to the command before it is run.
+    async fn started_by(bus: &Bus, prepare: impl FnOnce(&mut Command)) -> Lrsd {
+        let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().unwrap();
+        let mut lrsd = Lrsd { dir, bus: bus.address(), child: None };
+        lrsd.configure("");
+        let log = std::fs::File::create(lrsd.dir.path().join("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lrsd"));
+        command.arg("--config").arg(lrsd.config()).stdin(Stdio::null()).stderr(log);
+        prepare(&mut command);
+        lrsd.child = Some(command.spawn().unwrap());
+        let serving = async {
+            while ShaperClient::<Channel>::connect(lrsd.endpoint()).await.is_err() {
+                let ended = lrsd.child.as_mut().unwrap().try_wait().unwrap();
+                assert!(ended.is_none(), "lrsd ended:\n{}", lrsd.log());
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(serving).await;
+        lrsd
+    }
+
+    /// Writes the configuration, with these settings at its end.
+    pub fn configure(&self, settings: &str) {
+        let runtime = self.dir.path().join("run");
+        let root = self.dir.path().file_name().unwrap();
+        let text = format!(
+            "daemon.mode = \"observe\"\ndaemon.runtime_dir = {runtime:?}\ncgroup.root = {root:?}\n\
+             dbus.bus = {:?}\nguard.enabled = false\n\
+             slots.active = 1\nslots.passive = 1\nslots.expand = false\n{settings}",
+            self.bus
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.dir.path().join("lrs.toml")
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    fn endpoint(&self) -> String {
+        format!("unix:{}", self.dir.path().join("run/lrsd.sock").display())
+    }
+
+    pub async fn grpc(&self) -> ShaperClient<Channel> {
+        soon(ShaperClient::connect(self.endpoint())).await.unwrap()
+    }
+
+    /// SIGTERM; its exit code.
+    fn stop(mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap().code()
+    }
+
+    async fn logged(&self, words: &str) {
+        let found = async {
+            while !self.log().contains(words) {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(found).await;
+    }
+}
+
+impl Drop for Lrsd {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- log of lrsd ---\n{}", self.log());
+        }
+    }
+}
+
+/// A process that ends when it is dropped.
+pub struct Process(Child);
+
+impl Process {
+    pub fn start() -> Process {
+        Process(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_task_lives_and_everybody_is_told() {
+    let bus = Bus::start();
+    let _lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let client = bus.connect().await;
+    let mut signals = Signals::listen(&client).await;
+    let (first, second) = (Process::start(), Process::start());
+
+    let pidfd = pidfd_open(Pid::from_child(&first.0), PidfdFlags::empty()).unwrap();
+    let options = with([("name", "first".into())]);
+    let reply = manager(&client, "AdmitPidfd", &(Fd::from(pidfd), options)).await.unwrap();
+    let (first_id, first_path): (String, OwnedObjectPath) = reply.body().deserialize().unwrap();
+    // Whoever was answered reads his own change.
+    assert_eq!(get(&client, &first_path, TASK, "Name").await, json!("first"));
+    assert_eq!(get(&client, PATH, MANAGER, "ActiveFree").await, json!(0));
+    let told = signals.until("InterfacesAdded").await;
+    assert_eq!(told.body[0], first_path.as_str());
+    let told = signals.until("TaskAdmitted").await;
+    assert_eq!(told.body[0], first_id.as_str());
+
+    let reply = manager(&client, "Admit", &(second.pid(), none())).await.unwrap();
+    let (_, path): (String, OwnedObjectPath) = reply.body().deserialize().unwrap();
+    assert_eq!(get(&client, &path, TASK, "Tier").await, json!("passive"));
+    let again = manager(&client, "Admit", &(first.pid(), none())).await.unwrap();
+    assert_eq!(again.body().deserialize::<(String, OwnedObjectPath)>().unwrap().0, first_id);
+
+    drop(first);
+    let told = signals.until("TaskCompleted").await;
+    assert_eq!(told.body[0], first_id.as_str());
+    assert_eq!(told.body[1], first_path.as_str());
+    let told = signals.until("TaskPromoted").await;
+    assert_eq!(told.body[1], path.as_str());
+    let gone = call(&client, &first_path, TASK, "Explain", &()).await.unwrap_err();
+    assert_eq!(gone.0, "org.freedesktop.DBus.Error.UnknownObject");
+    let told = signals.until("SlotsChanged").await;
+    assert_eq!(told.body, json!([1, 0, 1, 1]));
+}
+
+/// `systemctl start lrsd && busctl call org.lrs.Shaper1 ...`
+#[tokio::test]
+async fn a_daemon_that_says_it_is_ready_has_its_name() {
+    let bus = Bus::start();
+    let client = bus.connect().await;
+    let manager = tokio::net::UnixDatagram::bind(bus.dir().join("notify")).unwrap();
+    let starting = Lrsd::started_by(&bus, |command| {
+        command.env("NOTIFY_SOCKET", bus.dir().join("notify"));
+    });
+    let ready = async {
+        let mut told = [0; 4096];
+        loop {
+            let length = soon(manager.recv(&mut told)).await.unwrap();
+            if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == "READY=1") {
+                return call(&client, PATH, MANAGER, "GetStatus", &()).await;
+            }
+        }
+    };
+    let (_lrsd, answer) = tokio::join!(starting, ready);
+    answer.unwrap();
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_gives_up_its_place_in_the_queue() {
+    let bus = Bus::start();
+    let _lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let (client, other) = (bus.connect().await, bus.connect().await);
+    let mut signals = Signals::listen(&other).await;
+    let tasks = [Process::start(), Process::start()];
+    for task in &tasks {
+        manager(&other, "Admit", &(task.pid(), none())).await.unwrap();
+    }
+    let waiter = Process::start();
+    let options = with([("wait_forever", true.into())]);
+    let arguments = (waiter.pid(), options);
+    let asking = client.clone();
+    let asked = tokio::spawn(async move { manager(&asking, "Admit", &arguments).await });
+    let waiting = async |signals: &mut Signals, number: u32| {
+        while signals.until("PropertiesChanged").await.body[1]["Waiting"] != number {}
+    };
+    waiting(&mut signals, 1).await;
+    asked.abort();
+    let _ = asked.await;
+    client.close().await.unwrap();
+    waiting(&mut signals, 0).await;
+}
+
+#[tokio::test]
+async fn the_bus_may_die_under_a_running_task() {
+    let mut bus = Bus::start();
+    let lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let task = Process::start();
+    let client = bus.connect().await;
+    let reply = manager(&client, "Admit", &(task.pid(), none())).await.unwrap();
+    let (_, path): (String, OwnedObjectPath) = reply.body().deserialize().unwrap();
+    bus.kill();
+    // The other door does not notice.
+    let status = lrsd.grpc().await.get_status(proto::GetStatusRequest {}).await.unwrap();
+    assert_eq!(status.into_inner().totals.unwrap().admitted, 1);
+    bus.run();
+    name_owned(&bus).await;
+    let client = bus.connect().await;
+    assert_eq!(get(&client, &path, TASK, "Pid").await, json!(task.pid()));
+    assert_eq!(lrsd.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_lrsd_says_that_the_name_is_taken_and_serves_grpc() {
+    let bus = Bus::start();
+    let first = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let second = Lrsd::start(&bus).await;
+    second.logged("somebody else owns org.lrs.Shaper1").await;
+    let answer = second.grpc().await.get_status(proto::GetStatusRequest {}).await;
+    assert!(answer.is_ok());
+    assert_eq!(first.stop(), Some(0));
+    // Taken over once it is free.
+    second.logged("serving org.lrs.Shaper1").await;
+    assert_eq!(second.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_stop_answers_those_who_wait() {
+    let bus = Bus::start();
+    let lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let client = bus.connect().await;
+    let mut signals = Signals::listen(&client).await;
+    let tasks = [Process::start(), Process::start()];
+    for task in &tasks {
+        manager(&client, "Admit", &(task.pid(), none())).await.unwrap();
+    }
+    let waiter = Process::start();
+    let arguments = (waiter.pid(), with([("wait_forever", true.into())]));
+    let asking = client.clone();
+    let asked = tokio::spawn(async move { manager(&asking, "Admit", &arguments).await });
+    while signals.until("PropertiesChanged").await.body[1]["Waiting"] != 1 {}
+    let stopped = tokio::task::spawn_blocking(|| lrsd.stop());
+    let error = soon(asked).await.unwrap().unwrap_err();
+    assert_eq!(error.0, format!("{ERROR}Unavailable"), "{error:?}");
+    assert_eq!(soon(stopped).await.unwrap(), Some(0));
+}
+
+#[tokio::test]
+async fn a_reload_is_told_and_a_restart_key_is_refused() {
+    let bus = Bus::start();
+    let lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let client = bus.connect().await;
+    lrsd.configure("tiers.ratio = 50\n");
+    let reply = manager(&client, "Reload", &()).await.unwrap();
+    assert_eq!(reply.body().deserialize::<Vec<String>>().unwrap(), ["tiers.ratio"]);
+    let text = std::fs::read_to_string(lrsd.config()).unwrap();
+    let off = text.replace(&format!("{:?}", bus.address()), "\"off\"");
+    std::fs::write(lrsd.config(), off).unwrap();
+    let (name, message) = manager(&client, "Reload", &()).await.unwrap_err();
+    assert_eq!(name, format!("{ERROR}FailedPrecondition"), "{message}");
+    assert!(message.contains("dbus.bus can only change with a restart"), "{message}");
+    assert_eq!(all(&client, PATH, MANAGER).await["State"], "accepting");
+}
+
+/// Somebody without any right, by the credentials the bus tells.
+#[tokio::test]
+#[ignore = "needs root and cgroups"]
+async fn a_stranger_may_read_and_change_nothing() {
+    const NOBODY: u32 = 65534;
+    assert!(rustix::process::geteuid().is_root(), "run as root or leave it ignored");
+    let bus = Bus::start();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bus.dir(), open).unwrap();
+    let _lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let address = bus.address();
+    let send = |member: &str| {
+        let output = Command::new("dbus-send")
+            .args([&format!("--bus={address}"), "--print-reply", "--dest=org.lrs.Shaper1", PATH])
+            .arg(format!("{MANAGER}.{member}"))
+            .current_dir(Path::new("/"))
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap_or_else(|error| panic!("dbus-send: {error}; install it (package dbus-bin)"));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), text)
+    };
+    assert!(send("GetConfig").0);
+    let (done, words) = send("Drain");
+    assert!(!done && words.contains("org.lrs.Shaper1.Error.PermissionDenied"), "{words}");
+    assert!(words.contains("uid 65534 may only read"), "{words}");
+}

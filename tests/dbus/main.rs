@@ -1,0 +1,16 @@
+//! The D-Bus door on a real bus: a private dbus-daemon, and either the door in this process
+//! with the test in the place of the loop (`door`), or a real lrsd in observe mode (`daemon`).
+//! Needs the program dbus-daemon, and fails without it.
+
+// The lint's exception for tests does not reach their helper functions.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod bench;
+mod bounds;
+mod bus;
+mod client;
+mod daemon;
+mod door;
+mod polkit;
+mod same;
+mod types;

@@ -1,0 +1,404 @@
+//! One script through both doors, each on an lrsd of its own: the same answers, the same kinds
+//! of error, the same words.
+
+use std::collections::HashMap;
+
+use lrs::proto;
+use lrs::proto::shaper_client::ShaperClient;
+use serde_json::{Value as Json, json};
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use zbus::Connection;
+use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
+
+use crate::bench::name_owned;
+use crate::bus::Bus;
+use crate::client::{ERROR, manager, map, maps, soon};
+use crate::daemon::{Lrsd, Process};
+
+/// An answer, or the kind and message of the error; AlreadyExists with the task's id behind it.
+type Outcome = Result<Json, (String, String)>;
+
+/// One door, spoken to in JSON: arguments as `--json` names them.
+enum Door {
+    Grpc(ShaperClient<Channel>),
+    DBus(Connection),
+}
+
+impl Door {
+    async fn call(&mut self, method: &str, arguments: &Json) -> Outcome {
+        match self {
+            Door::Grpc(client) => soon(grpc(client, method, arguments)).await,
+            Door::DBus(client) => soon(dbus(client, method, arguments)).await,
+        }
+    }
+}
+
+fn text(arguments: &Json, field: &str) -> Option<String> {
+    Some(arguments.get(field)?.as_str()?.to_owned())
+}
+
+fn id(arguments: &Json) -> String {
+    text(arguments, "id").unwrap_or_default()
+}
+
+fn number<T: TryFrom<i64>>(arguments: &Json, field: &str) -> Option<T> {
+    T::try_from(arguments.get(field)?.as_i64()?).ok()
+}
+
+async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Outcome {
+    let answer = match method {
+        "GetStatus" => client.get_status(proto::GetStatusRequest {}).await.map(json_of),
+        "GetTask" => client.get_task(proto::GetTaskRequest { id: id(of) }).await.map(json_of),
+        "ListTasks" => client
+            .list_tasks(proto::ListTasksRequest::default())
+            .await
+            .map(|answer| json!(answer.into_inner().tasks)),
+        "ListJobs" => client
+            .list_jobs(proto::ListJobsRequest {})
+            .await
+            .map(|answer| json!(answer.into_inner().jobs)),
+        "Admit" => {
+            let request = proto::AdmitRequest {
+                pid: number(of, "pid").unwrap(),
+                name: text(of, "name"),
+                job: text(of, "job"),
+                kind: text(of, "kind"),
+                priority: number(of, "priority"),
+                reservation: text(of, "reservation"),
+                in_place: of["in_place"] == true,
+                wait_ms: number(of, "wait_ms").unwrap_or(0),
+                wait_forever: of["wait_forever"] == true,
+                first_requested_at: None,
+                unit: text(of, "unit"),
+            };
+            client.admit(request).await.map(|answer| json!(answer.into_inner().task.unwrap().id))
+        }
+        "Reserve" => {
+            let request = proto::ReserveRequest {
+                job: text(of, "job"),
+                kind: text(of, "kind"),
+                priority: number(of, "priority").unwrap_or(0),
+                ttl_ms: number(of, "ttl_ms"),
+            };
+            client.reserve(request).await.map(|answer| {
+                let granted = json!(answer.into_inner());
+                json!([granted["id"], granted["tier"]])
+            })
+        }
+        "CancelReservation" => client
+            .cancel_reservation(proto::CancelReservationRequest { id: id(of) })
+            .await
+            .map(|_| Json::Null),
+        "Release" => client.release(proto::ReleaseRequest { id: id(of) }).await.map(|_| Json::Null),
+        "SetPriority" => client
+            .set_priority(proto::SetPriorityRequest {
+                id: id(of),
+                priority: number(of, "priority").unwrap(),
+            })
+            .await
+            .map(|_| Json::Null),
+        "Drain" => client.drain(proto::DrainRequest {}).await.map(|_| Json::Null),
+        "Resume" => client.resume(proto::ResumeRequest {}).await.map(|_| Json::Null),
+        "Reload" => client
+            .reload(proto::ReloadRequest {})
+            .await
+            .map(|answer| json!(answer.into_inner().changed)),
+        "GetConfig" => client
+            .get_config(proto::GetConfigRequest {})
+            .await
+            .map(|answer| json!(answer.into_inner().toml)),
+        "Explain" => client.explain(proto::ExplainRequest { id: id(of) }).await.map(|answer| {
+            let told = answer.into_inner();
+            json!([told.events, told.truncated])
+        }),
+        "EvaluateJob" => {
+            let request = proto::EvaluateJobRequest {
+                job: text(of, "job"),
+                kind: text(of, "kind"),
+                computing_rate: of["computing_rate"].as_f64(),
+                mean_computing_rate: of["mean_computing_rate"].as_f64(),
+            };
+            client.evaluate_job(request).await.map(json_of)
+        }
+        "Events" => {
+            let request = proto::WatchEventsRequest { since: Some(1), no_follow: true };
+            let mut stream = client.watch_events(request).await.unwrap().into_inner();
+            let mut events = Vec::new();
+            while let Some(item) = stream.message().await.unwrap() {
+                match item.item.unwrap() {
+                    proto::event_stream_item::Item::Event(event) => events.push(event),
+                    proto::event_stream_item::Item::Lost(lost) => panic!("{lost} lost"),
+                }
+            }
+            Ok(json!(events))
+        }
+        _ => panic!("no method {method}"),
+    };
+    answer.map_err(|status: Status| {
+        let kind = match status.code() {
+            Code::ResourceExhausted => "NoFreeSlot".to_owned(),
+            Code::DeadlineExceeded => "WaitTimedOut".to_owned(),
+            code => format!("{code:?}"),
+        };
+        let task = status.metadata().get("lrs-task").map(|task| task.to_str().unwrap());
+        let kind = task.into_iter().fold(kind, |kind, task| format!("{kind} {task}"));
+        (kind, status.message().to_owned())
+    })
+}
+
+fn json_of<T: serde::Serialize>(answer: tonic::Response<T>) -> Json {
+    json!(answer.into_inner())
+}
+
+async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
+    async fn call<B: serde::Serialize + DynamicType>(
+        client: &Connection,
+        method: &str,
+        body: &B,
+    ) -> Result<zbus::Message, (String, String)> {
+        manager(client, method, body).await.map_err(|(name, message)| {
+            let kind = name.strip_prefix(ERROR);
+            (kind.unwrap_or_else(|| panic!("{name}: {message}")).to_owned(), message)
+        })
+    }
+    let options = || -> HashMap<String, Value<'static>> {
+        let object = of.as_object().unwrap();
+        let named = object.iter().filter(|(name, _)| !["pid", "id"].contains(&name.as_str()));
+        named.map(|(name, value)| (name.clone(), variant(value))).collect()
+    };
+    let list = |reply: &zbus::Message| {
+        let body = reply.body();
+        maps(&body.deserialize::<Vec<HashMap<String, Value<'_>>>>().unwrap())
+    };
+    Ok(match method {
+        "GetStatus" => map(&call(client, method, &()).await?),
+        "GetTask" => map(&call(client, method, &(id(of),)).await?),
+        "ListTasks" | "ListJobs" => list(&call(client, method, &()).await?),
+        "Admit" => {
+            let pid: i32 = number(of, "pid").unwrap();
+            let reply = call(client, method, &(pid, options())).await?;
+            json!(reply.body().deserialize::<(String, OwnedObjectPath)>().unwrap().0)
+        }
+        "Reserve" => {
+            let reply = call(client, method, &(options(),)).await?;
+            let (id, tier, _): (String, String, String) = reply.body().deserialize().unwrap();
+            json!([id, tier])
+        }
+        "CancelReservation" | "Release" => {
+            call(client, method, &(id(of),)).await?;
+            Json::Null
+        }
+        "SetPriority" => {
+            let priority: i32 = number(of, "priority").unwrap();
+            call(client, method, &(id(of), priority)).await?;
+            Json::Null
+        }
+        "Drain" | "Resume" => {
+            call(client, method, &()).await?;
+            Json::Null
+        }
+        "Reload" => {
+            let reply = call(client, method, &()).await?;
+            json!(reply.body().deserialize::<Vec<String>>().unwrap())
+        }
+        "GetConfig" => {
+            let reply = call(client, method, &()).await?;
+            json!(reply.body().deserialize::<String>().unwrap())
+        }
+        "Explain" => {
+            let reply = call(client, method, &(id(of),)).await?;
+            let body = reply.body();
+            let (events, truncated): (Vec<HashMap<String, Value<'_>>>, bool) =
+                body.deserialize().unwrap();
+            json!([maps(&events), truncated])
+        }
+        "EvaluateJob" => map(&call(client, method, &(options(),)).await?),
+        "Events" => {
+            let reply = call(client, method, &(1u64, 0u32)).await?;
+            let body = reply.body();
+            let (events, lost): (Vec<HashMap<String, Value<'_>>>, u64) =
+                body.deserialize().unwrap();
+            assert_eq!(lost, 0);
+            maps(&events)
+        }
+        _ => panic!("no method {method}"),
+    })
+}
+
+fn variant(json: &Json) -> Value<'static> {
+    match json {
+        Json::Bool(value) => Value::from(*value),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => Value::from(number),
+            None => Value::from(number.as_f64().unwrap()),
+        },
+        Json::String(text) => Value::from(text.clone()),
+        other => panic!("no option: {other}"),
+    }
+}
+
+/// Fields that differ from run to run.
+const OF_THE_MOMENT: &[&str] = &[
+    "node",
+    "started_at",
+    "at",
+    "admitted_at",
+    "promoted_at",
+    "expires_at",
+    "warnings",
+    "pid",
+    "computing_rate_raw",
+    "cpu_seconds",
+    "cpu_share",
+    "write_bytes_per_sec",
+    "read_bytes_per_sec",
+    "elapsed_seconds",
+    "resident_bytes",
+    "inputs",
+];
+
+/// What must be equal: without null and what is of the moment, with names in place of this
+/// run's ids, pids and paths.
+fn comparable(json: Json, names: &[(String, String)]) -> Json {
+    match json {
+        Json::Object(object) => Json::Object(
+            object
+                .into_iter()
+                .filter(|(name, value)| !value.is_null() && !OF_THE_MOMENT.contains(&name.as_str()))
+                .map(|(name, value)| (name, comparable(value, names)))
+                .filter(|(_, value)| *value != json!({}))
+                .collect(),
+        ),
+        Json::Array(items) => items.into_iter().map(|item| comparable(item, names)).collect(),
+        Json::String(text) => json!(renamed(text, names)),
+        other => other,
+    }
+}
+
+fn renamed(text: String, names: &[(String, String)]) -> String {
+    names.iter().fold(text, |text, (found, name)| text.replace(found, name))
+}
+
+/// Plays the script; every answer in comparable form.
+async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
+    let processes = [Process::start(), Process::start(), Process::start()];
+    let dead = {
+        let process = Process::start();
+        process.pid()
+    };
+    let mut names = vec![
+        (lrsd.dir.path().display().to_string(), "DIR".to_owned()),
+        (lrsd.dir.path().file_name().unwrap().to_string_lossy().into_owned(), "ROOT".to_owned()),
+        (bus.address(), "BUS".to_owned()),
+        (dead.to_string(), "DEAD".to_owned()),
+    ];
+    for (number, process) in processes.iter().enumerate() {
+        names.push((process.pid().to_string(), format!("P{number}")));
+    }
+    let [p0, p1, p2] = [0, 1, 2].map(|number: usize| processes[number].pid());
+    let mut told = Vec::new();
+    macro_rules! step {
+        ($method:expr, $arguments:expr) => {{
+            let arguments = $arguments;
+            let outcome = door.call($method, &arguments).await;
+            told.push(($method, arguments, outcome.clone()));
+            outcome
+        }};
+    }
+
+    let _ = step!("GetStatus", json!({}));
+    let _ = step!("GetConfig", json!({}));
+    let first = step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map"})).unwrap();
+    let first = first.as_str().unwrap().to_owned();
+    names.push((first.clone(), "T0".to_owned()));
+    let _ = step!("Admit", json!({"pid": p0}));
+    let second = step!("Admit", json!({"pid": p1, "job": "j", "priority": -1})).unwrap();
+    let second = second.as_str().unwrap().to_owned();
+    names.push((second.clone(), "T1".to_owned()));
+    for refused in [
+        json!({"pid": p2}),
+        json!({"pid": p2, "wait_ms": 20}),
+        json!({"pid": dead}),
+        json!({"pid": -1}),
+        json!({"pid": 1}),
+        json!({"pid": p2, "name": ""}),
+        json!({"pid": p2, "kind": "a\u{1b}[2J"}),
+        json!({"pid": p2, "reservation": "../x"}),
+        json!({"pid": p2, "reservation": "r0000001-1"}),
+        json!({"pid": p2, "wait_ms": 1, "wait_forever": true}),
+        json!({"pid": p2, "unit": "cron.service"}),
+        json!({"pid": 0, "unit": "a\nb.service"}),
+        json!({"pid": 0, "unit": "-.slice"}),
+        json!({"pid": 0, "unit": "init.scope"}),
+    ] {
+        step!("Admit", refused).unwrap_err();
+    }
+    step!("Reserve", json!({})).unwrap_err();
+    step!("SetPriority", json!({"id": second, "priority": 5})).unwrap();
+    for id in [&*first, &*second, "t0000001-9", "../x", ""] {
+        let _ = step!("GetTask", json!({"id": id}));
+        let _ = step!("Explain", json!({"id": id}));
+    }
+    for (method, arguments) in [
+        ("SetPriority", json!({"id": "t0000001-9", "priority": 0})),
+        ("Release", json!({"id": "t0000001-9"})),
+        ("Release", json!({"id": "ü"})),
+        ("CancelReservation", json!({"id": "r0000001-9"})),
+    ] {
+        step!(method, arguments).unwrap_err();
+    }
+    step!("ListTasks", json!({})).unwrap();
+    step!("ListJobs", json!({})).unwrap();
+    step!("Release", json!({"id": first})).unwrap();
+    step!("Release", json!({"id": first})).unwrap_err();
+    let reserved = step!("Reserve", json!({"job": "j", "priority": -3, "ttl_ms": 60_000})).unwrap();
+    let reservation = reserved[0].as_str().unwrap().to_owned();
+    names.push((reservation.clone(), "R0".to_owned()));
+    step!("CancelReservation", json!({"id": reservation})).unwrap();
+    step!("CancelReservation", json!({"id": reservation})).unwrap_err();
+    step!("Admit", json!({"pid": p2, "reservation": reservation})).unwrap_err();
+    step!("Reserve", json!({"ttl_ms": 1})).unwrap_err();
+    step!("Drain", json!({})).unwrap();
+    step!("Admit", json!({"pid": p2})).unwrap_err();
+    step!("Resume", json!({})).unwrap();
+    step!("Reload", json!({})).unwrap();
+    lrsd.configure("tiers.ratio = 0\n");
+    step!("Reload", json!({})).unwrap_err();
+    for question in [
+        json!({}),
+        json!({"job": "never"}),
+        json!({"computing_rate": 2.0}),
+        json!({"computing_rate": 0.5, "mean_computing_rate": 0.1}),
+    ] {
+        let _ = step!("EvaluateJob", question);
+    }
+    step!("GetStatus", json!({})).unwrap();
+    step!("Events", json!({})).unwrap();
+    // At the end, when every name is known.
+    let shown = |(method, arguments, outcome): (&str, Json, Outcome)| {
+        let outcome = match outcome {
+            Ok(answer) => json!({"ok": comparable(answer, &names)}),
+            Err((kind, message)) => {
+                json!({"error": renamed(kind, &names), "says": renamed(message, &names)})
+            }
+        };
+        (format!("{method} {}", comparable(arguments, &names)), outcome)
+    };
+    told.into_iter().map(shown).collect()
+}
+
+#[tokio::test]
+async fn both_doors_give_the_same_answers() {
+    let bus = Bus::start();
+    let one = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let other_bus = Bus::start();
+    let other = Lrsd::start(&other_bus).await;
+    let over_dbus = play(&mut Door::DBus(bus.connect().await), &one, &bus).await;
+    let over_grpc = play(&mut Door::Grpc(other.grpc().await), &other, &other_bus).await;
+    assert_eq!(over_dbus.len(), over_grpc.len());
+    for (dbus, grpc) in over_dbus.iter().zip(&over_grpc) {
+        assert_eq!(dbus, grpc);
+    }
+}

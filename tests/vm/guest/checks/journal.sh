@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Under systemd the log is in the journal with fields to search by, at the right priorities, and
+# a flood does not fill it.
+# Conditions are named functions, called through eventually.
+# shellcheck disable=SC2317
+set -u
+faults=0
+fault() {
+    printf 'fault: %s\n' "$*"
+    faults=$((faults + 1))
+}
+eventually() { # what must come true, in words; the rest is the command
+    local what=$1 end=$((SECONDS + 90))
+    shift
+    until "$@"; do
+        if [ "$SECONDS" -gt "$end" ]; then
+            fault "$what: not within 90 s: $*"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+bin=$LRS_VM_PAYLOAD/bin
+dir=$(mktemp -d)
+unit=lrs-check-journal.service
+cat >"$dir/lrs.toml" <<TOML
+cgroup.root = "lrs-journal-$$"
+daemon.runtime_dir = "$dir/run"
+daemon.log = "info,lrs=debug"
+grpc.listen = ["unix:$dir/lrsd.sock"]
+dbus.bus = "off"
+TOML
+export LRS_ENDPOINT=unix:$dir/lrsd.sock
+cleanup() {
+    systemctl stop "$unit" 2>/dev/null
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+systemd-run --quiet --unit="$unit" "$bin/lrsd" --config "$dir/lrs.toml"
+serves() { "$bin/lrsctl" status >/dev/null 2>&1; }
+eventually "lrsd serves" serves
+
+"$bin/lrsctl" run --name sleeper --job nightly --kind map -- true || fault "the task failed"
+lines() { journalctl --quiet --no-pager -u "$unit" -o cat "$@"; }
+line_there() { [ -n "$(lines "$@")" ]; }
+eventually "the completion is in the journal" line_there LRS_EVENT=completed
+admitted=$(journalctl --quiet --no-pager -u "$unit" -o export LRS_EVENT=admitted)
+printf '%s\n' "$admitted"
+task=$(printf '%s\n' "$admitted" | sed -n 's/^LRS_TASK=//p')
+[ -n "$task" ] || fault "no LRS_TASK"
+for field in LRS_JOB=nightly LRS_KIND=map LRS_TIER=active PRIORITY=7 SYSLOG_IDENTIFIER=lrsd; do
+    printf '%s\n' "$admitted" | grep -qx "$field" || fault "the admission lacks $field"
+done
+printf '%s\n' "$admitted" | grep -q '^LRS_SEQ=[0-9]' || fault "the admission lacks LRS_SEQ"
+printf '%s\n' "$admitted" | grep -q '^LRS_REASON=' || fault "the admission lacks LRS_REASON"
+[ "$(lines LRS_TASK="$task" | wc -l)" -ge 2 ] || fault "not every line of $task has its id"
+lines LRS_TASK="$task"
+lines PRIORITY=6 | grep -q 'ready' || fault "the start is not at info"
+
+# An error of start-up is one for the journal too, before there is a log.
+printf 'nonsense = 1\n' >"$dir/bad.toml"
+systemd-run --quiet --wait --unit=lrs-check-bad "$bin/lrsd" --config "$dir/bad.toml" &&
+    fault "a bad configuration started"
+bad_there() { [ -n "$(journalctl --quiet --no-pager -u lrs-check-bad -o cat PRIORITY=3)" ]; }
+eventually "the bad configuration is an error in the journal" bad_there
+systemctl reset-failed lrs-check-bad 2>/dev/null
+
+# A flood of failed reloads is twenty lines, one more every three seconds, and a number.
+printf 'nonsense = 1\n' >"$dir/lrs.toml"
+main=$(systemctl show -P MainPID "$unit")
+began=$SECONDS
+for _ in {1..100}; do
+    kill -HUP "$main"
+    sleep 0.2 # a signal that is still pending swallows the next
+done
+told() { lines | grep -q 'more lines like those from'; }
+eventually "lines held back are counted" told
+count=$(lines PRIORITY=3 | grep -c 'was not reloaded')
+most=$((20 + (SECONDS - began) / 3 + 2))
+if [ "$count" -lt 20 ] || [ "$count" -gt "$most" ]; then
+    fault "$count lines passed, not 20 to $most"
+fi
+lines | grep 'more lines like'
+exit "$((faults > 0))"

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# A daemon that systemd started keeps its tasks in the delegated scope lrs-tasks.scope: they
+# live on whatever becomes of the daemon, and are shaped again by the next one.
+# Conditions are named functions, called through await.
+# shellcheck disable=SC2317
+set -u
+faults=0
+fault() {
+    printf 'fault: %s\n' "$*"
+    faults=$((faults + 1))
+}
+export PATH="$LRS_VM_PAYLOAD/bin:$PATH"
+here=/run/lrs-scope-check
+mkdir -p "$here"
+export LRS_ENDPOINT=unix:$here/sock
+cat >"$here/lrs.toml" <<TOML
+[daemon]
+runtime_dir = "$here/run"
+[slots]
+active = 1
+[grpc]
+listen = ["unix:$here/sock"]
+[dbus]
+bus = "off"
+TOML
+install -d /run/systemd/system
+cat >/run/systemd/system/lrs-check.service <<UNIT
+[Unit]
+StartLimitIntervalSec=0
+[Service]
+Type=notify
+ExecStart=$LRS_VM_PAYLOAD/bin/lrsd --config $here/lrs.toml
+ExecReload=$LRS_VM_PAYLOAD/bin/lrsctl --endpoint unix:$here/sock reload
+WatchdogSec=30
+Restart=always
+RestartSec=100ms
+UNIT
+systemctl daemon-reload
+
+# The v1 hierarchy or the unified one, whichever has the weights.
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    cpu=/sys/fs/cgroup tracked=/sys/fs/cgroup
+else
+    cpu=/sys/fs/cgroup/cpu tracked=/sys/fs/cgroup/systemd
+fi
+scope=lrs.slice/lrs-tasks.scope
+
+# Until a condition holds, at most a minute; every condition here is the end of something that
+# has begun.
+await() {
+    local deadline=$((SECONDS + 60))
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || { fault "not within a minute: $*" && return 1; }
+        sleep 0.1
+    done
+}
+gone() { [ ! -e "$1" ]; }
+inactive() { ! systemctl --quiet is-active "$1"; }
+
+# What must be true of both tasks at any time.
+intact() {
+    local when=$1 pid name
+    for pid in "$one" "$two"; do
+        kill -0 "$pid" 2>/dev/null || fault "$when: task process $pid is gone"
+        grep -q "/$scope/t.*-" "/proc/$pid/cgroup" || fault "$when: $pid is in $(cat "/proc/$pid/cgroup")"
+    done
+    name=$(basename "$(echo "$cpu/$scope"/t*.second)")
+    [ "$(cat "$cpu/$scope/$name/cpu.idle" 2>/dev/null)" = 1 ] ||
+        fault "$when: the passive task is not idle ($(cat "$cpu/$scope/$name"/cpu.{idle,weight,shares} 2>/dev/null | tr '\n' ' '))"
+}
+serving() {
+    local when=$1
+    await lrsctl status || return
+    [ "$(task_ids)" = "$ids" ] ||
+        fault "$when: the tasks are $(lrsctl tasks --json)"
+    intact "$when"
+}
+
+systemctl start lrs-check || fault "the service does not start: $(systemctl status lrs-check)"
+systemctl status lrs-check | sed -n 1,12p
+[ -d "$tracked/$scope" ] || fault "no scope without tasks: $(systemctl status lrs-tasks.scope)"
+lrsctl status
+lrsctl status --json | grep -q "\"root\": *\"/$scope\"" || fault "status names another root"
+
+task_ids() { lrsctl tasks --json | grep -o '"id": *"[^"]*"'; }
+tasks() { [ "$(task_ids | wc -l)" = "$1" ]; }
+lrsctl run --name first -- sleep infinity &
+one=$!
+await tasks 1
+lrsctl run --name second -- sleep infinity &
+two=$!
+await tasks 2
+ids=$(task_ids)
+systemctl --no-pager status lrs-tasks.scope
+systemd-cgls --no-pager | grep -A8 lrs-tasks || fault "systemd-cgls does not show the tasks"
+systemctl --no-pager status lrs-tasks.scope | grep -q '\.second' || fault "status does not name the task"
+intact "at first"
+[ "$(systemctl show -P CPUWeight lrs.slice)" = 100 ] || fault "CPUWeight of the slice: $(systemctl show -P CPUWeight lrs.slice)"
+! grep -q NoNewPrivs:.1 "/proc/$one/status" || fault "the task has the daemon's sandbox"
+
+systemctl restart lrs-check && serving "after restart"
+systemctl daemon-reload && serving "after daemon-reload"
+systemctl daemon-reexec && serving "after daemon-reexec"
+systemctl kill --signal=KILL --kill-whom=main lrs-check
+restarted() { [ "$(systemctl show -P NRestarts lrs-check)" -ge 1 ]; }
+await restarted && serving "after kill -9"
+systemctl stop lrs-check && intact "stopped"
+systemctl daemon-reload && intact "stopped and daemon-reload"
+systemctl start lrs-check && serving "after stop and start"
+systemctl restart dbus && serving "after a restart of the bus"
+systemctl stop dbus.socket dbus.service
+systemctl restart lrs-check && serving "without a bus"
+systemctl start dbus.socket dbus.service
+systemctl --no-pager status lrs-check | grep -i "warn\|error" && fault "warnings in the log"
+
+# A new task: the first is active again when it is the only one.
+kill "$one"
+wait "$one" 2>/dev/null
+name=$(basename "$(echo "$cpu/$scope"/t*.second)")
+promoted() { [ "$(cat "$cpu/$scope/$name/cpu.idle")" = 0 ]; }
+await promoted
+kill "$two"
+wait "$two" 2>/dev/null
+
+# Given back, a task returns to its session; when that is gone it gets a scope of its own.
+systemd-run --quiet --scope --unit=lrs-origin lrsctl run --name given -- sleep infinity &
+await tasks 1
+await inactive lrs-origin.scope
+id=$(task_ids | grep -o 't[a-z0-9]*-[0-9]*')
+given=$(lrsctl task "$id" --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)
+lrsctl release "$id" || fault "release"
+grep -q "system.slice/lrs-released-$id.scope" "/proc/$given/cgroup" ||
+    fault "a released process is in $(cat "/proc/$given/cgroup")"
+systemctl --no-pager status "lrs-released-$id.scope" | head -n 8
+kill "$given"
+await inactive "lrs-released-$id.scope"
+
+# Somebody kills the anchor: tasks and lock are where they were, the next task brings another.
+lrsctl run --name holds -- sleep infinity &
+one=$!
+await tasks 1
+pkill -x lrs-anchor || fault "no process is called lrs-anchor"
+lrsctl run --name beside -- true || fault "no task without the anchor"
+pgrep -x lrs-anchor >/dev/null || fault "no new anchor"
+[ "$(pgrep -xc lrs-anchor)" = 1 ] || fault "anchors: $(pgrep -xa lrs-anchor)"
+
+# The scope is being stopped and a task is slow to go: nobody is put beside it to be killed.
+kill "$one"
+wait "$one" 2>/dev/null
+lrsctl run --name slow -- bash -c 'trap "" TERM; echo up >'"$here"'/up; sleep infinity & wait; wait' &
+slow=$!
+await test -s "$here/up"
+systemctl stop --no-block lrs-tasks.scope
+stopping() { [ "$(systemctl show -P ActiveState lrs-tasks.scope)" = deactivating ]; }
+await stopping
+text=$(lrsctl run -- true 2>&1) && fault "a task was put into a scope that is being stopped"
+grep -q 'taking down lrs-tasks.scope' <<<"$text" || fault "the refusal says: $text"
+systemctl kill --signal=KILL lrs-tasks.scope
+wait "$slow" 2>/dev/null
+await gone "$tracked/$scope"
+
+# A directory that systemd knows nothing about is no obstacle.
+systemctl stop lrs-check
+await inactive lrs-tasks.scope
+await gone "$tracked/$scope"
+mkdir -p "$tracked/$scope/anchor"
+systemctl start lrs-check || fault "an orphaned directory keeps lrsd from starting"
+lrsctl run --name orphan -- grep -q "$scope/t.*orphan" /proc/self/cgroup || fault "no task in the new scope"
+
+# Somebody stops the scope: the next task gets a new one.
+systemctl stop lrs-tasks.scope
+gone "$tracked/$scope" || fault "the scope is still there"
+lrsctl run --name third -- grep -q "$scope/t.*third" /proc/self/cgroup || fault "no task after the scope was stopped"
+lrsctl status --json | grep -q '"warnings": *\[\]' || lrsctl status
+
+# The last one out turns off the light.
+systemctl stop lrs-check
+await inactive lrs-tasks.scope
+await gone "$tracked/$scope"
+for round in 1 2 3 4 5; do
+    systemctl restart lrs-check || fault "restart $round"
+    lrsctl run -- true || fault "run in round $round"
+done
+systemctl stop lrs-check
+await gone "$tracked/$scope"
+leftover=$(find /sys/fs/cgroup -type d -path "*/$scope*")
+[ -z "$leftover" ] || fault "left behind: $leftover"
+journalctl --no-pager -u lrs-check -o cat | tail -n 60
+rm -f /run/systemd/system/lrs-check.service
+rm -rf "$here"
+systemctl daemon-reload
+exit "$((faults > 0))"
