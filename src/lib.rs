@@ -28,6 +28,7 @@
 //!
 //! `docs/architecture.md` tells the same at more length.
 
+pub mod bench;
 pub mod cgroup;
 pub mod cli;
 pub mod clock;
