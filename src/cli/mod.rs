@@ -85,7 +85,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         }
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
-        Command::Daemon { config } => Err(Failure::ended(crate::demo::daemon(&config))),
+        Command::Daemon { config } => Err(Failure::ended(crate::rig::supervise::daemon(&config))),
     }
 }
 

@@ -140,7 +140,7 @@ fn makespans(statics: &[Measured; 2], shaped: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::Use;
+    use crate::rig::node::Use;
     use super::*;
 
     fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {

@@ -9,7 +9,7 @@ use crate::cli::Failure;
 
 /// Cumulative times, in clock ticks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticks {
+pub(crate) struct Ticks {
     effective: u64,
     iowait: u64,
     all: u64,
@@ -19,19 +19,19 @@ pub(super) struct Ticks {
 
 /// Shares of the CPU time between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Use {
+pub(crate) struct Use {
     /// user + nice + system + irq + softirq.
-    pub(super) effective: Option<f64>,
+    pub(crate) effective: Option<f64>,
     /// Idle with I/O outstanding.
-    pub(super) iowait: Option<f64>,
+    pub(crate) iowait: Option<f64>,
     /// The part of `effective` that was not the tasks': other work of the machine, the kernel's
     /// own threads, and lrsd.
-    pub(super) others: Option<f64>,
+    pub(crate) others: Option<f64>,
 }
 
 impl Ticks {
     /// Reads now.
-    pub(super) fn now() -> Result<Ticks, Failure> {
+    pub(crate) fn now() -> Result<Ticks, Failure> {
         let stat = KernelStats::current()
             .map_err(|error| Failure::failed(format!("cannot read /proc/stat: {error}")))?;
         let total = stat.total;
@@ -49,7 +49,7 @@ impl Ticks {
     }
 
     /// The shares since `before`. Unknown when no tick passed.
-    pub(super) fn since(self, before: Ticks) -> Use {
+    pub(crate) fn since(self, before: Ticks) -> Use {
         let all = self.all.saturating_sub(before.all);
         let share = |ticks: u64| (all > 0).then(|| ticks as f64 / all as f64);
         let effective = self.effective.saturating_sub(before.effective);
