@@ -74,6 +74,11 @@ pub(crate) fn end_processes(kept: &[u32]) -> Vec<String> {
     children().into_iter().map(|pid| format!("process {pid}")).collect()
 }
 
+/// The processes directly below this one.
+pub(crate) fn child_ids() -> Vec<u32> {
+    children().into_iter().filter_map(|child| u32::try_from(child.as_raw()).ok()).collect()
+}
+
 fn children() -> Vec<Pid> {
     let me = getpid().as_raw();
     let stats = all_processes().into_iter().flatten().flatten().filter_map(|p| p.stat().ok());
