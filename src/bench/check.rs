@@ -16,8 +16,7 @@ pub(super) fn select(suite: &mut Suite, choice: &BenchChoice) -> Result<(), Fail
     }
     suite.rounds = choice.rounds.unwrap_or(suite.rounds);
     let loads: Vec<String> = suite.loads.iter().map(|load| load.name.clone()).collect();
-    let settings: Vec<String> =
-        suite.settings.iter().map(|setting| setting.name.clone()).collect();
+    let settings: Vec<String> = suite.settings.iter().map(|setting| setting.name.clone()).collect();
     known("--load", &choice.load, &loads)?;
     known("--setting", &choice.setting, &settings)?;
     if !choice.load.is_empty() {

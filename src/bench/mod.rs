@@ -38,7 +38,8 @@ pub(crate) fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failur
         return report::write(directory, &machine, &runs, out);
     }
     let file = args.suite.as_deref().ok_or_else(|| Failure::usage("no suite given"))?;
-    let mut suite = Suite::load(file, cpus()).map_err(|errors| Failure::failed(errors.to_string()))?;
+    let mut suite =
+        Suite::load(file, cpus()).map_err(|errors| Failure::failed(errors.to_string()))?;
     check::select(&mut suite, &args.choice)?;
     check::programs(&suite)?;
     check::rights(&suite)?;

@@ -9,8 +9,8 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::source::{Source, bare, nearest};
 use super::schema::{self, Key, NOT_BUILT, SECTIONS, Wrong};
+use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, socket_length};
 use super::{Auto, Config, MemoryAmount, default_socket};
 

@@ -140,8 +140,8 @@ fn makespans(statics: &[Measured; 2], shaped: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::rig::node::Use;
     use super::*;
+    use crate::rig::node::Use;
 
     fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {
         let outcome = Outcome {

@@ -68,10 +68,8 @@ pub(super) async fn start(
     cgroup_root: &str,
     mode: &str,
 ) -> Result<(Daemon, proto::Status), Failure> {
-    let keys = [
-        ("daemon.sample_period", format!("\"{CYCLE}\"")),
-        ("daemon.mode", format!("\"{mode}\"")),
-    ];
+    let keys =
+        [("daemon.sample_period", format!("\"{CYCLE}\"")), ("daemon.mode", format!("\"{mode}\""))];
     let name = format!("lrsd-{mode}");
     let log = workdir.join(format!("{name}.log"));
     Daemon::start(&Private { workdir, name: &name, cgroup_root, keys: &keys, log: &log }).await

@@ -58,11 +58,10 @@ impl Daemon {
         std::fs::write(&config, settings(private, &runtime_dir, &socket)).map_err(|error| {
             Failure::failed(format!("cannot write {}: {error}", config.display()))
         })?;
-        let log_file = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", log.display())))?;
+        let log_file =
+            std::fs::File::options().create(true).append(true).open(log).map_err(|error| {
+                Failure::failed(format!("cannot write {}: {error}", log.display()))
+            })?;
         let mut command = Command::new(process::this_executable()?);
         command.args(["__daemon", "--config"]).arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);

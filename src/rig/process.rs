@@ -87,7 +87,9 @@ impl Drop for Group {
 /// slow what follows. On a disk that others keep busy this may take longer than `limit`; then it
 /// goes on in the background.
 pub(crate) async fn settle(directory: &Path, limit: Duration) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot sync {}: {error}", directory.display()));
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("cannot sync {}: {error}", directory.display()))
+    };
     let opened = std::fs::File::open(directory).map_err(failed)?;
     let synced = tokio::task::spawn_blocking(move || rustix::fs::syncfs(&opened));
     match tokio::time::timeout(limit, synced).await {

@@ -56,7 +56,8 @@ impl Sweep<'_> {
 pub(crate) fn end_processes(kept: &[u32]) -> Vec<String> {
     let children = || {
         let mut children = children();
-        children.retain(|child| !kept.iter().any(|&kept| i64::from(kept) == i64::from(child.as_raw())));
+        children
+            .retain(|child| !kept.iter().any(|&kept| i64::from(kept) == i64::from(child.as_raw())));
         children
     };
     let attempts = VANISH.as_millis() / 10;

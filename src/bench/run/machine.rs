@@ -88,8 +88,9 @@ fn tiers(status: &proto::Status) -> Result<Cgroup, Failure> {
 /// Writes `machine.json`.
 pub(super) fn write(machine: &Machine, output: &Path) -> Result<(), Failure> {
     let path = output.join("machine.json");
-    let cannot =
-        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    let cannot = |error: std::io::Error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()))
+    };
     let text = serde_json::to_vec_pretty(machine).map_err(|error| cannot(error.into()))?;
     std::fs::write(&path, text).map_err(cannot)
 }

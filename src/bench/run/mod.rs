@@ -143,8 +143,9 @@ fn order(count: usize, round: u32) -> Vec<usize> {
 /// Appends a run to those kept, and has it on disk before the next begins.
 fn keep(run: &Run, output: &Path) -> Result<(), Failure> {
     let path = runs_file(output);
-    let cannot =
-        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", path.display()));
+    let cannot = |error: std::io::Error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()))
+    };
     let mut line = serde_json::to_vec(run).map_err(|error| cannot(error.into()))?;
     line.push(b'\n');
     let mut file = std::fs::File::options().append(true).open(&path).map_err(cannot)?;

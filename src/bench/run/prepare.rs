@@ -7,10 +7,10 @@ use std::path::Path;
 use super::spawn::complaint;
 use super::stage::{Bench, finish};
 use super::tasks::{Places, fill_words};
+use crate::bench::data;
 use crate::bench::disk::{Disk, DiskSpec};
 use crate::bench::record::Outcome;
 use crate::bench::suite::{DataKind, Made, Suite};
-use crate::bench::data;
 use crate::cli::{Failure, say};
 
 /// Bytes of one record: parts hold whole ones.
@@ -62,7 +62,8 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                         bytes = (bytes / RECORD).max(1) * RECORD;
                     }
                     let seed = bench.suite.seed ^ (number << 32) ^ u64::from(part);
-                    let mut file = BufWriter::with_capacity(1 << 20, File::create(&out).map_err(cannot)?);
+                    let mut file =
+                        BufWriter::with_capacity(1 << 20, File::create(&out).map_err(cannot)?);
                     data::generate(kind.generator(), bytes, seed, &mut file).map_err(cannot)?;
                     file.flush().map_err(cannot)?;
                 }

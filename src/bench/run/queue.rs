@@ -1,8 +1,8 @@
 //! Who arrives when, and whose turn it is with a fixed number of slots: pure, so that it can be
 //! tested without a process. Time is that since the run began.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::tasks::Planned;

@@ -40,9 +40,8 @@ pub(super) fn start(
             command
         }
     };
-    let cannot = |error: std::io::Error| {
-        Failure::failed(format!("cannot write {}: {error}", log.display()))
-    };
+    let cannot =
+        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
     let said = File::create(log).map_err(cannot)?;
     // Not /dev/null: grep notices that nobody reads and stops at the first match.
     let results = said.try_clone().map_err(cannot)?;

@@ -92,6 +92,10 @@ impl Bench<'_> {
         };
         let extent = if setting.how == How::Alone { Extent::OneEach } else { Extent::Whole };
         let tasks = tasks::plan(self.suite, load, &self.places, self.cpus, extent);
+        for index in 0..tasks.len() {
+            // what a task of the run before said; there may have been none
+            let _ = std::fs::remove_file(self.said(index));
+        }
         let mut children = signal(SignalKind::child())
             .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
         let disk_before = self.disk.as_deref().and_then(disk_bytes);
@@ -130,9 +134,8 @@ impl Bench<'_> {
             }
         }
         drop(daemon);
-        let bytes = |of: fn((u64, u64)) -> u64| {
-            Some(of(disk_after?).saturating_sub(of(disk_before?)))
-        };
+        let bytes =
+            |of: fn((u64, u64)) -> u64| Some(of(disk_after?).saturating_sub(of(disk_before?)));
         let mut run = record::Run {
             load: load.name.clone(),
             setting: setting.name.clone(),
@@ -408,8 +411,7 @@ impl Stage<'_> {
     }
 }
 
-type Answer =
-    Result<Result<tonic::Response<proto::Status>, tonic::Status>, tokio::task::JoinError>;
+type Answer = Result<Result<tonic::Response<proto::Status>, tonic::Status>, tokio::task::JoinError>;
 
 /// The answer that was asked for; for ever without one.
 async fn answer(asked: &mut Option<Asked>) -> Option<Answer> {
@@ -445,9 +447,8 @@ fn empty(directory: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => std::fs::create_dir(directory),
     };
-    emptied.map_err(|error| {
-        Failure::failed(format!("cannot empty {}: {error}", directory.display()))
-    })
+    emptied
+        .map_err(|error| Failure::failed(format!("cannot empty {}: {error}", directory.display())))
 }
 
 /// Bytes read and written by a block device since boot, from its file in sysfs: sectors of 512

@@ -180,7 +180,9 @@ mod tests {
         assert_eq!(offsets(&group(Arrival::Every(ms(500))), 1)[..3], [1_000, 1_500, 2_000].map(ms));
         let random = offsets(&group(Arrival::Exponential(ms(2_000))), 1);
         assert_eq!(random, offsets(&group(Arrival::Exponential(ms(2_000))), 1));
-        assert!(random.is_sorted() && random != offsets(&group(Arrival::Exponential(ms(2_000))), 2));
+        assert!(
+            random.is_sorted() && random != offsets(&group(Arrival::Exponential(ms(2_000))), 2)
+        );
         let mean = (random[999] - random[0]).as_secs_f64() / 999.0;
         assert!((1.8..2.2).contains(&mean), "{mean}");
     }

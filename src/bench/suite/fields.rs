@@ -118,7 +118,9 @@ impl<'t> Fields<'t> {
         for node in nodes {
             match node.get_ref().as_table() {
                 Some(table) => tables.push(Fields::new(&path, table, node.span())),
-                None => reader.fault(&path, node.span(), "is no table", format!("write [[{path}]]")),
+                None => {
+                    reader.fault(&path, node.span(), "is no table", format!("write [[{path}]]"))
+                }
             }
         }
         tables

@@ -78,9 +78,10 @@ fn groups(reader: &mut Reader<'_>, load: &mut Fields<'_>) -> Option<Vec<Group>> 
         }
         groups.push(group);
     }
-    for (group, place) in circular(&groups).into_iter().filter_map(|index| {
-        Some((groups.get(index)?.name.clone(), places.get(index)?.clone()))
-    }) {
+    for (group, place) in circular(&groups)
+        .into_iter()
+        .filter_map(|index| Some((groups.get(index)?.name.clone(), places.get(index)?.clone())))
+    {
         let problem = format!("\"{group}\" waits for itself, through what it is after");
         reader.fault("load.tasks.after", place, problem, "break the circle");
     }
@@ -114,14 +115,12 @@ fn group(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Raw> {
         value::integer(node, i32::MIN..=i32::MAX)
     });
     let arrives = table.take(reader, "arrival", ARRIVAL, arrival);
-    let start = table.take(reader, "start", "0s..=24h", |node| {
-        value::duration(node, Duration::ZERO..=LATEST)
-    });
+    let start = table
+        .take(reader, "start", "0s..=24h", |node| value::duration(node, Duration::ZERO..=LATEST));
     let after = table.take(reader, "after", "a list of groups of this load", texts);
     let environment = table.take(reader, "environment", "names with texts", environment);
-    let directory = table.take(reader, "directory", "a path", |node| {
-        template(value::text(node)?, Place::Task)
-    });
+    let directory =
+        table.take(reader, "directory", "a path", |node| template(value::text(node)?, Place::Task));
     table.finish(reader);
     let group = Group {
         name: group_name?,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::fields::{COMMAND, COUNT, Fields, LINE, NAME, Reader, command, count, line, name, texts};
+use super::fields::{
+    COMMAND, COUNT, Fields, LINE, NAME, Reader, command, count, line, name, texts,
+};
 use super::template::Place;
 use super::{Data, DataKind, Disk, Made, Quick, Suite, loads, settings};
 use crate::config::ConfigErrors;
@@ -44,7 +46,8 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
     let time_limit = top.take(reader, "time_limit", "1s..=24h", |node| {
         value::duration(node, Duration::from_secs(1)..=LONGEST)
     });
-    let seed = top.take(reader, "seed", "0..=4294967295", |node| value::integer(node, 0..=u32::MAX));
+    let seed =
+        top.take(reader, "seed", "0..=4294967295", |node| value::integer(node, 0..=u32::MAX));
     let programs = top.take(reader, "programs", "a list of names", texts).unwrap_or_default();
     let space = top.take(reader, "space", "a size, such as \"2GiB\"", value::size);
     let directory = top.take(reader, "directory", "an absolute path", |node| {
@@ -60,7 +63,12 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
         let tables = top.tables(reader, "data", false);
         let places: Vec<_> = tables.iter().map(|table| table.place.clone()).collect();
         let data: Vec<_> = tables.into_iter().map(|table| data_of(reader, table)).collect();
-        unique(reader, "data.name", data.iter().map(|data| data.as_ref().map(|d| &*d.name)), &places);
+        unique(
+            reader,
+            "data.name",
+            data.iter().map(|data| data.as_ref().map(|d| &*d.name)),
+            &places,
+        );
         data.into_iter().flatten().collect()
     };
     let lrsd = top.tables(reader, "lrsd", true).pop();
@@ -79,8 +87,7 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
         Made::Generated(..) => None,
     });
     let firsts = firsts.chain(derived).filter_map(|command| command.first()?.fixed());
-    let mut programs: Vec<String> =
-        programs.into_iter().chain(firsts.map(str::to_owned)).collect();
+    let mut programs: Vec<String> = programs.into_iter().chain(firsts.map(str::to_owned)).collect();
     programs.sort_unstable();
     programs.dedup();
     Some(Suite {
@@ -103,8 +110,7 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
 
 fn quick_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Quick {
     let rounds = table.take(reader, "rounds", "1..=1000", |node| value::integer(node, ROUNDS));
-    let scale =
-        table.take(reader, "scale", "0.001..=1", |node| value::number(node, 0.001..=1.0));
+    let scale = table.take(reader, "scale", "0.001..=1", |node| value::number(node, 0.001..=1.0));
     table.finish(reader);
     Quick { rounds: rounds.unwrap_or(1), scale: scale.unwrap_or(1.0) }
 }

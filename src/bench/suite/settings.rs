@@ -65,19 +65,16 @@ fn setting(reader: &mut Reader<'_>, mut table: Fields<'_>, base: &Keys) -> Optio
     const HOW: &str = "\"process\", \"cgroup\" or \"alone\"";
     let name = table.need(reader, "name", LINE, line);
     let about = table.take(reader, "about", LINE, line);
-    let per_core = table.take(reader, "slots_per_core", "0.01..=100", |node| {
-        value::number(node, 0.01..=100.0)
-    });
-    let slots =
-        table.take(reader, "slots", "1..=4096", |node| value::integer(node, 1..=4096_u32));
+    let per_core = table
+        .take(reader, "slots_per_core", "0.01..=100", |node| value::number(node, 0.01..=100.0));
+    let slots = table.take(reader, "slots", "1..=4096", |node| value::integer(node, 1..=4096_u32));
     let how = table.take(reader, "how", HOW, |node| {
         value::choice(node, &[("process", "process"), ("cgroup", "cgroup"), ("alone", "alone")])
     });
     let shaped = table.node("lrs");
     let fixed = ["slots_per_core", "slots"].into_iter().filter(|name| table.node(name).is_some());
-    let alternatives = fixed.count()
-        + usize::from(shaped.is_some())
-        + usize::from(how == Some("alone"));
+    let alternatives =
+        fixed.count() + usize::from(shaped.is_some()) + usize::from(how == Some("alone"));
     if alternatives != 1 {
         reader.fault(
             table.key("slots"),
@@ -121,7 +118,8 @@ fn keys(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Keys {
     let faults = reader.faults.len();
     nested(reader, name, "", table, &mut config, &mut taken);
     if reader.faults.len() == faults {
-        let text: String = taken.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
+        let text: String =
+            taken.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
         if let Err(errors) = Config::from_toml(&text, Path::new("lrs.toml")) {
             for fault in errors.faults() {
                 reader.fault(
@@ -231,18 +229,13 @@ fn alone(name: &str) -> Setting {
 fn defaults(base: &Keys, cpus: u32) -> Vec<Setting> {
     let none = Keys::new();
     let fixed = PER_CORE.map(|each| processes(&format!("static {each}"), of_cores(each, cpus)));
-    let grouped = PER_CORE
-        .map(|each| through_cgroups(&format!("cgroup {each}"), of_cores(each, cpus), base));
+    let grouped =
+        PER_CORE.map(|each| through_cgroups(&format!("cgroup {each}"), of_cores(each, cpus), base));
     let no_expansion: Keys = vec![("slots.expand", "false".to_owned())];
     let shaped = [
         lrs("lrs", SettingKind::Lrs, base.clone(), &none),
         lrs("lrs again", SettingKind::LrsAgain, base.clone(), &none),
-        lrs(
-            "lrs no expansion",
-            SettingKind::LrsVariant,
-            over(base, &no_expansion),
-            &no_expansion,
-        ),
+        lrs("lrs no expansion", SettingKind::LrsVariant, over(base, &no_expansion), &no_expansion),
         alone("alone"),
     ];
     fixed.into_iter().chain(grouped).chain(shaped).collect()

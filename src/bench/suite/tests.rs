@@ -26,8 +26,16 @@ fn what_is_not_said_has_a_default() {
     assert_eq!(
         names,
         [
-            "static 1", "static 1.5", "static 2", "cgroup 1", "cgroup 1.5", "cgroup 2", "lrs",
-            "lrs again", "lrs no expansion", "alone"
+            "static 1",
+            "static 1.5",
+            "static 2",
+            "cgroup 1",
+            "cgroup 1.5",
+            "cgroup 2",
+            "lrs",
+            "lrs again",
+            "lrs no expansion",
+            "alone"
         ]
     );
     assert!(matches!(suite.settings[1].how, How::Processes(3)));
@@ -137,9 +145,9 @@ lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "of
         (40, "setting.lrs.\"daemon.sample_period\""),
         (40, "setting.lrs.\"dbus.bus\""),
     ] {
-        let found = told.lines().any(|fault| {
-            fault.starts_with(&format!("s.toml:{line}:")) && fault.contains(words)
-        });
+        let found = told
+            .lines()
+            .any(|fault| fault.starts_with(&format!("s.toml:{line}:")) && fault.contains(words));
         assert!(found, "line {line}, {words}, in\n{told}");
     }
 }
