@@ -15,6 +15,7 @@ mod disk;
 pub mod record;
 mod report;
 mod run;
+pub mod stats;
 mod suite;
 
 use std::path::PathBuf;
