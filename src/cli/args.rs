@@ -122,6 +122,8 @@ pub(super) enum Command {
     },
     #[command(name = "__demo", hide = true)]
     DemoInner(DemoInnerArgs),
+    #[command(name = "__disk", hide = true)]
+    Disk(DiskArgs),
     #[command(name = "__daemon", hide = true)]
     Daemon {
         #[arg(long)]
@@ -235,4 +237,15 @@ pub(crate) struct DemoInnerArgs {
     /// Show observe mode only
     #[arg(long)]
     pub(crate) observe: bool,
+}
+
+/// What the bench tells the process that is its modelled disk.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiskArgs {
+    /// The disk, as JSON
+    #[arg(long)]
+    pub(crate) spec: String,
+    /// Where to mount its file system
+    #[arg(long)]
+    pub(crate) mount: PathBuf,
 }

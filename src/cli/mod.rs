@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use args::{DemoArgs, DemoInnerArgs};
+pub(crate) use args::{DemoArgs, DemoInnerArgs, DiskArgs};
 pub(crate) use client::{Connection, all_tasks, connect};
 pub(crate) use failure::Failure;
 pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
@@ -85,6 +85,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         }
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
+        Command::Disk(args) => crate::bench::disk::serve(&args, out),
         Command::Daemon { config } => Err(Failure::ended(crate::demo::daemon(&config))),
     }
 }
