@@ -10,8 +10,8 @@
 //! little it does meanwhile is told in [`run`].
 
 mod check;
-mod data;
-mod disk;
+pub(crate) mod data;
+pub(crate) mod disk;
 pub mod record;
 mod report;
 mod run;
@@ -64,14 +64,13 @@ pub(crate) fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failur
 
 /// `lrsctl __bench`: the bench itself.
 pub(crate) fn run(args: &BenchInnerArgs, out: &mut Output) -> Result<(), Failure> {
-    let ended = swept(&args.workdir, &args.cgroup_root, || {
+    swept(&args.workdir, &args.cgroup_root, || {
         let file = args.out.join(SUITE);
         let mut suite =
             Suite::load(&file, cpus()).map_err(|errors| Failure::failed(errors.to_string()))?;
         check::select(&mut suite, &args.choice)?;
         run::bench(args, &suite, cpus(), out)
-    });
-    ended
+    })
 }
 
 /// CPUs that tasks may use: affinity and quota count (sched_setaffinity(2), cgroups(7)).

@@ -11,7 +11,8 @@ use std::path::Path;
 use super::weights::{self, Scale};
 use super::{IoTiers, Version};
 
-/// A whole disk with hardware behind it (loop, ram, zram, dm and md sit on others or on memory).
+/// A whole disk: one with hardware behind it (loop, ram, zram, dm and md sit on others or on
+/// memory), or one that was given BFQ, for without hardware the kernel chooses none by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// `sda`, `nvme0n1`, ...
@@ -31,10 +32,11 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let text = |file: &str| fs::read_to_string(dir.join(file)).ok();
         let empty = text("size").is_none_or(|size| size.trim() == "0");
-        if empty || !dir.join("device").exists() || name.starts_with("sr") {
+        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
+        let counts = dir.join("device").exists() || scheduler.as_deref() == Some("bfq");
+        if empty || !counts || name.starts_with("sr") {
             continue;
         }
-        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
         let number = text("dev").unwrap_or_default().trim().to_owned();
         disks.push(Disk { name, number, scheduler });
     }
@@ -43,7 +45,7 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
 }
 
 /// The bracketed word of `none [mq-deadline] bfq`.
-fn chosen(list: &str) -> Option<&str> {
+pub(crate) fn chosen(list: &str) -> Option<&str> {
     list.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
@@ -270,18 +272,23 @@ mod tests {
     #[test]
     fn disks_of_a_captured_tree() {
         let sys = tempfile::tempdir().unwrap();
-        for (name, size, device) in
-            [("sda", "100", true), ("loop0", "9", false), ("sdz", "0", true)]
-        {
+        let captured = [
+            ("sda", "100", true, "none [mq-deadline]\n"),
+            ("loop0", "9", false, "[none] bfq\n"),
+            ("loop1", "9", false, "none [bfq]\n"),
+            ("sdz", "0", true, "none [bfq]\n"),
+        ];
+        for (name, size, device, schedulers) in captured {
             let dir = sys.path().join(name);
             fs::create_dir_all(dir.join("queue")).unwrap();
             fs::write(dir.join("size"), size).unwrap();
             fs::write(dir.join("dev"), "8:0\n").unwrap();
-            fs::write(dir.join("queue/scheduler"), "none [bfq]\n").unwrap();
+            fs::write(dir.join("queue/scheduler"), schedulers).unwrap();
             if device {
                 fs::create_dir(dir.join("device")).unwrap();
             }
         }
-        assert_eq!(disks(sys.path()).unwrap(), [disk("sda", "8:0", "bfq")]);
+        let expected = [disk("loop1", "8:0", "bfq"), disk("sda", "8:0", "mq-deadline")];
+        assert_eq!(disks(sys.path()).unwrap(), expected);
     }
 }

@@ -126,6 +126,8 @@ pub(super) enum Command {
     BenchInner(BenchInnerArgs),
     #[command(name = "__demo", hide = true)]
     DemoInner(DemoInnerArgs),
+    #[command(name = "__disk", hide = true)]
+    Disk(DiskArgs),
     #[command(name = "__daemon", hide = true)]
     Daemon {
         #[arg(long)]
@@ -313,4 +315,15 @@ pub(crate) struct BenchInnerArgs {
     /// The command line as it was given
     #[arg(last = true)]
     pub(crate) command: Vec<String>,
+}
+
+/// What the bench tells the process that is its modelled disk.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiskArgs {
+    /// The disk, as JSON
+    #[arg(long)]
+    pub(crate) spec: String,
+    /// Where to mount its file system
+    #[arg(long)]
+    pub(crate) mount: PathBuf,
 }

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs};
+pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs, DiskArgs};
 pub(crate) use client::{Connection, all_tasks, connect};
 pub(crate) use exec::search as find_program;
 pub(crate) use failure::Failure;
@@ -88,6 +88,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::BenchInner(args) => crate::bench::run(&args, out),
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
+        Command::Disk(args) => crate::bench::disk::serve(&args, out),
         Command::Daemon { config } => Err(Failure::ended(crate::rig::supervise::daemon(&config))),
     }
 }

@@ -52,11 +52,6 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 pub(crate) struct Group(Child);
 
 impl Group {
-    /// Its process id, which is the group's.
-    pub(crate) fn id(&self) -> u32 {
-        self.0.id()
-    }
-
     /// Starts `command`, out of reach of the terminal's Ctrl-C: the order in which things
     /// end is ours.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Group> {

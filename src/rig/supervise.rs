@@ -17,7 +17,8 @@ use crate::clock;
 use crate::units::BootTime;
 
 /// How long the process below may take to clean up after it was told to end.
-const CLEAN_UP: Duration = Duration::from_secs(8);
+/// The modelled disk of a bench writes out what is dirty.
+const CLEAN_UP: Duration = Duration::from_secs(15);
 
 /// Working directories and cgroup roots are called one of these and the supervisor's process
 /// id, so that no sweep can match what is somebody else's.

@@ -1,5 +1,5 @@
 //! What is done at the end, whichever way it came: every process below this one, every cgroup
-//! of the private root, the working directory.
+//! of the private root, the modelled disk of a bench, the working directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +26,7 @@ impl Sweep<'_> {
     pub(crate) fn everything(&self) -> Vec<String> {
         let mut left = end_processes(&[]);
         left.extend(self.groups());
+        left.extend(crate::bench::disk::sweep(self.workdir));
         if let Err(error) = std::fs::remove_dir_all(self.workdir)
             && error.kind() != std::io::ErrorKind::NotFound
         {

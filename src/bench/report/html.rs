@@ -27,9 +27,9 @@ pub(super) fn page(report: &Report, runs: &[Run]) -> String {
     );
     let failed = report.runs - report.complete;
     let class = if failed == 0 { "soft" } else { "bad" };
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<p class=\"{class}\">{} of {} runs complete, {failed} failed; {} rounds asked for</p>\n",
+        "<p class=\"{class}\">{} of {} runs complete, {failed} failed; {} rounds asked for</p>",
         report.complete, report.runs, report.machine.rounds
     );
     list(&mut page, "warnings", "Warning", &report.warnings);

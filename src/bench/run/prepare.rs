@@ -8,24 +8,14 @@ use super::spawn::complaint;
 use super::stage::{Bench, finish};
 use super::tasks::{Places, fill_words};
 use crate::bench::data;
-use crate::bench::disk::{Disk, DiskSpec};
+use crate::bench::disk::Disk;
 use crate::bench::record::Outcome;
-use crate::bench::suite::{DataKind, Made, Suite};
+use crate::bench::suite::{Made, Suite};
 use crate::cli::{Failure, say};
-
-/// Bytes of one record: parts hold whole ones.
-const RECORD: u64 = 100;
 
 /// The modelled disk, if the suite has one.
 pub(super) fn disk(suite: &Suite, workdir: &Path) -> Result<Option<Disk>, Failure> {
-    let Some(disk) = &suite.disk else { return Ok(None) };
-    let spec = DiskSpec {
-        size_bytes: disk.size.0,
-        bandwidth_bytes_per_sec: disk.bandwidth.0,
-        seek: disk.seek,
-        scheduler: disk.scheduler.clone(),
-    };
-    Disk::make(&spec, workdir).map(Some)
+    suite.disk.as_ref().map(|spec| Disk::make(spec, workdir)).transpose()
 }
 
 /// Makes the directories of the bench on the disk that is measured.
@@ -57,14 +47,11 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                 Made::Generated(kind, size) => {
                     // `as` saturates
                     let scaled = (size.0 as f64 * bench.suite.scale) as u64;
-                    let mut bytes = (scaled / u64::from(set.parts)).max(1);
-                    if *kind == DataKind::Records {
-                        bytes = (bytes / RECORD).max(1) * RECORD;
-                    }
+                    let bytes = (scaled / u64::from(set.parts)).max(1);
                     let seed = bench.suite.seed ^ (number << 32) ^ u64::from(part);
                     let mut file =
                         BufWriter::with_capacity(1 << 20, File::create(&out).map_err(cannot)?);
-                    data::generate(kind.generator(), bytes, seed, &mut file).map_err(cannot)?;
+                    data::generate(*kind, bytes, seed, &mut file).map_err(cannot)?;
                     file.flush().map_err(cannot)?;
                 }
                 Made::Derived(words) => {

@@ -16,6 +16,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::bench::data;
+use crate::bench::disk::DiskSpec;
 use crate::bench::record::{LoadClass, SettingKind};
 use crate::config::{Absent, ConfigErrors, read_text};
 use crate::units::Bytes;
@@ -45,7 +47,7 @@ pub(crate) struct Suite {
     /// What amounts are multiplied with: 1, or that of `[quick]`.
     pub(crate) scale: f64,
     /// A modelled disk; `None`: the disk below the working directory as it is.
-    pub(crate) disk: Option<Disk>,
+    pub(crate) disk: Option<DiskSpec>,
     /// In the order of the file.
     pub(crate) data: Vec<Data>,
     /// In the order of the file, at least one.
@@ -63,19 +65,6 @@ pub(crate) struct Quick {
     pub(crate) scale: f64,
 }
 
-/// `[disk]`
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Disk {
-    /// Of the disk.
-    pub(crate) size: Bytes,
-    /// A second.
-    pub(crate) bandwidth: Bytes,
-    /// Of each request that does not follow the one before.
-    pub(crate) seek: Duration,
-    /// As in queue/scheduler.
-    pub(crate) scheduler: String,
-}
-
 /// Data made once for all runs: `{data}/NAME-0` and so on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Data {
@@ -91,32 +80,9 @@ pub(crate) struct Data {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Made {
     /// By us; the size is that of all parts together, unscaled.
-    Generated(DataKind, Bytes),
+    Generated(data::Kind, Bytes),
     /// By this command, once for each part.
     Derived(Vec<Template>),
-}
-
-/// What generated data looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DataKind {
-    /// Lines of words.
-    Text,
-    /// Records of 100 bytes with a key of 10.
-    Records,
-    /// Incompressible bytes.
-    Random,
-}
-
-impl DataKind {
-    /// Who makes it.
-    pub(crate) fn generator(self) -> crate::bench::data::Kind {
-        use crate::bench::data::Kind;
-        match self {
-            DataKind::Text => Kind::Text,
-            DataKind::Records => Kind::Records,
-            DataKind::Random => Kind::Random,
-        }
-    }
 }
 
 /// Tasks that are run together.

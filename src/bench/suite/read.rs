@@ -10,7 +10,9 @@ use super::fields::{
     COMMAND, COUNT, Fields, LINE, NAME, Reader, command, count, line, name, texts,
 };
 use super::template::Place;
-use super::{Data, DataKind, Disk, Made, Quick, Suite, loads, settings};
+use super::{Data, Made, Quick, Suite, loads, settings};
+use crate::bench::data::Kind;
+use crate::bench::disk::DiskSpec;
 use crate::config::ConfigErrors;
 use crate::config::source::Source;
 use crate::config::value::{self, Rejection};
@@ -115,7 +117,7 @@ fn quick_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Quick {
     Quick { rounds: rounds.unwrap_or(1), scale: scale.unwrap_or(1.0) }
 }
 
-fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Disk> {
+fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<DiskSpec> {
     let size = table.need(reader, "size", "a size, such as \"4GiB\"", value::size);
     let bandwidth =
         table.need(reader, "bandwidth", "bytes a second, such as \"80MiB\"", value::size);
@@ -124,16 +126,16 @@ fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Disk> {
     });
     let scheduler = table.take(reader, "scheduler", NAME, name);
     table.finish(reader);
-    Some(Disk {
-        size: size?,
-        bandwidth: bandwidth?,
+    Some(DiskSpec {
+        size_bytes: size?.0,
+        bandwidth_bytes_per_sec: bandwidth?.0,
         seek: seek.unwrap_or(Duration::ZERO),
         scheduler: scheduler.unwrap_or_else(|| "bfq".to_owned()),
     })
 }
 
-const KINDS: [(&str, DataKind); 3] =
-    [("text", DataKind::Text), ("records", DataKind::Records), ("random", DataKind::Random)];
+const KINDS: [(&str, Kind); 3] =
+    [("text", Kind::Text), ("records", Kind::Records), ("random", Kind::Random)];
 
 fn data_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Data> {
     let data_name = table.need(reader, "name", NAME, name);
