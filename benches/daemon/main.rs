@@ -16,7 +16,6 @@ mod promotion;
 mod restart;
 mod share;
 mod slowdown;
-mod stats;
 mod work;
 
 use std::process::{Command, ExitCode};
