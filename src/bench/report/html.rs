@@ -27,9 +27,9 @@ pub(super) fn page(report: &Report, runs: &[Run]) -> String {
     );
     let failed = report.runs - report.complete;
     let class = if failed == 0 { "soft" } else { "bad" };
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<p class=\"{class}\">{} of {} runs complete, {failed} failed; {} rounds asked for</p>\n",
+        "<p class=\"{class}\">{} of {} runs complete, {failed} failed; {} rounds asked for</p>",
         report.complete, report.runs, report.machine.rounds
     );
     list(&mut page, "warnings", "Warning", &report.warnings);
@@ -176,47 +176,42 @@ fn of_load(page: &mut String, load: &LoadReport, runs: &[Run]) {
     courses(page, load, runs);
 }
 
+/// Two tables, so that neither is wider than a screen: times, and what tasks and node did.
 fn settings(page: &mut String, load: &LoadReport) {
-    page.push_str("<div class=\"wide\"><table>\n");
-    heads(
-        page,
-        &["setting"],
-        &[
-            "runs",
-            "makespan",
-            "quartiles, s",
-            "/ LRS",
-            "95 % interval",
-            "slowdown",
-            "run time",
-            "p95",
-            "response",
-            "p95",
-            "CPU",
-            "iowait",
-            "others",
-            "slots",
-            "switches/s",
-            "read",
-            "written",
-            "promoted",
-            "expanded",
-        ],
-    );
-    for one in &load.settings {
-        let reference = load.reference().is_some_and(|reference| reference.name == one.name);
-        let class = if reference { " class=\"reference\"" } else { "" };
-        let _ = write!(page, "<tr{class}><td class=\"text\">{}</td>", escape(&one.name));
-        let bad = if one.runs > one.figures.complete { " class=\"bad\"" } else { "" };
-        let _ = write!(page, "<td{bad}>{}/{}</td>", one.figures.complete, one.runs);
-        for (cell, class) in cells(one, reference) {
-            let _ = write!(page, "<td{class}>{cell}</td>");
+    const TIMES: [&str; 6] =
+        ["runs", "makespan", "quartiles, s", "/ LRS", "95 % interval", "slowdown"];
+    const REST: [&str; 13] = [
+        "run time",
+        "p95",
+        "response",
+        "p95",
+        "CPU",
+        "iowait",
+        "others",
+        "slots",
+        "switches/s",
+        "read",
+        "written",
+        "promoted",
+        "expanded",
+    ];
+    for (names, skipped) in [(&TIMES[..], 0), (&REST[..], TIMES.len())] {
+        page.push_str("<div class=\"wide\"><table>\n");
+        heads(page, &["setting"], names);
+        for one in &load.settings {
+            let reference = load.reference().is_some_and(|reference| reference.name == one.name);
+            let class = if reference { " class=\"reference\"" } else { "" };
+            let _ = write!(page, "<tr{class}><td class=\"text\">{}</td>", escape(&one.name));
+            for (cell, class) in cells(one, reference).into_iter().skip(skipped).take(names.len()) {
+                let _ = write!(page, "<td{class}>{cell}</td>");
+            }
+            page.push_str("</tr>\n");
         }
-        page.push_str("</tr>\n");
+        page.push_str("</table></div>\n");
     }
-    page.push_str("</table></div>\n");
 }
 
+/// The cells of both tables, each with its class.
 fn cells(one: &SettingReport, reference: bool) -> Vec<(String, String)> {
     let Figures { makespan, decisions, slowdown, .. } = &one.figures;
     let figures = &one.figures;
@@ -224,7 +219,9 @@ fn cells(one: &SettingReport, reference: bool) -> Vec<(String, String)> {
     let class = one
         .verdict
         .map_or_else(String::new, |one| format!(" class=\"{}\"", class(one.of_the_other())));
+    let bad = if one.runs > figures.complete { " class=\"bad\"" } else { "" };
     let mut cells = vec![
+        (format!("{}/{}", figures.complete, one.runs), bad.to_owned()),
         (words::seconds(makespan.as_ref().map(|makespan| makespan.median)), String::new()),
         (words::quartiles(makespan.as_ref()), String::new()),
         (if reference { "1".to_owned() } else { of_ratio }, class),
