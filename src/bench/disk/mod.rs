@@ -79,7 +79,8 @@ pub(crate) struct Disk {
     /// Name of the device in /sys/block and /proc/diskstats: `loop3`.
     pub(crate) device: String,
     spec: DiskSpec,
-    server: Server,
+    /// Takes the disk down when dropped.
+    _server: Server,
 }
 
 /// What the server says on its standard output: one line.
@@ -99,7 +100,7 @@ impl Disk {
         })?;
         let mut server = Server::start(spec, &mount)?;
         let device = server.ready()?;
-        Ok(Disk { mount, device, spec: spec.clone(), server })
+        Ok(Disk { mount, device, spec: spec.clone(), _server: server })
     }
 
     /// For the description of the machine.
