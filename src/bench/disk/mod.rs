@@ -43,6 +43,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Failure;
+use crate::rig::process::this_executable;
 use crate::units::Bytes;
 
 pub(crate) use place::describe_directory;
@@ -130,10 +131,8 @@ impl Server {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Failure::failed(format!("cannot {what} the modelled disk: {error}"))
         };
-        let this =
-            std::env::current_exe().map_err(|error| failed("find the program of", &error))?;
         let spec = serde_json::to_string(spec).map_err(|error| failed("describe", &error))?;
-        let mut command = Command::new(this);
+        let mut command = Command::new(this_executable()?);
         command.args(["__disk", "--spec", &spec, "--mount"]).arg(mount);
         // Ctrl-C is for the bench, which ends its tasks before it takes their disk away.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
