@@ -12,7 +12,7 @@ use super::weights::{self, Scale};
 use super::{IoTiers, Version};
 
 /// A whole disk: one with hardware behind it (loop, ram, zram, dm and md sit on others or on
-/// memory), or one that was given BFQ, for without hardware the kernel chooses none by itself.
+/// memory), or one that was given BFQ, which nothing but an operator does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// `sda`, `nvme0n1`, ...
@@ -33,8 +33,8 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
         let text = |file: &str| fs::read_to_string(dir.join(file)).ok();
         let empty = text("size").is_none_or(|size| size.trim() == "0");
         let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
-        let counts = dir.join("device").exists() || scheduler.as_deref() == Some("bfq");
-        if empty || !counts || name.starts_with("sr") {
+        let wanted = dir.join("device").exists() || scheduler.as_deref() == Some("bfq");
+        if empty || !wanted || name.starts_with("sr") {
             continue;
         }
         let number = text("dev").unwrap_or_default().trim().to_owned();
@@ -45,7 +45,7 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
 }
 
 /// The bracketed word of `none [mq-deadline] bfq`.
-pub(crate) fn chosen(list: &str) -> Option<&str> {
+fn chosen(list: &str) -> Option<&str> {
     list.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
@@ -272,23 +272,24 @@ mod tests {
     #[test]
     fn disks_of_a_captured_tree() {
         let sys = tempfile::tempdir().unwrap();
-        let captured = [
-            ("sda", "100", true, "none [mq-deadline]\n"),
-            ("loop0", "9", false, "[none] bfq\n"),
-            ("loop1", "9", false, "none [bfq]\n"),
-            ("sdz", "0", true, "none [bfq]\n"),
-        ];
-        for (name, size, device, schedulers) in captured {
+        for (name, size, device, scheduler) in [
+            ("sda", "100", true, "none [bfq]"),
+            ("loop0", "9", false, "[none] bfq"),
+            ("loop1", "9", false, "none [bfq]"),
+            ("sdz", "0", true, "none [bfq]"),
+        ] {
             let dir = sys.path().join(name);
             fs::create_dir_all(dir.join("queue")).unwrap();
             fs::write(dir.join("size"), size).unwrap();
             fs::write(dir.join("dev"), "8:0\n").unwrap();
-            fs::write(dir.join("queue/scheduler"), schedulers).unwrap();
+            fs::write(dir.join("queue/scheduler"), scheduler).unwrap();
             if device {
                 fs::create_dir(dir.join("device")).unwrap();
             }
         }
-        let expected = [disk("loop1", "8:0", "bfq"), disk("sda", "8:0", "mq-deadline")];
-        assert_eq!(disks(sys.path()).unwrap(), expected);
+        assert_eq!(
+            disks(sys.path()).unwrap(),
+            [disk("loop1", "8:0", "bfq"), disk("sda", "8:0", "bfq")]
+        );
     }
 }

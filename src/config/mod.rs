@@ -200,11 +200,12 @@ impl std::fmt::Display for Bus {
     }
 }
 
-/// `guard.memory_resume` when the file names only the reserve: half as much again.
+/// `guard.memory_resume` when the file names only the reserve: half as much again, as far as the
+/// key's range goes, so that the effective settings are a file that can be read.
 fn default_resume(reserve: MemoryAmount) -> MemoryAmount {
     match reserve {
         MemoryAmount::Bytes(Bytes(bytes)) => {
-            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2)))
+            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2).min(value::MAX_SIZE)))
         }
         MemoryAmount::OfTotal(share) => {
             // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.

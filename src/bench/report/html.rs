@@ -117,7 +117,7 @@ fn comparisons(page: &mut String, comparisons: &[Comparison]) {
         );
     }
     if comparisons.is_empty() {
-        page.push_str("<li class=\"bad\">nothing to compare: no round has both sides</li>\n");
+        page.push_str("<li class=\"bad\">nothing to compare: no round has both LRS and a static setting</li>\n");
     }
     page.push_str("</ul>\n");
 }
@@ -176,47 +176,42 @@ fn of_load(page: &mut String, load: &LoadReport, runs: &[Run]) {
     courses(page, load, runs);
 }
 
+/// Two tables, so that neither is wider than a screen: times, and what tasks and node did.
 fn settings(page: &mut String, load: &LoadReport) {
-    page.push_str("<div class=\"wide\"><table>\n");
-    heads(
-        page,
-        &["setting"],
-        &[
-            "runs",
-            "makespan",
-            "quartiles, s",
-            "/ LRS",
-            "95 % interval",
-            "slowdown",
-            "run time",
-            "p95",
-            "response",
-            "p95",
-            "CPU",
-            "iowait",
-            "others",
-            "slots",
-            "switches/s",
-            "read",
-            "written",
-            "promoted",
-            "expanded",
-        ],
-    );
-    for one in &load.settings {
-        let reference = load.reference().is_some_and(|reference| reference.name == one.name);
-        let class = if reference { " class=\"reference\"" } else { "" };
-        let _ = write!(page, "<tr{class}><td class=\"text\">{}</td>", escape(&one.name));
-        let bad = if one.runs > one.figures.complete { " class=\"bad\"" } else { "" };
-        let _ = write!(page, "<td{bad}>{}/{}</td>", one.figures.complete, one.runs);
-        for (cell, class) in cells(one, reference) {
-            let _ = write!(page, "<td{class}>{cell}</td>");
+    const TIMES: [&str; 6] =
+        ["runs", "makespan", "quartiles, s", "/ LRS", "95 % interval", "slowdown"];
+    const REST: [&str; 13] = [
+        "run time",
+        "p95",
+        "response",
+        "p95",
+        "CPU",
+        "iowait",
+        "others",
+        "slots",
+        "switches/s",
+        "read",
+        "written",
+        "promoted",
+        "expanded",
+    ];
+    for (names, skipped) in [(&TIMES[..], 0), (&REST[..], TIMES.len())] {
+        page.push_str("<div class=\"wide\"><table>\n");
+        heads(page, &["setting"], names);
+        for one in &load.settings {
+            let reference = load.reference().is_some_and(|reference| reference.name == one.name);
+            let class = if reference { " class=\"reference\"" } else { "" };
+            let _ = write!(page, "<tr{class}><td class=\"text\">{}</td>", escape(&one.name));
+            for (cell, class) in cells(one, reference).into_iter().skip(skipped).take(names.len()) {
+                let _ = write!(page, "<td{class}>{cell}</td>");
+            }
+            page.push_str("</tr>\n");
         }
-        page.push_str("</tr>\n");
+        page.push_str("</table></div>\n");
     }
-    page.push_str("</table></div>\n");
 }
 
+/// The cells of both tables, each with its class.
 fn cells(one: &SettingReport, reference: bool) -> Vec<(String, String)> {
     let Figures { makespan, decisions, slowdown, .. } = &one.figures;
     let figures = &one.figures;
@@ -224,7 +219,9 @@ fn cells(one: &SettingReport, reference: bool) -> Vec<(String, String)> {
     let class = one
         .verdict
         .map_or_else(String::new, |one| format!(" class=\"{}\"", class(one.of_the_other())));
+    let bad = if one.runs > figures.complete { " class=\"bad\"" } else { "" };
     let mut cells = vec![
+        (format!("{}/{}", figures.complete, one.runs), bad.to_owned()),
         (words::seconds(makespan.as_ref().map(|makespan| makespan.median)), String::new()),
         (words::quartiles(makespan.as_ref()), String::new()),
         (if reference { "1".to_owned() } else { of_ratio }, class),
@@ -374,65 +371,4 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use quick_xml::Reader;
-    use quick_xml::events::Event;
-
-    use super::super::synthetic;
-    use super::*;
-
-    fn made(name: &str) -> String {
-        let mut machine = synthetic::machine();
-        let mut runs = synthetic::runs(6);
-        machine.loads[0].name = name.to_owned();
-        machine.settings[0].name = format!("static {name}");
-        for run in &mut runs {
-            if run.load == "word-count" {
-                run.load = name.to_owned();
-            }
-            if run.setting == "static 1" {
-                run.setting = format!("static {name}");
-            }
-            for task in &mut run.tasks {
-                task.name.insert_str(0, name);
-                task.group.insert_str(0, name);
-            }
-        }
-        page(&Report::new(&machine, &runs), &runs)
-    }
-
-    #[test]
-    fn no_text_breaks_the_page() {
-        let page = made("<b onload='x'>\"&]]>\u{1b}");
-        assert!(!page.contains("<b ") && !page.contains("<script"), "unescaped");
-        let mut reader = Reader::from_str(&page);
-        let mut elements = 0;
-        loop {
-            match reader.read_event().expect("well-formed") {
-                Event::Eof => break,
-                Event::Start(_) | Event::Empty(_) => elements += 1,
-                _ => {}
-            }
-        }
-        assert!(elements > 1_000, "{elements}");
-    }
-
-    #[test]
-    fn the_page_fetches_nothing() {
-        let page = made("plain").replace("http://www.w3.org/2000/svg", "");
-        for outside in ["http:", "https:", "//", "src=", "href=", "url(", "@import", "<script"] {
-            assert!(!page.contains(outside), "{outside}");
-        }
-    }
-
-    #[test]
-    fn losses_and_failures_show_like_gains() {
-        let page = made("plain");
-        for told in
-            ["class=\"faster\"", "class=\"slower\"", "Failed: static 2, round 1: map-3 ended"]
-        {
-            assert!(page.contains(told), "{told}");
-        }
-        assert!(!page.contains("NaN") && !page.contains("inf"), "no figure is made up");
-    }
-}
+mod tests;

@@ -83,11 +83,13 @@ pub(crate) fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
     Ok((machine, runs.runs))
 }
 
+/// A cut may fall into a character, which is no reason to refuse the lines before it.
 fn text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| {
+    let bytes = std::fs::read(path).map_err(|error| {
         Failure::failed(format!("cannot read {}: {error}", path.display()))
             .hint("name a directory that `lrsctl bench` wrote (its --out)")
-    })
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 struct Parsed {

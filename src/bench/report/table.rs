@@ -125,6 +125,9 @@ fn print_load(load: &LoadReport, out: &mut Output) -> Result<(), Failure> {
         );
         paragraph(&format!("{} ", words::mark(one.verdict)), &sentence, out)?;
     }
+    if load.comparisons.is_empty() {
+        out.line("nothing to compare: no round has both LRS and a static setting")?;
+    }
     if let Some(noise) = &load.noise {
         let sentence = format!("LRS over itself: {}", words::ratio_with_interval(noise));
         paragraph(&format!("{} ", words::mark(Verdict::NoDifference)), &sentence, out)?;

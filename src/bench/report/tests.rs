@@ -33,6 +33,13 @@ fn a_line_cut_off_at_the_end_is_dropped() {
         let dir = kept(&synthetic::machine(), &text[..cut]);
         assert_eq!(load(dir.path()).unwrap().1.len(), runs.len() - 1);
     }
+    let mut last = runs[0].clone();
+    (last.round, last.faults) = (9, vec!["ü".to_owned()]);
+    let all = text.clone() + &lines(&[last]);
+    let dir = kept(&synthetic::machine(), &text);
+    let cut = all.find('ü').unwrap() + 1;
+    fs::write(dir.path().join(RUNS), &all.as_bytes()[..cut]).unwrap();
+    assert_eq!(load(dir.path()).unwrap().1.len(), runs.len());
     // Only the newline is missing: the run is whole.
     let dir = kept(&synthetic::machine(), text.trim_end());
     assert_eq!(load(dir.path()).unwrap().1.len(), runs.len());

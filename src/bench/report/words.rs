@@ -50,6 +50,7 @@ pub(super) fn interval(interval: Option<Interval>) -> String {
 pub(super) fn ratio_with_interval(ratio: &Ratio) -> String {
     match ratio.interval {
         Some(_) => format!("{:.3} ({})", ratio.median, interval(ratio.interval)),
+        None if ratio.pairs.len() == 1 => format!("{:.3} (1 pair)", ratio.median),
         None => format!("{:.3} ({} pairs)", ratio.median, ratio.pairs.len()),
     }
 }

@@ -6,7 +6,7 @@ use super::{Anchor, Rect, Scale, Svg, cut, tick};
 
 const WIDTH: f64 = 420.0;
 const ROW: f64 = 36.0;
-const AXIS: f64 = 48.0;
+const AXIS: f64 = 34.0;
 /// Narrower than this the axis would blow up mere noise.
 const LEAST_RANGE: [f64; 2] = [0.9, 1.1];
 
@@ -52,7 +52,7 @@ pub(in super::super) fn forest(
     let one = scale.at(1.0);
     svg.line("one", (one, 0.0), (one, foot));
     svg.text("axis", (4.0, foot + 29.0), Anchor::Start, &format!("← {faster}"));
-    svg.text("axis", (WIDTH - 4.0, foot + 43.0), Anchor::End, &format!("{slower} →"));
+    svg.text("axis", (WIDTH - 4.0, foot + 29.0), Anchor::End, &format!("{slower} →"));
     for (nth, row) in (0..).zip(rows) {
         draw(&mut svg, scale, row, f64::from(nth) * ROW);
     }
