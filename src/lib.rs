@@ -20,7 +20,7 @@
 //! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
-//! | [`cli`], [`demo`], [`bench`] | `lrsctl`: a client like any other | gRPC |
+//! | [`cli`], [`demo`], [`mod@bench`] | `lrsctl`: a client like any other | gRPC |
 //! | `rig` | private daemon, processes, clean-up of the two before | gRPC, `cli` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only

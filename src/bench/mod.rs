@@ -2,12 +2,12 @@
 //!
 //! Processes and clean-up are those of [`crate::rig`]: the supervisor checks all that can be
 //! checked before anything runs, makes the working directory and the output directory, and
-//! sweeps; the second process makes the data and runs load by load ([`run`]). Each run is kept
+//! sweeps; the second process makes the data and runs load by load ([`mod@run`]). Each run is kept
 //! as one line ([`record`]) before the next begins, so that whatever ends a bench early, the
 //! report can be made of what is there.
 //!
 //! Limit: times are those of this process, which shares the CPUs with what it measures; how
-//! little it does meanwhile is told in [`run`].
+//! little it does meanwhile is told in [`mod@run`].
 
 mod check;
 pub(crate) mod data;

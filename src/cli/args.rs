@@ -281,7 +281,7 @@ pub(crate) struct BenchChoice {
     /// Only this setting; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) setting: Vec<String>,
-    /// The short form, as the suite's [quick] says: shows that it works, not what it gives
+    /// The short form, as the suite's `[quick]` says: shows that it works, not what it gives
     #[arg(long)]
     pub(crate) quick: bool,
 }

@@ -182,7 +182,7 @@ pub(super) fn line(node: &Node<'_>) -> Taken<String> {
     Ok(text.to_owned())
 }
 
-/// What [`line`] takes.
+/// What [`line()`] takes.
 pub(super) const LINE: &str = "a text of 1 to 256 bytes on one line";
 
 /// A list of texts.
