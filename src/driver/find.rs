@@ -296,6 +296,7 @@ impl Finder<'_> {
             phase: Placement::Placed,
             meter: record.meter,
             last: record.measured,
+            opened: record.measured,
             baseline: record.baseline,
             lost: record.lost,
             ..Entry::default()
