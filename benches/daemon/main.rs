@@ -40,12 +40,13 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 10] = [
     ("promotion", promotion::run),
     ("share", share::run),
     ("slowdown", slowdown::run),
     ("cost", cost::run),
     ("admission", admission::run),
+    ("doors", admission::by_nice),
     ("restart", restart::run),
     ("rpc", rpc::run),
     ("watchers", watchers::run),
