@@ -111,7 +111,8 @@ fn promotion(bencher: Bencher, tasks: usize) {
         let tiers = shaper.take_tiers();
         let ending = Ending { at: Some(at(2).wall), ..Ending::default() };
         shaper.completed(vec![(ids[0], ending)], at(2));
-        (tiers, shaper.take_effects(), shaper)
+        // Dropped after the clock has stopped.
+        (tiers, shaper.take_effects(), shaper, ids)
     });
 }
 

@@ -19,8 +19,7 @@ const APART: Duration = Duration::from_millis(1);
 pub fn run(effort: Effort) {
     let tasks = effort.pick(5_000, 200);
     section(&format!("{tasks} tasks that end 1 ms after each other, the oldest first"));
-    let mut node =
-        Node::start("slots.expand = false\nslots.passive = 20000\nlog.event_history = 100000\n");
+    let mut node = Node::start("slots.expand = false\nslots.passive = 20000");
     let pids = node.nest(tasks);
     let numbers: HashMap<String, i32> =
         node.rpc().tasks().into_iter().filter_map(|task| Some((task.id, task.pid?))).collect();

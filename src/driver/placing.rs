@@ -265,7 +265,7 @@ impl Driver {
     }
 
     /// Takes a task out of the loop's books.
-    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Entry> {
+    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(&id)?;
         if let Some(process) = entry.process {
             self.mains.remove(&process);
