@@ -20,7 +20,8 @@
 //! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
-//! | [`cli`], [`demo`] | `lrsctl`: a client like any other | gRPC |
+//! | [`cli`], [`demo`], [`bench`] | `lrsctl`: a client like any other | gRPC |
+//! | `rig` | private daemon, processes, clean-up of the two before | gRPC, `cli` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the doors never see `cgroup` or `state`; nothing in
@@ -46,6 +47,7 @@ pub mod publish;
 pub mod query;
 mod quota;
 pub mod request;
+mod rig;
 pub mod rights;
 pub mod sample;
 pub mod serve;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
 
 use crate::node::{Node, Rpc};
-use crate::stats::Spread;
 use crate::{Effort, cpus, section, work};
 
 pub fn run(effort: Effort) {
@@ -34,7 +34,7 @@ pub fn run(effort: Effort) {
         }
     }
     for ((name, _), times) in rows.iter().zip(&times) {
-        let spread = Spread::millis(times);
+        let spread = Spread::millis(times).expect("readings");
         println!("| {name} | {:.2} | {:.2} |", spread.median(), spread.quantile(0.99));
     }
     admit_alone(&node, count);
@@ -48,7 +48,7 @@ pub fn run(effort: Effort) {
                 wall(command)
             })
             .collect();
-        let spread = Spread::millis(&times);
+        let spread = Spread::millis(&times).expect("readings");
         let (median, p99) = (spread.median(), spread.quantile(0.99));
         println!("| `systemd-run --scope -- true` | {median:.2} | {p99:.2} |");
     } else {
@@ -86,7 +86,7 @@ fn admit_alone(node: &Node, count: usize) {
         child.wait().expect("wait");
         node.until(|node| node.rpc().tasks().is_empty());
     }
-    let spread = Spread::millis(&times);
+    let spread = Spread::millis(&times).expect("readings");
     let (median, p99) = (spread.median(), spread.quantile(0.99));
     println!("| Admit alone, on a standing connection | {median:.2} | {p99:.2} |");
 }
@@ -103,7 +103,7 @@ fn status(effort: Effort) {
         }
         for real_time in [false, true] {
             let socket = node.socket();
-            let spread = Spread::millis(&status_times(socket, calls, real_time));
+            let spread = Spread::millis(&status_times(socket, calls, real_time)).expect("readings");
             println!(
                 "| {} | {} | {:.3} | {:.3} | {:.3} |",
                 if saturated { "both tiers full of CPU hogs" } else { "idle" },
@@ -154,7 +154,7 @@ pub fn by_nice(effort: Effort) {
     }
     println!("| nice | p50 ms | p99 ms | max ms |\n|---|---|---|---|");
     for (nice, times) in NICE.iter().zip(&times) {
-        let spread = Spread::millis(times);
+        let spread = Spread::millis(times).expect("readings");
         let (median, p99, max) = (spread.median(), spread.quantile(0.99), spread.max());
         println!("| {nice} | {median:.3} | {p99:.3} | {max:.3} |");
     }

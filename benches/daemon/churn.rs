@@ -10,8 +10,8 @@ use lrs::proto::event_stream_item::Item;
 use rustix::process::Signal;
 
 use crate::node::{Node, Rpc, signal};
-use crate::stats::Spread;
 use crate::{Effort, cost, section};
+use lrs::bench::stats::Spread;
 
 /// Between two ends.
 const APART: Duration = Duration::from_millis(1);
@@ -69,7 +69,8 @@ pub fn run(effort: Effort) {
     println!("| events lost | {lost} |");
     println!("| completed / promoted | {completed} / {promoted} of {tasks} |");
     for (name, micros) in [("kill to completed", late), ("kill to promoted", after)] {
-        let spread = Spread::new(micros.iter().map(|micros| *micros as f64 / 1e3).collect());
+        let spread = Spread::new(micros.iter().map(|micros| *micros as f64 / 1e3).collect())
+            .expect("readings");
         let (median, p99, max) = (spread.median(), spread.quantile(0.99), spread.max());
         println!("| {name}, ms: p50, p99, max | {median:.2}, {p99:.2}, {max:.2} |");
     }

@@ -18,7 +18,6 @@ mod restart;
 mod rpc;
 mod share;
 mod slowdown;
-mod stats;
 mod watchers;
 mod work;
 

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
 use lrs::proto;
 use lrs::units::BootTime;
@@ -21,7 +22,6 @@ use rustix::fs::inotify;
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 use crate::node::{Files, Node, signal};
-use crate::stats::Spread;
 use crate::{Effort, cpus, section, work};
 
 pub fn run(effort: Effort) {
@@ -40,7 +40,7 @@ fn measure(name: &str, worker: &[&str], outside: u32, count: usize) {
     let mut active: VecDeque<proto::Task> = (0..cpus()).map(|_| node.task(worker)).collect();
     let ends = Exits::start();
     let weights = Weights::start();
-    let wake_ups = Spread::millis(&wake_ups(200.min(count)));
+    let wake_ups = Spread::millis(&wake_ups(200.min(count))).expect("readings");
     let mut passive: VecDeque<(proto::Task, i32)> = VecDeque::new();
     let add = |node: &mut Node, passive: &mut VecDeque<_>| {
         let task = node.task(worker);
@@ -71,7 +71,7 @@ fn measure(name: &str, worker: &[&str], outside: u32, count: usize) {
         active.push_back(promoted);
         add(&mut node, &mut passive);
     }
-    let spread = Spread::millis(&latencies);
+    let spread = Spread::millis(&latencies).expect("readings");
     println!(
         "| {name} | {:.3} | {:.3} | {:.3} | {:.3} / {:.3} |",
         spread.median(),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use lrs::bench::stats::Spread;
+
 use crate::node::Node;
-use crate::stats::Spread;
 use crate::{Effort, section};
 
 pub fn run(effort: Effort) {
@@ -21,7 +22,7 @@ pub fn run(effort: Effort) {
         // A cycle, so that each run starts from the same state.
         std::thread::sleep(Duration::from_secs(4));
     }
-    let spread = Spread::millis(&times);
+    let spread = Spread::millis(&times).expect("readings");
     println!("| median ms | slowest of {} ms |\n|---|---|", spread.count());
     println!("| {:.0} | {:.0} |", spread.median(), spread.max());
     node.end_all();

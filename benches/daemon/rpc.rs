@@ -6,8 +6,8 @@ use lrs::clock::boot_time;
 use lrs::proto;
 
 use crate::node::{Node, Rpc};
-use crate::stats::Spread;
 use crate::{Effort, section};
+use lrs::bench::stats::Spread;
 
 pub fn run(effort: Effort) {
     let calls = effort.pick(500, 50);
@@ -25,7 +25,7 @@ pub fn run(effort: Effort) {
                     boot_time().since(begun)
                 })
                 .collect();
-            let spread = Spread::millis(&times);
+            let spread = Spread::millis(&times).expect("readings");
             let cell = format!("{:.3} / {:.3}", spread.median(), spread.quantile(0.99));
             match rows.get_mut(row) {
                 Some((_, cells)) => cells.push(cell),

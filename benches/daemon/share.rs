@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
 
 use crate::node::{Files, Node};
-use crate::stats::Spread;
 use crate::{Effort, cpus, section};
 
 pub fn run(effort: Effort) {
@@ -30,7 +30,8 @@ pub fn run(effort: Effort) {
             std::thread::sleep(Duration::from_millis(300));
             let (shares, used): (Vec<f64>, Vec<f64>) =
                 (0..windows).map(|_| share(&active, &passive, window)).unzip();
-            let (shares, used) = (Spread::new(shares), Spread::new(used));
+            let [shares, used] =
+                [shares, used].map(|values| Spread::new(values).expect("readings"));
             println!(
                 "| {how} | {number} | {:.4} | {:.4} | {:.2} |",
                 shares.median(),

@@ -7,8 +7,9 @@
 
 use std::path::PathBuf;
 
+use lrs::bench::stats::{Interval, Spread, median_interval};
+
 use crate::node::Node;
-use crate::stats::median_with_interval;
 use crate::work::Timed;
 use crate::{Effort, cpus, section};
 
@@ -63,12 +64,16 @@ fn measure(name: &str, how: &str, pairs: usize, target: &str, work: impl Fn(u32)
             std::fs::remove_file(file).expect("the file of a worker");
         }
     }
-    let (ratio, low, high) = median_with_interval(&slower);
-    let (noise, noise_low, noise_high) = median_with_interval(&floor);
-    let (alone, ..) = median_with_interval(&alone);
+    let [slower, floor, alone] =
+        [slower, floor, alone].map(|values| Spread::new(values).expect("readings"));
+    let (ratio, Interval { low, high }) = (slower.median(), median_interval(&slower));
+    let (noise, of_noise) = (floor.median(), median_interval(&floor));
     println!(
-        "| {name} | {how} | {alone:.2} | {ratio:.3} ({low:.3} to {high:.3}) | {noise:.3} \
-         ({noise_low:.3} to {noise_high:.3}) | {target} |"
+        "| {name} | {how} | {:.2} | {ratio:.3} ({low:.3} to {high:.3}) | {noise:.3} \
+         ({:.3} to {:.3}) | {target} |",
+        alone.median(),
+        of_noise.low,
+        of_noise.high
     );
 }
 

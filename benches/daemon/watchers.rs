@@ -11,8 +11,8 @@ use lrs::proto::shaper_client::ShaperClient;
 use tonic::transport::Endpoint;
 
 use crate::node::Node;
-use crate::stats::Spread;
 use crate::{Effort, cost, section};
+use lrs::bench::stats::Spread;
 
 /// Changes have to reach a watcher within this, or it has fallen behind.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ pub fn run(effort: Effort) {
         times.push(boot_time().since(begun));
     }
     let cpu = (cost::cpu_of(node.pid()) - cpu).as_secs_f64() * 1e3 / f64::from(changes);
-    let spread = Spread::millis(&times);
+    let spread = Spread::millis(&times).expect("readings");
     println!(
         "| until the last watcher has it: median ms | p99 ms | fallen behind | daemon CPU per change ms |"
     );

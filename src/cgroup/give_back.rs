@@ -13,9 +13,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::dirs::inode;
 use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
-use super::tree::inode;
 use super::weights::{BLKIO_BFQ_WEIGHT, CPU_SHARES, CPU_WEIGHT, IO_BFQ_WEIGHT, IO_WEIGHT};
 use super::{
     Attachment, CgroupError, Group, GroupDirs, GroupRecord, TreeSettings, Version, files, in_place,

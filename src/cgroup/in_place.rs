@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::attach::Mover;
+use super::dirs::inode;
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
-use super::tree::inode;
 use super::weights::Scale;
 use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, WeightPlan, files};
 use crate::units::ProcessRef;

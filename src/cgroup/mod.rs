@@ -29,6 +29,7 @@ use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
 
 mod attach;
+mod dirs;
 mod files;
 mod give_back;
 mod in_place;

@@ -9,8 +9,8 @@ use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, in_place, open,
-    tree,
+    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, dirs, in_place,
+    open,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -101,7 +101,7 @@ impl TierTree for ObserveTree {
         let mover = self.mover();
         let _pinned = mover.pin(process)?;
         let path = mover.present_group(process.pid)?;
-        let inode = tree::inode(&self.hierarchies[0].dir(&path))?
+        let inode = dirs::inode(&self.hierarchies[0].dir(&path))?
             .ok_or(CgroupError::ProcessGone(process.pid))?;
         let mut record = ObserveTree::record(path, inode);
         record.origin = self.origin(process)?;

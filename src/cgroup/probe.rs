@@ -11,7 +11,8 @@ use std::path::Path;
 use super::weights::{self, Scale};
 use super::{IoTiers, Version};
 
-/// A whole disk with hardware behind it (loop, ram, zram, dm and md sit on others or on memory).
+/// A whole disk: one with hardware behind it (loop, ram, zram, dm and md sit on others or on
+/// memory), or one that was given BFQ, which nothing but an operator does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// `sda`, `nvme0n1`, ...
@@ -31,10 +32,11 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let text = |file: &str| fs::read_to_string(dir.join(file)).ok();
         let empty = text("size").is_none_or(|size| size.trim() == "0");
-        if empty || !dir.join("device").exists() || name.starts_with("sr") {
+        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
+        let wanted = dir.join("device").exists() || scheduler.as_deref() == Some("bfq");
+        if empty || !wanted || name.starts_with("sr") {
             continue;
         }
-        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
         let number = text("dev").unwrap_or_default().trim().to_owned();
         disks.push(Disk { name, number, scheduler });
     }
@@ -270,18 +272,24 @@ mod tests {
     #[test]
     fn disks_of_a_captured_tree() {
         let sys = tempfile::tempdir().unwrap();
-        for (name, size, device) in
-            [("sda", "100", true), ("loop0", "9", false), ("sdz", "0", true)]
-        {
+        for (name, size, device, scheduler) in [
+            ("sda", "100", true, "none [bfq]"),
+            ("loop0", "9", false, "[none] bfq"),
+            ("loop1", "9", false, "none [bfq]"),
+            ("sdz", "0", true, "none [bfq]"),
+        ] {
             let dir = sys.path().join(name);
             fs::create_dir_all(dir.join("queue")).unwrap();
             fs::write(dir.join("size"), size).unwrap();
             fs::write(dir.join("dev"), "8:0\n").unwrap();
-            fs::write(dir.join("queue/scheduler"), "none [bfq]\n").unwrap();
+            fs::write(dir.join("queue/scheduler"), scheduler).unwrap();
             if device {
                 fs::create_dir(dir.join("device")).unwrap();
             }
         }
-        assert_eq!(disks(sys.path()).unwrap(), [disk("sda", "8:0", "bfq")]);
+        assert_eq!(
+            disks(sys.path()).unwrap(),
+            [disk("loop1", "8:0", "bfq"), disk("sda", "8:0", "bfq")]
+        );
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::mounts::{Hierarchy, SYSTEMD, UNIFIED};
-use super::{CgroupError, attach, files, tree};
+use super::{CgroupError, attach, dirs, files};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::systemd::anchor::Anchor;
@@ -272,7 +272,7 @@ fn enter(group: &Path, leaf: bool, anchor: Pid) -> io::Result<()> {
 /// Removes what is left of a scope that systemd does not know any more: groups without any
 /// process, in which it could not start a new one.
 fn clear(hierarchies: &[Hierarchy]) -> Result<(), CgroupError> {
-    hierarchies.iter().try_for_each(|hierarchy| tree::remove_group(&hierarchy.dir(PATH)))
+    dirs::remove_everywhere(hierarchies, PATH)
 }
 
 /// Whether processes other than `anchor` are in the scope: then it is not going away.

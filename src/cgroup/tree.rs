@@ -11,12 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
 use super::inspect::{Kept, Reading};
-use super::mounts::{Hierarchy, UNIFIED, V1_CONTROLLERS};
+use super::mounts::{Hierarchy, UNIFIED};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
 use super::process::Membership;
@@ -24,7 +23,7 @@ use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, files,
+    GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs, files,
     in_place, ioprio, limits, members, name, scope,
 };
 use crate::core::model::{Label, TaskId, Tier};
@@ -128,43 +127,7 @@ impl KernelTree {
 
     /// Makes `path` in every hierarchy; where it was there before, nothing is touched.
     fn make(&self, path: &str) -> Result<(), CgroupError> {
-        let dirs: Vec<PathBuf> = self.root.hierarchies.iter().map(|h| h.dir(path)).collect();
-        if let Some(dir) = dirs.iter().find(|dir| dir.exists()) {
-            return Err(CgroupError::Refused(format!(
-                "the cgroup {} exists already and is not LRS's to take; remove it",
-                dir.display()
-            )));
-        }
-        let made = self.make_v1(path, &dirs).and_then(|()| {
-            dirs.iter().filter(|dir| !dir.exists()).try_for_each(|dir| {
-                std::fs::create_dir(dir).map_err(|error| files::failed("create", dir, None, error))
-            })
-        });
-        made.map_err(|error| undo_making(&dirs, error))
-    }
-
-    /// cgroups-rs creates in exactly the named controllers; its default touches them all.
-    fn make_v1(&self, path: &str, dirs: &[PathBuf]) -> Result<(), CgroupError> {
-        let controllers: Vec<String> = self
-            .root
-            .hierarchies
-            .iter()
-            .map(|hierarchy| hierarchy.name.clone())
-            .filter(|name| V1_CONTROLLERS.contains(&name.as_str()))
-            .collect();
-        if controllers.is_empty() {
-            return Ok(());
-        }
-        let hierarchy = Box::new(self.v1.clone());
-        let path = path.trim_start_matches('/');
-        Cgroup::new_with_specified_controllers(hierarchy, path, Some(controllers)).map_or_else(
-            |error| {
-                // It does not name the directory: the first one missing is where it stopped.
-                let dir = dirs.iter().find(|dir| !dir.exists()).unwrap_or(&dirs[0]);
-                Err(files::failed("create", dir, None, cause(error)))
-            },
-            |_| Ok(()),
-        )
+        dirs::make(&self.root.hierarchies, path, &self.v1)
     }
 
     fn own_dirs(&self, path: &str) -> GroupDirs {
@@ -200,7 +163,7 @@ impl KernelTree {
     }
 
     fn own_group(&self, path: String) -> Result<Option<Group>, CgroupError> {
-        let Some(inode) = inode(&self.primary().dir(&path))? else { return Ok(None) };
+        let Some(inode) = dirs::inode(&self.primary().dir(&path))? else { return Ok(None) };
         let dirs = self.own_dirs(&path);
         let record = GroupRecord {
             attachment: Attachment::Own,
@@ -220,10 +183,6 @@ impl KernelTree {
             origin.is_none_or(|(_, path)| !hierarchy.dir(path).is_dir())
         };
         scope::tracked(&self.root.hierarchies).any(gone)
-    }
-
-    fn remove_everywhere(&self, path: &str) -> Result<(), CgroupError> {
-        self.root.hierarchies.iter().try_for_each(|hierarchy| remove_group(&hierarchy.dir(path)))
     }
 }
 
@@ -285,7 +244,7 @@ impl TierTree for KernelTree {
         if record.attachment == Attachment::None {
             return Ok(Some(Group { record: record.clone(), dirs: GroupDirs::default() }));
         }
-        if inode(&self.primary().dir(&record.path))? != Some(record.inode) {
+        if dirs::inode(&self.primary().dir(&record.path))? != Some(record.inode) {
             return Ok(None);
         }
         let dirs = match record.attachment {
@@ -319,7 +278,7 @@ impl TierTree for KernelTree {
                 let again = !members::processes(group)?.is_empty();
                 if again {
                     for dir in self.root.hierarchies.iter().map(|h| h.dir(path)) {
-                        make_if_missing(&dir)?;
+                        dirs::make_if_missing(&dir)?;
                     }
                 }
                 let moved = self.mover().attach(path, process, again)?;
@@ -426,7 +385,7 @@ impl TierTree for KernelTree {
 
     fn remove(&self, group: &Group) -> Result<(), CgroupError> {
         match group.record.attachment {
-            Attachment::Own => self.remove_everywhere(&group.record.path),
+            Attachment::Own => dirs::remove_everywhere(&self.root.hierarchies, &group.record.path),
             Attachment::InPlace | Attachment::None => Ok(()),
         }
     }
@@ -493,73 +452,4 @@ fn io_finding(root: &Root) -> IoFinding {
         disks: &disks,
         iocost: &probe::iocost_devices(&qos),
     })
-}
-
-/// The inode of a directory; `None` when there is none.
-pub(super) fn inode(dir: &Path) -> Result<Option<u64>, CgroupError> {
-    match rustix::fs::stat(dir) {
-        Ok(stat) => Ok(Some(stat.st_ino)),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(errno) => Err(files::failed("stat", dir, None, errno.into())),
-    }
-}
-
-/// The kernel's error inside one of cgroups-rs.
-fn cause(error: cgroups_rs::fs::error::Error) -> io::Error {
-    let errno = std::error::Error::source(&error)
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .and_then(io::Error::raw_os_error);
-    errno.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
-}
-
-fn make_if_missing(dir: &Path) -> Result<(), CgroupError> {
-    match std::fs::create_dir(dir) {
-        Ok(()) => {
-            tracing::warn!(cgroup = %dir.display(), "somebody removed the cgroup {} of a running task; made it anew", dir.display());
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(files::failed("create", dir, None, error)),
-    }
-}
-
-/// None of `dirs` existed before: removes those that do now.
-fn undo_making(dirs: &[PathBuf], error: CgroupError) -> CgroupError {
-    let left: Vec<String> = dirs
-        .iter()
-        .filter_map(|dir| remove_group(dir).err())
-        .map(|error| error.to_string())
-        .collect();
-    if left.is_empty() {
-        error
-    } else {
-        CgroupError::Refused(format!("{error}; and undoing failed: {}", left.join("; ")))
-    }
-}
-
-/// Removes an empty group and the empty groups the task made below it; fine when gone.
-///
-/// The kernel may report the last process gone a moment before its group counts as empty
-/// (a process unlinks from its group after its exit is announced), so EBUSY with no process
-/// listed is tried again for a few milliseconds.
-pub(super) fn remove_group(dir: &Path) -> Result<(), CgroupError> {
-    const TRIES: u32 = 5;
-    let mut tries = 0;
-    loop {
-        for child in attach::child_groups(dir)? {
-            remove_group(&child)?;
-        }
-        match std::fs::remove_dir(dir) {
-            Ok(()) => return Ok(()),
-            Err(error) if files::is_gone(&error) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
-                if !attach::processes_below(dir)?.is_empty() {
-                    return Err(files::failed("remove", dir, None, error));
-                }
-                tries += 1;
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            Err(error) => return Err(files::failed("remove", dir, None, error)),
-        }
-    }
 }

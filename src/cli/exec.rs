@@ -67,7 +67,8 @@ impl Program {
     }
 }
 
-fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+/// The file execvp(3) would execute for `name`, or what is wrong with it.
+pub(crate) fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     if name.is_empty() {
         return Err(Failure::not_found("the command is empty"));
     }

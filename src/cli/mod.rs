@@ -26,8 +26,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use args::{DemoArgs, DemoInnerArgs};
+pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs, DiskArgs};
 pub(crate) use client::{Connection, all_tasks, connect};
+pub(crate) use exec::search as find_program;
 pub(crate) use failure::Failure;
 pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
 pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
@@ -83,9 +84,12 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
+        Command::Bench(args) => crate::bench::supervise(&args, out),
+        Command::BenchInner(args) => crate::bench::run(&args, out),
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
-        Command::Daemon { config } => Err(Failure::ended(crate::demo::daemon(&config))),
+        Command::Disk(args) => crate::bench::disk::serve(&args, out),
+        Command::Daemon { config } => Err(Failure::ended(crate::rig::supervise::daemon(&config))),
     }
 }
 

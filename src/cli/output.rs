@@ -39,6 +39,14 @@ impl Output {
         }
     }
 
+    /// A plain one of the least width that keeps what is printed.
+    #[cfg(test)]
+    pub(crate) fn captured(json: bool) -> (Output, Captured) {
+        let captured = Captured::default();
+        let to = Box::new(captured.clone());
+        (Output { to, json, width: WIDTH, terminal: false }, captured)
+    }
+
     /// Whether JSON is wanted.
     pub(crate) fn is_json(&self) -> bool {
         self.json
@@ -94,6 +102,30 @@ impl Output {
     pub(crate) fn table(&mut self, table: &Columns) -> Result<(), Failure> {
         let text = table.render(self.width);
         self.line(text)
+    }
+}
+
+/// What was printed to [`Output::captured`].
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct Captured(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+#[cfg(test)]
+impl Captured {
+    /// So far.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.borrow()).into_owned()
+    }
+}
+
+#[cfg(test)]
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

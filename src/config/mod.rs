@@ -12,11 +12,12 @@
 //! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
 //! read, so that a later change of the account data base is seen at the next reload.
 
-mod error;
+pub(crate) mod error;
 mod example;
 mod read;
 pub mod schema;
-mod value;
+pub(crate) mod source;
+pub(crate) mod value;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
+pub(crate) use read::read_text;
 pub use read::{Absent, check_file};
 pub use value::root_path;
 
@@ -198,11 +200,12 @@ impl std::fmt::Display for Bus {
     }
 }
 
-/// `guard.memory_resume` when the file names only the reserve: half as much again.
+/// `guard.memory_resume` when the file names only the reserve: half as much again, as far as the
+/// key's range goes, so that the effective settings are a file that can be read.
 fn default_resume(reserve: MemoryAmount) -> MemoryAmount {
     match reserve {
         MemoryAmount::Bytes(Bytes(bytes)) => {
-            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2)))
+            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2).min(value::MAX_SIZE)))
         }
         MemoryAmount::OfTotal(share) => {
             // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.
@@ -325,6 +328,25 @@ impl Config {
                 Auto::Fixed(weight) => Some(weight),
             },
         }
+    }
+
+    /// Puts one value into the key called `path` and answers it as TOML: `None` when there is no
+    /// such key, or what is wrong with the value.
+    pub(crate) fn read_key(
+        &mut self,
+        path: &str,
+        node: &value::Node<'_>,
+    ) -> Option<Result<(&'static str, String), Vec<String>>> {
+        let key = schema::key(path)?;
+        let reasons = |wrong: Vec<schema::Wrong>| {
+            let reason = |wrong: schema::Wrong| match wrong.why {
+                value::Rejection::OutOfRange => format!("expected {}", key.range),
+                value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
+                value::Rejection::NotBuilt(remedy) => format!("not built yet; {remedy}"),
+            };
+            wrong.into_iter().map(reason).collect()
+        };
+        Some((key.read)(node, self).map(|()| (key.path, (key.write)(self))).map_err(reasons))
     }
 
     /// The keys whose values differ, in the order of the table.

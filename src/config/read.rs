@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigErrors, Fault, excerpt};
 use super::schema::{self, Key, NOT_BUILT, SECTIONS, Wrong};
+use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, socket_length};
 use super::{Auto, Config, MemoryAmount, default_socket};
 
@@ -27,6 +28,14 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// See [`Config::load`].
 pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> {
+    match read_text(path, absent)? {
+        Some(text) => from_toml(&text, path),
+        None => Ok(Config::default()),
+    }
+}
+
+/// The text of a file of settings; `None` when it is absent and may be.
+pub(crate) fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
     let whole_file = |problem: String, remedy: &str| {
         ConfigErrors::new(vec![Fault {
             file: path.to_owned(),
@@ -56,7 +65,7 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
                     "repair or remove the link",
                 ));
             }
-            return Ok(Config::default());
+            return Ok(None);
         }
         Err(error) => return Err(unreadable(error)),
     };
@@ -72,7 +81,7 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
     if bytes.len() as u64 > MAX_FILE {
         return Err(whole_file(
             String::from("has more than 1 MiB"),
-            "give the path of a configuration file of lrsd",
+            "give the path of a file of settings",
         ));
     }
     let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -80,7 +89,7 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
         let problem = format!("byte {} of the file is not UTF-8", error.valid_up_to() + 1);
         whole_file(problem, "save the file as UTF-8 text").at_line(line + 1)
     })?;
-    from_toml(text, path)
+    Ok(Some(text.to_owned()))
 }
 
 /// Reads and checks the file at `path`, which has to exist. `Ok` is one line for people: the
@@ -136,61 +145,6 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
 
 const UNKNOWN_KEY: &str = "unknown key";
 const UNKNOWN_SECTION: &str = "unknown section";
-
-/// The text and where its lines start.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a Path,
-    line_starts: Vec<usize>,
-}
-
-impl<'a> Source<'a> {
-    fn new(text: &'a str, file: &'a Path) -> Source<'a> {
-        let after_newlines = text.match_indices('\n').map(|(index, _)| index + 1);
-        let line_starts = std::iter::once(0).chain(after_newlines).collect();
-        Source { text, file, line_starts }
-    }
-
-    /// Line of a byte, from 1.
-    fn line(&self, offset: usize) -> usize {
-        self.line_starts.partition_point(|&start| start <= offset).max(1)
-    }
-
-    fn line_text(&self, line: usize) -> &'a str {
-        let start = self.line_starts.get(line - 1).copied().unwrap_or(self.text.len());
-        let end = self.line_starts.get(line).copied().unwrap_or(self.text.len());
-        self.text.get(start..end).unwrap_or("").trim_end()
-    }
-
-    fn is_header(&self, line: Option<usize>) -> bool {
-        line.is_some_and(|line| self.line_text(line).trim_start().starts_with('['))
-    }
-
-    /// The piece at `span`, cut to one short line.
-    fn quote(&self, span: Range<usize>) -> String {
-        excerpt(self.text.get(span).unwrap_or(""))
-    }
-
-    fn syntax(&self, message: &str, span: Option<Range<usize>>) -> Fault {
-        // Without a span the parser means the end of the file.
-        let offset = span.map_or(self.text.len(), |span| span.start);
-        let line = self.line(offset);
-        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
-        let column = self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1);
-        Fault {
-            file: self.file.to_owned(),
-            line: Some(line),
-            column: Some(column),
-            key: None,
-            found: None,
-            problem: format!("no valid TOML: {}", message.replace('\n', ", ")),
-            remedy: match self.line_text(line) {
-                "" => String::from("complete the line before it"),
-                found => format!("correct {}", excerpt(found.trim_start())),
-            },
-        }
-    }
-}
 
 struct Reader<'a> {
     source: Source<'a>,
@@ -410,15 +364,7 @@ impl Reader<'_> {
         problem: String,
         remedy: String,
     ) {
-        self.faults.push(Fault {
-            file: self.source.file.to_owned(),
-            line: Some(self.source.line(place.start)),
-            column: None,
-            key: Some(key),
-            found,
-            problem,
-            remedy,
-        });
+        self.faults.push(self.source.fault(key, found, place, problem, remedy));
     }
 }
 
@@ -446,28 +392,4 @@ fn unknown_remedy(section: &str, name: &str) -> String {
         Some(path) => format!("did you mean {path}?"),
         None => format!("the keys of [{section}] are {}", names(true).join(", ")),
     }
-}
-
-/// Jaro-Winkler similarity from which a word counts as a slip of another.
-const SIMILAR: f64 = 0.84;
-
-/// The candidate most like `word`, if any is like it at all.
-fn nearest(word: &str, candidates: &[String]) -> Option<String> {
-    // Longer words than any key are no slips, and costly to compare.
-    if word.len() > 64 {
-        return None;
-    }
-    candidates
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(&word.to_lowercase(), candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate.clone())
-}
-
-/// A key as it would be written: quoted unless it is bare (TOML 1.0, "Keys").
-fn bare(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if plain { excerpt(name) } else { format!("\"{}\"", excerpt(name)) }
 }

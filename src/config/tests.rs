@@ -664,6 +664,17 @@ proptest! {
     }
 }
 
+/// Half as much again as the largest reserves would be beyond what a file may say.
+#[test]
+fn the_default_that_follows_a_huge_reserve_can_be_read_again() {
+    let huge = "guard.memory_reserve = 768614336404564652";
+    let largest = format!("guard.memory_reserve = {}", value::MAX_SIZE);
+    for text in [huge, &largest, "guard.memory_reserve = \"80%\""] {
+        let config = read(text).unwrap();
+        assert_eq!(read(&config.to_toml()), Ok(config));
+    }
+}
+
 /// Files that cost a careless reader its stack or its time.
 #[test]
 fn monstrous_files_are_refused_in_reasonable_time() {

@@ -15,11 +15,11 @@ use super::{Auto, Bus, MAX_SOCKET_PATH, MemoryAmount, RootPath};
 use crate::units::{Bytes, Share};
 
 /// A value as it stands in the file.
-pub(super) type Node<'a> = Spanned<DeValue<'a>>;
+pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
 
 /// Why a value is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rejection {
+pub(crate) enum Rejection {
     /// Not what the key's documented range says.
     OutOfRange,
     /// What is wrong, and what to do.
@@ -29,17 +29,17 @@ pub(super) enum Rejection {
 }
 
 /// The value, or why not.
-pub(super) type Taken<T> = Result<T, Rejection>;
+pub(crate) type Taken<T> = Result<T, Rejection>;
 
-fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
+pub(crate) fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
     Err(Rejection::Because(problem.into(), remedy.into()))
 }
 
-pub(super) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
+pub(crate) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
     node.get_ref().as_str().ok_or(Rejection::OutOfRange)
 }
 
-pub(super) fn boolean(node: &Node<'_>) -> Taken<bool> {
+pub(crate) fn boolean(node: &Node<'_>) -> Taken<bool> {
     node.get_ref().as_bool().ok_or(Rejection::OutOfRange)
 }
 
@@ -50,7 +50,7 @@ fn whole_number(node: &Node<'_>) -> Option<i128> {
     i128::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-pub(super) fn integer<T: TryFrom<i128> + PartialOrd>(
+pub(crate) fn integer<T: TryFrom<i128> + PartialOrd>(
     node: &Node<'_>,
     range: RangeInclusive<T>,
 ) -> Taken<T> {
@@ -72,7 +72,7 @@ pub(super) fn auto<T>(
 }
 
 /// A number in `range`, with or without a point. NaN is in no range.
-pub(super) fn number(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<f64> {
+pub(crate) fn number(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<f64> {
     let number = match node.get_ref() {
         DeValue::Float(float) => float.as_str().parse().ok(),
         DeValue::Integer(_) => whole_number(node).map(|number| number as f64),
@@ -109,7 +109,7 @@ pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
 }
 
 /// One of the words in `choices`.
-pub(super) fn choice<T: Copy>(node: &Node<'_>, choices: &[(&str, T)]) -> Taken<T> {
+pub(crate) fn choice<T: Copy>(node: &Node<'_>, choices: &[(&str, T)]) -> Taken<T> {
     let word = text(node)?;
     choices
         .iter()
@@ -138,7 +138,7 @@ const DURATION_UNITS: [(&str, u64); 4] =
     [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000)];
 
 /// `"500ms"`, `"3s"`, `"1.5m"`, `"1h"`: whole milliseconds within `range`.
-pub(super) fn duration(node: &Node<'_>, range: RangeInclusive<Duration>) -> Taken<Duration> {
+pub(crate) fn duration(node: &Node<'_>, range: RangeInclusive<Duration>) -> Taken<Duration> {
     if node.get_ref().is_integer() || node.get_ref().is_float() {
         return because(
             "a duration needs a unit",
@@ -222,6 +222,14 @@ pub(super) fn memory_amount(node: &Node<'_>) -> Taken<MemoryAmount> {
         .filter(|&bytes| bytes <= MAX_SIZE)
         .map(|bytes| MemoryAmount::Bytes(Bytes(bytes)))
         .ok_or(Rejection::OutOfRange)
+}
+
+/// `"1.5GiB"`, or a number of bytes.
+pub(crate) fn size(node: &Node<'_>) -> Taken<Bytes> {
+    match memory_amount(node)? {
+        MemoryAmount::Bytes(bytes) => Ok(bytes),
+        MemoryAmount::OfTotal(_) => Err(Rejection::OutOfRange),
+    }
 }
 
 /// An amount as [`memory_amount`] reads it.

@@ -99,7 +99,7 @@ impl Kind {
         let mut command;
         match self {
             Kind::Search => {
-                command = words(&["grep", "-c", "-E", "([a-z]{2})[a-z]* .*\\1 $"]);
+                command = words(&["grep", "-c", "-E", "([a-z]{2})[a-z]* .*\\1$"]);
                 command.extend(inputs(&data.part));
             }
             Kind::Compress => {

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use super::data::Data;
 use super::load::{self, Work};
-use super::private::{Daemon, Mode};
 use super::stage::{Setting, run};
-use super::tour::share_of_rest;
+use super::tour::{share_of_rest, start};
 use crate::cli::{Failure, Output, event_line, printable, wrap};
 use crate::proto;
 use crate::units::BootTime;
@@ -36,7 +35,7 @@ pub(super) async fn show(
     ends: BootTime,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let (daemon, status) = Daemon::start(workdir, cgroup_root, Mode::Observe).await?;
+    let (daemon, status) = start(workdir, cgroup_root, "observe").await?;
     let cores = status.node.as_ref().map_or(1, |node| node.cores.max(1)) as usize;
     let tasks = load::tasks(round, data, 3 * cores);
     let limit = share_of_rest(ends, 1);

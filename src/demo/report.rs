@@ -140,13 +140,13 @@ fn makespans(statics: &[Measured; 2], shaped: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::Use;
     use super::*;
+    use crate::rig::node::Use;
 
     fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {
         let outcome = Outcome {
             lasted: Duration::from_secs(seconds),
-            node: Use { effective: Some(0.5), iowait: None, others: Some(0.02) },
+            node: Use { effective: Some(0.5), others: Some(0.02), ..Use::default() },
             times: vec![Some(Duration::from_secs(1))],
             promoted: 3,
             most_passive: 4,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::load::Task;
-use super::node::{Ticks, Use};
-use super::private::{Daemon, last_words};
-use super::process::{Group, this_executable};
 use super::view::View;
 use crate::cli::{Column, Columns, Failure, Output, all_tasks, brief, live_row, printable};
+use crate::rig::node::{Ticks, Use};
+use crate::rig::private::{Daemon, last_words};
+use crate::rig::process::{Group, settle, this_executable};
 use crate::units::BootTime;
 use crate::{clock, proto};
 
@@ -82,7 +82,7 @@ pub(super) async fn run(
     limit: Duration,
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
-    settle(workdir).await?;
+    settle(workdir, SETTLE).await?;
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
     let mut stage = Stage {
@@ -325,16 +325,4 @@ fn live(tasks: &[proto::Task]) -> Vec<String> {
 /// The output has served its purpose; the working directory goes at the end in any case.
 fn forget_output(path: &Path) {
     let _ = std::fs::remove_file(path);
-}
-
-/// Writes out what the stage before left dirty, so that it does not slow this one. On a disk
-/// that others keep busy this may take long; then it goes on in the background.
-async fn settle(workdir: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::failed(format!("cannot sync {}: {error}", workdir.display()));
-    let directory = std::fs::File::open(workdir).map_err(failed)?;
-    let synced = tokio::task::spawn_blocking(move || rustix::fs::syncfs(&directory));
-    match tokio::time::timeout(SETTLE, synced).await {
-        Ok(Ok(synced)) => synced.map_err(|error| failed(error.into())),
-        Ok(Err(_)) | Err(_) => Ok(()),
-    }
 }

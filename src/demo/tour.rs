@@ -1,17 +1,22 @@
 //! The tour: data, sizes, each kind of task alone, two static settings, LRS, the table.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::data::Data;
 use super::load::{self, Kind, Task, Work};
 use super::observe;
-use super::private::{CYCLE, Daemon, Mode};
 use super::report::{self, Measured};
 use super::size;
 use super::stage::{Setting, run};
 use crate::cli::{DemoInnerArgs, Failure, Output, say, wrap};
+use crate::rig::private::{Daemon, Private};
 use crate::units::BootTime;
 use crate::{clock, proto};
+
+/// One cycle. Shorter than the default of 3 s, because the whole demo is only a few of those
+/// long; the report says so.
+const CYCLE: &str = "500ms";
 
 /// When the last stage has to be over, counted from the start; what is left after it is
 /// cleaning up. The promise is two minutes.
@@ -57,6 +62,19 @@ pub(super) fn share_of_rest(ends: BootTime, stages: u32) -> Duration {
     ends.since(clock::boot_time()) / stages.max(1)
 }
 
+/// A private daemon in `daemon.mode` `mode`, with its first status.
+pub(super) async fn start(
+    workdir: &Path,
+    cgroup_root: &str,
+    mode: &str,
+) -> Result<(Daemon, proto::Status), Failure> {
+    let keys =
+        [("daemon.sample_period", format!("\"{CYCLE}\"")), ("daemon.mode", format!("\"{mode}\""))];
+    let name = format!("lrsd-{mode}");
+    let log = workdir.join(format!("{name}.log"));
+    Daemon::start(&Private { workdir, name: &name, cgroup_root, keys: &keys, log: &log }).await
+}
+
 /// A private daemon that shapes, or the reason why there is none.
 async fn shaping_daemon(args: &DemoInnerArgs) -> Result<(Daemon, proto::Status), String> {
     if args.observe {
@@ -65,7 +83,7 @@ async fn shaping_daemon(args: &DemoInnerArgs) -> Result<(Daemon, proto::Status),
     if !nix::unistd::geteuid().is_root() {
         return Err("tasks are moved between cgroups, and that needs root.".to_owned());
     }
-    let started = Daemon::start(&args.workdir, &args.cgroup_root, Mode::Enforce).await;
+    let started = start(&args.workdir, &args.cgroup_root, "enforce").await;
     let (daemon, status) = started.map_err(|failure| failure.to_string())?;
     let cgroup = status.cgroup.clone().unwrap_or_default();
     if status.mode == proto::Mode::Enforce as i32 && cgroup.cpu_tiers != "none" {

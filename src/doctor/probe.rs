@@ -341,8 +341,8 @@ fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
     }
 }
 
-/// Whole disks with hardware behind them: dm, md, loop, ram and zram have no `device`. Drives
-/// without a medium and optical ones are left out too.
+/// Whole disks with hardware behind them: dm, md, loop, ram and zram have no `device`, and count
+/// only where an operator gave them BFQ. Drives without a medium and optical ones are left out.
 fn disks(sys: &Path) -> Reading<Vec<Disk>> {
     let path = sys.join("block");
     let entries = std::fs::read_dir(&path)
@@ -357,11 +357,12 @@ fn disks(sys: &Path) -> Reading<Vec<Disk>> {
 
 fn disk(dir: &Path, name: &str) -> Option<Disk> {
     let size: u64 = text(&dir.join("size")).ok()?.trim().parse().ok()?;
-    if size == 0 || !dir.join("device").exists() || name.starts_with("sr") {
-        return None;
-    }
     // A device without a queue to schedule has no such file.
     let list = std::fs::read_to_string(dir.join("queue/scheduler")).unwrap_or_default();
+    let wanted = dir.join("device").exists() || list.contains("[bfq]");
+    if size == 0 || !wanted || name.starts_with("sr") {
+        return None;
+    }
     let word = |word: &str| word.trim_matches(['[', ']']).to_owned();
     Some(Disk {
         name: name.to_owned(),

@@ -9,11 +9,8 @@ first=$(echo "$packages"/lrs_*-1_*.deb)
 second=$(echo "$packages"/lrs_*-2_*.deb)
 export DEBIAN_FRONTEND=noninteractive
 
-faults=0
-fault() {
-    printf 'fault: %s\n' "$*"
-    faults=$((faults + 1))
-}
+# shellcheck source=tests/vm/guest/check.sh
+. "$LRS_VM_PAYLOAD/guest/check.sh"
 
 # Ends the check: without what failed the rest of it says nothing.
 give_up() {
@@ -22,8 +19,6 @@ give_up() {
     journalctl --no-pager --boot --unit lrsd.service --lines 40
     exit 1
 }
-
-step() { printf -- '- %s\n' "$*"; }
 
 # Takes down what the check has left, whatever became of it.
 clean_up() {

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # The scratch disk runs BFQ, and groups have its weight file: what the disk tiers are tried on.
 set -u
-faults=0
-fault() {
-    printf 'fault: %s\n' "$*"
-    faults=$((faults + 1))
-}
+# shellcheck source=tests/vm/guest/check.sh
+. "$LRS_VM_PAYLOAD/guest/check.sh"
 
 scheduler=/sys/block/${LRS_TEST_DISK##*/}/queue/scheduler
 grep -q '\[bfq\]' "$scheduler" || fault "$scheduler is $(cat "$scheduler")"

@@ -4,22 +4,8 @@
 # Conditions are named functions, called through eventually.
 # shellcheck disable=SC2317
 set -u
-faults=0
-fault() {
-    printf 'fault: %s\n' "$*"
-    faults=$((faults + 1))
-}
-eventually() { # what must come true, in words; the rest is the command
-    local what=$1 end=$((SECONDS + 90))
-    shift
-    until "$@"; do
-        if [ "$SECONDS" -gt "$end" ]; then
-            fault "$what: not within 90 s: $*"
-            return 1
-        fi
-        sleep 0.1
-    done
-}
+# shellcheck source=tests/vm/guest/check.sh
+. "$LRS_VM_PAYLOAD/guest/check.sh"
 
 bin=$LRS_VM_PAYLOAD/bin
 dir=$(mktemp -d)

@@ -23,13 +23,6 @@ at=(org.lrs.Shaper1 /org/lrs/Shaper1 org.lrs.Shaper1.Manager)
 nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 member=(setpriv --reuid=65534 --regid=65534 --groups="$(getent group lrs | cut -d: -f3)")
 
-await() {
-    local deadline=$((SECONDS + 60))
-    until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$deadline" ] || { fault "not within a minute: $*" && return 1; }
-        sleep 0.1
-    done
-}
 call() { "${bus[@]}" call -- "${at[@]}" "$@"; }
 # The error a call by somebody ends with: who..., then the call.
 refused() { { "$@" >/dev/null; } 2>&1; }

@@ -4,11 +4,8 @@
 # Conditions are named functions, called through await.
 # shellcheck disable=SC2317
 set -u
-faults=0
-fault() {
-    printf 'fault: %s\n' "$*"
-    faults=$((faults + 1))
-}
+# shellcheck source=tests/vm/guest/check.sh
+. "$LRS_VM_PAYLOAD/guest/check.sh"
 export PATH="$LRS_VM_PAYLOAD/bin:$PATH"
 here=/run/lrs-scope-check
 mkdir -p "$here"
@@ -45,15 +42,6 @@ else
 fi
 scope=lrs.slice/lrs-tasks.scope
 
-# Until a condition holds, at most a minute; every condition here is the end of something that
-# has begun.
-await() {
-    local deadline=$((SECONDS + 60))
-    until "$@" >/dev/null 2>&1; do
-        [ "$SECONDS" -lt "$deadline" ] || { fault "not within a minute: $*" && return 1; }
-        sleep 0.1
-    done
-}
 gone() { [ ! -e "$1" ]; }
 inactive() { ! systemctl --quiet is-active "$1"; }
 

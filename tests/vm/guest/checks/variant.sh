@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # The guest is what was asked for: without this, a v1 run that booted v2 would pass.
 set -u
-faults=0
-fault() {
-    printf 'fault: %s\n' "$*"
-    faults=$((faults + 1))
-}
+# shellcheck source=tests/vm/guest/check.sh
+. "$LRS_VM_PAYLOAD/guest/check.sh"
 kind() { stat -f -c %T "$1" 2>/dev/null; }
 has_word() { case " $(cat "$1" 2>/dev/null) " in *" $2 "*) ;; *) return 1 ;; esac }
 

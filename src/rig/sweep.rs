@@ -1,5 +1,5 @@
-//! What is done after the tour, whichever way it ended: every process below the supervisor,
-//! every cgroup of the private root, the working directory.
+//! What is done at the end, whichever way it came: every process below this one, every cgroup
+//! of the private root, the modelled disk of a bench, the working directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,20 +12,21 @@ use procfs::process::{Process, all_processes};
 /// How long killed processes may take to vanish: one in uninterruptible I/O waits for its disk.
 const VANISH: Duration = Duration::from_secs(5);
 
-/// Where the tour notes the daemon's own word for its cgroup root.
-pub(super) const ROOT_NOTE: &str = "cgroup-root";
+/// The file of the working directory with the daemon's own word for its cgroup root.
+pub(crate) const ROOT_NOTE: &str = "cgroup-root";
 
 /// What is to go.
-pub(super) struct Sweep<'a> {
-    pub(super) workdir: &'a Path,
-    pub(super) cgroup_root: &'a str,
+pub(crate) struct Sweep<'a> {
+    pub(crate) workdir: &'a Path,
+    pub(crate) cgroup_root: &'a str,
 }
 
 impl Sweep<'_> {
     /// Removes everything; answers what it could not.
-    pub(super) fn everything(&self) -> Vec<String> {
-        let mut left = processes();
+    pub(crate) fn everything(&self) -> Vec<String> {
+        let mut left = end_processes(&[]);
         left.extend(self.groups());
+        left.extend(crate::bench::disk::sweep(self.workdir));
         if let Err(error) = std::fs::remove_dir_all(self.workdir)
             && error.kind() != std::io::ErrorKind::NotFound
         {
@@ -34,7 +35,7 @@ impl Sweep<'_> {
         left
     }
 
-    /// cgroups below every mount. The name is this demo's own, so nobody else's can match.
+    /// cgroups below every mount. The name is our own, so nobody else's can match.
     fn groups(&self) -> Vec<String> {
         let noted = std::fs::read_to_string(self.workdir.join(ROOT_NOTE)).unwrap_or_default();
         let noted = noted.trim().trim_start_matches('/');
@@ -50,16 +51,22 @@ impl Sweep<'_> {
     }
 }
 
-/// Ends the processes below this one, round by round: whoever is orphaned by one round is a
-/// child in the next, because this process is a subreaper.
-fn processes() -> Vec<String> {
+/// Ends the processes below this one but for the children `kept`, round by round: whoever is
+/// orphaned by one round is a child in the next, because this process is a subreaper. Answers
+/// who is still there after 5 s.
+pub(crate) fn end_processes(kept: &[u32]) -> Vec<String> {
+    let children = || {
+        let mut children = children();
+        children
+            .retain(|child| !kept.iter().any(|&kept| i64::from(kept) == i64::from(child.as_raw())));
+        children
+    };
     let attempts = VANISH.as_millis() / 10;
     for _ in 0..attempts {
         let children = children();
         for child in &children {
             let _ = kill(*child, Signal::SIGKILL);
-        }
-        while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {
+            let _ = waitpid(*child, Some(WaitPidFlag::WNOHANG));
         }
         if children.is_empty() {
             return Vec::new();
@@ -67,6 +74,11 @@ fn processes() -> Vec<String> {
         std::thread::sleep(Duration::from_millis(10));
     }
     children().into_iter().map(|pid| format!("process {pid}")).collect()
+}
+
+/// The processes directly below this one.
+pub(crate) fn child_ids() -> Vec<u32> {
+    children().into_iter().filter_map(|child| u32::try_from(child.as_raw()).ok()).collect()
 }
 
 fn children() -> Vec<Pid> {

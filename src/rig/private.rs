@@ -1,4 +1,4 @@
-//! The demo's own lrsd: its own runtime directory, socket and cgroup root, so that a daemon of
+//! An lrsd of our own: its own runtime directory, socket and cgroup root, so that a daemon of
 //! the node is not touched and none is needed.
 
 use std::os::unix::process::CommandExt;
@@ -18,64 +18,61 @@ const START: Duration = Duration::from_secs(10);
 /// How long it may take to stop before it is killed; its contract is 2 s.
 const STOP: Duration = Duration::from_secs(4);
 
-/// One cycle. Shorter than the default of 3 s, because the whole demo is only a few of those
-/// long; the report says so.
-pub(super) const CYCLE: &str = "500ms";
-
-/// Whether it shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Enforce,
-    Observe,
+/// What tells one private daemon from another.
+#[derive(Clone, Debug)]
+pub(crate) struct Private<'a> {
+    /// Working directory of the supervisor; socket, state and configuration are in it.
+    pub(crate) workdir: &'a Path,
+    /// Names its files there, so that two may follow each other: `[a-z-]`.
+    pub(crate) name: &'a str,
+    /// cgroup root, the same for all of a working directory: the sweep knows one.
+    pub(crate) cgroup_root: &'a str,
+    /// Settings beyond those that keep it private: path of the key, value as TOML.
+    pub(crate) keys: &'a [(&'a str, String)],
+    /// Where its log goes, appended.
+    pub(crate) log: &'a Path,
 }
 
-impl Mode {
-    fn word(self) -> &'static str {
-        match self {
-            Mode::Enforce => "enforce",
-            Mode::Observe => "observe",
-        }
-    }
-}
+/// Keys that keep a private daemon private: nobody else may set them.
+pub(crate) const RESERVED: [&str; 5] =
+    ["cgroup.root", "daemon.runtime_dir", "dbus.bus", "grpc.admins", "grpc.listen"];
 
 /// A running private daemon; dropping it stops it.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     log: PathBuf,
-    pub(super) endpoint: Endpoint,
-    pub(super) connection: Connection,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: Connection,
 }
 
 impl Daemon {
-    /// Starts it below `workdir` and waits until it serves; answers its first status too.
-    pub(super) async fn start(
-        workdir: &Path,
-        cgroup_root: &str,
-        mode: Mode,
-    ) -> Result<(Daemon, proto::Status), Failure> {
-        let runtime_dir = workdir.join(format!("lrsd-{}", mode.word()));
+    /// Starts it and waits until it serves; answers its first status too.
+    pub(crate) async fn start(private: &Private<'_>) -> Result<(Daemon, proto::Status), Failure> {
+        let Private { workdir, name, log, .. } = *private;
+        let runtime_dir = workdir.join(name);
         let socket = runtime_dir.join("lrsd.sock");
         let endpoint = Endpoint::unix(&socket)
             .map_err(|error| Failure::failed(error).hint("--dir names a shorter place"))?;
-        let config = workdir.join(format!("lrsd-{}.toml", mode.word()));
-        std::fs::write(&config, settings(&runtime_dir, &socket, cgroup_root, mode)).map_err(
-            |error| Failure::failed(format!("cannot write {}: {error}", config.display())),
-        )?;
-        let log = workdir.join(format!("lrsd-{}.log", mode.word()));
-        let log_file = std::fs::File::create(&log)
-            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", log.display())))?;
+        let config = workdir.join(format!("{name}.toml"));
+        std::fs::write(&config, settings(private, &runtime_dir, &socket)).map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", config.display()))
+        })?;
+        let log_file =
+            std::fs::File::options().create(true).append(true).open(log).map_err(|error| {
+                Failure::failed(format!("cannot write {}: {error}", log.display()))
+            })?;
         let mut command = Command::new(process::this_executable()?);
         command.args(["__daemon", "--config"]).arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
-        // Ctrl-C is for the tour, which ends the tasks before their daemon.
+        // Ctrl-C is for its parent, which ends the tasks before their daemon.
         command.process_group(0);
         process::dies_with_us(&mut command, Signal::SIGTERM);
         let child = command
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot start lrsd: {error}")))?;
-        let (child, connection, status) = serving(child, &endpoint, &log).await?;
-        let daemon = Daemon { child, log, endpoint, connection };
+        let (child, connection, status) = serving(child, &endpoint, log).await?;
+        let daemon = Daemon { child, log: log.to_owned(), endpoint, connection };
         if let Some(cgroup) = &status.cgroup {
             let note = workdir.join(sweep::ROOT_NOTE);
             std::fs::write(&note, &cgroup.root).map_err(|error| {
@@ -85,8 +82,13 @@ impl Daemon {
         Ok((daemon, status))
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its status now.
-    pub(super) async fn status(&self) -> Result<proto::Status, Failure> {
+    pub(crate) async fn status(&self) -> Result<proto::Status, Failure> {
         let mut connection = self.connection.clone();
         match connection.get_status(proto::GetStatusRequest {}).await {
             Ok(status) => Ok(status.into_inner()),
@@ -99,7 +101,7 @@ impl Daemon {
     }
 
     /// Waits until it has noticed the end of every task, so that it can remove its cgroups.
-    pub(super) async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         for _ in 0..100 {
             let Ok(status) = self.status().await else { return };
             let slots = status.slots.unwrap_or_default();
@@ -170,7 +172,7 @@ async fn serving(
 }
 
 /// The end of a log, on one line.
-pub(super) fn last_words(log: &Path) -> String {
+pub(crate) fn last_words(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().rev().take(3).collect();
@@ -182,20 +184,23 @@ pub(super) fn last_words(log: &Path) -> String {
     lines.join(" / ")
 }
 
-fn settings(runtime_dir: &Path, socket: &Path, cgroup_root: &str, mode: Mode) -> String {
-    let quoted = |path: PathBuf| toml::Value::String(path.to_string_lossy().into_owned());
-    let listen = quoted(PathBuf::from(format!("unix:{}", socket.display())));
+fn settings(private: &Private<'_>, runtime_dir: &Path, socket: &Path) -> String {
+    let quoted = |path: &Path| toml::Value::String(path.to_string_lossy().into_owned()).to_string();
+    let listen = quoted(Path::new(&format!("unix:{}", socket.display())));
+    let mut keys = vec![
+        ("daemon.runtime_dir", quoted(runtime_dir)),
+        ("cgroup.root", format!("\"{}\"", private.cgroup_root)),
+        ("dbus.bus", "\"off\"".to_owned()),
+        ("grpc.listen", format!("[{listen}]")),
+    ];
     let uid = nix::unistd::geteuid();
     // root may do all anyway; somebody else's daemon must take orders from them
-    let admins = if uid.is_root() { String::new() } else { format!("admins = [{uid}]\n") };
-    format!(
-        "[daemon]\nruntime_dir = {}\nsample_period = \"{CYCLE}\"\nmode = \"{}\"\n\
-         [cgroup]\nroot = \"{cgroup_root}\"\n\
-         [dbus]\nbus = \"off\"\n\
-         [grpc]\nlisten = [{listen}]\n{admins}",
-        quoted(runtime_dir.to_owned()),
-        mode.word(),
-    )
+    if !uid.is_root() {
+        keys.push(("grpc.admins", format!("[{uid}]")));
+    }
+    keys.extend(private.keys.iter().cloned());
+    // dotted keys are the same as sections, in any order (TOML 1.0, "Keys")
+    keys.iter().map(|(path, value)| format!("{path} = {value}\n")).collect()
 }
 
 #[cfg(test)]
@@ -205,12 +210,19 @@ mod tests {
     #[test]
     fn the_settings_are_toml_whatever_the_path() {
         let dir = Path::new("/odd \"dir\"\\x");
-        let text = settings(dir, &dir.join("lrsd.sock"), "lrs-demo-1", Mode::Observe);
+        let keys =
+            [("daemon.mode", "\"observe\"".to_owned()), ("slots.expand", "false".to_owned())];
+        let log = Path::new("/dev/null");
+        let private =
+            Private { workdir: dir, name: "lrsd", cgroup_root: "lrs-demo-1", keys: &keys, log };
+        let text = settings(&private, dir, &dir.join("lrsd.sock"));
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["daemon"]["runtime_dir"].as_str(), Some("/odd \"dir\"\\x"));
         assert_eq!(table["dbus"]["bus"].as_str(), Some("off"), "the name is the node's daemon's");
         assert_eq!(table["daemon"]["mode"].as_str(), Some("observe"));
+        assert_eq!(table["slots"]["expand"].as_bool(), Some(false));
         assert_eq!(table["grpc"]["listen"][0].as_str(), Some("unix:/odd \"dir\"\\x/lrsd.sock"));
         assert_eq!(table["cgroup"]["root"].as_str(), Some("lrs-demo-1"));
+        crate::config::Config::from_toml(&text, Path::new("lrsd.toml")).unwrap();
     }
 }

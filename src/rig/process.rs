@@ -1,8 +1,9 @@
-//! Child processes that end with us.
+//! Child processes that end with us, and what is to be done between two runs of them.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -11,20 +12,20 @@ use nix::unistd::Pid;
 use crate::cli::Failure;
 
 /// This executable, also after its file was replaced.
-pub(super) fn this_executable() -> Result<PathBuf, Failure> {
+pub(crate) fn this_executable() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this executable: {error}")))
 }
 
 /// Orphans below this process become its children instead of init's.
-pub(super) fn adopt_orphans() -> Result<(), Failure> {
+pub(crate) fn adopt_orphans() -> Result<(), Failure> {
     prctl::set_child_subreaper(true)
         .map_err(|error| Failure::failed(format!("cannot become a subreaper: {error}")))
 }
 
 /// The child gets `signal` when this process ends, however it ends. Children are started from
 /// the main thread only, for the kernel means the thread that forked (PR_SET_PDEATHSIG(2const)).
-pub(super) fn dies_with_us(command: &mut Command, signal: Signal) {
+pub(crate) fn dies_with_us(command: &mut Command, signal: Signal) {
     let parent = nix::unistd::getpid();
     let before_exec = move || {
         prctl::set_pdeathsig(signal)?;
@@ -40,7 +41,7 @@ pub(super) fn dies_with_us(command: &mut Command, signal: Signal) {
 }
 
 /// Sends a signal; a process that is gone needs none.
-pub(super) fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Ok(pid) = i32::try_from(pid) {
         let _ = kill(Pid::from_raw(pid), signal);
     }
@@ -48,19 +49,19 @@ pub(super) fn signal(pid: u32, signal: Signal) {
 
 /// A running child in a process group of its own; dropping it kills the group.
 #[derive(Debug)]
-pub(super) struct Group(Child);
+pub(crate) struct Group(Child);
 
 impl Group {
     /// Starts `command`, out of reach of the terminal's Ctrl-C: the order in which things
     /// end is ours.
-    pub(super) fn spawn(command: &mut Command) -> std::io::Result<Group> {
+    pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Group> {
         command.process_group(0);
         dies_with_us(command, Signal::SIGKILL);
         command.spawn().map(Group)
     }
 
     /// The exit status, once there is one.
-    pub(super) fn try_wait(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
+    pub(crate) fn try_wait(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
         self.0.try_wait()
     }
 }
@@ -74,5 +75,20 @@ impl Drop for Group {
             }
             let _ = self.0.wait();
         }
+    }
+}
+
+/// Writes out what earlier work left dirty in the file system of `directory`, so that it does not
+/// slow what follows. On a disk that others keep busy this may take longer than `limit`; then it
+/// goes on in the background.
+pub(crate) async fn settle(directory: &Path, limit: Duration) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::failed(format!("cannot sync {}: {error}", directory.display()))
+    };
+    let opened = std::fs::File::open(directory).map_err(failed)?;
+    let synced = tokio::task::spawn_blocking(move || rustix::fs::syncfs(&opened));
+    match tokio::time::timeout(limit, synced).await {
+        Ok(Ok(synced)) => synced.map_err(|error| failed(error.into())),
+        Ok(Err(_)) | Err(_) => Ok(()),
     }
 }

@@ -1,0 +1,48 @@
+use std::os::unix::fs::FileExt;
+
+use super::*;
+
+fn small() -> DiskSpec {
+    DiskSpec {
+        size_bytes: 64 << 20,
+        bandwidth_bytes_per_sec: 64 << 20,
+        seek: Duration::from_millis(1),
+        scheduler: String::from("none"),
+    }
+}
+
+#[test]
+fn a_spec_survives_the_command_line() {
+    let text = serde_json::to_string(&small()).unwrap();
+    assert_eq!(serde_json::from_str::<DiskSpec>(&text).unwrap(), small());
+}
+
+#[test]
+fn a_directory_without_a_disk_needs_no_sweep() {
+    let workdir = tempfile::tempdir().unwrap();
+    assert_eq!(sweep(workdir.path()), None, "no directory");
+    std::fs::create_dir(workdir.path().join(MOUNT)).unwrap();
+    assert_eq!(sweep(workdir.path()), None, "not a mount");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn the_medium_keeps_what_was_written_and_is_released() {
+    let (sender, released) = std::sync::mpsc::channel();
+    let arm = model::Arm::new(1 << 30, Duration::ZERO);
+    let mounted = medium::Medium::mount(16 << 20, arm, sender).unwrap();
+    mounted.timed.store(true, std::sync::atomic::Ordering::Relaxed);
+    // The file is open for direct I/O: memory and offset in whole blocks. 2 MiB is two requests.
+    let mut bytes = vec![0_u8; (2 << 20) + 4096];
+    let from = bytes.as_ptr().align_offset(4096);
+    let block = &mut bytes[from..from + (2 << 20)];
+    block.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 4096) as u8);
+    let written = block.to_vec();
+    mounted.file.write_all_at(block, 1 << 20).unwrap();
+    block.fill(0);
+    mounted.file.read_exact_at(block, 1 << 20).unwrap();
+    assert!(block == written, "what was read is not what was written");
+    assert_eq!(mounted.file.metadata().unwrap().len(), 16 << 20);
+    drop(mounted);
+    released.recv().unwrap();
+}

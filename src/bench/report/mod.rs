@@ -1,0 +1,147 @@
+//! The report of a bench: figures, a table, a page with pictures, Markdown.
+//!
+//! Everything is computed from the kept runs ([`load`]), so a report can be made anew, by
+//! others too, and a bench that was stopped has one. [`model`] has the figures, and each form
+//! only lays them out: no form shows what another hides.
+
+mod compare;
+mod figures;
+mod html;
+mod markdown;
+mod model;
+mod pictures;
+mod table;
+mod words;
+
+#[cfg(test)]
+mod synthetic;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use self::model::Report;
+use super::record::{Machine, Run, SettingKind};
+use crate::cli::{Failure, Output, say};
+
+/// The node and the suite.
+const MACHINE: &str = "machine.json";
+/// The runs, one a line.
+const RUNS: &str = "runs.jsonl";
+
+/// Writes report.json and report.html into `dir`, and the table (with `--json` the report) to
+/// `out`.
+pub(crate) fn write(
+    dir: &Path,
+    machine: &Machine,
+    runs: &[Run],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let report = Report::new(machine, runs);
+    let mut json = serde_json::to_vec_pretty(&report)
+        .map_err(|error| Failure::failed(format!("cannot make the report: {error}")))?;
+    json.push(b'\n');
+    keep(&dir.join("report.json"), &json)?;
+    keep(&dir.join("report.html"), html::page(&report, runs).as_bytes())?;
+    if out.is_json() { out.json(&report) } else { table::print(&report, out) }
+}
+
+/// The report as Markdown, for docs/performance.md.
+pub(crate) fn markdown(machine: &Machine, runs: &[Run]) -> String {
+    markdown::text(&Report::new(machine, runs))
+}
+
+fn keep(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, content).map_err(|error| {
+        Failure::failed(format!("cannot write {}: {error}", path.display()))
+            .hint("the runs are kept; `lrsctl bench --report DIR` makes the report anew")
+    })
+}
+
+/// The kept runs of `dir`. A last line that was cut off, as by a kill or a full disk, is
+/// dropped with a word on stderr; every other fault is named with its line, all at once.
+pub(crate) fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
+    let path = dir.join(MACHINE);
+    let machine = serde_json::from_str(&text(&path)?).map_err(|error| {
+        Failure::failed(format!("{}: {error}", path.display()))
+            .hint("it is written by `lrsctl bench` and must be as it was")
+    })?;
+    let path = dir.join(RUNS);
+    let runs = parse(&text(&path)?, &machine).map_err(|faults| {
+        Failure::failed(format!("{}: {}", path.display(), faults.join("\n  ")))
+            .hint("remove or mend the lines named; every line is one run")
+    })?;
+    if let Some(number) = runs.torn {
+        say(format_args!(
+            "lrsctl: {}: line {number} was cut off when the bench was stopped; it is left out",
+            path.display()
+        ));
+    }
+    if runs.runs.is_empty() {
+        return Err(Failure::failed(format!("{} has no run", path.display()))
+            .hint("the bench was stopped before the end of its first run; start it again"));
+    }
+    Ok((machine, runs.runs))
+}
+
+/// A cut may fall into a character, which is no reason to refuse the lines before it.
+fn text(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        Failure::failed(format!("cannot read {}: {error}", path.display()))
+            .hint("name a directory that `lrsctl bench` wrote (its --out)")
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+struct Parsed {
+    runs: Vec<Run>,
+    /// Number of the line that was cut off.
+    torn: Option<usize>,
+}
+
+fn parse(text: &str, machine: &Machine) -> Result<Parsed, Vec<String>> {
+    let mut parsed = Parsed { runs: Vec::new(), torn: None };
+    let mut faults = Vec::new();
+    let mut seen: HashMap<(String, String, u32), usize> = HashMap::new();
+    let last = text.lines().count();
+    for (number, line) in (1..).zip(text.lines()) {
+        match serde_json::from_str::<Run>(line) {
+            _ if line.trim().is_empty() => {}
+            Ok(run) => {
+                faults.extend(stranger(&run, machine).map(|what| format!("line {number}: {what}")));
+                let is_alone = kind(machine, &run.setting) == Some(SettingKind::Alone);
+                let key = (run.load.clone(), run.setting.clone(), run.round);
+                match seen.insert(key, number) {
+                    Some(first) if !is_alone => faults.push(format!(
+                        "line {number}: load \"{}\", setting \"{}\", round {} was on line {first} \
+                         already",
+                        run.load, run.setting, run.round
+                    )),
+                    _ => parsed.runs.push(run),
+                }
+            }
+            // Written in one piece with its newline, so only a cut-off line lacks it.
+            Err(error) if number == last && error.is_eof() && !text.ends_with('\n') => {
+                parsed.torn = Some(number);
+            }
+            Err(error) => faults.push(format!("line {number}: {error}")),
+        }
+    }
+    if faults.is_empty() { Ok(parsed) } else { Err(faults) }
+}
+
+fn kind(machine: &Machine, setting: &str) -> Option<SettingKind> {
+    machine.settings.iter().find(|known| known.name == setting).map(|known| known.kind)
+}
+
+/// What machine.json does not know.
+fn stranger(run: &Run, machine: &Machine) -> Option<String> {
+    if !machine.loads.iter().any(|load| load.name == run.load) {
+        return Some(format!("load \"{}\" is not in {MACHINE}", run.load));
+    }
+    kind(machine, &run.setting)
+        .is_none()
+        .then(|| format!("setting \"{}\" is not in {MACHINE}", run.setting))
+}
+
+#[cfg(test)]
+mod tests;

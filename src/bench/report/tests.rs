@@ -1,0 +1,108 @@
+use std::fs;
+
+use super::*;
+
+fn kept(machine: &Machine, lines: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(MACHINE), serde_json::to_vec(machine).unwrap()).unwrap();
+    fs::write(dir.path().join(RUNS), lines).unwrap();
+    dir
+}
+
+fn lines(runs: &[Run]) -> String {
+    runs.iter().map(|run| serde_json::to_string(run).unwrap() + "\n").collect()
+}
+
+fn refusal(dir: &Path) -> String {
+    load(dir).expect_err("refused").to_string()
+}
+
+#[test]
+fn what_was_kept_is_read_again() {
+    let (machine, runs) = (synthetic::machine(), synthetic::runs(1));
+    let dir = kept(&machine, &lines(&runs));
+    let (found, read) = load(dir.path()).unwrap();
+    assert_eq!((found, read.len()), (machine, runs.len()));
+}
+
+#[test]
+fn a_line_cut_off_at_the_end_is_dropped() {
+    let runs = synthetic::runs(1);
+    let text = lines(&runs);
+    for cut in [text.len() - 2, text.len() - 500] {
+        let dir = kept(&synthetic::machine(), &text[..cut]);
+        assert_eq!(load(dir.path()).unwrap().1.len(), runs.len() - 1);
+    }
+    let mut last = runs[0].clone();
+    (last.round, last.faults) = (9, vec!["ü".to_owned()]);
+    let all = text.clone() + &lines(&[last]);
+    let dir = kept(&synthetic::machine(), &text);
+    let cut = all.find('ü').unwrap() + 1;
+    fs::write(dir.path().join(RUNS), &all.as_bytes()[..cut]).unwrap();
+    assert_eq!(load(dir.path()).unwrap().1.len(), runs.len());
+    // Only the newline is missing: the run is whole.
+    let dir = kept(&synthetic::machine(), text.trim_end());
+    assert_eq!(load(dir.path()).unwrap().1.len(), runs.len());
+}
+
+#[test]
+fn every_bad_line_is_named() {
+    let runs = synthetic::runs(1);
+    let mut stranger = runs[0].clone();
+    stranger.setting = "static 9".to_owned();
+    let text = format!(
+        "{}{{\"load\":\n{}not json\n{}",
+        lines(&runs[..2]),
+        lines(&[stranger]),
+        lines(&runs[..1])
+    );
+    let told = refusal(kept(&synthetic::machine(), &text).path());
+    for fault in ["line 3: ", "line 4: setting \"static 9\"", "line 5: ", "on line 1 already"] {
+        assert!(told.contains(fault), "{fault}: {told}");
+    }
+}
+
+#[test]
+fn a_directory_without_runs_says_what_is_missing() {
+    let dir = kept(&synthetic::machine(), "");
+    assert!(refusal(dir.path()).contains("has no run"));
+    fs::remove_file(dir.path().join(RUNS)).unwrap();
+    assert!(refusal(dir.path()).contains(RUNS));
+    fs::write(dir.path().join(MACHINE), "{}").unwrap();
+    assert!(refusal(dir.path()).contains("missing field"));
+    fs::remove_file(dir.path().join(MACHINE)).unwrap();
+    assert!(refusal(dir.path()).contains(MACHINE));
+}
+
+#[test]
+fn markdown_has_every_setting_and_failure() {
+    let text = markdown(&synthetic::machine(), &synthetic::runs(6));
+    for told in
+        ["| static 1.5 |", "| lrs without expansion |", "Failed: static 2, round 1", "\\<script\\>"]
+    {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let tables = text.split("\n\n").map(|block| block.lines().filter(|line| line.starts_with('|')));
+    for table in tables {
+        let widths: std::collections::BTreeSet<usize> =
+            table.map(|line| line.replace("\\|", "").matches('|').count()).collect();
+        assert!(widths.len() <= 1, "{widths:?}");
+    }
+}
+
+#[test]
+fn a_report_is_written_and_fits_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (machine, runs) = (synthetic::machine(), synthetic::runs(6));
+    let (mut out, printed) = Output::captured(false);
+    write(dir.path(), &machine, &runs, &mut out).unwrap();
+    let text = printed.text();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for told in ["word-count", "faster by", "slower by", "failed: static 2, round 1", "5/6"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    let json = fs::read_to_string(dir.path().join("report.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["loads"].as_array().unwrap().len(), 3);
+    assert!(fs::read_to_string(dir.path().join("report.html")).unwrap().ends_with("</html>\n"));
+}

@@ -1,0 +1,83 @@
+//! Starting a task and telling how it ended.
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use super::tasks::Planned;
+use crate::bench::record::Outcome;
+use crate::bench::suite::Group;
+use crate::cli::{Failure, printable};
+use crate::rig::private::Daemon;
+use crate::rig::process::{self, this_executable};
+
+/// Most of what a task said that is kept when it failed.
+const TAIL: usize = 64 << 10;
+
+/// Starts one task; what it says goes to `log`. With a daemon it begins as `lrsctl run --wait`.
+pub(super) fn start(
+    task: &Planned,
+    group: &Group,
+    load: &str,
+    daemon: Option<&Daemon>,
+    log: &Path,
+) -> Result<std::io::Result<process::Group>, Failure> {
+    let mut words = task.command.iter();
+    let mut command = match daemon {
+        None => {
+            let mut command = Command::new(words.next().map_or("", |program| program));
+            command.args(words);
+            command
+        }
+        Some(daemon) => {
+            let mut command = Command::new(this_executable()?);
+            command.arg("--endpoint").arg(daemon.endpoint.to_string());
+            command.args(["run", "--wait", "--name", &task.name]);
+            command.args(["--job", group.job.as_deref().unwrap_or(load)]);
+            command.args(["--kind", group.kind.as_deref().unwrap_or(&group.name)]);
+            command.arg(format!("--priority={}", group.priority)).arg("--").args(words);
+            command
+        }
+    };
+    let cannot =
+        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
+    let said = File::create(log).map_err(cannot)?;
+    // Not /dev/null: grep notices that nobody reads and stops at the first match.
+    let results = said.try_clone().map_err(cannot)?;
+    command.envs(task.environment.iter().map(|(name, value)| (name, value)));
+    command.current_dir(&task.directory);
+    command.stdin(Stdio::null()).stdout(results).stderr(said);
+    Ok(process::Group::spawn(&mut command))
+}
+
+/// How it ended.
+pub(super) fn outcome(status: ExitStatus) -> Outcome {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Outcome::Ok,
+        (Some(code), _) => Outcome::Exit(code),
+        (None, signal) => Outcome::Signal(signal.unwrap_or_default()),
+    }
+}
+
+/// `map-3: exit status 2: no such file`, and the end of what it said kept as `keep`.
+pub(super) fn complaint(name: &str, outcome: &Outcome, log: &Path, keep: &Path) -> String {
+    let how = match outcome {
+        Outcome::Exit(code) => format!("exit status {code}"),
+        Outcome::Signal(signal) => format!("ended by signal {signal}"),
+        Outcome::TimeLimit => "killed at the time limit".to_owned(),
+        Outcome::NotStarted => "had no turn within the time limit".to_owned(),
+        Outcome::Ok => "exit status 0".to_owned(),
+    };
+    let said = std::fs::read(log).unwrap_or_default();
+    let tail = said.get(said.len().saturating_sub(TAIL)..).unwrap_or_default();
+    let text = String::from_utf8_lossy(tail);
+    let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) else {
+        return format!("{name}: {how}, without a word");
+    };
+    let last: String = printable(last.trim()).chars().take(200).collect();
+    match std::fs::write(keep, tail) {
+        Ok(()) => format!("{name}: {how}: {last}"),
+        Err(error) => format!("{name}: {how}: {last} (cannot keep {}: {error})", keep.display()),
+    }
+}

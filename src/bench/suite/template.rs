@@ -1,0 +1,195 @@
+//! Words with holes: `{data}/text-{part}`.
+
+use std::path::Path;
+
+/// A word of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Hole(Hole),
+}
+
+/// What is put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hole {
+    Data,
+    Part,
+    Index,
+    Out,
+    Run,
+    Cpus,
+    Scale(u64),
+}
+
+/// Where a template stands, which decides what it may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a command of a task.
+    Task,
+    /// In a command that makes data.
+    Data,
+    /// In a check: of the run, not of a task.
+    Check,
+}
+
+impl Place {
+    /// The placeholders, for a remedy.
+    pub(super) fn names(self) -> &'static str {
+        match self {
+            Place::Task => "{data}, {part}, {index}, {out}, {run}, {scale:N}, {cpus}",
+            Place::Data => "{data}, {part}, {out}, {scale:N}, {cpus}",
+            Place::Check => "{data}, {run}, {scale:N}, {cpus}",
+        }
+    }
+
+    fn allows(self, hole: Hole) -> bool {
+        match hole {
+            Hole::Data | Hole::Cpus | Hole::Scale(_) => true,
+            Hole::Part | Hole::Out => self != Place::Check,
+            Hole::Run => self != Place::Data,
+            Hole::Index => self == Place::Task,
+        }
+    }
+}
+
+/// What the holes are filled with.
+#[derive(Clone, Copy)]
+pub(crate) struct Fill<'a> {
+    /// `{data}`
+    pub(crate) data: &'a Path,
+    /// `{run}`
+    pub(crate) run: &'a Path,
+    /// `{out}`
+    pub(crate) out: &'a Path,
+    /// `{index}`, and `{part}` up to the number of parts
+    pub(crate) index: u32,
+    /// Parts of the data of a name.
+    pub(crate) parts: &'a dyn Fn(&str) -> Option<u32>,
+    /// `{scale:N}` is N times this.
+    pub(crate) scale: f64,
+    /// `{cpus}`
+    pub(crate) cpus: u32,
+}
+
+impl Template {
+    /// Takes a word apart; the error is the placeholder that is none in this place.
+    pub(super) fn parse(word: &str, place: Place) -> Result<Template, String> {
+        let mut pieces = Vec::new();
+        let mut text = String::new();
+        let mut rest = word;
+        while let Some(open) = rest.find('{') {
+            let (before, from_brace) = rest.split_at(open);
+            text.push_str(before);
+            let after = from_brace.get(1..).unwrap_or("");
+            if let Some(after) = after.strip_prefix('{') {
+                text.push('{');
+                rest = after;
+                continue;
+            }
+            let close = after.find('}').ok_or_else(|| from_brace.to_owned())?;
+            let (name, after) = after.split_at(close);
+            let hole = Self::hole(name).filter(|&hole| place.allows(hole));
+            let hole = hole.ok_or_else(|| format!("{{{name}}}"))?;
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(Piece::Hole(hole));
+            rest = after.get(1..).unwrap_or("");
+        }
+        text.push_str(rest);
+        if !text.is_empty() || pieces.is_empty() {
+            pieces.push(Piece::Text(text));
+        }
+        Ok(Template(pieces))
+    }
+
+    fn hole(name: &str) -> Option<Hole> {
+        Some(match name {
+            "data" => Hole::Data,
+            "part" => Hole::Part,
+            "index" => Hole::Index,
+            "out" => Hole::Out,
+            "run" => Hole::Run,
+            "cpus" => Hole::Cpus,
+            _ => Hole::Scale(name.strip_prefix("scale:")?.parse().ok()?),
+        })
+    }
+
+    /// The word itself, if it has no holes.
+    pub(super) fn fixed(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The word for one task. `{part}` right behind the name of a data set and a dash counts
+    /// round and round through its parts; elsewhere it is the index.
+    pub(crate) fn fill(&self, fill: &Fill<'_>) -> String {
+        let mut word = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => word.push_str(text),
+                Piece::Hole(Hole::Data) => word.push_str(&fill.data.to_string_lossy()),
+                Piece::Hole(Hole::Run) => word.push_str(&fill.run.to_string_lossy()),
+                Piece::Hole(Hole::Out) => word.push_str(&fill.out.to_string_lossy()),
+                Piece::Hole(Hole::Index) => word.push_str(&fill.index.to_string()),
+                Piece::Hole(Hole::Cpus) => word.push_str(&fill.cpus.to_string()),
+                Piece::Hole(Hole::Part) => {
+                    let name = word.strip_suffix('-').and_then(|before| before.rsplit('/').next());
+                    let parts = name.and_then(|name| (fill.parts)(name));
+                    let part = parts.map_or(fill.index, |parts| fill.index % parts.max(1));
+                    word.push_str(&part.to_string());
+                }
+                Piece::Hole(Hole::Scale(amount)) => {
+                    // `as` saturates
+                    let scaled = (*amount as f64 * fill.scale).round() as u64;
+                    word.push_str(&scaled.max(1).to_string());
+                }
+            }
+        }
+        word
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(word: &str, index: u32) -> String {
+        let parts = |name: &str| (name == "text").then_some(4);
+        let fill = Fill {
+            data: Path::new("/d"),
+            run: Path::new("/r"),
+            out: Path::new("/r/map-1"),
+            index,
+            parts: &parts,
+            scale: 0.1,
+            cpus: 2,
+        };
+        Template::parse(word, Place::Task).unwrap().fill(&fill)
+    }
+
+    #[test]
+    fn holes_are_filled() {
+        assert_eq!(filled("{data}/text-{part} > {out}", 5), "/d/text-1 > /r/map-1");
+        assert_eq!(filled("{run}/map-{part}-{index}", 5), "/r/map-5-5");
+        assert_eq!(filled("{scale:25}{scale:1}{cpus}", 0), "312");
+        assert_eq!(filled("awk '{{print}' }", 0), "awk '{print}' }");
+        assert_eq!(filled("", 0), "");
+    }
+
+    #[test]
+    fn unknown_holes_are_named() {
+        let refused = |word, place| Template::parse(word, place).unwrap_err();
+        assert_eq!(refused("x {file}", Place::Task), "{file}");
+        assert_eq!(refused("{print}", Place::Task), "{print}");
+        assert_eq!(refused("{scale:x}", Place::Task), "{scale:x}");
+        assert_eq!(refused("{open", Place::Task), "{open");
+        assert_eq!(refused("{out}", Place::Check), "{out}");
+        assert_eq!(refused("{run}", Place::Data), "{run}");
+    }
+}

@@ -1,0 +1,160 @@
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+
+fn read(text: &str) -> Result<Suite, String> {
+    read::suite(text, Path::new("s.toml"), 2).map_err(|errors| errors.to_string())
+}
+
+const SMALL: &str = r#"
+name = "small"
+[[load]]
+name = "one"
+class = "cpu"
+[[load.tasks]]
+name = "map"
+command = ["true"]
+"#;
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let suite = read(SMALL).unwrap();
+    assert_eq!((suite.rounds, suite.time_limit), (10, Duration::from_secs(300)));
+    assert_eq!(suite.programs, ["true"]);
+    let names: Vec<&str> = suite.settings.iter().map(|setting| &*setting.name).collect();
+    assert_eq!(
+        names,
+        [
+            "static 1",
+            "static 1.5",
+            "static 2",
+            "cgroup 1",
+            "cgroup 1.5",
+            "cgroup 2",
+            "lrs",
+            "lrs again",
+            "lrs no expansion",
+            "alone"
+        ]
+    );
+    assert!(matches!(suite.settings[1].how, How::Processes(3)));
+    assert_eq!(suite.loads[0].tasks(), 1);
+}
+
+#[test]
+fn counts_follow_the_node_and_settings_have_their_keys() {
+    let text = format!(
+        r#"{SMALL}
+count = "8 per core"
+arrival = "exponential 2s"
+[[load.tasks]]
+name = "reduce"
+command = ["cat", "{{run}}/map-1"]
+after = ["map"]
+[lrsd]
+"daemon.sample_period" = "500ms"
+[[setting]]
+name = "a"
+lrs = {{}}
+[[setting]]
+name = "b"
+lrs = {{ "slots.expand" = false }}
+[[setting]]
+name = "c"
+lrs = {{}}
+[[setting]]
+name = "d"
+slots_per_core = 1.5
+how = "cgroup"
+"#
+    );
+    let suite = read(&text).unwrap();
+    let [map, reduce] = &*suite.loads[0].groups else { panic!() };
+    assert_eq!((map.count, map.arrival), (16, Arrival::Exponential(Duration::from_secs(2))));
+    assert_eq!(reduce.after, [0]);
+    use SettingKind::*;
+    let kinds: Vec<SettingKind> = suite.settings.iter().map(|setting| setting.kind).collect();
+    assert_eq!(kinds, [Lrs, LrsVariant, LrsAgain, StaticCgroup]);
+    let How::Daemon { keys, slots } = &suite.settings[3].how else { panic!() };
+    assert_eq!(*slots, Some(3));
+    assert!(keys.contains(&("daemon.sample_period", "\"500ms\"".to_owned())));
+    assert!(keys.contains(&("slots.active", "3".to_owned())));
+}
+
+#[test]
+fn every_fault_is_told_with_its_line() {
+    let text = r#"name = "Bad Name"
+round = 3
+time_limit = 5
+[[data]]
+name = "d"
+kind = "text"
+[[load]]
+name = "one"
+class = "fast"
+[[load.tasks]]
+name = "a"
+count = 0
+command = ["sh", "-c", "echo {file}"]
+after = ["b"]
+[[load]]
+name = "two"
+class = "cpu"
+[[load]]
+name = "three"
+class = "cpu"
+[[load.tasks]]
+name = "a"
+command = ["true"]
+after = ["b"]
+[[load.tasks]]
+name = "b"
+command = ["true"]
+after = ["a", "z"]
+[[load]]
+name = "three"
+class = "cpu"
+[[load.tasks]]
+name = "a"
+command = ["true"]
+[[load.tasks]]
+name = "a"
+command = []
+[[setting]]
+name = "s"
+slots = 2
+lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "off" }
+"#;
+    let told = read(text).unwrap_err();
+    for (line, words) in [
+        (1, "name = \"Bad Name\": expected 1 to 64 of a-z"),
+        (2, "round: unknown key; did you mean rounds?"),
+        (3, "time_limit = 5: a duration needs a unit"),
+        (4, "give kind and size, or a command"),
+        (9, "load.class = \"fast\": expected \"cpu\""),
+        (12, "load.tasks.count = 0: expected 1..=10000"),
+        (13, "unknown placeholder {file}"),
+        (15, "the load has no task"),
+        (21, "\"a\" waits for itself"),
+        (25, "\"z\" is no group of this load"),
+        (29, "the name \"three\" is taken by line 18"),
+        (36, "is empty; write a program"),
+        (37, "2 things decide what runs"),
+        (40, "did you mean \"slots.expand\"?"),
+        (40, "setting.lrs.\"daemon.sample_period\""),
+        (40, "setting.lrs.\"dbus.bus\""),
+    ] {
+        let found = told
+            .lines()
+            .any(|fault| fault.starts_with(&format!("s.toml:{line}:")) && fault.contains(words));
+        assert!(found, "line {line}, {words}, in\n{told}");
+    }
+}
+
+#[test]
+fn broken_toml_and_empty_files_are_told() {
+    assert!(read("name = \n").unwrap_err().contains("s.toml:1:"));
+    let told = read("").unwrap_err();
+    assert!(told.contains("name: is missing"), "{told}");
+}

@@ -1,0 +1,132 @@
+//! Directories of groups: made in every hierarchy in use or in none, and removed.
+//!
+//! cgroups-rs creates on v1, in exactly the chosen hierarchies; the rest is mkdir(2) and rmdir(2),
+//! because its own delete sleeps and its errors do not name the directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cgroups_rs::fs::Cgroup;
+use cgroups_rs::fs::hierarchies::V1;
+
+use super::mounts::{Hierarchy, V1_CONTROLLERS};
+use super::{CgroupError, attach, files};
+
+/// Makes `path` in every hierarchy; where it was there before, nothing is touched.
+pub(super) fn make(hierarchies: &[Hierarchy], path: &str, v1: &V1) -> Result<(), CgroupError> {
+    let dirs: Vec<PathBuf> = hierarchies.iter().map(|hierarchy| hierarchy.dir(path)).collect();
+    if let Some(dir) = dirs.iter().find(|dir| dir.exists()) {
+        return Err(CgroupError::Refused(format!(
+            "the cgroup {} exists already and is not LRS's to take; remove it",
+            dir.display()
+        )));
+    }
+    let made = make_v1(hierarchies, path, &dirs, v1).and_then(|()| {
+        dirs.iter().filter(|dir| !dir.exists()).try_for_each(|dir| {
+            std::fs::create_dir(dir).map_err(|error| files::failed("create", dir, None, error))
+        })
+    });
+    made.map_err(|error| undo_making(&dirs, error))
+}
+
+/// cgroups-rs creates in exactly the named controllers; its default touches them all.
+fn make_v1(
+    hierarchies: &[Hierarchy],
+    path: &str,
+    dirs: &[PathBuf],
+    v1: &V1,
+) -> Result<(), CgroupError> {
+    let controllers: Vec<String> = hierarchies
+        .iter()
+        .map(|hierarchy| hierarchy.name.clone())
+        .filter(|name| V1_CONTROLLERS.contains(&name.as_str()))
+        .collect();
+    if controllers.is_empty() {
+        return Ok(());
+    }
+    let path = path.trim_start_matches('/');
+    Cgroup::new_with_specified_controllers(Box::new(v1.clone()), path, Some(controllers))
+        .map_or_else(
+            |error| {
+                // It does not name the directory: the first one missing is where it stopped.
+                let dir = dirs.iter().find(|dir| !dir.exists()).unwrap_or(&dirs[0]);
+                Err(files::failed("create", dir, None, cause(error)))
+            },
+            |_| Ok(()),
+        )
+}
+
+/// Removes `path` from every hierarchy.
+pub(super) fn remove_everywhere(hierarchies: &[Hierarchy], path: &str) -> Result<(), CgroupError> {
+    hierarchies.iter().try_for_each(|hierarchy| remove_group(&hierarchy.dir(path)))
+}
+
+/// The inode of a directory; `None` when there is none.
+pub(super) fn inode(dir: &Path) -> Result<Option<u64>, CgroupError> {
+    match rustix::fs::stat(dir) {
+        Ok(stat) => Ok(Some(stat.st_ino)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(errno) => Err(files::failed("stat", dir, None, errno.into())),
+    }
+}
+
+/// The kernel's error inside one of cgroups-rs.
+fn cause(error: cgroups_rs::fs::error::Error) -> io::Error {
+    let errno = std::error::Error::source(&error)
+        .and_then(|source| source.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error);
+    errno.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
+}
+
+/// Makes a group that should be there; that it was not is said.
+pub(super) fn make_if_missing(dir: &Path) -> Result<(), CgroupError> {
+    match std::fs::create_dir(dir) {
+        Ok(()) => {
+            tracing::warn!(cgroup = %dir.display(), "somebody removed the cgroup {} of a running task; made it anew", dir.display());
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(files::failed("create", dir, None, error)),
+    }
+}
+
+/// None of `dirs` existed before: removes those that do now.
+fn undo_making(dirs: &[PathBuf], error: CgroupError) -> CgroupError {
+    let left: Vec<String> = dirs
+        .iter()
+        .filter_map(|dir| remove_group(dir).err())
+        .map(|error| error.to_string())
+        .collect();
+    if left.is_empty() {
+        error
+    } else {
+        CgroupError::Refused(format!("{error}; and undoing failed: {}", left.join("; ")))
+    }
+}
+
+/// Removes an empty group and the empty groups the task made below it; fine when gone.
+///
+/// The kernel may report the last process gone a moment before its group counts as empty
+/// (a process unlinks from its group after its exit is announced), so EBUSY with no process
+/// listed is tried again for a few milliseconds.
+pub(super) fn remove_group(dir: &Path) -> Result<(), CgroupError> {
+    const TRIES: u32 = 5;
+    let mut tries = 0;
+    loop {
+        for child in attach::child_groups(dir)? {
+            remove_group(&child)?;
+        }
+        match std::fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if files::is_gone(&error) => return Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries < TRIES => {
+                if !attach::processes_below(dir)?.is_empty() {
+                    return Err(files::failed("remove", dir, None, error));
+                }
+                tries += 1;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            Err(error) => return Err(files::failed("remove", dir, None, error)),
+        }
+    }
+}
