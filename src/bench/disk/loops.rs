@@ -9,6 +9,7 @@ use linux_raw_sys::loop_device::{
     LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, loop_config,
 };
 
+use crate::cgroup::probe::chosen;
 use crate::cli::Failure;
 
 /// Others look for free devices too, and a free one may be taken between two calls.
@@ -87,7 +88,7 @@ impl LoopDevice {
     ///
     /// A loop device over FUSE says of itself that it is not rotational, and BFQ then does not
     /// wait for the next request of a sequential reader before it serves another.
-    pub(super) fn schedule_by(&self, scheduler: &str) -> Result<(), Failure> {
+    pub(super) fn schedule_by(&self, scheduler: &str) -> Result<Scheduled, Failure> {
         let path = self.attribute("queue/scheduler");
         let offered = std::fs::read_to_string(&path)
             .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
@@ -99,14 +100,34 @@ impl LoopDevice {
             ))
             .hint(format!("`modprobe {scheduler}`, or another scheduler in [disk]"))
         })?;
+        let before = chosen(&offered).map(str::to_owned);
+        let scheduled = Scheduled { path, before };
         let path = self.attribute("queue/rotational");
-        std::fs::write(&path, "1")
-            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+        std::fs::write(&path, "1").map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(scheduled)
     }
 
     /// Lets go of the device; from then on only who mounted it holds it.
     pub(super) fn leave(self) {
         drop(self.open);
+    }
+}
+
+/// A device keeps its scheduler when it is taken apart; dropping this gives back the one before.
+#[derive(Debug)]
+pub(super) struct Scheduled {
+    path: PathBuf,
+    before: Option<String>,
+}
+
+impl Drop for Scheduled {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // It took this one before, and there is nobody left to be told.
+            let _ = std::fs::write(&self.path, before);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use procfs::{Current, Meminfo};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::loops::LoopDevice;
+use super::loops::{LoopDevice, Scheduled};
 use super::medium::{Medium, Mounted};
 use super::model::Arm;
 use super::{DiskSpec, Word};
@@ -72,6 +72,7 @@ struct Made<'a> {
     mount: &'a Path,
     timed: std::sync::Arc<std::sync::atomic::AtomicBool>,
     released: Receiver<()>,
+    scheduled: Scheduled,
 }
 
 fn make(args: &DiskArgs) -> Result<Made<'_>, Failure> {
@@ -91,7 +92,7 @@ fn make(args: &DiskArgs) -> Result<Made<'_>, Failure> {
     let device = LoopDevice::bind(&file)?;
     // From here on only the device holds the medium.
     drop(file);
-    device.schedule_by(&spec.scheduler)?;
+    let scheduled = device.schedule_by(&spec.scheduler)?;
     format(&device)?;
     let options = c"noinit_itable";
     let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
@@ -105,13 +106,15 @@ fn make(args: &DiskArgs) -> Result<Made<'_>, Failure> {
     let name = device.name.clone();
     device.leave();
     timed.store(true, Ordering::Relaxed);
-    Ok(Made { device: name, mount: &args.mount, timed, released })
+    Ok(Made { device: name, mount: &args.mount, timed, released, scheduled })
 }
 
 impl Made<'_> {
     /// Dirty pages are written out at once, without the arm.
     fn take_down(self) {
         self.timed.store(false, Ordering::Relaxed);
+        // While the device is surely still ours.
+        drop(self.scheduled);
         // Another may have unmounted it.
         let _ = unmount(self.mount, UnmountFlags::DETACH);
         // Who still has a file open gets errors from here on.

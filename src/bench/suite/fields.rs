@@ -29,7 +29,8 @@ impl Reader<'_> {
     ) {
         // tables are long and say nothing
         let found = self.source.quote(place.clone());
-        let found = Some(found).filter(|found| !found.starts_with('[') && !found.contains('='));
+        let table = |found: &str| found.starts_with('[') || found.contains('=');
+        let found = Some(found).filter(|found| !found.is_empty() && !table(found));
         let fault = self.source.fault(key.into(), found, place, problem.into(), remedy.into());
         self.faults.push(fault);
     }
@@ -59,6 +60,12 @@ impl<'t> Fields<'t> {
     pub(super) fn node(&mut self, name: &'static str) -> Option<&'t Node<'t>> {
         self.asked.push(name);
         self.table.iter().find(|(key, _)| key.get_ref().as_ref() == name).map(|(_, node)| node)
+    }
+
+    /// A text of the table as it is, unchecked.
+    pub(super) fn text(&self, name: &str) -> Option<&'t str> {
+        let found = self.table.iter().find(|(key, _)| key.get_ref().as_ref() == name);
+        found.and_then(|(_, node)| node.get_ref().as_str())
     }
 
     /// The value of a key that may be absent; `range` follows "expected".

@@ -28,11 +28,8 @@ const ARRIVAL: &str = "\"at once\", \"every 500ms\" or \"exponential 2s\"";
 /// All loads of the suite; those with a fault may be missing.
 pub(super) fn read(reader: &mut Reader<'_>, top: &mut Fields<'_>) -> Vec<Load> {
     let tables = top.tables(reader, "load", false);
-    let places: Vec<_> = tables.iter().map(|table| table.place.clone()).collect();
-    let loads: Vec<_> = tables.into_iter().map(|table| load(reader, table)).collect();
-    let names = loads.iter().map(|load| load.as_ref().map(|load| &*load.name));
-    unique(reader, "load.name", names, &places);
-    loads.into_iter().flatten().collect()
+    unique(reader, "load.name", &tables);
+    tables.into_iter().filter_map(|table| load(reader, table)).collect()
 }
 
 fn load(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Load> {
@@ -57,9 +54,8 @@ fn groups(reader: &mut Reader<'_>, load: &mut Fields<'_>) -> Option<Vec<Group>> 
         reader.fault(key, load.place.clone(), "the load has no task", "add a [[load.tasks]]");
     }
     let places: Vec<_> = tables.iter().map(|table| table.place.clone()).collect();
+    unique(reader, "load.tasks.name", &tables);
     let raw: Vec<Option<Raw>> = tables.into_iter().map(|table| group(reader, table)).collect();
-    let names = raw.iter().map(|raw| raw.as_ref().map(|(group, _)| &*group.name));
-    unique(reader, "load.tasks.name", names, &places);
     // With one missing, what follows it would be said to follow nothing.
     let raw: Vec<Raw> = raw.into_iter().collect::<Option<_>>()?;
     let names: Vec<String> = raw.iter().map(|(group, _)| group.name.clone()).collect();

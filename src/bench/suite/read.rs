@@ -63,15 +63,8 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
     let disk = top.tables(reader, "disk", true).pop().and_then(|table| disk_of(reader, table));
     let data: Vec<Data> = {
         let tables = top.tables(reader, "data", false);
-        let places: Vec<_> = tables.iter().map(|table| table.place.clone()).collect();
-        let data: Vec<_> = tables.into_iter().map(|table| data_of(reader, table)).collect();
-        unique(
-            reader,
-            "data.name",
-            data.iter().map(|data| data.as_ref().map(|d| &*d.name)),
-            &places,
-        );
-        data.into_iter().flatten().collect()
+        unique(reader, "data.name", &tables);
+        tables.into_iter().filter_map(|table| data_of(reader, table)).collect()
     };
     let lrsd = top.tables(reader, "lrsd", true).pop();
     let settings = settings::read(reader, &mut top, lrsd);
@@ -168,21 +161,16 @@ fn data_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Data> {
     Some(Data { name: data_name?, parts: parts.unwrap_or(1), made })
 }
 
-/// A fault for each name that was there before. `None` is a name that was refused.
-pub(super) fn unique<'n>(
-    reader: &mut Reader<'_>,
-    key: &str,
-    names: impl Iterator<Item = Option<&'n str>>,
-    places: &[std::ops::Range<usize>],
-) {
+/// A fault for each name that was there before; a table may have others as well.
+pub(super) fn unique(reader: &mut Reader<'_>, key: &str, tables: &[Fields<'_>]) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
-    for (name, place) in names.zip(places) {
-        let Some(name) = name else { continue };
+    for table in tables {
+        let Some(name) = table.text("name") else { continue };
         if let Some(before) = seen.get(name) {
             let problem = format!("the name \"{name}\" is taken by line {before}");
-            reader.fault(key, place.clone(), problem, "choose another");
+            reader.fault(key, table.place.clone(), problem, "choose another");
         } else {
-            seen.insert(name, reader.source.line(place.start));
+            seen.insert(name, reader.source.line(table.place.start));
         }
     }
 }

@@ -32,15 +32,9 @@ pub(super) fn read(
     if tables.is_empty() {
         return defaults(&base, reader.cpus);
     }
-    let places: Vec<_> = tables.iter().map(|table| table.place.clone()).collect();
-    let settings: Vec<_> = tables.into_iter().map(|table| setting(reader, table, &base)).collect();
-    unique(
-        reader,
-        "setting.name",
-        settings.iter().map(|setting| setting.as_ref().map(|setting| &*setting.name)),
-        &places,
-    );
-    let mut settings: Vec<Setting> = settings.into_iter().flatten().collect();
+    unique(reader, "setting.name", &tables);
+    let mut settings: Vec<Setting> =
+        tables.into_iter().filter_map(|table| setting(reader, table, &base)).collect();
     name_references(&mut settings);
     settings
 }

@@ -139,11 +139,12 @@ lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "of
         (21, "\"a\" waits for itself"),
         (25, "\"z\" is no group of this load"),
         (29, "the name \"three\" is taken by line 18"),
-        (36, "is empty; write a program"),
-        (37, "2 things decide what runs"),
-        (40, "did you mean \"slots.expand\"?"),
-        (40, "setting.lrs.\"daemon.sample_period\""),
-        (40, "setting.lrs.\"dbus.bus\""),
+        (35, "the name \"a\" is taken by line 32"),
+        (37, "is empty; write a program"),
+        (38, "2 things decide what runs"),
+        (41, "did you mean \"slots.expand\"?"),
+        (41, "setting.lrs.\"daemon.sample_period\""),
+        (41, "setting.lrs.\"dbus.bus\""),
     ] {
         let found = told
             .lines()
