@@ -45,7 +45,7 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
 }
 
 /// The bracketed word of `none [mq-deadline] bfq`.
-fn chosen(list: &str) -> Option<&str> {
+pub(crate) fn chosen(list: &str) -> Option<&str> {
     list.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
