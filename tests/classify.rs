@@ -22,7 +22,7 @@ use lrs::cgroup::GroupDirs;
 use lrs::clock::boot_time;
 use lrs::core::model::{Class, TaskId};
 use lrs::core::rate::{Interval, RateMeter, class_of};
-use lrs::sample::{Sampler, Settings, TaskSample, TaskSource, raise_descriptor_limit};
+use lrs::sample::{Sampler, Settings, TaskSample, TaskSource, ThreadLook, raise_descriptor_limit};
 use lrs::units::{BootTime, Share};
 
 /// After this a class is expected.
@@ -331,18 +331,35 @@ impl Drop for Tree {
 #[derive(Default)]
 struct Fed {
     meter: RateMeter,
+    /// The reading its open interval began with.
+    opened: Option<(BootTime, TaskSample)>,
     last: Option<(BootTime, TaskSample)>,
     looks_left: u32,
 }
 
 impl Fed {
-    fn feed(&mut self, at: BootTime, sample: &TaskSample, cpus: u32) {
-        if let Some((last_at, last)) = &self.last
-            && let Some(interval) = Interval::between((*last_at, last), (at, sample), cpus)
+    /// Whether the coming reading ends the interval, as the daemon asks.
+    fn is_due(&self, now: BootTime) -> bool {
+        let Some(((begun, before), (_, last))) = self.opened.zip(self.last) else { return true };
+        self.meter.is_due(now.since(begun), before.cpu != last.cpu)
+    }
+
+    fn feed(&mut self, at: BootTime, sample: &TaskSample, look: Option<ThreadLook>, cpus: u32) {
+        let due = self.is_due(at);
+        self.last = Some((at, *sample));
+        if !due {
+            return;
+        }
+        if let Some(look) = look.filter(|_| self.looks_left > 0) {
+            self.looks_left -= 1;
+            self.meter.saw(look);
+        }
+        if let Some((begun, before)) = &self.opened
+            && let Some(interval) = Interval::between((*begun, before), (at, sample), cpus)
         {
             self.meter.advance(&interval);
         }
-        self.last = Some((at, *sample));
+        self.opened = self.last;
         self.looks_left = self.meter.looks_wanted();
     }
 }
@@ -368,6 +385,10 @@ impl Jitter {
 
 /// Runs `works` together for [`VERDICT`], beside a hog on each CPU unless `tier` is active.
 fn run(name: &str, tier: Tier, works: &[Work]) -> Vec<Outcome> {
+    run_for(VERDICT, name, tier, works)
+}
+
+fn run_for(time: Duration, name: &str, tier: Tier, works: &[Work]) -> Vec<Outcome> {
     let limit = raise_descriptor_limit().unwrap();
     let mut sampler = Sampler::new(Settings::of_this_machine(limit.sampler_budget())).unwrap();
     let mut tree = Tree::new(name);
@@ -396,20 +417,16 @@ fn run(name: &str, tier: Tier, works: &[Work]) -> Vec<Outcome> {
         let cpus = sample.node.allowed_cpus.unwrap();
         for (id, reading) in &sample.tasks {
             let (.., [short, long]) = &mut tasks[id.number as usize];
-            if let Some(look) = reading.look() {
-                for fed in [&mut *short, &mut *long] {
-                    if fed.looks_left > 0 {
-                        fed.looks_left -= 1;
-                        fed.meter.saw(look);
-                    }
-                }
-            }
-            short.feed(now, reading, cpus);
+            let look = reading.look();
+            short.feed(now, reading, look, cpus);
             if tick.is_multiple_of(TICKS_PER_LONG_CYCLE) {
-                long.feed(now, reading, cpus);
+                long.feed(now, reading, look, cpus);
+            } else if let Some(look) = look.filter(|_| long.looks_left > 0) {
+                long.looks_left -= 1;
+                long.meter.saw(look);
             }
         }
-        if now.since(begin) >= VERDICT && tick.is_multiple_of(TICKS_PER_LONG_CYCLE) {
+        if now.since(begin) >= time && tick.is_multiple_of(TICKS_PER_LONG_CYCLE) {
             break;
         }
         tick += 1;
@@ -486,6 +503,17 @@ fn passive_beside_saturated_active_tasks() {
     outcomes.extend(run("p2", tier, &[Work::Dd, Work::Sleeper, Work::HalfClock]));
     outcomes.extend(run("p3", tier, &[Work::Napper]));
     judge(tier, &outcomes);
+}
+
+/// Of a task that has been seen enough, intervals grow and looks become few; its class stays.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn passive_for_a_minute() {
+    if emulated() {
+        return;
+    }
+    let works = [Work::BusyShell, Work::OneOf25, Work::Dd, Work::HalfClock];
+    judge(Tier::Passive, &run_for(4 * VERDICT, "m1", Tier::Passive, &works));
 }
 
 #[test]

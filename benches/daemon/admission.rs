@@ -1,6 +1,6 @@
 //! What a slot costs the one who asks, and how long a status takes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -103,22 +103,7 @@ fn status(effort: Effort) {
         }
         for real_time in [false, true] {
             let socket = node.socket();
-            // A thread of its own: the policy goes with it.
-            let times = std::thread::spawn(move || {
-                if real_time {
-                    crate::promotion::become_real_time();
-                }
-                let rpc = Rpc::connect(&socket).expect("lrsd serves");
-                let mut times = Vec::new();
-                for call in 0..calls {
-                    std::thread::sleep(Duration::from_micros(200 + (call as u64 * 7919) % 1800));
-                    let begun = boot_time();
-                    rpc.status();
-                    times.push(boot_time().since(begun));
-                }
-                times
-            });
-            let spread = Spread::millis(&times.join().expect("the client")).expect("readings");
+            let spread = Spread::millis(&status_times(socket, calls, real_time)).expect("readings");
             println!(
                 "| {} | {} | {:.3} | {:.3} | {:.3} |",
                 if saturated { "both tiers full of CPU hogs" } else { "idle" },
@@ -130,4 +115,48 @@ fn status(effort: Effort) {
         }
         node.end_all();
     }
+}
+
+/// Times of `calls` calls, by a thread of its own: the policy goes with it.
+fn status_times(socket: PathBuf, calls: usize, real_time: bool) -> Vec<Duration> {
+    let client = std::thread::spawn(move || {
+        if real_time {
+            crate::promotion::become_real_time();
+        }
+        let rpc = Rpc::connect(&socket).expect("lrsd serves");
+        let mut times = Vec::new();
+        for call in 0..calls {
+            std::thread::sleep(Duration::from_micros(200 + (call as u64 * 7919) % 1800));
+            let begun = boot_time();
+            rpc.status();
+            times.push(boot_time().since(begun));
+        }
+        times
+    });
+    client.join().expect("the client")
+}
+
+/// What the doors' thread would answer in with more weight; its slice stays as it is. One round
+/// of each after the other, so that all see the same node.
+pub fn by_nice(effort: Effort) {
+    const NICE: [i32; 4] = [0, -5, -10, -20];
+    let (rounds, calls) = effort.pick((10, 400), (5, 200));
+    section(&format!("Status on a saturated node by nice value of the doors, {rounds} x {calls}"));
+    let mut node = Node::start(&format!("slots.expand = false\nslots.passive = {}", 4 * cpus()));
+    (0..5 * cpus()).for_each(|_| drop(node.task(&["hog"])));
+    let doors = rustix::process::Pid::from_raw(node.pid() as i32);
+    let mut times = [const { Vec::new() }; NICE.len()];
+    for _ in 0..rounds {
+        for (nice, times) in NICE.into_iter().zip(&mut times) {
+            rustix::process::setpriority_process(doors, nice).expect("setpriority");
+            times.extend(status_times(node.socket(), calls, true));
+        }
+    }
+    println!("| nice | p50 ms | p99 ms | max ms |\n|---|---|---|---|");
+    for (nice, times) in NICE.iter().zip(&times) {
+        let spread = Spread::millis(times).expect("readings");
+        let (median, p99, max) = (spread.median(), spread.quantile(0.99), spread.max());
+        println!("| {nice} | {median:.3} | {p99:.3} | {max:.3} |");
+    }
+    node.end_all();
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lrs::clock::boot_time;
@@ -26,7 +27,90 @@ pub fn run(effort: Effort) {
     measure("100 x 40 threads, sleeping", 100, &["threads", "40"], settle, cycles);
     measure("1000 sleeping", 1000, &["sleep"], settle, cycles);
     measure("1000 busy: 0.3 of every 100 ms", 1000, &["pulse", "300", "100000"], settle, cycles);
+    growth(effort);
     history(effort);
+}
+
+/// The same from 10 to 10,000 sleeping tasks, beside what `pidstat` and `atop` take for the same
+/// tasks and period: windows with and without them in turn.
+fn growth(effort: Effort) {
+    let (settle, cycles, rounds) = effort.pick((20, 10, 2), (2, 2, 1));
+    section(&format!("Growth, {rounds} x {cycles} cycles of 3 s each, tasks {settle} cycles old"));
+    println!(
+        "| sleeping tasks | daemon, ms per cycle | of a core | us per task and cycle | RSS MiB | \
+         pidstat -u -d 3, ms per cycle | lrsd / pidstat | atop 3, ms per cycle | |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for tasks in effort.pick(&[10, 100, 1_000, 3_000, 10_000][..], &[10, 100]) {
+        let mut node = Node::start("slots.expand = false\nslots.passive = 20000");
+        let pids = node.nest(*tasks);
+        std::thread::sleep(PERIOD * settle);
+        let (mut own, mut pidstat, mut atop) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            own.push(spent(node.pid(), cycles));
+            pidstat.extend(spent_by(pidstat_over(&pids), cycles));
+            atop.extend(spent_by(atop_to_nowhere(), cycles));
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let shown = |value: f64, digits| match value.is_nan() {
+            true => "not installed".to_owned(),
+            false => format!("{value:.digits$}"),
+        };
+        let (own, pidstat, atop) = (mean(&own), mean(&pidstat), mean(&atop));
+        let each = own * 1e3 / *tasks as f64;
+        println!(
+            "| {tasks} | {own:.2} | {:.3} % | {each:.1} | {:.1} | {} | {} | {} | {} |",
+            own / PERIOD.as_secs_f64() / 10.0,
+            Memory::of(node.pid()).resident,
+            shown(pidstat, 2),
+            shown(own / pidstat, 2),
+            shown(atop, 2),
+            "#".repeat((each.round() as usize).min(60)),
+        );
+        node.end_all();
+    }
+    println!(
+        "\nThe bars are us per task and cycle: of equal length where the cost grows with the tasks."
+    );
+}
+
+/// CPU time of a process over `cycles` periods, in ms per period.
+fn spent(pid: u32, cycles: u32) -> f64 {
+    let before = cpu_of(pid);
+    std::thread::sleep(PERIOD * cycles);
+    (cpu_of(pid) - before).as_secs_f64() * 1e3 / f64::from(cycles)
+}
+
+/// CPU time of all threads of a process that are there now.
+pub fn cpu_of(pid: u32) -> Duration {
+    Duration::from_nanos(cpu_by_thread(pid).values().sum())
+}
+
+/// The same of another program, its start left out. `None`: it is not installed.
+fn spent_by(mut program: Command, cycles: u32) -> Option<f64> {
+    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = program.spawn().ok()?;
+    std::thread::sleep(PERIOD / 2);
+    let spent = spent(child.id(), cycles);
+    let early = child.try_wait().expect("wait");
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(early.is_none(), "{program:?} ended while it was measured: {early:?}");
+    Some(spent)
+}
+
+fn pidstat_over(pids: &[i32]) -> Command {
+    let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
+    let mut command = Command::new("pidstat");
+    command.args(["-u", "-d", "-p", &list.join(","), &PERIOD.as_secs().to_string()]);
+    command
+}
+
+/// All processes of the node: it has no choice of fewer.
+fn atop_to_nowhere() -> Command {
+    let mut command = Command::new("atop");
+    command.args(["-P", "PRC,PRD", &PERIOD.as_secs().to_string()]);
+    command
 }
 
 const PERIOD: Duration = Duration::from_secs(3);

@@ -10,12 +10,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
 mod admission;
+mod churn;
 mod cost;
 mod node;
 mod promotion;
 mod restart;
+mod rpc;
 mod share;
 mod slowdown;
+mod watchers;
 mod work;
 
 use std::process::{Command, ExitCode};
@@ -36,13 +39,17 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 10] = [
     ("promotion", promotion::run),
     ("share", share::run),
     ("slowdown", slowdown::run),
     ("cost", cost::run),
     ("admission", admission::run),
+    ("doors", admission::by_nice),
     ("restart", restart::run),
+    ("rpc", rpc::run),
+    ("watchers", watchers::run),
+    ("churn", churn::run),
 ];
 
 /// Set by the supervisor: its pid, which names the cgroup root.

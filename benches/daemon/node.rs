@@ -2,12 +2,14 @@
 //! real kernel. Dropped, it leaves nothing behind; killed, its supervisor sees to that.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lrs::clock::boot_time;
 use lrs::proto;
+use lrs::proto::event_stream_item::Item;
 use lrs::proto::shaper_client::ShaperClient;
 use rustix::process::{Pid, Signal, kill_process};
 use tonic::transport::{Channel, Endpoint};
@@ -115,6 +117,25 @@ impl Node {
         let task = self.rpc().admit(child.id() as i32);
         self.tasks.push(child);
         task
+    }
+
+    /// Puts `count` sleeping processes of one [`work`] nest into slots.
+    pub fn nest(&mut self, count: usize) -> Vec<i32> {
+        let mut nest = work::command(&["nest", &count.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a nest starts");
+        let lines = BufReader::new(nest.stdout.take().expect("piped")).lines();
+        let pids: Vec<i32> = lines
+            .map(|line| line.expect("a line of the nest"))
+            .take_while(|line| !line.is_empty())
+            .map(|line| line.parse().expect("a pid"))
+            .collect();
+        self.tasks.push(nest);
+        for pid in &pids {
+            self.rpc().admit(*pid);
+        }
+        pids
     }
 
     /// Kills the workers started with [`Node::task`], the newest first.
@@ -284,10 +305,35 @@ impl Rpc {
         Some(Rpc { runtime, client })
     }
 
+    /// One call, which has to succeed.
+    pub fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(ShaperClient<Channel>) -> Result<tonic::Response<T>, tonic::Status>,
+    ) -> T {
+        self.runtime.block_on(call(self.client.clone())).expect("an answer").into_inner()
+    }
+
+    /// Events from now on, until `last` says that one was the last. `opened` is called before the
+    /// first can come.
+    pub fn events(&self, opened: impl FnOnce(), mut last: impl FnMut(&Item) -> bool) -> Vec<Item> {
+        self.runtime.block_on(async {
+            let request = proto::WatchEventsRequest::default();
+            let stream = self.client.clone().watch_events(request).await;
+            let mut stream = stream.expect("a stream").into_inner();
+            opened();
+            let mut items = Vec::new();
+            while let Some(item) = stream.message().await.expect("an item") {
+                items.extend(item.item);
+                if items.last().is_some_and(&mut last) {
+                    break;
+                }
+            }
+            items
+        })
+    }
+
     pub fn status(&self) -> proto::Status {
-        let mut client = self.client.clone();
-        let answer = self.runtime.block_on(client.get_status(proto::GetStatusRequest {}));
-        answer.expect("a status").into_inner()
+        self.call(async |mut client| client.get_status(proto::GetStatusRequest {}).await)
     }
 
     pub fn tasks(&self) -> Vec<proto::Task> {
@@ -295,9 +341,7 @@ impl Rpc {
         let mut page_token = String::new();
         loop {
             let request = proto::ListTasksRequest { page_size: 1000, page_token };
-            let mut client = self.client.clone();
-            let page = self.runtime.block_on(client.list_tasks(request)).expect("tasks");
-            let page = page.into_inner();
+            let page = self.call(async |mut client| client.list_tasks(request).await);
             tasks.extend(page.tasks);
             page_token = page.next_page_token;
             if page_token.is_empty() {
@@ -308,8 +352,6 @@ impl Rpc {
 
     pub fn admit(&self, pid: i32) -> proto::Task {
         let request = proto::AdmitRequest { pid, ..Default::default() };
-        let mut client = self.client.clone();
-        let answer = self.runtime.block_on(client.admit(request)).expect("a slot");
-        answer.into_inner().task.expect("a task")
+        self.call(async |mut client| client.admit(request).await).task.expect("a task")
     }
 }

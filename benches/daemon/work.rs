@@ -42,6 +42,7 @@ pub fn main(arguments: &[String]) {
             black_box(spin(1 << 20));
         },
         ["pulse", busy, period] => pulse(micros(busy), micros(period)),
+        ["nest", count] => nest(number(count)),
         ["threads", count] => {
             for _ in 1..number(count) {
                 let small = std::thread::Builder::new().stack_size(64 << 10);
@@ -78,6 +79,28 @@ fn sleep() {
     loop {
         std::thread::park();
     }
+}
+
+/// Forks `count` processes that sleep, and says their pids: 10,000 of them cost the node their
+/// page tables, where as many programs would cost it 10,000 starts. They end with this one.
+fn nest(count: u64) {
+    // SAFETY: sets a disposition; ended children need no wait then.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    for _ in 0..count {
+        // SAFETY: this process has one thread, so the child may do what it likes.
+        match unsafe { libc::fork() } {
+            0 => {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+                    .expect("prctl(PR_SET_PDEATHSIG)");
+                sleep();
+            }
+            pid if pid > 0 => println!("{pid}"),
+            _ => panic!("fork: {}", std::io::Error::last_os_error()),
+        }
+    }
+    println!();
+    std::io::stdout().flush().expect("stdout");
+    sleep();
 }
 
 /// `rounds` of dependent arithmetic: nothing but the CPU.

@@ -1,6 +1,6 @@
-//! The look at every group's weights once a cycle.
+//! The look at every group's weights, every few cycles.
 //!
-//! Reading back and judging drift need the same two or three files of every task, each cycle:
+//! Reading back and judging drift need the same two or three files of every task, again and again:
 //! they are kept open and read once. The threads, where disk tiers are made by their I/O
 //! priority, come from `cgroup.threads` of the cgroup2 group: one file, where a walk through
 //! v1's `cgroup.procs` and /proc costs six times as much (measured, 1,000 tasks of one thread:
@@ -23,7 +23,7 @@ use crate::sample::files::{Descriptors, KeptFile};
 /// More than this may be a page that was cut off.
 const WHOLE_PAGE: usize = 4000;
 
-/// Files of one group that are read every cycle. Empty: the group is read by path.
+/// Files of one group that are read again and again. Empty: the group is read by path.
 #[derive(Debug, Default)]
 pub struct Kept {
     idle: Option<KeptFile>,
@@ -104,12 +104,9 @@ impl KernelTree {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
+        self.renew(group, kept, reading, tier)?;
         if kept.weight.is_none() {
-            self.reapply_io(group, tier)?;
             return Ok((self.read_back(group)?, self.drift(group, tier, plan)?));
-        }
-        if !self.reapply_by_list(group, kept, reading, tier)? {
-            self.reapply_io(group, tier)?;
         }
         let view = KernelView {
             cpu_idle: reading.number(&mut kept.idle)?.map(|idle| idle == 1),
@@ -118,6 +115,21 @@ impl KernelTree {
             frozen: reading.frozen(&mut kept.events)?,
         };
         Ok((view, self.judge(group, &view, tier, plan)))
+    }
+
+    pub(super) fn renew(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+    ) -> Result<(), CgroupError> {
+        if !self.io.knobs.contains(&IoKnob::ThreadPriority)
+            || self.reapply_by_list(group, kept, reading, tier)?
+        {
+            return Ok(());
+        }
+        self.reapply_io(group, tier)
     }
 
     /// `false`: the list does not name all threads.

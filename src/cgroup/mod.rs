@@ -11,7 +11,7 @@
 //! | `probe` | what the kernel and the disks can do, with reasons |
 //! | `weights` | pure: plan and ranges to numbers |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
-//! | `inspect` | the look at every group's weights once a cycle |
+//! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `members` | who is in a group, whose processes they are, whether they are frozen |
@@ -333,7 +333,7 @@ pub trait TierTree: Send + Sync {
         Kept::default()
     }
 
-    /// Once a cycle: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
+    /// Every few cycles: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
     /// in one, from files kept open.
     fn inspect(
         &self,
@@ -346,6 +346,18 @@ pub trait TierTree: Send + Sync {
         let _ = (kept, reading);
         self.reapply_io(group, tier)?;
         Ok((self.read_back(group)?, self.drift(group, tier, plan)?))
+    }
+
+    /// Between two of those: [`TierTree::reapply_io`] from files kept open.
+    fn renew_io(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+    ) -> Result<(), CgroupError> {
+        let _ = (kept, reading);
+        self.reapply_io(group, tier)
     }
 
     /// Every process in the group and below. Empty when the group is gone.

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -86,11 +86,22 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 /// `PF_EXITING`, likewise.
 const PF_EXITING: u64 = 0x4;
 
+/// A file of /proc in two read(2): such files tell no size, and what fs::read does then (asking
+/// for it, growing from 32 bytes on) is four system calls more.
+fn read_proc(path: &Path) -> io::Result<Vec<u8>> {
+    const ROOM: usize = 4096;
+    // A limit beyond any such file: with it the size is not asked for.
+    const MOST: u64 = 1 << 20;
+    let mut text = Vec::with_capacity(ROOM);
+    fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 impl Facts {
     /// `None` when the process is gone.
     pub(super) fn read(pid: Pid) -> Result<Option<Facts>, CgroupError> {
         let path = proc_file(pid, "stat");
-        match fs::read(&path) {
+        match read_proc(&path) {
             Ok(text) => match Facts::parse(&text) {
                 Some(facts) => Ok(Some(facts)),
                 None => Err(files::failed("read", &path, None, io::ErrorKind::InvalidData.into())),
@@ -223,7 +234,7 @@ impl Membership {
     }
 
     fn read_file(path: &Path) -> Result<Option<Membership>, CgroupError> {
-        match fs::read(path) {
+        match read_proc(path) {
             Ok(text) => Ok(Some(Membership::parse(&String::from_utf8_lossy(&text)))),
             Err(error) if vanished(&error) => Ok(None),
             Err(error) => Err(files::failed("read", path, None, error)),

@@ -343,6 +343,16 @@ impl TierTree for KernelTree {
         self.look(group, kept, reading, tier, plan)
     }
 
+    fn renew_io(
+        &self,
+        group: &Group,
+        kept: &mut Kept,
+        reading: &mut Reading,
+        tier: Tier,
+    ) -> Result<(), CgroupError> {
+        self.renew(group, kept, reading, tier)
+    }
+
     fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
         members::processes(group)
     }

@@ -49,6 +49,14 @@
 //! Looks alone split the time, or, when one long-lived thread does the task's work, that
 //! thread's counters. A thread that never gave the CPU up was never blocked.
 //!
+//! # When an interval ends
+//!
+//! All counters are totals, so an interval may be as long as one likes: its pressure, looks and
+//! thread counters are read at its ends alone. Of a young task each cycle is one; later
+//! [`RateMeter::is_due`] lets an interval grow with the history it is added to, since an eighth
+//! of it can move the rate by an eighth at most, and never beyond [`LONGEST_OPEN`]: so a change
+//! of behaviour is in the rate at the latest after that, 16 cycles of the default period.
+//!
 //! # Limits
 //!
 //! - Several threads computing at once and all sleeping at once are seen as sleeping only when
@@ -148,6 +156,23 @@ const LOOKS_AT_FIRST: u32 = 4;
 /// See [`LOOKS_AT_FIRST`].
 const FEW_LOOKS: u64 = 40;
 
+/// Seconds after which a task that cannot be looked at is no longer tried each cycle.
+const LOOKS_TRIED: f64 = 120.0;
+
+/// Seconds for which every reading ends an interval: a class is expected after 15 s.
+const YOUNG: f64 = 20.0;
+
+/// Part of the history that an interval may be while the task uses the CPU: what the rate may
+/// lag behind.
+const OPEN_PART: f64 = 1.0 / 8.0;
+
+/// The same while it uses none. Such an interval adds only to what it is known for: blocked or
+/// waiting.
+const OPEN_PART_IDLE: f64 = 1.0 / 4.0;
+
+/// Most an interval may grow: a change of behaviour is in the rate at the latest after this.
+pub const LONGEST_OPEN: Duration = Duration::from_secs(48);
+
 /// Share of the task's CPU one thread must have used for its counters to stand for the task.
 const MAIN_THREAD: f64 = 0.9;
 
@@ -217,6 +242,19 @@ impl RateMeter {
             _ if self.looks.all < FEW_LOOKS => LOOKS_AT_FIRST,
             _ => 1,
         }
+    }
+
+    /// Whether an interval that has been open for `open` should end with the coming reading,
+    /// which then has to bring pressure and, as [`RateMeter::looks_wanted`] says, looks.
+    /// `used_cpu`: whether the task has used CPU in it, as far as known.
+    pub fn is_due(&self, open: Duration, used_cpu: bool) -> bool {
+        let looked_too_little = self.ambiguous == Some(true)
+            && self.looks.all < FEW_LOOKS
+            && self.elapsed < LOOKS_TRIED;
+        let part = if used_cpu { OPEN_PART } else { OPEN_PART_IDLE };
+        self.elapsed < YOUNG
+            || looked_too_little
+            || open.as_secs_f64() >= (part * self.elapsed).min(LONGEST_OPEN.as_secs_f64())
     }
 
     /// A look at the threads since the last interval.

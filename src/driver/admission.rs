@@ -266,7 +266,7 @@ impl Driver {
             ..Entry::default()
         };
         self.mains.insert(process, id);
-        self.entries.insert(id, entry);
+        self.entries.insert(id, Box::new(entry));
     }
 
     /// Waiters whose clients have gone.

@@ -10,7 +10,7 @@ use super::watch::Key;
 use crate::cgroup::{Attachment, Group, KernelView};
 use crate::command::Reply;
 use crate::core::model::{TaskId, Tier};
-use crate::core::rate::{RateMeter, TaskRates};
+use crate::core::rate::{Interval, RateMeter, TaskRates};
 use crate::core::state::Task;
 use crate::proto;
 use crate::sample::TaskSample;
@@ -61,8 +61,12 @@ pub struct Entry {
     pub used: Option<ReservationRecord>,
     /// Its time, split.
     pub meter: RateMeter,
-    /// The reading the meter's next interval begins with.
+    /// The newest reading.
     pub last: Option<(BootTime, TaskSample)>,
+    /// The reading the meter's open interval began with.
+    pub opened: Option<(BootTime, TaskSample)>,
+    /// The coming reading ends that interval.
+    pub due: bool,
     /// Counters at admission of a group that had a life before.
     pub baseline: Option<TaskSample>,
     /// Over the last cycle.
@@ -121,6 +125,25 @@ impl Entry {
         self.contested
     }
 
+    /// Begins to count with `sample`, or goes on with what an earlier daemon read.
+    pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
+        self.last = Some((at, sample));
+        self.opened = self.last;
+    }
+
+    /// Whether the coming reading, asked for at `now`, ends the meter's interval; it is
+    /// remembered until [`Entry::advance`].
+    pub fn ends_interval(&mut self, now: BootTime) -> bool {
+        self.due = match (&self.opened, &self.last) {
+            (Some((begun, before)), Some((_, last))) => {
+                let used_cpu = before.cpu.is_none() || before.cpu != last.cpu;
+                self.meter.is_due(now.since(*begun), used_cpu)
+            }
+            _ => true,
+        };
+        self.due
+    }
+
     /// Takes the next reading. `cpus`: those the tasks may use; `spread`: those they may be
     /// spread over, quota aside.
     pub fn advance(&mut self, at: BootTime, sample: TaskSample, cpus: u32, spread: u32) {
@@ -128,15 +151,20 @@ impl Entry {
             self.meter.saw(look);
         }
         if let Some((earlier, before)) = &self.last {
-            let (earlier, later) = ((*earlier, before), (at, &sample));
-            if let Some(interval) = crate::core::rate::Interval::between(earlier, later, spread) {
-                self.meter.advance(&interval);
-            }
-            self.rates = TaskRates::between(earlier, later, cpus);
+            self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
         }
         // Resident memory is read more seldom than the rest; the last known value stands.
         let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
         self.last = Some((at, TaskSample { resident, ..sample }));
+        if !std::mem::take(&mut self.due) {
+            return;
+        }
+        if let Some((begun, before)) = &self.opened
+            && let Some(interval) = Interval::between((*begun, before), (at, &sample), spread)
+        {
+            self.meter.advance(&interval);
+        }
+        self.opened = self.last;
     }
 
     /// As stored.
@@ -162,7 +190,7 @@ impl Entry {
             unit: self.unit.clone(),
             origin: self.origin.clone(),
             meter: self.meter.clone(),
-            measured: self.last,
+            measured: self.opened,
             baseline: self.baseline,
             used: self.used.clone(),
             lost: self.lost,

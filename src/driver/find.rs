@@ -40,7 +40,7 @@ pub(super) struct Findings {
     /// In their slots, as the core takes them.
     pub tasks: Vec<(TaskId, Task)>,
     /// The same, as the loop keeps them.
-    pub entries: BTreeMap<TaskId, Entry>,
+    pub entries: BTreeMap<TaskId, Box<Entry>>,
     /// Of those, the ones that have ended.
     pub ended: Vec<TaskId>,
     /// Of those, the ones whose release is done.
@@ -296,12 +296,13 @@ impl Finder<'_> {
             phase: Placement::Placed,
             meter: record.meter,
             last: record.measured,
+            opened: record.measured,
             baseline: record.baseline,
             lost: record.lost,
             ..Entry::default()
         };
         self.findings.tasks.push((record.id, task));
-        self.findings.entries.insert(record.id, entry);
+        self.findings.entries.insert(record.id, Box::new(entry));
     }
 
     /// A task of which only the id and perhaps the group are left. It takes its place behind
@@ -334,6 +335,6 @@ impl Finder<'_> {
             ..Entry::default()
         };
         self.findings.tasks.push((id, task));
-        self.findings.entries.insert(id, entry);
+        self.findings.entries.insert(id, Box::new(entry));
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Driver;
 use super::entry::Placement;
-use super::worker::{CycleReport, CycleRequest, Job};
-use crate::cgroup::Attachment;
+use super::worker::{Check, CycleReport, CycleRequest, Job};
+use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
@@ -24,11 +24,18 @@ impl Driver {
         let on_grid = self.next_cycle.after(period);
         self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
         self.cycles += 1;
+        let mut due = Vec::with_capacity(self.entries.len());
+        let mut wanted: Vec<(TaskId, u32)> = Vec::new();
+        for (id, entry) in &mut self.entries {
+            if entry.ends_interval(now.boot) {
+                due.push(*id);
+                let looks = entry.meter.looks_wanted();
+                if entry.phase == Placement::Placed && looks > 0 {
+                    wanted.push((*id, looks));
+                }
+            }
+        }
         let placed = || self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed);
-        let wanted: Vec<(TaskId, u32)> = placed()
-            .map(|(id, entry)| (*id, entry.meter.looks_wanted()))
-            .filter(|(_, looks)| *looks > 0)
-            .collect();
         let look_at = wanted.iter().map(|(id, _)| *id).collect();
         // One look comes with the reading; the others are spread over the period.
         let extra = wanted.iter().map(|(_, looks)| looks - 1).max().unwrap_or(0);
@@ -40,19 +47,25 @@ impl Driver {
                 (after, tasks.map(|(id, _)| *id).collect())
             })
             .collect();
+        let turn = |id: &TaskId| is_turn(*id, self.cycles);
         let check = placed()
             .filter(|(_, entry)| entry.attachment() != Attachment::None)
-            .filter_map(|(id, entry)| {
-                Some((*id, entry.group.clone()?, self.core.task(*id)?.tier()))
+            .filter_map(|(&task, entry)| {
+                let tier = self.core.task(task)?.tier();
+                let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
+                let weights = turn(&task) || unwritten || entry.kernel == KernelView::default();
+                Some(Check { task, group: entry.group.clone()?, tier, weights })
             })
             .collect();
         let members = placed()
+            .filter(|(id, _)| turn(id))
             .filter(|(_, entry)| entry.attachment() != Attachment::None && !entry.main_exited)
             .filter_map(|(id, entry)| Some((*id, entry.group.clone()?, entry.process?)))
             .collect();
         let request = CycleRequest {
             watch: std::mem::take(&mut self.sources_new).into_iter().collect(),
             forget: std::mem::take(&mut self.sources_gone),
+            due,
             look_at,
             looks,
             check,
@@ -160,7 +173,8 @@ impl Driver {
                 // Weights written since the reading was asked for are not what it read; the I/O
                 // priorities it gave were the old tier's.
                 (_, Some((tier, at))) if at > asked_at => self.write_io(&group, tier),
-                (Ok((view, drifts)), Some((written, _))) if written == tier => {
+                (Ok(None), _) => {}
+                (Ok(Some((view, drifts))), Some((written, _))) if written == tier => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
                         self.repair(id, &group, tier, &drifts, now);
@@ -200,6 +214,15 @@ impl Driver {
     }
 }
 
+/// Cycles between two looks at a task's weights and at where its main process is.
+const CHECK_EVERY: u64 = 4;
+
+/// Whether weights and place of a task are checked in this cycle. Tasks admitted one after the
+/// other have their turns one after the other.
+fn is_turn(task: TaskId, cycle: u64) -> bool {
+    task.number.wrapping_add(cycle).is_multiple_of(CHECK_EVERY)
+}
+
 /// When, within a period, look `look` of `looks` is taken: each at a random place of its own
 /// part of the period, so that none is in step with a task whose own period divides ours. A
 /// multiplicative hash of the cycle's number is randomness enough for that.
@@ -215,6 +238,17 @@ fn jitter(period: Duration, look: u32, looks: u32, cycle: u64, seed: i64) -> Dur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_task_has_its_turn_every_few_cycles_and_not_all_at_once() {
+        for cycle in 0..3 * CHECK_EVERY {
+            let task = |number| TaskId { epoch: 1, number };
+            let due = (0..100).filter(|number| is_turn(task(*number), cycle)).count();
+            assert_eq!(due, 25);
+        }
+        let turns = (0..8).filter(|cycle| is_turn(TaskId { epoch: 1, number: 7 }, *cycle));
+        assert_eq!(turns.collect::<Vec<_>>(), [1, 5]);
+    }
 
     #[test]
     fn looks_are_spread_over_the_period() {

@@ -89,7 +89,8 @@ pub struct Driver {
     store: Store,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
-    entries: BTreeMap<TaskId, Entry>,
+    /// Boxed: a map filled in order is half empty, and an entry has 1.5 KiB.
+    entries: BTreeMap<TaskId, Box<Entry>>,
     /// Tasks by their main process.
     mains: HashMap<ProcessRef, TaskId>,
     /// Admissions on their way, by waiter or task.

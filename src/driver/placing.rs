@@ -186,16 +186,16 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.phase = Placement::Placed;
         entry.used = None;
-        if entry.baseline.is_some() {
+        if let Some(baseline) = entry.baseline {
             // Counting starts at admission, not at the birth of somebody else's group.
-            entry.last = entry.baseline.map(|sample| (now.boot, sample));
+            entry.begin(now.boot, baseline);
         } else {
             let born = crate::sample::TaskSample {
                 cpu: Some(Duration::ZERO),
                 pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
                 ..Default::default()
             };
-            entry.last = Some((now.boot, born));
+            entry.begin(now.boot, born);
         }
         entry.group = Some(group);
         self.core.attached(id, now);
@@ -265,7 +265,7 @@ impl Driver {
     }
 
     /// Takes a task out of the loop's books.
-    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Entry> {
+    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(&id)?;
         if let Some(process) = entry.process {
             self.mains.remove(&process);

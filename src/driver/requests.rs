@@ -242,7 +242,7 @@ impl Driver {
         &self,
         id: TaskId,
     ) -> Result<(&crate::core::state::Task, &super::entry::Entry), CommandError> {
-        self.core.task(id).zip(self.entries.get(&id)).ok_or_else(|| no_task(id))
+        self.core.task(id).zip(self.entries.get(&id).map(Box::as_ref)).ok_or_else(|| no_task(id))
     }
 
     /// Applies the configuration file, all of it or nothing; answers the keys that changed.

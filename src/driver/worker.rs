@@ -167,13 +167,15 @@ pub struct CycleRequest {
     pub watch: Vec<(TaskId, TaskSource)>,
     /// Tasks gone since the last one.
     pub forget: Vec<TaskId>,
-    /// Tasks whose threads are looked at, ascending.
+    /// Tasks whose reading ends an interval of their meter, ascending.
+    pub due: Vec<TaskId>,
+    /// Those of them whose threads are looked at, ascending.
     pub look_at: Vec<TaskId>,
     /// When, after the reading, which of them are looked at again; jittered by the loop,
     /// earliest first.
     pub looks: Vec<(Duration, Vec<TaskId>)>,
-    /// Groups to read back, with the tier they should have.
-    pub check: Vec<(TaskId, Arc<Group>, Tier)>,
+    /// Groups to look at, ascending.
+    pub check: Vec<Check>,
     /// Main processes that should be in their groups.
     pub members: Vec<(TaskId, Arc<Group>, ProcessRef)>,
     /// When this was asked for: weights written since are not judged by it.
@@ -182,8 +184,22 @@ pub struct CycleRequest {
     pub plan: Option<WeightPlan>,
 }
 
-/// What a group's weights are, and what of it is foreign.
-pub type Readback = (TaskId, Result<(KernelView, Vec<Drift>), CgroupError>);
+/// A group to look at.
+#[derive(Debug)]
+pub struct Check {
+    /// The task.
+    pub task: TaskId,
+    /// Its group.
+    pub group: Arc<Group>,
+    /// The tier it should have.
+    pub tier: Tier,
+    /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
+    /// tiers are made that way and it used the CPU, without which no thread is made.
+    pub weights: bool,
+}
+
+/// What a group's weights are, and what of it is foreign; `None`: they were not read.
+pub type Readback = (TaskId, Result<Option<(KernelView, Vec<Drift>)>, CgroupError>);
 
 /// What a cycle read.
 #[derive(Debug)]
@@ -410,6 +426,27 @@ fn attach(
     placed
 }
 
+/// What the reading thread keeps of a group.
+struct Watched {
+    files: Kept,
+    /// CPU time at the last look.
+    cpu: Option<Duration>,
+}
+
+impl Watched {
+    /// Whether the task has used CPU since the last look; unknown counts as yes.
+    fn ran(&mut self, cpu: Option<Duration>) -> bool {
+        let before = std::mem::replace(&mut self.cpu, cpu);
+        cpu.is_none() || before != cpu
+    }
+}
+
+/// CPU time of `task`; a sample has its tasks in order.
+fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
+    let index = sample.tasks.binary_search_by_key(&task, |(id, _)| *id).ok()?;
+    sample.tasks.get(index)?.1.cpu
+}
+
 fn read_all(
     tree: &dyn TierTree,
     mut sampler: Sampler,
@@ -417,7 +454,7 @@ fn read_all(
     outbox: &Outbox,
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
-    let mut kept: HashMap<TaskId, Kept> = HashMap::new();
+    let mut kept: HashMap<TaskId, Watched> = HashMap::new();
     let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
     loop {
         let request = match looks.front() {
@@ -441,16 +478,28 @@ fn read_all(
                     kept.remove(&id);
                 }
                 let started = clock::boot_time();
-                let mut sample = sampler.sample(started, &request.look_at);
+                let mut sample = sampler.sample_due(started, &request.due, &request.look_at);
                 sample.took = clock::boot_time().since(started);
                 let kernel = match request.plan {
                     None => Vec::new(),
                     Some(plan) => request
                         .check
                         .into_iter()
-                        .map(|(id, group, tier)| {
-                            let kept = kept.entry(id).or_insert_with(|| tree.keep(&group));
-                            (id, tree.inspect(&group, kept, &mut reading, tier, &plan))
+                        .filter_map(|check| {
+                            let Check { task, group, tier, .. } = &check;
+                            let watched = kept
+                                .entry(*task)
+                                .or_insert_with(|| Watched { files: tree.keep(group), cpu: None });
+                            let ran = watched.ran(cpu_of(&sample, *task));
+                            let files = &mut watched.files;
+                            let found = if check.weights {
+                                tree.inspect(group, files, &mut reading, *tier, &plan).map(Some)
+                            } else if ran {
+                                tree.renew_io(group, files, &mut reading, *tier).map(|()| None)
+                            } else {
+                                return None;
+                            };
+                            Some((*task, found))
                         })
                         .collect(),
                 };

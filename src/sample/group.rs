@@ -17,6 +17,10 @@ use crate::units::Bytes;
 /// over tasks (spec 3) and nothing needs at once.
 const RESIDENT_EVERY: u32 = 8;
 
+/// Of the readings that are due, one in so many of a task that has used no CPU since: its memory
+/// only shrinks then, by reclaim.
+const RESIDENT_STILL: u32 = 8;
+
 /// Processes whose memory is read per task and cycle; a task with more takes several cycles.
 const RESIDENT_STEP: usize = 8;
 
@@ -26,6 +30,10 @@ pub(super) struct GroupReader {
     dirs: GroupDirs,
     cpu: Option<(KeptFile, CpuForm)>,
     io: Option<KeptFile>,
+    /// Bytes read and written at the last reading.
+    bytes: Option<(Bytes, Bytes)>,
+    /// CPU time at the last reading.
+    cpu_before: Option<Duration>,
     pressure: Option<[KeptFile; 2]>,
     resident: Resident,
     pub(super) watch: Watch,
@@ -44,6 +52,8 @@ enum CpuForm {
 struct Resident {
     known: Option<Bytes>,
     cycles_left: u32,
+    /// Readings due since it last used the CPU.
+    still: u32,
     stagger: u32,
     left: Vec<i32>,
     pages: u64,
@@ -82,6 +92,8 @@ impl GroupReader {
         GroupReader {
             cpu: v1.or_else(v2),
             io: first_present(&dirs.io, &IO).map(KeptFile::new),
+            bytes: None,
+            cpu_before: None,
             pressure: pressure.map(|dir| {
                 ["cpu.pressure", "io.pressure"].map(|name| KeptFile::new(dir.join(name)))
             }),
@@ -94,32 +106,58 @@ impl GroupReader {
         }
     }
 
-    /// `None`: the group is gone.
+    /// One reading, with pressure where it is `due`. `None`: the group is gone.
     pub(super) fn read(
         &mut self,
         context: &mut Context<'_>,
+        due: bool,
         is_whole_disk: impl Fn((u32, u32)) -> bool,
     ) -> Option<TaskSample> {
-        let mut sample = self.read_times(context)?;
-        if let Some(file) = &mut self.io {
-            match file.read(context.descriptors, context.buffer) {
-                Ok(text) => match parse::group_io(text, is_whole_disk) {
-                    Some(bytes) => {
-                        sample.read = Some(bytes.read);
-                        sample.written = Some(bytes.written);
-                    }
-                    None => context.problems.push(form_problem(file.path())),
-                },
-                Err(error) if is_gone(&error) => {}
-                Err(error) => context.problems.push(read_problem(file.path(), &error)),
-            }
+        let mut sample = self.read_cpu(context)?;
+        let still = sample.cpu.is_some() && sample.cpu == self.cpu_before;
+        self.cpu_before = sample.cpu;
+        if due {
+            sample.pressure = self.read_pressure(context);
         }
-        sample.resident = self.read_resident(context);
+        if due || !still || !self.bytes_need_cpu() {
+            self.bytes = self.read_bytes(context, is_whole_disk);
+        }
+        (sample.read, sample.written) = self.bytes.unzip();
+        sample.resident = self.read_resident(context, still);
         Some(sample)
     }
 
     /// CPU time and pressure, what a computing rate needs. `None`: the group is gone.
     pub(super) fn read_times(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
+        let cpu = self.read_cpu(context)?;
+        Some(TaskSample { pressure: self.read_pressure(context), ..cpu })
+    }
+
+    /// Whether bytes can only grow while the task uses the CPU. v1 counts them where they are
+    /// submitted, buffered writes at the flusher's group; v2 also counts what a flusher writes
+    /// back for the task (cgroup-v2.rst, "Writeback").
+    fn bytes_need_cpu(&self) -> bool {
+        matches!(self.cpu, Some((_, CpuForm::V1)))
+    }
+
+    fn read_bytes(
+        &mut self,
+        context: &mut Context<'_>,
+        is_whole_disk: impl Fn((u32, u32)) -> bool,
+    ) -> Option<(Bytes, Bytes)> {
+        let file = self.io.as_mut()?;
+        match file.read(context.descriptors, context.buffer) {
+            Ok(text) => match parse::group_io(text, is_whole_disk) {
+                Some(bytes) => return Some((bytes.read, bytes.written)),
+                None => context.problems.push(form_problem(file.path())),
+            },
+            Err(error) if is_gone(&error) => {}
+            Err(error) => context.problems.push(read_problem(file.path(), &error)),
+        }
+        None
+    }
+
+    fn read_cpu(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
         let mut sample = TaskSample::default();
         if let Some((file, form)) = &mut self.cpu {
             let parse = match form {
@@ -137,7 +175,6 @@ impl GroupReader {
                 Err(error) => context.problems.push(read_problem(file.path(), &error)),
             }
         }
-        sample.pressure = self.read_pressure(context);
         Some(sample)
     }
 
@@ -163,11 +200,24 @@ impl GroupReader {
         Some(TaskPressure { cpu_some, io_some })
     }
 
-    fn read_resident(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+    /// `still`: it has used no CPU since the last reading.
+    fn read_resident(&mut self, context: &mut Context<'_>, still: bool) -> Option<Bytes> {
+        if !still {
+            self.resident.still = 0;
+        }
         let round_is_over = self.resident.left.is_empty();
         if round_is_over {
             if self.resident.known.is_some() && self.resident.cycles_left > 0 {
                 self.resident.cycles_left -= 1;
+                return self.resident.known;
+            }
+            // Once it was read in a still phase, only reclaim can change it.
+            self.resident.still = self.resident.still.saturating_add(1);
+            if self.resident.known.is_some()
+                && !self.resident.still.is_multiple_of(RESIDENT_STILL)
+                && self.resident.still > 1
+            {
+                self.resident.cycles_left = RESIDENT_EVERY - 1;
                 return self.resident.known;
             }
             // The first reading comes at once; the wait after it carries the stagger.

@@ -81,6 +81,16 @@ impl Sampler {
     /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
     /// has the clock.
     pub fn sample(&mut self, now: BootTime, look_at: &[TaskId]) -> Sample {
+        self.read_all(now, None, look_at)
+    }
+
+    /// The same with pressure of the tasks in `due` only, ascending: what ends no interval of
+    /// a computing rate needs none.
+    pub fn sample_due(&mut self, now: BootTime, due: &[TaskId], look_at: &[TaskId]) -> Sample {
+        self.read_all(now, Some(due), look_at)
+    }
+
+    fn read_all(&mut self, now: BootTime, due: Option<&[TaskId]>, look_at: &[TaskId]) -> Sample {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
         let mut problems = std::mem::take(&mut node.problems);
@@ -98,7 +108,8 @@ impl Sampler {
             };
             let sample = match (&mut *reader, &table) {
                 (Reader::Group(group), _) => {
-                    group.read(&mut context, |device| self.node.is_whole_disk(device))
+                    let due = due.is_none_or(|due| due.binary_search(&id).is_ok());
+                    group.read(&mut context, due, |device| self.node.is_whole_disk(device))
                 }
                 (Reader::Tree(tree), Some(table)) => {
                     tree.read(&mut context, table, self.settings.ticks_per_second)

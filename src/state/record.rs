@@ -55,7 +55,7 @@ pub struct TaskRecord {
     pub origin: Vec<(String, String)>,
     /// What was measured so far.
     pub meter: RateMeter,
-    /// The counters that belong to `meter`'s last step.
+    /// The counters at the end of `meter`'s last interval.
     pub measured: Option<(BootTime, TaskSample)>,
     /// Counters at admission, of a cgroup that had a life before.
     pub baseline: Option<TaskSample>,

@@ -110,6 +110,57 @@ fn looks_are_wanted_only_where_counters_leave_it_open() {
 }
 
 #[test]
+fn a_young_or_unseen_task_is_due_with_every_reading() {
+    let mut meter = RateMeter::default();
+    assert!(meter.is_due(Duration::ZERO, false));
+    meter.advance(&interval(15.0, 7.0, Some((0.0, 0.0))));
+    assert!(meter.is_due(Duration::ZERO, true), "15 s are when a class is expected");
+    meter.advance(&interval(45.0, 20.0, Some((0.0, 0.0))));
+    assert!(!meter.is_due(seconds(3.0), true));
+    assert!(meter.is_due(seconds(7.5), true));
+    assert!(!meter.is_due(seconds(7.5), false));
+    assert!(meter.is_due(seconds(15.0), false));
+    // Starved now, and not looked at yet.
+    meter.advance(&interval(3.0, 0.01, Some((2.9, 0.0))));
+    assert!(meter.is_due(seconds(3.0), true));
+    (0..FEW_LOOKS).for_each(|_| meter.saw(Runnable));
+    assert!(!meter.is_due(seconds(3.0), true));
+    // One whose threads nobody may look at is not tried for ever.
+    let mut hidden = RateMeter::default();
+    hidden.advance(&interval(LOOKS_TRIED, 1.0, None));
+    assert!(!hidden.is_due(seconds(3.0), true));
+}
+
+#[test]
+fn however_an_even_task_is_cut_into_intervals_its_rate_is_the_same() {
+    let piece = |times: f64| {
+        let dd = interval(3.0 * times, 0.01 * times, Some((1.8 * times, 0.008 * times)));
+        with_thread(dd, 0.01 * times, 2.9 * times, 200 * times as u64, 2 * times as u64)
+    };
+    let each: Vec<_> = (0..16).map(|_| (piece(1.0), [Runnable].as_slice())).collect();
+    let merged = rate_of(&[(piece(16.0), &[Runnable])]).unwrap();
+    assert!((rate_of(&each).unwrap() - merged).abs() < 1e-9);
+}
+
+/// Drives a meter as the daemon does, with a cycle of 3 s: `before` cycles of computing, then
+/// `after` asleep. Gives the rate and the longest interval.
+fn rate_after_change(before: u32, after: u32) -> (f64, f64) {
+    let mut meter = RateMeter::default();
+    let (mut open, mut cpu, mut longest) = (0.0, 0.0, 0.0f64);
+    for cycle in 0..before + after {
+        let due = meter.is_due(seconds(open), cpu > 0.0);
+        open += 3.0;
+        cpu += if cycle < before { 3.0 } else { 0.0 };
+        if due {
+            longest = longest.max(open);
+            meter.advance(&interval(open, cpu, Some((0.0, 0.0))));
+            (open, cpu) = (0.0, 0.0);
+        }
+    }
+    (meter.computing_rate().unwrap().value(), longest)
+}
+
+#[test]
 fn without_psi_looks_split_the_time() {
     let rate = rate_of(&[(interval(10.0, 1.0, None), &[Runnable, Asleep, DiskWait, Asleep])]);
     assert!((rate.unwrap() - 1.0 / 8.5).abs() < 1e-9);
@@ -273,6 +324,30 @@ fn any_interval() -> impl Strategy<Value = Interval> {
 }
 
 proptest! {
+    #[test]
+    fn a_change_of_behaviour_is_in_the_rate_in_time(before in 4u32..6000, after in 20u32..6000) {
+        let (rate, longest) = rate_after_change(before, after);
+        let late = LONGEST_OPEN.as_secs_f64() / 3.0;
+        prop_assert!(longest <= 3.0 * (late + 1.0));
+        // Cycles. Between the rate as it is, and as it was when the interval now open began.
+        let (before, after) = (f64::from(before), f64::from(after));
+        let exact = |late: f64| before / (before + after - late);
+        prop_assert!(rate >= exact(0.0) - 1e-9, "{rate} {}", exact(0.0));
+        prop_assert!(rate <= exact(late + 1.0) + 1e-9, "{rate} {}", exact(late + 1.0));
+    }
+
+    #[test]
+    fn an_interval_is_due_at_the_latest_after_its_bound(
+        elapsed in 0.0f64..1e6, share in 0.0f64..1.0, open in 0.0f64..100.0, used in any::<bool>()
+    ) {
+        let mut meter = RateMeter::default();
+        meter.advance(&interval(elapsed, elapsed * share, Some((0.0, 0.0))));
+        let due = meter.is_due(seconds(open), used);
+        prop_assert!(due || open < LONGEST_OPEN.as_secs_f64());
+        prop_assert!(!due || meter.is_due(seconds(open + 1.0), used), "once due, due");
+        prop_assert!(!due || meter.is_due(seconds(open), true) , "computing is looked at sooner");
+    }
+
     #[test]
     fn any_history_gives_a_share_or_nothing(
         steps in proptest::collection::vec((any_interval(), 0usize..4), 0..30),

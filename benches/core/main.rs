@@ -1,0 +1,159 @@
+//! What the pure parts of the daemon cost: `cargo bench --bench core`.
+//!
+//! Neither kernel nor daemon is needed, so this is the one benchmark for any machine: decisions
+//! of one cycle, a promotion, the rate of a task, and the replacement of the snapshot, each at
+//! 10 to 10,000 tasks. With each comes what it allocates: a steady cycle should allocate little.
+//! What a whole cycle costs with its readings is in the `cost` section of `--bench daemon`.
+
+// Measuring code may stop at the first thing that is not as it should be.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use divan::{AllocProfiler, Bencher, black_box};
+use lrs::core::Measured;
+use lrs::core::capacity::CpuShares;
+use lrs::core::guard::Memory;
+use lrs::core::model::{Class, Labels, Priority, TaskId};
+use lrs::core::rate::{Interval, RateMeter};
+use lrs::core::shaper::Shaper;
+use lrs::core::state::{Answer, Ending, Need, Policy, Request, Restored};
+use lrs::proto;
+use lrs::publish::Snapshot;
+use lrs::sample::TaskPressure;
+use lrs::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
+
+#[global_allocator]
+static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
+
+const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+
+const CPUS: u32 = 4;
+
+fn main() {
+    divan::main();
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment {
+        boot: BootTime(Duration::from_secs(seconds)),
+        wall: WallTime::from_unix_micros(seconds as i64 * 1_000_000),
+    }
+}
+
+/// A shaper with `tasks` tasks, the first [`CPUS`] of them active.
+fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
+    let policy = Policy {
+        active: None,
+        passive: Some(tasks as u32),
+        passive_max: Some(tasks as u32),
+        expand: true,
+        io_wait_threshold: Share::clamped(0.3),
+        cpu_saturation: Share::clamped(0.9),
+        shrink_after: 3,
+        reservation_ttl: Duration::from_secs(30),
+        guard: None,
+        memory_reserve: MemoryAmount::Bytes(Bytes(0)),
+    };
+    let mut shaper = Shaper::new(policy, CPUS, Restored::default());
+    let ids = (0..tasks)
+        .map(|_| {
+            let request = Request {
+                uid: 0,
+                labels: Labels::default(),
+                priority: Some(Priority(0)),
+                reservation: None,
+                need: Need::Slot,
+            };
+            let Ok(Answer::Placed(id)) = shaper.request(request, None, at(1)) else {
+                panic!("no slot for one of {tasks} tasks");
+            };
+            shaper.attached(id, at(1));
+            id
+        })
+        .collect();
+    shaper.take_tiers();
+    shaper.take_effects();
+    (shaper, ids)
+}
+
+/// All decisions of one cycle on a saturated node.
+#[divan::bench(args = SIZES)]
+fn cycle(bencher: Bencher, tasks: usize) {
+    let (mut shaper, ids) = full(tasks);
+    let measured = Measured {
+        cpus: Some(CPUS),
+        cpu: Some(CpuShares {
+            effective: Share::clamped(0.95),
+            iowait: Share::default(),
+            steal: Share::default(),
+        }),
+        memory: Some(Memory { available: Bytes(8 << 30), total: Bytes(16 << 30) }),
+    };
+    let mut second = 1;
+    bencher.bench_local(|| {
+        second += 3;
+        for id in &ids {
+            let rate = Some(Share::clamped(0.5));
+            shaper.measured(*id, Some(Bytes(1 << 20)), rate, Some(Class::Moderate));
+        }
+        shaper.cycle(black_box(&measured), at(second));
+        (shaper.take_tiers(), shaper.take_effects())
+    });
+}
+
+/// The end of one active task: its successor gets a tier, both get their events.
+#[divan::bench(args = SIZES, sample_count = 20, sample_size = 1)]
+fn promotion(bencher: Bencher, tasks: usize) {
+    bencher.with_inputs(|| full(tasks)).bench_local_values(|(mut shaper, ids)| {
+        shaper.vacate(&ids[..1], at(2));
+        let tiers = shaper.take_tiers();
+        let ending = Ending { at: Some(at(2).wall), ..Ending::default() };
+        shaper.completed(vec![(ids[0], ending)], at(2));
+        // Dropped after the clock has stopped.
+        (tiers, shaper.take_effects(), shaper, ids)
+    });
+}
+
+/// An interval of every task, and the rate asked of each.
+#[divan::bench(args = SIZES)]
+fn rates(bencher: Bencher, tasks: usize) {
+    let seconds = Duration::from_secs_f64;
+    let starved = Interval {
+        elapsed: seconds(3.0),
+        cpu: seconds(0.01),
+        pressure: Some(TaskPressure { cpu_some: seconds(1.6), io_some: seconds(0.1) }),
+        thread: None,
+        cpus: CPUS,
+    };
+    let mut meters = vec![RateMeter::default(); tasks];
+    bencher.bench_local(|| {
+        for meter in &mut meters {
+            meter.advance(black_box(&starved));
+            black_box(meter.computing_rate());
+        }
+    });
+}
+
+fn published(tasks: usize) -> Snapshot {
+    let tasks = (0..tasks).map(|number| {
+        let id = TaskId { epoch: 1, number: number as u64 };
+        let task = proto::Task { id: id.to_string(), ..proto::Task::default() };
+        (id, Arc::new(task))
+    });
+    Snapshot { tasks: tasks.collect(), ..Snapshot::default() }
+}
+
+/// A snapshot in which one task has changed while clients still read the one before.
+#[divan::bench(args = SIZES)]
+fn snapshot_of_one_change(bencher: Bencher, tasks: usize) {
+    let mut view = published(tasks);
+    let id = TaskId { epoch: 1, number: tasks as u64 / 2 };
+    let task = Arc::new(proto::Task { id: id.to_string(), ..proto::Task::default() });
+    bencher.bench_local(|| {
+        let read = Arc::new(view.clone());
+        view.tasks.insert(id, Arc::clone(&task));
+        read
+    });
+}
