@@ -47,10 +47,18 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits until it serves; answers its first status too.
+    /// Starts it with nothing to remember and waits until it serves; answers its first status too.
     pub(crate) async fn start(private: &Private<'_>) -> Result<(Daemon, proto::Status), Failure> {
         let Private { workdir, name, log, .. } = *private;
         let runtime_dir = workdir.join(name);
+        // What an earlier one has left would make this a restart: counters and job rates go on,
+        // and waiting requests are gathered first.
+        if let Err(error) = std::fs::remove_dir_all(&runtime_dir)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            let what = format!("cannot remove {}: {error}", runtime_dir.display());
+            return Err(Failure::failed(what));
+        }
         let socket = runtime_dir.join("lrsd.sock");
         let endpoint = Endpoint::unix(&socket)
             .map_err(|error| Failure::failed(error).hint("--dir names a shorter place"))?;
