@@ -115,14 +115,14 @@ pub(super) fn output(asked: Option<&Path>, suite: &Suite) -> Result<PathBuf, Fai
     let logs = path.join("logs");
     std::fs::create_dir_all(&logs).map_err(|error| cannot("create", &logs, error))?;
     let runs = runs_file(&path);
-    // Runs of two benches in one file would be compared with each other.
-    std::fs::File::create_new(&runs).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::failed(format!("{} has the runs of another bench", path.display()))
-                .hint("--out names another place; `lrsctl bench --report` shows what is there")
-        }
-        _ => cannot("write", &runs, error),
-    })?;
+    // Runs of two benches in one file would be compared with each other. A bench that ended
+    // before its first run has left none.
+    let file = std::fs::File::options().append(true).create(true).open(&runs);
+    let kept = file.and_then(|file| file.metadata()).map_err(|error| cannot("write", &runs, error))?;
+    if kept.len() > 0 {
+        return Err(Failure::failed(format!("{} has the runs of another bench", path.display()))
+            .hint("--out names another place; `lrsctl bench --report` shows what is there"));
+    }
     Ok(path)
 }
 

@@ -39,8 +39,8 @@ pub(crate) fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failur
         return report::write(directory, &machine, &runs, out);
     }
     let file = args.suite.as_deref().ok_or_else(|| Failure::usage("no suite given"))?;
-    let mut suite =
-        Suite::load(file, cpus()).map_err(|errors| Failure::failed(errors.to_string()))?;
+    let (mut suite, text) = Suite::load_with_text(file, cpus())
+        .map_err(|errors| Failure::failed(errors.to_string()))?;
     check::select(&mut suite, &args.choice)?;
     check::programs(&suite)?;
     check::rights(&suite)?;
@@ -49,10 +49,14 @@ pub(crate) fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failur
     let workdir = Workdir::make(base, prefix)?;
     check::space(&suite, &workdir.path)?;
     let output = check::output(args.out.as_deref(), &suite)?;
-    std::fs::copy(file, output.join(SUITE)).map_err(|error| {
-        Failure::failed(format!("cannot write {}: {error}", output.join(SUITE).display()))
-    })?;
-    let mut command = Command::new(this_executable()?);
+    let copy = output.join(SUITE);
+    // With --out where the suite is, the copy may be the suite.
+    if std::fs::read_to_string(&copy).ok().as_deref() != Some(&*text) {
+        std::fs::write(&copy, text).map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", copy.display()))
+        })?;
+    }
+    let mut command = Command::new(this_executable());
     if out.is_json() {
         command.arg("--json");
     }

@@ -30,7 +30,7 @@ pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure
     }
     let [prefix, _] = PREFIXES;
     let workdir = Workdir::make(args.dir.as_deref(), prefix)?;
-    let mut command = Command::new(this_executable()?);
+    let mut command = Command::new(this_executable());
     command.args(["__demo", "--cgroup-root", &workdir.name, "--workdir"]).arg(&workdir.path);
     if args.observe {
         command.arg("--observe");

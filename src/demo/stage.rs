@@ -200,7 +200,7 @@ impl Stage<'_> {
                 command
             }
             Setting::Shaped(daemon) => {
-                let mut command = Command::new(this_executable()?);
+                let mut command = Command::new(this_executable());
                 command.arg("--endpoint").arg(daemon.endpoint.to_string());
                 command.args(["run", "--wait", "--job", "demo"]);
                 command.args(["--kind", task.kind.word(), "--name", &task.name, "--"]);

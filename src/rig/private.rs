@@ -70,7 +70,7 @@ impl Daemon {
             std::fs::File::options().create(true).append(true).open(log).map_err(|error| {
                 Failure::failed(format!("cannot write {}: {error}", log.display()))
             })?;
-        let mut command = Command::new(process::this_executable()?);
+        let mut command = Command::new(process::this_executable());
         command.args(["__daemon", "--config"]).arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
         // Ctrl-C is for its parent, which ends the tasks before their daemon.
@@ -108,6 +108,16 @@ impl Daemon {
         }
     }
 
+    /// Stops it while the runtime goes on: the daemon gives open connections a grace to close,
+    /// and ours is closed by a task of the runtime.
+    pub(crate) async fn stop(mut self) {
+        let begun = clock::boot_time();
+        process::signal(self.child.id(), Signal::SIGTERM);
+        while matches!(self.child.try_wait(), Ok(None)) && clock::boot_time().since(begun) < STOP {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Waits until it has noticed the end of every task, so that it can remove its cgroups.
     pub(crate) async fn drained(&self) {
         for _ in 0..100 {
@@ -130,6 +140,10 @@ impl Drop for Daemon {
 }
 
 fn stop(child: &mut Child) {
+    // Reaped already: its number may be another's by now.
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
     let begun = clock::boot_time();
     process::signal(child.id(), Signal::SIGTERM);
     while clock::boot_time().since(begun) < STOP {

@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 
 use crate::cli::Failure;
 
-/// This executable, also after its file was replaced.
-pub(crate) fn this_executable() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this executable: {error}")))
+/// This executable, also after its file was replaced or removed: the kernel follows the name to
+/// the image of whoever opens it, and a child has ours until it is another (proc_pid_exe(5)).
+pub(crate) fn this_executable() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
 }
 
 /// Orphans below this process become its children instead of init's.

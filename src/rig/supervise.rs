@@ -132,10 +132,13 @@ pub(crate) fn asked_to_end() -> Result<impl Future<Output = Signal>, Failure> {
     };
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
+    // A terminal that goes away tells its whole foreground group, so us too.
+    let mut hang_up = listen(SignalKind::hangup())?;
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => Signal::SIGINT,
             _ = terminate.recv() => Signal::SIGTERM,
+            _ = hang_up.recv() => Signal::SIGHUP,
         }
     })
 }

@@ -132,7 +132,7 @@ impl Server {
             Failure::failed(format!("cannot {what} the modelled disk: {error}"))
         };
         let spec = serde_json::to_string(spec).map_err(|error| failed("describe", &error))?;
-        let mut command = Command::new(this_executable()?);
+        let mut command = Command::new(this_executable());
         command.args(["__disk", "--spec", &spec, "--mount"]).arg(mount);
         // Ctrl-C is for the bench, which ends its tasks before it takes their disk away.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -31,7 +31,7 @@ pub(super) fn start(
             command
         }
         Some(daemon) => {
-            let mut command = Command::new(this_executable()?);
+            let mut command = Command::new(this_executable());
             command.arg("--endpoint").arg(daemon.endpoint.to_string());
             command.args(["run", "--wait", "--name", &task.name]);
             command.args(["--job", group.job.as_deref().unwrap_or(load)]);

@@ -133,7 +133,9 @@ impl Bench<'_> {
                 Err(failure) => faults.push(failure.to_string()),
             }
         }
-        drop(daemon);
+        if let Some(daemon) = daemon {
+            daemon.stop().await;
+        }
         let bytes =
             |of: fn((u64, u64)) -> u64| Some(of(disk_after?).saturating_sub(of(disk_before?)));
         let mut run = record::Run {

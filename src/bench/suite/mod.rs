@@ -184,8 +184,13 @@ impl Setting {
 impl Suite {
     /// Reads and checks the file for a node of `cpus` CPUs.
     pub(crate) fn load(file: &Path, cpus: u32) -> Result<Suite, ConfigErrors> {
+        Suite::load_with_text(file, cpus).map(|(suite, _)| suite)
+    }
+
+    /// The same, and the text: a pipe can be read only once.
+    pub(crate) fn load_with_text(file: &Path, cpus: u32) -> Result<(Suite, String), ConfigErrors> {
         let text = read_text(file, Absent::IsError)?.unwrap_or_default();
-        read::suite(&text, file, cpus)
+        Ok((read::suite(&text, file, cpus)?, text))
     }
 
     /// The suite of `--quick`.

@@ -159,3 +159,21 @@ fn broken_toml_and_empty_files_are_told() {
     let told = read("").unwrap_err();
     assert!(told.contains("name: is missing"), "{told}");
 }
+
+#[test]
+fn every_shipped_suite_can_be_read_on_small_and_large_nodes() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/bench");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        for cpus in [1, 2, 256] {
+            let suite = Suite::load(&path, cpus).unwrap_or_else(|errors| panic!("{errors}"));
+            assert_eq!(Some(&*suite.name), path.file_stem().and_then(|stem| stem.to_str()));
+            names.push(suite.name);
+        }
+    }
+    names.dedup();
+    for name in ["six-loads", "six-loads-slow", "mixes", "facebook", "priority", "dfsio", "smoke"] {
+        assert!(names.iter().any(|other| other == name), "{name} in {names:?}");
+    }
+}
