@@ -24,6 +24,8 @@ pub(super) fn select(suite: &mut Suite, choice: &BenchChoice) -> Result<(), Fail
     }
     if !choice.setting.is_empty() {
         suite.settings.retain(|setting| choice.setting.contains(&setting.name));
+        // The reference may be among those left out.
+        suite.name_references();
     }
     Ok(())
 }
@@ -43,8 +45,8 @@ fn known(option: &str, asked: &[String], names: &[String]) -> Result<(), Failure
 pub(super) fn programs(suite: &Suite) -> Result<(), Failure> {
     let path = std::env::var_os("PATH");
     let missing: Vec<String> = suite
-        .programs
-        .iter()
+        .programs()
+        .into_iter()
         .filter_map(|name| find_program(name.as_ref(), path.as_deref()).err())
         .map(|failure| failure.to_string())
         .collect();
@@ -52,7 +54,10 @@ pub(super) fn programs(suite: &Suite) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!("the suite cannot run: {}", missing.join("; ")))
-        .hint("install what is missing, or leave its loads out with --load; nothing was run"))
+        .hint(
+            "install what is missing (--load leaves out what only its loads' commands begin with, \
+             not the suite's `programs` and data); nothing was run",
+        ))
 }
 
 /// Whether the settings can be had by this user.

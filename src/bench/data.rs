@@ -28,44 +28,63 @@ const PIECE_BYTES: usize = 1 << 18;
 
 /// Writes at least `bytes` of `kind`. Parts of one set differ by their seed.
 pub(crate) fn generate(kind: Kind, bytes: u64, seed: u64, to: &mut impl Write) -> io::Result<()> {
-    let mut random = XorShift::new(seed);
-    match kind {
-        Kind::Text => {
-            let vocabulary = Vocabulary::new();
-            pieces(bytes, to, |piece| vocabulary.line(&mut random, piece))
-        }
-        Kind::Records => {
-            let mut number = seed << 32;
-            pieces(bytes, to, |piece| {
-                record(&mut random, number, piece);
-                number = number.wrapping_add(1);
-            })
-        }
-        Kind::Random => {
-            let mut left = bytes;
-            pieces(bytes, to, |piece| {
-                let word = random.next().to_le_bytes();
-                let rest = usize::try_from(left).unwrap_or(usize::MAX).min(word.len());
-                piece.extend_from_slice(&word[..rest]);
-                left -= rest as u64;
-            })
-        }
-    }
-}
-
-/// Writes what `add` adds until there are `bytes`.
-fn pieces(bytes: u64, to: &mut impl Write, mut add: impl FnMut(&mut Vec<u8>)) -> io::Result<()> {
-    let mut piece = Vec::with_capacity(PIECE_BYTES + 256);
-    let mut written = 0;
-    while written < bytes {
-        piece.clear();
-        while piece.len() < PIECE_BYTES && written + (piece.len() as u64) < bytes {
-            add(&mut piece);
-        }
-        to.write_all(&piece)?;
-        written += piece.len() as u64;
+    let mut pieces = Pieces::new(kind, bytes, seed);
+    while let Some(piece) = pieces.make() {
+        to.write_all(piece)?;
     }
     Ok(())
+}
+
+/// What [`generate`] writes, piece by piece, for who has something else to do in between.
+pub(crate) struct Pieces {
+    source: Source,
+    random: XorShift,
+    piece: Vec<u8>,
+    bytes: u64,
+    made: u64,
+}
+
+enum Source {
+    Text(Vocabulary),
+    /// The number of the next record.
+    Records(u64),
+    Random,
+}
+
+impl Pieces {
+    /// As [`generate`].
+    pub(crate) fn new(kind: Kind, bytes: u64, seed: u64) -> Pieces {
+        let source = match kind {
+            Kind::Text => Source::Text(Vocabulary::new()),
+            Kind::Records => Source::Records(seed << 32),
+            Kind::Random => Source::Random,
+        };
+        let piece = Vec::with_capacity(PIECE_BYTES + 256);
+        Pieces { source, random: XorShift::new(seed), piece, bytes, made: 0 }
+    }
+
+    /// The next one; `None` when there are all bytes.
+    pub(crate) fn make(&mut self) -> Option<&[u8]> {
+        let left = self.bytes.checked_sub(self.made).filter(|&left| left > 0)?;
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        self.piece.clear();
+        while self.piece.len() < wanted {
+            match &mut self.source {
+                Source::Text(vocabulary) => vocabulary.line(&mut self.random, &mut self.piece),
+                Source::Records(number) => {
+                    record(&mut self.random, *number, &mut self.piece);
+                    *number = number.wrapping_add(1);
+                }
+                Source::Random => {
+                    let word = self.random.next().to_le_bytes();
+                    let rest = (wanted - self.piece.len()).min(word.len());
+                    self.piece.extend_from_slice(&word[..rest]);
+                }
+            }
+        }
+        self.made += self.piece.len() as u64;
+        Some(&self.piece)
+    }
 }
 
 /// Words by rank.

@@ -65,7 +65,7 @@ fn an_unwritable_place_is_told() {
     assert!(ended.err.contains("cannot create") && ended.err.contains("--dir"), "{ended:?}");
 
     std::fs::create_dir(place.output()).unwrap();
-    std::fs::write(place.output().join("runs.jsonl"), "").unwrap();
+    std::fs::write(place.output().join("runs.jsonl"), "{}\n").unwrap();
     refused(&place, &[], 1, &["has the runs of another bench"]);
 }
 

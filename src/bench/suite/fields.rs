@@ -2,6 +2,7 @@
 //! for. All faults are collected; a value that is refused is `None` and the reading goes on.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use toml::de::{DeTable, DeValue};
 
@@ -16,6 +17,8 @@ pub(super) struct Reader<'a> {
     pub(super) faults: Vec<Fault>,
     /// CPUs of the node, for counts per core.
     pub(super) cpus: u32,
+    /// Names of the data sets.
+    pub(super) sets: Rc<[String]>,
 }
 
 impl Reader<'_> {
@@ -192,28 +195,43 @@ pub(super) fn texts(node: &Node<'_>) -> Taken<Vec<String>> {
 }
 
 /// A command: words, the first not empty.
-pub(super) fn command(node: &Node<'_>, place: Place) -> Taken<Vec<Template>> {
+pub(super) fn command(node: &Node<'_>, place: Place, sets: &[String]) -> Taken<Vec<Template>> {
     let words = texts(node)?;
-    if words.first().is_none_or(String::is_empty) {
+    let Some(program) = words.first().filter(|program| !program.is_empty()) else {
         return because("is empty", "write a program and its arguments, each a word");
+    };
+    if program.contains('/') && !program.starts_with(['/', '{']) {
+        let program = crate::config::error::excerpt(program);
+        return because(
+            format!("{program} depends on where one is, and tasks are in directories of the run"),
+            "write its absolute path, or the name of a program in PATH",
+        );
     }
-    words.iter().map(|word| template(word, place)).collect()
+    words.iter().map(|word| template(word, place, sets)).collect()
 }
 
 /// What [`command`] takes.
 pub(super) const COMMAND: &str = "a list of words, such as [\"sort\", \"{data}/text-{part}\"]";
 
-/// One word with placeholders.
-pub(super) fn template(word: &str, place: Place) -> Taken<Template> {
+/// One word with placeholders; `sets` are the data sets there are.
+pub(super) fn template(word: &str, place: Place, sets: &[String]) -> Taken<Template> {
     if word.contains('\0') {
         return because("holds a NUL byte", "remove it");
     }
-    Template::parse(word, place).or_else(|unknown| {
+    let template = Template::parse(word, place).or_else(|unknown| {
         because(
             format!("unknown placeholder {}", crate::config::error::excerpt(&unknown)),
             format!("there are {} here; a brace is written {{{{", place.names()),
         )
-    })
+    })?;
+    if let Some(unknown) = template.sets().find(|name| !sets.iter().any(|set| set == name)) {
+        let remedy = match nearest(unknown, sets) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "add it as [[data]]".to_owned(),
+        };
+        return because(format!("there are no data \"{unknown}\""), remedy);
+    }
+    Ok(template)
 }
 
 /// A count: a number, or `"8 per core"`.

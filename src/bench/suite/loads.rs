@@ -1,5 +1,6 @@
 //! `[[load]]` and `[[load.tasks]]`.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use toml::de::DeValue;
@@ -38,7 +39,8 @@ fn load(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Load> {
         value::choice(node, &CLASSES)
     });
     let about = table.take(reader, "about", LINE, line).unwrap_or_default();
-    let check = table.take(reader, "check", COMMAND, |node| command(node, Place::Check));
+    let sets = Rc::clone(&reader.sets);
+    let check = table.take(reader, "check", COMMAND, |node| command(node, Place::Check, &sets));
     let groups = groups(reader, &mut table);
     table.finish(reader);
     Some(Load { name: load_name?, class: class?, about, check, groups: groups? })
@@ -100,13 +102,14 @@ fn circular(groups: &[Group]) -> Vec<usize> {
 }
 
 fn group(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Raw> {
-    let cpus = reader.cpus;
+    let (cpus, sets) = (reader.cpus, Rc::clone(&reader.sets));
     let group_name = table.need(reader, "name", NAME, name);
     let kind = table.take(reader, "kind", LINE, line);
     let job = table.take(reader, "job", LINE, line);
     let count_given = table.node("count").is_some();
     let count = table.take(reader, "count", COUNT, |node| count(node, cpus));
-    let command = table.need(reader, "command", COMMAND, |node| command(node, Place::Task));
+    let command =
+        table.need(reader, "command", COMMAND, |node| command(node, Place::Task, &sets));
     let priority = table.take(reader, "priority", "a whole number", |node| {
         value::integer(node, i32::MIN..=i32::MAX)
     });
@@ -114,9 +117,11 @@ fn group(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Raw> {
     let start = table
         .take(reader, "start", "0s..=24h", |node| value::duration(node, Duration::ZERO..=LATEST));
     let after = table.take(reader, "after", "a list of groups of this load", texts);
-    let environment = table.take(reader, "environment", "names with texts", environment);
-    let directory =
-        table.take(reader, "directory", "a path", |node| template(value::text(node)?, Place::Task));
+    let environment =
+        table.take(reader, "environment", "names with texts", |node| environment(node, &sets));
+    let directory = table.take(reader, "directory", "a path", |node| {
+        template(value::text(node)?, Place::Task, &sets)
+    });
     table.finish(reader);
     let group = Group {
         name: group_name?,
@@ -150,14 +155,14 @@ fn arrival(node: &Node<'_>) -> Taken<Arrival> {
     }
 }
 
-fn environment(node: &Node<'_>) -> Taken<Vec<(String, Template)>> {
+fn environment(node: &Node<'_>, sets: &[String]) -> Taken<Vec<(String, Template)>> {
     let table = node.get_ref().as_table().ok_or(Rejection::OutOfRange)?;
     let variable = |(name, node): (&toml::Spanned<std::borrow::Cow<'_, str>>, &Node<'_>)| {
         let name = name.get_ref();
         if name.is_empty() || name.contains(['=', '\0']) {
             return value::because("has a name that is none", "use letters, digits and _");
         }
-        Ok((name.to_string(), template(value::text(node)?, Place::Task)?))
+        Ok((name.to_string(), template(value::text(node)?, Place::Task, sets)?))
     };
     table.iter().map(variable).collect()
 }

@@ -13,6 +13,7 @@ pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,9 +37,9 @@ pub(crate) struct Suite {
     pub(crate) time_limit: Duration,
     /// Of random arrivals.
     pub(crate) seed: u64,
-    /// Programs that have to be in PATH, those that commands begin with included.
-    pub(crate) programs: Vec<String>,
-    /// Free space needed in the working directory.
+    /// Programs that have to be in PATH beside those that commands begin with.
+    named_programs: Vec<String>,
+    /// Free space needed in the working directory, on this node.
     pub(crate) space: Bytes,
     /// Where to work.
     pub(crate) directory: Option<PathBuf>,
@@ -197,6 +198,25 @@ impl Suite {
     pub(crate) fn make_quick(&mut self) {
         self.rounds = self.quick.rounds;
         self.scale = self.quick.scale;
+    }
+
+    /// Names who of the settings left is the reference.
+    pub(crate) fn name_references(&mut self) {
+        settings::name_references(&mut self.settings);
+    }
+
+    /// Programs that have to be in PATH: those the suite names, and those that the commands of
+    /// its loads and data begin with.
+    pub(crate) fn programs(&self) -> BTreeSet<&str> {
+        let of_loads = self.loads.iter().flat_map(|load| {
+            load.check.iter().chain(load.groups.iter().map(|group| &group.command))
+        });
+        let of_data = self.data.iter().filter_map(|data| match &data.made {
+            Made::Derived(command) => Some(command),
+            Made::Generated(..) => None,
+        });
+        let firsts = of_loads.chain(of_data).filter_map(|command| command.first()?.fixed());
+        self.named_programs.iter().map(String::as_str).chain(firsts).collect()
     }
 
     /// Parts of the data called `name`.

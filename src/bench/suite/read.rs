@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use toml::de::DeTable;
@@ -26,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// See [`Suite::load`].
 pub(super) fn suite(text: &str, file: &Path, cpus: u32) -> Result<Suite, ConfigErrors> {
-    let mut reader = Reader { source: Source::new(text, file), faults: Vec::new(), cpus };
+    let mut reader = Reader { source: Source::new(text, file), faults: Vec::new(), cpus, sets: Rc::from([]) };
     let (root, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
         // What the parser made of the rest is its guess.
@@ -50,8 +51,11 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
     });
     let seed =
         top.take(reader, "seed", "0..=4294967295", |node| value::integer(node, 0..=u32::MAX));
-    let programs = top.take(reader, "programs", "a list of names", texts).unwrap_or_default();
+    let named_programs = top.take(reader, "programs", "a list of names", texts).unwrap_or_default();
+    let cpus = reader.cpus;
     let space = top.take(reader, "space", "a size, such as \"2GiB\"", value::size);
+    let space_per_core =
+        top.take(reader, "space_per_core", "a size, such as \"64MiB\"", value::size);
     let directory = top.take(reader, "directory", "an absolute path", |node| {
         Some(PathBuf::from(value::text(node)?))
             .filter(|path| path.is_absolute())
@@ -64,6 +68,8 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
     let data: Vec<Data> = {
         let tables = top.tables(reader, "data", false);
         unique(reader, "data.name", &tables);
+        reader.sets =
+            tables.iter().filter_map(|table| table.text("name").map(str::to_owned)).collect();
         tables.into_iter().filter_map(|table| data_of(reader, table)).collect()
     };
     let lrsd = top.tables(reader, "lrsd", true).pop();
@@ -73,26 +79,14 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
         reader.fault("load", 0..0, "the suite has no load", "add a [[load]] with [[load.tasks]]");
     }
     top.finish(reader);
-    let firsts = loads.iter().flat_map(|load| {
-        let check = load.check.iter();
-        check.chain(load.groups.iter().map(|group| &group.command)).collect::<Vec<_>>()
-    });
-    let derived = data.iter().filter_map(|data| match &data.made {
-        Made::Derived(command) => Some(command),
-        Made::Generated(..) => None,
-    });
-    let firsts = firsts.chain(derived).filter_map(|command| command.first()?.fixed());
-    let mut programs: Vec<String> = programs.into_iter().chain(firsts.map(str::to_owned)).collect();
-    programs.sort_unstable();
-    programs.dedup();
     Some(Suite {
         name: suite_name?,
         about,
         rounds,
         time_limit: time_limit.unwrap_or(Duration::from_secs(300)),
         seed: u64::from(seed.unwrap_or(1)),
-        programs,
-        space: space.unwrap_or(Bytes(0)),
+        named_programs,
+        space: on_node(space.unwrap_or(Bytes(0)), space_per_core, cpus),
         directory,
         quick,
         scale: 1.0,
@@ -112,6 +106,8 @@ fn quick_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Quick {
 
 fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<DiskSpec> {
     let size = table.need(reader, "size", "a size, such as \"4GiB\"", value::size);
+    let per_core =
+        table.take(reader, "size_per_core", "a size, such as \"256MiB\"", value::size);
     let bandwidth =
         table.need(reader, "bandwidth", "bytes a second, such as \"80MiB\"", value::size);
     let seek = table.take(reader, "seek", "0s..=1s", |node| {
@@ -120,11 +116,18 @@ fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<DiskSpec> {
     let scheduler = table.take(reader, "scheduler", NAME, name);
     table.finish(reader);
     Some(DiskSpec {
-        size_bytes: size?.0,
+        size_bytes: on_node(size?, per_core, reader.cpus).0,
         bandwidth_bytes_per_sec: bandwidth?.0,
         seek: seek.unwrap_or(Duration::ZERO),
         scheduler: scheduler.unwrap_or_else(|| "bfq".to_owned()),
     })
+}
+
+/// What is needed on a node of `cpus` CPUs: counts of tasks grow with them, and so does what
+/// the tasks write.
+fn on_node(fixed: Bytes, per_core: Option<Bytes>, cpus: u32) -> Bytes {
+    let grown = per_core.map_or(0, |each| each.0.saturating_mul(u64::from(cpus)));
+    Bytes(fixed.0.saturating_add(grown))
 }
 
 const KINDS: [(&str, Kind); 3] =
@@ -132,13 +135,13 @@ const KINDS: [(&str, Kind); 3] =
 
 fn data_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Data> {
     let data_name = table.need(reader, "name", NAME, name);
-    let cpus = reader.cpus;
+    let (cpus, sets) = (reader.cpus, Rc::clone(&reader.sets));
     let parts = table.take(reader, "parts", COUNT, |node| count(node, cpus));
     let kind = table.take(reader, "kind", "\"text\", \"records\" or \"random\"", |node| {
         value::choice(node, &KINDS)
     });
     let size = table.take(reader, "size", "a size, such as \"64MiB\"", value::size);
-    let made = table.take(reader, "command", COMMAND, |node| command(node, Place::Data));
+    let made = table.take(reader, "command", COMMAND, |node| command(node, Place::Data, &sets));
     let has = [kind.is_some() && size.is_some(), made.is_some()];
     let named = [table.node("kind"), table.node("size"), table.node("command")];
     let (generated, derived) = (named[0].is_some() || named[1].is_some(), named[2].is_some());

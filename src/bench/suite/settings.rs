@@ -1,5 +1,6 @@
 //! `[[setting]]` and `[lrsd]`, and the settings of a suite that names none.
 
+use std::ops::Range;
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -24,23 +25,42 @@ pub(super) fn read(
     top: &mut Fields<'_>,
     lrsd: Option<Fields<'_>>,
 ) -> Vec<Setting> {
-    let base = match top.node("lrsd") {
-        Some(node) if lrsd.is_some() => keys(reader, "lrsd", node),
-        _ => Keys::new(),
-    };
+    let faults = reader.faults.len();
+    let lrsd = top.node("lrsd").filter(|_| lrsd.is_some());
+    let base = lrsd.map_or_else(Keys::new, |node| keys(reader, "lrsd", node));
+    if let Some(node) = lrsd
+        && reader.faults.len() == faults
+    {
+        fit(reader, "lrsd", node.span(), &base);
+    }
+    // What does not fit in [lrsd] is told once, not of each setting over it.
+    let base_fits = reader.faults.len() == faults;
     let tables = top.tables(reader, "setting", false);
     if tables.is_empty() {
         return defaults(&base, reader.cpus);
     }
     unique(reader, "setting.name", &tables);
-    let mut settings: Vec<Setting> =
-        tables.into_iter().filter_map(|table| setting(reader, table, &base)).collect();
+    let mut settings: Vec<Setting> = tables
+        .into_iter()
+        .filter_map(|table| {
+            let (faults, place) = (reader.faults.len(), table.place.clone());
+            let setting = setting(reader, table, &base)?;
+            if let How::Daemon { keys, slots } = &setting.how
+                && base_fits
+                && reader.faults.len() == faults
+            {
+                let name = if slots.is_some() { "setting" } else { "setting.lrs" };
+                fit(reader, name, place, keys);
+            }
+            Some(setting)
+        })
+        .collect();
     name_references(&mut settings);
     settings
 }
 
 /// The first of LRS is what others are compared with; who has the same keys is the same again.
-fn name_references(settings: &mut [Setting]) {
+pub(super) fn name_references(settings: &mut [Setting]) {
     let mut reference: Option<Keys> = None;
     for setting in settings {
         let How::Daemon { keys, slots: None } = &setting.how else { continue };
@@ -66,9 +86,14 @@ fn setting(reader: &mut Reader<'_>, mut table: Fields<'_>, base: &Keys) -> Optio
         value::choice(node, &[("process", "process"), ("cgroup", "cgroup"), ("alone", "alone")])
     });
     let shaped = table.node("lrs");
+    if let (Some(word), Some(node)) = (how.filter(|_| shaped.is_some()), table.node("how")) {
+        let problem = format!("a setting of LRS is no \"{word}\"");
+        reader.fault(table.key("how"), node.span(), problem, "remove how, or lrs");
+    }
     let fixed = ["slots_per_core", "slots"].into_iter().filter(|name| table.node(name).is_some());
-    let alternatives =
-        fixed.count() + usize::from(shaped.is_some()) + usize::from(how == Some("alone"));
+    // lrs and how together have their fault
+    let alone_too = how == Some("alone") && shaped.is_none();
+    let alternatives = fixed.count() + usize::from(shaped.is_some()) + usize::from(alone_too);
     if alternatives != 1 {
         reader.fault(
             table.key("slots"),
@@ -99,8 +124,8 @@ fn of_cores(per_core: f64, cpus: u32) -> u32 {
     ((per_core * f64::from(cpus)).floor() as u32).max(1)
 }
 
-/// The keys of an inline table or section, quoted paths or nested tables, and all that is wrong
-/// with them.
+/// The keys of an inline table or section, quoted paths or nested tables, and what is wrong
+/// with each.
 fn keys(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Keys {
     let Some(table) = node.get_ref().as_table() else {
         let remedy = "write keys of lrs.toml: { \"slots.expand\" = false }";
@@ -109,23 +134,18 @@ fn keys(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Keys {
     };
     let mut config = Config::default();
     let mut taken = Keys::new();
-    let faults = reader.faults.len();
     nested(reader, name, "", table, &mut config, &mut taken);
-    if reader.faults.len() == faults {
-        let text: String =
-            taken.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
-        if let Err(errors) = Config::from_toml(&text, Path::new("lrs.toml")) {
-            for fault in errors.faults() {
-                reader.fault(
-                    format!("{name}.\"{}\"", fault.key.clone().unwrap_or_default()),
-                    node.span(),
-                    fault.problem.clone(),
-                    fault.remedy.clone(),
-                );
-            }
-        }
-    }
     taken
+}
+
+/// Faults for the keys that do not go together.
+fn fit(reader: &mut Reader<'_>, name: &str, place: Range<usize>, keys: &Keys) {
+    let text: String = keys.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
+    let Err(errors) = Config::from_toml(&text, Path::new("lrs.toml")) else { return };
+    for fault in errors.faults() {
+        let key = format!("{name}.\"{}\"", fault.key.clone().unwrap_or_default());
+        reader.fault(key, place.clone(), fault.problem.clone(), fault.remedy.clone());
+    }
 }
 
 fn nested(

@@ -126,6 +126,18 @@ impl Template {
         }
     }
 
+    /// The data sets whose parts it names, as in `{data}/NAME-{part}`.
+    pub(super) fn sets(&self) -> impl Iterator<Item = &str> {
+        self.0.windows(3).filter_map(|pieces| match pieces {
+            [Piece::Hole(Hole::Data), Piece::Text(text), Piece::Hole(Hole::Part)] => {
+                let name = text.strip_prefix('/')?.strip_suffix('-')?;
+                // a longer way does not lead to a part of a set
+                Some(name).filter(|name| !name.contains([' ', '/']))
+            }
+            _ => None,
+        })
+    }
+
     /// The word for one task. `{part}` right behind the name of a data set and a dash counts
     /// round and round through its parts; elsewhere it is the index.
     pub(crate) fn fill(&self, fill: &Fill<'_>) -> String {
@@ -180,6 +192,16 @@ mod tests {
         assert_eq!(filled("{scale:25}{scale:1}{cpus}", 0), "312");
         assert_eq!(filled("awk '{{print}' }", 0), "awk '{print}' }");
         assert_eq!(filled("", 0), "");
+    }
+
+    #[test]
+    fn data_sets_are_found_where_their_parts_are_named() {
+        let sets = |word| {
+            let template = Template::parse(word, Place::Task).unwrap();
+            template.sets().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(sets("cmp {data}/a-{part} {data}/b-{part} {run}/c-{part}"), ["a", "b"]);
+        assert_eq!(sets("cat {data}/a-0 {data}/x y-{part} {data}/sub/z-{part}"), [""; 0]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ command = ["true"]
 fn what_is_not_said_has_a_default() {
     let suite = read(SMALL).unwrap();
     assert_eq!((suite.rounds, suite.time_limit), (10, Duration::from_secs(300)));
-    assert_eq!(suite.programs, ["true"]);
+    assert!(suite.programs().into_iter().eq(["true"]));
     let names: Vec<&str> = suite.settings.iter().map(|setting| &*setting.name).collect();
     assert_eq!(
         names,
@@ -151,6 +151,49 @@ lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "of
             .any(|fault| fault.starts_with(&format!("s.toml:{line}:")) && fault.contains(words));
         assert!(found, "line {line}, {words}, in\n{told}");
     }
+}
+
+#[test]
+fn needs_grow_with_the_node() {
+    let text = format!(
+        "space = \"1GiB\"\nspace_per_core = \"10MiB\"\n{SMALL}[disk]\nsize = \"64MiB\"\n\
+         size_per_core = \"1MiB\"\nbandwidth = \"1MiB\"\n"
+    );
+    let suite = read(&text).unwrap();
+    assert_eq!(suite.space.0, (1 << 30) + (20 << 20));
+    assert_eq!(suite.disk.unwrap().size_bytes, 66 << 20);
+}
+
+#[test]
+fn the_first_setting_of_lrs_that_is_left_is_the_reference() {
+    let mut suite = read(SMALL).unwrap();
+    suite.settings.retain(|setting| ["lrs again", "lrs no expansion"].contains(&&*setting.name));
+    suite.name_references();
+    let kinds: Vec<SettingKind> = suite.settings.iter().map(|setting| setting.kind).collect();
+    assert_eq!(kinds, [SettingKind::Lrs, SettingKind::LrsVariant]);
+}
+
+#[test]
+fn keys_of_lrsd_are_held_against_each_other_with_those_of_the_setting() {
+    // either alone goes with the defaults, as 4 is above no default of slots.passive
+    let lrsd = "[lrsd]\n\"slots.passive\" = 6\n";
+    let setting = |keys: &str| format!("{SMALL}{lrsd}[[setting]]\nname = \"a\"\nlrs = {{ {keys} }}\n");
+    assert!(read(&setting("\"slots.passive_max\" = 6")).is_ok());
+    let told = read(&setting("\"slots.passive_max\" = 4")).unwrap_err();
+    assert!(told.contains("s.toml:11: setting.lrs.\"slots.passive_max\""), "{told}");
+    let told = read(&format!("{}how = \"cgroup\"\n", setting(""))).unwrap_err();
+    assert!(told.contains("a setting of LRS is no \"cgroup\""), "{told}");
+}
+
+#[test]
+fn what_no_task_would_find_is_refused() {
+    let told = read(&SMALL.replace("\"true\"", "\"bin/true\"")).unwrap_err();
+    assert!(told.contains("s.toml:8:") && told.contains("bin/true depends on where"), "{told}");
+    let data = "[[data]]\nname = \"text\"\nkind = \"text\"\nsize = \"1KiB\"\n";
+    let command = |name: &str| SMALL.replace("\"true\"", &format!("\"wc\", \"{{data}}/{name}-{{part}}\""));
+    assert!(read(&format!("{}{data}", command("text"))).is_ok());
+    let told = read(&format!("{}{data}", command("txt"))).unwrap_err();
+    assert!(told.contains("no data \"txt\"; did you mean text?"), "{told}");
 }
 
 #[test]
