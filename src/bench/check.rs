@@ -53,11 +53,10 @@ pub(super) fn programs(suite: &Suite) -> Result<(), Failure> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure::failed(format!("the suite cannot run: {}", missing.join("; ")))
-        .hint(
-            "install what is missing (--load leaves out what only its loads' commands begin with, \
+    Err(Failure::failed(format!("the suite cannot run: {}", missing.join("; "))).hint(
+        "install what is missing (--load leaves out what only its loads' commands begin with, \
              not the suite's `programs` and data); nothing was run",
-        ))
+    ))
 }
 
 /// Whether the settings can be had by this user.
@@ -123,7 +122,8 @@ pub(super) fn output(asked: Option<&Path>, suite: &Suite) -> Result<PathBuf, Fai
     // Runs of two benches in one file would be compared with each other. A bench that ended
     // before its first run has left none.
     let file = std::fs::File::options().append(true).create(true).open(&runs);
-    let kept = file.and_then(|file| file.metadata()).map_err(|error| cannot("write", &runs, error))?;
+    let kept =
+        file.and_then(|file| file.metadata()).map_err(|error| cannot("write", &runs, error))?;
     if kept.len() > 0 {
         return Err(Failure::failed(format!("{} has the runs of another bench", path.display()))
             .hint("--out names another place; `lrsctl bench --report` shows what is there"));

@@ -127,6 +127,9 @@ pub struct Run {
     pub lasted_seconds: f64,
     /// What went wrong: a task that failed, the time limit, a check that did not hold.
     pub faults: Vec<String>,
+    /// What makes it doubtful, though it is complete: shown as warnings.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// In the order of the suite.
     pub tasks: Vec<Task>,
     /// The node from the first arrival to the last exit.
@@ -150,7 +153,8 @@ pub struct Task {
     pub priority: i32,
     /// When it arrived.
     pub arrived: f64,
-    /// When its slot was given: its process started, or LRS admitted it. Null: never.
+    /// When its slot was given: its process started, or LRS admitted it. Null: never, or not
+    /// known, which the run's notes say.
     pub started: Option<f64>,
     /// When it exited. Null: not within the time limit.
     pub ended: Option<f64>,
@@ -174,8 +178,12 @@ pub enum Outcome {
     Exit(i32),
     /// Ended by a signal.
     Signal(i32),
-    /// Killed at the time limit of the run, or with the run.
+    /// Killed at the time limit of the run.
     TimeLimit,
+    /// Not ended when lrsd failed, and killed with the run.
+    LrsdFailed,
+    /// It could not be started; the system's words.
+    NotSpawned(String),
     /// The run ended before its turn.
     NotStarted,
 }

@@ -79,16 +79,16 @@ impl Drop for Group {
 }
 
 /// Writes out what earlier work left dirty in the file system of `directory`, so that it does not
-/// slow what follows. On a disk that others keep busy this may take longer than `limit`; then it
-/// goes on in the background.
-pub(crate) async fn settle(directory: &Path, limit: Duration) -> Result<(), Failure> {
+/// slow what follows; answers whether it was done within `limit`. On a disk that others keep busy
+/// it may not be; then it goes on in the background.
+pub(crate) async fn settle(directory: &Path, limit: Duration) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot sync {}: {error}", directory.display()))
     };
     let opened = std::fs::File::open(directory).map_err(failed)?;
     let synced = tokio::task::spawn_blocking(move || rustix::fs::syncfs(&opened));
     match tokio::time::timeout(limit, synced).await {
-        Ok(Ok(synced)) => synced.map_err(|error| failed(error.into())),
-        Ok(Err(_)) | Err(_) => Ok(()),
+        Ok(Ok(synced)) => synced.map(|()| true).map_err(|error| failed(error.into())),
+        Ok(Err(_)) | Err(_) => Ok(false),
     }
 }

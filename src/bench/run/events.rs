@@ -1,21 +1,45 @@
-//! What a private lrsd decided during a run, from its own history. It is read once, after the
-//! run: following it would cost time that belongs to the tasks.
+//! What a private lrsd decided during a run, from its own history. It is read after the run,
+//! for following it would cost time that belongs to the tasks; with more tasks than lrsd keeps
+//! events of, piece by piece at the points of the timeline.
+
+use std::collections::HashMap;
 
 use crate::bench::record::{Decisions, Task};
-use crate::cli::{Failure, printable};
+use crate::cli::{Connection, Failure, printable};
 use crate::proto::{self, event_stream_item::Item};
-use crate::rig::private::Daemon;
 use crate::units::WallTime;
 use crate::wire;
 
-/// The events of a daemon from its start on. An error too when some are not kept any more.
-pub(super) async fn all(daemon: &Daemon) -> Result<Vec<proto::Event>, Failure> {
+/// From so many tasks on the history is read during the run. lrsd keeps 4,096 events, and a
+/// task has three or four.
+pub(super) const MANY: usize = 1_000;
+
+/// What was read so far, from the daemon's start on.
+#[derive(Debug, Default)]
+pub(super) struct History(Vec<proto::Event>);
+
+impl History {
+    /// Sequence number of the first event not read.
+    pub(super) fn next(&self) -> u64 {
+        self.0.last().map_or(1, |event| event.seq.saturating_add(1))
+    }
+
+    /// Takes what [`since`] `next` brought.
+    pub(super) fn extend(&mut self, events: Vec<proto::Event>) {
+        self.0.extend(events);
+    }
+}
+
+/// The events of a daemon from this number on. An error too when some are not kept any more.
+pub(super) async fn since(
+    mut connection: Connection,
+    next: u64,
+) -> Result<Vec<proto::Event>, Failure> {
     let failed = |status: tonic::Status| {
         Failure::failed(format!("cannot read lrsd's events: {}", printable(status.message())))
     };
-    let request = proto::WatchEventsRequest { since: Some(1), no_follow: true };
-    let mut stream =
-        daemon.connection.clone().watch_events(request).await.map_err(failed)?.into_inner();
+    let request = proto::WatchEventsRequest { since: Some(next), no_follow: true };
+    let mut stream = connection.watch_events(request).await.map_err(failed)?.into_inner();
     let mut events = Vec::new();
     while let Some(item) = stream.message().await.map_err(failed)? {
         match item.item {
@@ -32,23 +56,23 @@ pub(super) async fn all(daemon: &Daemon) -> Result<Vec<proto::Event>, Failure> {
 }
 
 /// Puts into `tasks` when they were admitted and how they fared, and counts the decisions.
-/// `began`: the zero of the run's times.
-pub(super) fn apply(events: &[proto::Event], began: WallTime, tasks: &mut [Task]) -> Decisions {
-    let mut ids: Vec<(&str, usize)> = Vec::new();
+/// `began`: the zero of the run's times; `None` leaves the times unknown.
+pub(super) fn apply(history: &History, began: Option<WallTime>, tasks: &mut [Task]) -> Decisions {
+    let mut ids: HashMap<&str, usize> = HashMap::new();
+    let names: HashMap<String, usize> =
+        tasks.iter().enumerate().map(|(index, task)| (task.name.clone(), index)).collect();
     let mut decisions = Decisions::default();
-    for event in events {
+    for event in &history.0 {
         let task = event.task.as_deref().unwrap_or_default();
-        let index = ids.iter().rev().find(|(id, _)| *id == task).map(|&(_, index)| index);
-        let known = index.and_then(|index| tasks.get_mut(index));
-        let at = event.at.as_ref().and_then(|at| seconds(at, began));
+        let known = ids.get(task).and_then(|&index| tasks.get_mut(index));
+        let at = event.at.as_ref().zip(began).and_then(|(at, began)| seconds(at, began));
         match event.r#type.as_str() {
             "admitted" => {
-                let name = label(event, "name");
-                let index = tasks.iter().position(|task| Some(task.name.as_str()) == name);
-                if let Some(index) = index
+                let index = label(event, "name").and_then(|name| names.get(name));
+                if let Some(&index) = index
                     && let Some(record) = tasks.get_mut(index)
                 {
-                    ids.push((task, index));
+                    ids.insert(task, index);
                     record.started = at;
                     record.began_active = event.to.as_deref().map(|tier| tier == "active");
                     record.demoted = Some(false);

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use procfs::Current;
 
-use super::stage::Bench;
+use super::measure::Bench;
 use crate::bench::disk::describe_directory;
-use crate::bench::record::{self, Cgroup, Machine};
+use crate::bench::record::{self, Cgroup, Machine, SettingKind};
 use crate::bench::suite::How;
 use crate::cli::Failure;
 use crate::{clock, proto};
@@ -20,7 +20,9 @@ pub(super) async fn describe(
     command: &[String],
 ) -> Result<Machine, Failure> {
     let suite = bench.suite;
-    let keys = suite.settings.iter().find_map(|setting| match &setting.how {
+    // The reference, or else the first that takes lrsd: how tiers are made may be a key of it.
+    let reference = suite.settings.iter().filter(|one| one.kind == SettingKind::Lrs);
+    let keys = reference.chain(&suite.settings).find_map(|setting| match &setting.how {
         How::Daemon { keys, .. } => Some(keys),
         How::Processes(_) | How::Alone => None,
     });
@@ -101,4 +103,12 @@ pub(super) fn disk_counters(directory: &Path) -> Option<PathBuf> {
     let device = std::fs::metadata(directory).ok()?.dev();
     let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
     Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"))).filter(|path| path.exists())
+}
+
+/// Bytes read and written by a block device since boot, from its file in sysfs: sectors of 512
+/// bytes in the third and the seventh field (Documentation/block/stat.rst).
+pub(super) fn disk_bytes(stat: &Path) -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string(stat).ok()?;
+    let field = |index: usize| text.split_whitespace().nth(index)?.parse::<u64>().ok();
+    Some((field(2)? * 512, field(6)? * 512))
 }

@@ -6,6 +6,7 @@
 
 mod events;
 mod machine;
+mod measure;
 mod prepare;
 mod progress;
 mod queue;
@@ -23,8 +24,8 @@ use super::{report, runs_file};
 use crate::cli::{BenchInnerArgs, Failure, Output, runtime};
 use crate::rig::supervise::asked_to_end;
 use crate::rig::sweep::child_ids;
+use measure::Bench;
 use progress::Progress;
-use stage::Bench;
 
 /// Runs the suite and writes the report. Ends with 130 or so when it was asked to end: the run
 /// at hand is lost, the report is of those before it.

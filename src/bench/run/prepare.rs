@@ -4,14 +4,15 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::spawn::complaint;
-use super::stage::{Bench, finish};
+use super::measure::Bench;
+use super::spawn::{complaint, finish};
 use super::tasks::{Places, fill_words};
 use crate::bench::data;
 use crate::bench::disk::Disk;
 use crate::bench::record::Outcome;
 use crate::bench::suite::{Made, Suite};
 use crate::cli::{Failure, say};
+use crate::rig::sweep::end_processes;
 
 /// The modelled disk, if the suite has one.
 pub(super) fn disk(suite: &Suite, workdir: &Path) -> Result<Option<Disk>, Failure> {
@@ -51,7 +52,12 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                     let seed = bench.suite.seed ^ (number << 32) ^ u64::from(part);
                     let mut file =
                         BufWriter::with_capacity(1 << 20, File::create(&out).map_err(cannot)?);
-                    data::generate(*kind, bytes, seed, &mut file).map_err(cannot)?;
+                    let mut pieces = data::Pieces::new(*kind, bytes, seed);
+                    while let Some(piece) = pieces.make() {
+                        file.write_all(piece).map_err(cannot)?;
+                        // so that Ctrl-C is heard
+                        tokio::task::yield_now().await;
+                    }
                     file.flush().map_err(cannot)?;
                 }
                 Made::Derived(words) => {
@@ -70,9 +76,12 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                     }
                 }
             }
-            // so that Ctrl-C is heard between two parts
-            tokio::task::yield_now().await;
         }
     }
-    Ok(())
+    match end_processes(&bench.kept).first() {
+        None => Ok(()),
+        Some(left) => Err(Failure::failed(format!(
+            "{left}, which a command that makes data left behind, does not end; nothing was run"
+        ))),
+    }
 }

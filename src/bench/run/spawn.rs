@@ -1,19 +1,25 @@
-//! Starting a task and telling how it ended.
+//! Starting a task and telling how it ended; running what is not measured to its end.
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::tasks::Planned;
 use crate::bench::record::Outcome;
 use crate::bench::suite::Group;
 use crate::cli::{Failure, printable};
+use crate::clock;
 use crate::rig::private::Daemon;
 use crate::rig::process::{self, this_executable};
+use crate::rig::supervise::until;
 
 /// Most of what a task said that is kept when it failed.
-const TAIL: usize = 64 << 10;
+const TAIL: u64 = 64 << 10;
 
 /// Starts one task; what it says goes to `log`. With a daemon it begins as `lrsctl run --wait`.
 pub(super) fn start(
@@ -60,24 +66,70 @@ pub(super) fn outcome(status: ExitStatus) -> Outcome {
     }
 }
 
-/// `map-3: exit status 2: no such file`, and the end of what it said kept as `keep`.
+/// `map-3: exit status 2: no such file`; the end of what it said is kept as `keep`.
 pub(super) fn complaint(name: &str, outcome: &Outcome, log: &Path, keep: &Path) -> String {
     let how = match outcome {
         Outcome::Exit(code) => format!("exit status {code}"),
         Outcome::Signal(signal) => format!("ended by signal {signal}"),
         Outcome::TimeLimit => "killed at the time limit".to_owned(),
+        Outcome::LrsdFailed => "killed with the run when lrsd failed".to_owned(),
+        Outcome::NotSpawned(error) => return format!("{name}: could not be started: {error}"),
         Outcome::NotStarted => "had no turn within the time limit".to_owned(),
         Outcome::Ok => "exit status 0".to_owned(),
     };
-    let said = std::fs::read(log).unwrap_or_default();
-    let tail = said.get(said.len().saturating_sub(TAIL)..).unwrap_or_default();
-    let text = String::from_utf8_lossy(tail);
+    let said = match tail(log) {
+        Ok(said) => said,
+        // Who had no turn said nothing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return format!("{name}: {how} (cannot read {}: {error})", log.display()),
+    };
+    let text = String::from_utf8_lossy(&said);
     let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) else {
         return format!("{name}: {how}, without a word");
     };
     let last: String = printable(last.trim()).chars().take(200).collect();
-    match std::fs::write(keep, tail) {
+    match std::fs::write(keep, &said) {
         Ok(()) => format!("{name}: {how}: {last}"),
         Err(error) => format!("{name}: {how}: {last} (cannot keep {}: {error})", keep.display()),
+    }
+}
+
+/// The end of a log that may be long.
+fn tail(log: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut said = Vec::new();
+    file.take(TAIL).read_to_end(&mut said)?;
+    Ok(said)
+}
+
+/// Runs a command beside which nothing is measured, and waits for its end.
+pub(super) async fn finish(
+    words: &[String],
+    directory: &Path,
+    log: &Path,
+    limit: Duration,
+) -> Result<Outcome, Failure> {
+    let mut children = signal(SignalKind::child())
+        .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
+    let cannot =
+        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
+    let said = File::create(log).map_err(cannot)?;
+    let mut command = Command::new(words.first().map_or("", |program| program));
+    command.args(words.iter().skip(1)).current_dir(directory).stdin(Stdio::null());
+    command.stdout(said.try_clone().map_err(cannot)?).stderr(said);
+    let program = words.first().cloned().unwrap_or_default();
+    let failed = |error| Failure::failed(format!("cannot run {program}: {error}"));
+    let mut child = process::Group::spawn(&mut command).map_err(failed)?;
+    let ends = clock::boot_time().after(limit);
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(outcome(status));
+        }
+        tokio::select! {
+            _ = children.recv() => {}
+            () = until(Some(ends)) => return Ok(Outcome::TimeLimit),
+        }
     }
 }

@@ -1,295 +1,91 @@
-//! One run of one load in one setting, measured.
-//!
-//! The run shares the CPUs with what it measures. So ends are SIGCHLD and arrivals are a timer;
-//! twice a second the node's counters and, with lrsd, its status are read, and the history of
-//! lrsd after the end.
-//!
-//! With lrsd every task is started when it arrives and waits as `lrsctl run --wait`. Tasks that
-//! arrive together are started in order, but their requests may overtake each other by the few
-//! milliseconds that a process takes to begin: to wait for each would make arrivals a queue of
-//! ours. With plain processes nothing is started before its turn.
+//! The tasks of one run, from the first arrival to the last end.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use super::events::{self, History};
+use super::measure::Bench;
 use super::queue::Queue;
-use super::tasks::{self, Extent, Places, Planned};
-use super::{events, spawn};
+use super::spawn;
+use super::tasks::Planned;
 use crate::bench::record::{self, Outcome, Point};
-use crate::bench::suite::{How, Load, Setting, Suite};
-use crate::cli::Failure;
+use crate::bench::suite::Load;
+use crate::cli::{Connection, Failure};
 use crate::rig::node::Ticks;
-use crate::rig::private::{Daemon, Private, last_words};
-use crate::rig::process::{Group, settle};
+use crate::rig::private::{Daemon, last_words};
+use crate::rig::process::Group;
 use crate::rig::supervise::until;
-use crate::rig::sweep::end_processes;
 use crate::units::{BootTime, Moment};
 use crate::{clock, proto};
 
 /// Time between two points of the timeline.
 const POINT: Duration = Duration::from_millis(500);
 
-/// How long writing out what the run before left dirty may take.
-const SETTLE: Duration = Duration::from_secs(60);
+/// Tasks started between two looks at the clock, the arrivals and the ends.
+const BURST: usize = 64;
 
-/// Complaints about single tasks that a run keeps: when all fail, they fail alike.
-const COMPLAINTS: usize = 8;
-
-/// What all runs of a bench share.
-#[derive(Debug)]
-pub(crate) struct Bench<'a> {
-    pub(crate) suite: &'a Suite,
-    /// On the disk that is measured.
-    pub(crate) places: Places,
-    /// CPUs tasks may use.
-    pub(crate) cpus: u32,
-    /// For what belongs to no measured disk: sockets, what tasks say.
-    pub(crate) workdir: &'a Path,
-    /// Of every private lrsd, one after the other.
-    pub(crate) cgroup_root: &'a str,
-    /// What is kept when something failed, and lrsd's logs.
-    pub(crate) logs: PathBuf,
-    /// Children that outlive a run.
-    pub(crate) kept: Vec<u32>,
-    /// Counters of the measured disk.
-    pub(crate) disk: Option<PathBuf>,
-}
-
-impl Bench<'_> {
-    /// A private lrsd with these keys.
-    pub(crate) async fn daemon(
-        &self,
-        keys: &[(&'static str, String)],
-    ) -> Result<(Daemon, proto::Status), Failure> {
-        let private = Private {
-            workdir: self.workdir,
-            name: "lrsd",
-            cgroup_root: self.cgroup_root,
-            keys,
-            log: &self.logs.join("lrsd.log"),
-        };
-        Daemon::start(&private).await
-    }
-
-    /// Runs `load` in `setting`. An error is one of the bench itself; what the tasks do wrong
-    /// is in the record.
-    pub(crate) async fn run(
-        &self,
-        load: &Load,
-        setting: &Setting,
-        (round, place): (u32, u32),
-    ) -> Result<record::Run, Failure> {
-        empty(&self.places.run)?;
-        settle(&self.places.run, SETTLE).await?;
-        let (daemon, slots) = match &setting.how {
-            How::Processes(slots) => (None, Some(*slots)),
-            How::Alone => (None, Some(1)),
-            How::Daemon { keys, slots } => (Some(self.daemon(keys).await?.0), *slots),
-        };
-        let extent = if setting.how == How::Alone { Extent::OneEach } else { Extent::Whole };
-        let tasks = tasks::plan(self.suite, load, &self.places, self.cpus, extent);
-        for index in 0..tasks.len() {
-            // what a task of the run before said; there may have been none
-            let _ = std::fs::remove_file(self.said(index));
-        }
-        let mut children = signal(SignalKind::child())
-            .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
-        let disk_before = self.disk.as_deref().and_then(disk_bytes);
-        let ticks = Ticks::now()?;
-        let mut stage = Stage {
-            bench: self,
-            load,
-            daemon: daemon.as_ref(),
-            // with lrsd the waiting is its business
-            slots: slots.filter(|_| daemon.is_none()).map_or(usize::MAX, |slots| slots as usize),
-            queue: Queue::new(&load.groups, &tasks),
-            records: tasks.iter().map(|task| unborn(task, load)).collect(),
-            tasks: &tasks,
-            began: clock::now(),
-            running: Vec::new(),
-            faults: Vec::new(),
-            timeline: Vec::new(),
-            last: ticks,
-        };
-        stage.work(&mut children).await?;
-        let ended = clock::boot_time();
-        let used = Ticks::now()?.since(ticks);
-        let disk_after = self.disk.as_deref().and_then(disk_bytes);
-        let Stage { mut records, mut faults, timeline, began, running, .. } = stage;
-        drop(running);
-        // A task may have left something behind: it must not run beside the next.
-        let mut kept = self.kept.clone();
-        kept.extend(daemon.as_ref().map(Daemon::id));
-        faults.extend(end_processes(&kept).into_iter().map(|left| format!("{left} does not end")));
-        let mut decisions = None;
-        if let Some(daemon) = &daemon {
-            daemon.drained().await;
-            match events::all(daemon).await {
-                Ok(events) => decisions = Some(events::apply(&events, began.wall, &mut records)),
-                Err(failure) => faults.push(failure.to_string()),
-            }
-        }
-        if let Some(daemon) = daemon {
-            daemon.stop().await;
-        }
-        let bytes =
-            |of: fn((u64, u64)) -> u64| Some(of(disk_after?).saturating_sub(of(disk_before?)));
-        let mut run = record::Run {
-            load: load.name.clone(),
-            setting: setting.name.clone(),
-            round,
-            place,
-            began: began.wall.to_string(),
-            makespan_seconds: None,
-            lasted_seconds: ended.since(began.boot).as_secs_f64(),
-            faults,
-            tasks: records,
-            node: record::Node {
-                effective: used.effective,
-                iowait: used.iowait,
-                steal: used.steal,
-                others: used.others,
-                context_switches: Some(used.context_switches),
-                read_bytes: bytes(|(read, _)| read),
-                written_bytes: bytes(|(_, written)| written),
-            },
-            timeline,
-            static_slots: slots.filter(|_| setting.how != How::Alone),
-            decisions,
-        };
-        self.judge(&mut run);
-        if run.faults.is_empty() && extent == Extent::Whole {
-            run.faults.extend(self.check(load).await?);
-        }
-        if run.faults.is_empty() {
-            let first = run.tasks.iter().map(|task| task.arrived).reduce(f64::min);
-            let last = run.tasks.iter().filter_map(|task| task.ended).reduce(f64::max);
-            run.makespan_seconds = first.zip(last).map(|(first, last)| last - first);
-        }
-        empty(&self.places.run)?;
-        Ok(run)
-    }
-
-    /// Says of every task that did not end well what became of it.
-    fn judge(&self, run: &mut record::Run) {
-        let place = format!("{}-{}-{}", run.load, run.setting.replace(['/', ' '], "-"), run.round);
-        let mut complaints = Vec::new();
-        for (index, task) in run.tasks.iter_mut().enumerate() {
-            if task.ended.is_none() && task.started.is_some() {
-                task.outcome = Outcome::TimeLimit;
-            }
-            if task.outcome != Outcome::Ok {
-                let keep = self.logs.join(format!("{place}-{}.log", task.name));
-                let log = self.said(index);
-                complaints.push(spawn::complaint(&task.name, &task.outcome, &log, &keep));
-            }
-        }
-        let more = complaints.len().saturating_sub(COMPLAINTS);
-        complaints.truncate(COMPLAINTS);
-        run.faults.extend(complaints);
-        if more > 0 {
-            run.faults.push(format!("and {more} more tasks"));
-        }
-    }
-
-    /// Where the task with this index says what it says.
-    fn said(&self, index: usize) -> PathBuf {
-        self.workdir.join(format!("said-{index}"))
-    }
-
-    /// Runs the load's check; answers what did not hold.
-    async fn check(&self, load: &Load) -> Result<Option<String>, Failure> {
-        let Some(check) = &load.check else { return Ok(None) };
-        let run = &self.places.run;
-        let words = tasks::fill_words(check, self.suite, &self.places, (0, run), self.cpus);
-        let log = self.workdir.join("said-by-check");
-        let limit = self.suite.time_limit;
-        let told = match finish(&words, run, &log, limit).await? {
-            Outcome::Ok => None,
-            how => {
-                let keep = self.logs.join(format!("{}-check.log", load.name));
-                Some(spawn::complaint("the check", &how, &log, &keep))
-            }
-        };
-        Ok(told)
-    }
-}
-
-/// Runs a command beside which nothing is measured, and waits for its end.
-pub(super) async fn finish(
-    words: &[String],
-    directory: &Path,
-    log: &Path,
-    limit: Duration,
-) -> Result<Outcome, Failure> {
-    let mut children = signal(SignalKind::child())
-        .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
-    let cannot =
-        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
-    let said = std::fs::File::create(log).map_err(cannot)?;
-    let mut command = Command::new(words.first().map_or("", |program| program));
-    command.args(words.iter().skip(1)).current_dir(directory).stdin(Stdio::null());
-    command.stdout(said.try_clone().map_err(cannot)?).stderr(said);
-    let program = words.first().cloned().unwrap_or_default();
-    let failed = |error| Failure::failed(format!("cannot run {program}: {error}"));
-    let mut child = Group::spawn(&mut command).map_err(failed)?;
-    let ends = clock::boot_time().after(limit);
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(spawn::outcome(status));
-        }
-        tokio::select! {
-            _ = children.recv() => {}
-            () = until(Some(ends)) => return Ok(Outcome::TimeLimit),
-        }
-    }
-}
-
-struct Running {
+/// A task that has begun.
+pub(super) struct Running {
     index: usize,
     child: Group,
 }
 
-struct Stage<'a> {
-    bench: &'a Bench<'a>,
-    load: &'a Load,
-    daemon: Option<&'a Daemon>,
-    slots: usize,
-    tasks: &'a [Planned],
-    queue: Queue,
-    began: Moment,
-    running: Vec<Running>,
-    records: Vec<record::Task>,
-    faults: Vec<String>,
-    timeline: Vec<Point>,
-    last: Ticks,
+/// What a run is made of, and what came of it so far.
+pub(super) struct Stage<'a> {
+    pub(super) bench: &'a Bench<'a>,
+    pub(super) load: &'a Load,
+    /// `None`: plain processes.
+    pub(super) daemon: Option<&'a Daemon>,
+    /// Processes at a time; with lrsd all are started.
+    pub(super) slots: usize,
+    pub(super) tasks: &'a [Planned],
+    pub(super) queue: Queue,
+    /// The zero of all times.
+    pub(super) began: Moment,
+    /// Dropping it ends them.
+    pub(super) running: Vec<Running>,
+    pub(super) records: Vec<record::Task>,
+    pub(super) faults: Vec<String>,
+    /// Whether that is why it ended.
+    pub(super) lrsd_failed: bool,
+    /// What was read of lrsd's during the run.
+    pub(super) history: History,
+    pub(super) timeline: Vec<Point>,
+    /// At the last point of the timeline.
+    pub(super) last: Ticks,
 }
 
-type Asked = tokio::task::JoinHandle<Result<tonic::Response<proto::Status>, tonic::Status>>;
+/// lrsd's status, and what happened since the one before where that is asked for.
+type Told = Result<(proto::Status, Vec<proto::Event>), tonic::Status>;
+
+type Asked = tokio::task::JoinHandle<Told>;
 
 impl Stage<'_> {
     /// Until every task has ended, or the time is over.
-    async fn work(&mut self, children: &mut tokio::signal::unix::Signal) -> Result<(), Failure> {
+    pub(super) async fn work(
+        &mut self,
+        children: &mut tokio::signal::unix::Signal,
+    ) -> Result<(), Failure> {
         let began = self.began.boot;
         let ends = began.after(self.bench.suite.time_limit);
         let mut points = tokio::time::interval_at(tokio::time::Instant::now() + POINT, POINT);
         points.set_missed_tick_behavior(MissedTickBehavior::Skip);
         // Asked beside the rest: an end must not be noticed late because lrsd is busy.
         let mut asked: Option<Asked> = None;
+        let mut somebody_ended = false;
         loop {
             let now = clock::boot_time();
-            self.reap(now)?;
+            if std::mem::take(&mut somebody_ended) || now >= ends {
+                self.reap(now)?;
+            }
             let passed = now.since(began);
             for index in self.queue.arrive(self.tasks, passed) {
                 if let Some(record) = self.records.get_mut(index) {
                     record.arrived = passed.as_secs_f64();
                 }
             }
-            self.start_due()?;
+            let more = self.start_due()?;
             if self.queue.is_over() {
                 return Ok(());
             }
@@ -300,7 +96,8 @@ impl Stage<'_> {
             }
             let next = self.queue.next_arrival().map(|at| began.after(at));
             tokio::select! {
-                _ = children.recv() => {}
+                _ = children.recv() => somebody_ended = true,
+                () = tokio::task::yield_now(), if more => {}
                 () = until(next) => {}
                 () = until(Some(ends)) => {}
                 answer = answer(&mut asked) => {
@@ -312,21 +109,24 @@ impl Stage<'_> {
                 _ = points.tick(), if asked.is_none() => match self.daemon {
                     None => { self.point(None)?; }
                     Some(daemon) => {
-                        let mut connection = daemon.connection.clone();
-                        asked = Some(tokio::spawn(async move {
-                            connection.get_status(proto::GetStatusRequest {}).await
-                        }));
+                        let many = self.tasks.len() >= events::MANY;
+                        let next = many.then(|| self.history.next());
+                        asked = Some(tokio::spawn(ask(daemon.connection.clone(), next)));
                     }
                 },
             }
         }
     }
 
-    /// Starts whose turn it is.
-    fn start_due(&mut self) -> Result<(), Failure> {
-        while self.running.len() < self.slots
-            && let Some(index) = self.queue.next()
-        {
+    /// Starts whose turn it is, [`BURST`] tasks at most; answers whether it is others' turn too.
+    fn start_due(&mut self) -> Result<bool, Failure> {
+        let mut started = 0;
+        while self.running.len() < self.slots {
+            if started == BURST {
+                return Ok(true);
+            }
+            started += 1;
+            let Some(index) = self.queue.next() else { break };
             let (Some(task), Some(record)) = (self.tasks.get(index), self.records.get_mut(index))
             else {
                 continue;
@@ -342,12 +142,12 @@ impl Stage<'_> {
                     self.running.push(Running { index, child });
                 }
                 Err(error) => {
-                    self.faults.push(format!("cannot start {}: {error}", task.name));
+                    record.outcome = Outcome::NotSpawned(error.to_string());
                     self.queue.ended(self.tasks, index, now.since(self.began.boot));
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Notes who ended.
@@ -387,8 +187,8 @@ impl Stage<'_> {
         };
         match answer {
             None => {}
-            Some(Ok(Ok(status))) => {
-                let status = status.into_inner();
+            Some(Ok(Ok((status, events)))) => {
+                self.history.extend(events);
                 let slots = status.slots.unwrap_or_default();
                 let (active, passive) =
                     (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
@@ -402,6 +202,7 @@ impl Stage<'_> {
             Some(Ok(Err(status))) => {
                 let words = last_words(&self.bench.logs.join("lrsd.log"));
                 self.faults.push(format!("lrsd failed ({}): {words}", status.message()));
+                self.lrsd_failed = true;
                 return Ok(false);
             }
             Some(Err(error)) => {
@@ -413,7 +214,18 @@ impl Stage<'_> {
     }
 }
 
-type Answer = Result<Result<tonic::Response<proto::Status>, tonic::Status>, tokio::task::JoinError>;
+type Answer = Result<Told, tokio::task::JoinError>;
+
+/// Asks lrsd for its status, and for the events from `next` on.
+async fn ask(mut connection: Connection, next: Option<u64>) -> Told {
+    let status = connection.get_status(proto::GetStatusRequest {}).await?.into_inner();
+    let events = match next {
+        // What cannot be read now is read after the run, or told then.
+        Some(next) => events::since(connection, next).await.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    Ok((status, events))
+}
 
 /// The answer that was asked for; for ever without one.
 async fn answer(asked: &mut Option<Asked>) -> Option<Answer> {
@@ -423,40 +235,6 @@ async fn answer(asked: &mut Option<Asked>) -> Option<Answer> {
     }
 }
 
-fn unborn(task: &Planned, load: &Load) -> record::Task {
-    let group = load.groups.get(task.group);
-    record::Task {
-        name: task.name.clone(),
-        group: group.map_or_else(String::new, |group| group.name.clone()),
-        priority: group.map_or(0, |group| group.priority),
-        arrived: task.arrives.as_secs_f64(),
-        started: None,
-        ended: None,
-        outcome: Outcome::NotStarted,
-        began_active: None,
-        promoted: None,
-        demoted: None,
-    }
-}
-
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Makes the directory, or makes it empty.
-fn empty(directory: &Path) -> Result<(), Failure> {
-    let emptied = match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => std::fs::create_dir(directory),
-    };
-    emptied
-        .map_err(|error| Failure::failed(format!("cannot empty {}: {error}", directory.display())))
-}
-
-/// Bytes read and written by a block device since boot, from its file in sysfs: sectors of 512
-/// bytes in the third and the seventh field (Documentation/block/stat.rst).
-fn disk_bytes(stat: &Path) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(stat).ok()?;
-    let field = |index: usize| text.split_whitespace().nth(index)?.parse::<u64>().ok();
-    Some((field(2)? * 512, field(6)? * 512))
 }

@@ -108,8 +108,7 @@ fn group(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Raw> {
     let job = table.take(reader, "job", LINE, line);
     let count_given = table.node("count").is_some();
     let count = table.take(reader, "count", COUNT, |node| count(node, cpus));
-    let command =
-        table.need(reader, "command", COMMAND, |node| command(node, Place::Task, &sets));
+    let command = table.need(reader, "command", COMMAND, |node| command(node, Place::Task, &sets));
     let priority = table.take(reader, "priority", "a whole number", |node| {
         value::integer(node, i32::MIN..=i32::MAX)
     });

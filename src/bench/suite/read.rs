@@ -27,7 +27,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// See [`Suite::load`].
 pub(super) fn suite(text: &str, file: &Path, cpus: u32) -> Result<Suite, ConfigErrors> {
-    let mut reader = Reader { source: Source::new(text, file), faults: Vec::new(), cpus, sets: Rc::from([]) };
+    let mut reader =
+        Reader { source: Source::new(text, file), faults: Vec::new(), cpus, sets: Rc::from([]) };
     let (root, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
         // What the parser made of the rest is its guess.
@@ -106,8 +107,7 @@ fn quick_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Quick {
 
 fn disk_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<DiskSpec> {
     let size = table.need(reader, "size", "a size, such as \"4GiB\"", value::size);
-    let per_core =
-        table.take(reader, "size_per_core", "a size, such as \"256MiB\"", value::size);
+    let per_core = table.take(reader, "size_per_core", "a size, such as \"256MiB\"", value::size);
     let bandwidth =
         table.need(reader, "bandwidth", "bytes a second, such as \"80MiB\"", value::size);
     let seek = table.take(reader, "seek", "0s..=1s", |node| {

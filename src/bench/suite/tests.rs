@@ -175,9 +175,10 @@ fn the_first_setting_of_lrs_that_is_left_is_the_reference() {
 
 #[test]
 fn keys_of_lrsd_are_held_against_each_other_with_those_of_the_setting() {
-    // either alone goes with the defaults, as 4 is above no default of slots.passive
+    // 4 goes with the default of slots.passive, and not with that of [lrsd]
     let lrsd = "[lrsd]\n\"slots.passive\" = 6\n";
-    let setting = |keys: &str| format!("{SMALL}{lrsd}[[setting]]\nname = \"a\"\nlrs = {{ {keys} }}\n");
+    let setting =
+        |keys: &str| format!("{SMALL}{lrsd}[[setting]]\nname = \"a\"\nlrs = {{ {keys} }}\n");
     assert!(read(&setting("\"slots.passive_max\" = 6")).is_ok());
     let told = read(&setting("\"slots.passive_max\" = 4")).unwrap_err();
     assert!(told.contains("s.toml:11: setting.lrs.\"slots.passive_max\""), "{told}");
@@ -190,7 +191,8 @@ fn what_no_task_would_find_is_refused() {
     let told = read(&SMALL.replace("\"true\"", "\"bin/true\"")).unwrap_err();
     assert!(told.contains("s.toml:8:") && told.contains("bin/true depends on where"), "{told}");
     let data = "[[data]]\nname = \"text\"\nkind = \"text\"\nsize = \"1KiB\"\n";
-    let command = |name: &str| SMALL.replace("\"true\"", &format!("\"wc\", \"{{data}}/{name}-{{part}}\""));
+    let command =
+        |name: &str| SMALL.replace("\"true\"", &format!("\"wc\", \"{{data}}/{name}-{{part}}\""));
     assert!(read(&format!("{}{data}", command("text"))).is_ok());
     let told = read(&format!("{}{data}", command("txt"))).unwrap_err();
     assert!(told.contains("no data \"txt\"; did you mean text?"), "{told}");

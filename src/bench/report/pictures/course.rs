@@ -198,6 +198,8 @@ fn told(task: &Task, started: f64, ended: f64) -> String {
         Outcome::Exit(status) => format!(", exit status {status}"),
         Outcome::Signal(signal) => format!(", ended by signal {signal}"),
         Outcome::TimeLimit => ", killed at the time limit".to_owned(),
+        Outcome::LrsdFailed => ", killed when lrsd failed".to_owned(),
+        Outcome::NotSpawned(_) => ", could not be started".to_owned(),
         Outcome::NotStarted => ", not started".to_owned(),
     };
     format!("{}: {started:.1} to {ended:.1} s{tier}{promoted}{outcome}", task.name)
