@@ -96,6 +96,7 @@ pub(super) fn run(load: &str, setting: &str, round: u32, seconds: f64) -> Run {
         makespan_seconds: Some(seconds),
         lasted_seconds: seconds,
         faults: Vec::new(),
+        notes: Vec::new(),
         tasks: Vec::new(),
         node: Node::default(),
         timeline: Vec::new(),

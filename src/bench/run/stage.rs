@@ -147,6 +147,7 @@ impl Bench<'_> {
             makespan_seconds: None,
             lasted_seconds: ended.since(began.boot).as_secs_f64(),
             faults,
+            notes: Vec::new(),
             tasks: records,
             node: record::Node {
                 effective: used.effective,
