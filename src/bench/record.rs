@@ -25,7 +25,8 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// cgroup version, how the tiers of CPU and disk are made, as lrsd reports them.
     pub cgroup: Option<Cgroup>,
-    /// File system, device and I/O scheduler below the working directory, or the disk model.
+    /// File system, device and I/O scheduler below the working directory; of a modelled disk its
+    /// model, which begins with `modelled`.
     pub disk: String,
     /// Load average over a minute before the first run (proc_loadavg(5)).
     pub load_average: Option<f64>,
@@ -39,6 +40,13 @@ pub struct Machine {
     pub settings: Vec<Setting>,
     /// Names of the loads in the order of the suite.
     pub loads: Vec<Load>,
+}
+
+impl Machine {
+    /// Whether the disk was a model, whose server takes CPU time of its own.
+    pub fn has_modelled_disk(&self) -> bool {
+        self.disk.starts_with("modelled")
+    }
 }
 
 /// How lrsd holds tiers apart on this node.
@@ -127,7 +135,7 @@ pub struct Run {
     pub lasted_seconds: f64,
     /// What went wrong: a task that failed, the time limit, a check that did not hold.
     pub faults: Vec<String>,
-    /// What makes it doubtful, though it is complete: shown as warnings.
+    /// What makes it doubtful although it counts; the report shows it as warnings.
     #[serde(default)]
     pub notes: Vec<String>,
     /// In the order of the suite.
@@ -198,7 +206,7 @@ pub struct Node {
     /// Taken by the hypervisor.
     pub steal: Option<f64>,
     /// The part of `effective` that was not the tasks': other work of the machine, kernel
-    /// threads, lrsd. What makes a run doubtful.
+    /// threads, write-back, a modelled disk, lrsd. What makes a run doubtful.
     pub others: Option<f64>,
     /// Of all CPUs.
     pub context_switches: Option<u64>,
