@@ -98,6 +98,34 @@ fn a_check_that_does_not_hold_fails_the_run() {
     let [run] = &*place.runs() else { panic!("{ended:?}") };
     assert_eq!((run.makespan_seconds, run.faults.len()), (None, 1));
     assert!(run.faults[0].starts_with("the check: exit status 1"), "{run:?}");
+    assert!(place.output().join("logs/l-two-0-check.log").exists(), "{run:?}");
+}
+
+#[test]
+fn what_a_check_leaves_behind_ends_before_the_next_run() {
+    let check = "echo $$ >> ../../pids; setsid sh -c 'echo $$ >> ../../pids; exec sleep 600' & \
+                 while [ $(wc -l < ../../pids) -lt 2 ]; do :; done";
+    let place = Place::new(&suite(&format!("check = [\"sh\", \"-c\", \"{check}\"]\n{TRUE}")));
+    let ended = place.bench(&[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let pids = std::fs::read_to_string(place.path().join("pids")).unwrap();
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        assert!(!command.starts_with(b"sleep"), "{pid} lives");
+    }
+}
+
+#[test]
+fn a_task_that_cannot_be_started_says_why() {
+    let tasks = format!("{TRUE}count = 100\ndirectory = \"nowhere\"\n");
+    let place = Place::new(&suite(&tasks));
+    let ended = place.bench(&[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let [run] = &*place.runs() else { panic!("{ended:?}") };
+    assert!(run.tasks.iter().all(|task| matches!(task.outcome, Outcome::NotSpawned(_))), "{run:?}");
+    assert!(run.faults[0].starts_with("t-1: could not be started: No such file"), "{run:?}");
+    assert_eq!(run.faults.last().unwrap(), "and 92 more tasks");
 }
 
 #[test]

@@ -111,3 +111,56 @@ fn seconds(at: &prost_types::Timestamp, began: WallTime) -> Option<f64> {
     let micros = wire::wall_time(at).unix_micros().checked_sub(began.unix_micros())?;
     Some((micros as f64 / 1e6).max(0.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::record::Outcome;
+
+    fn event(seq: u64, kind: &str, name: Option<&str>) -> proto::Event {
+        let text = |name: &str| prost_types::Value {
+            kind: Some(prost_types::value::Kind::StringValue(name.to_owned())),
+        };
+        proto::Event {
+            seq,
+            at: Some(wire::proto_time(WallTime::from_unix_micros(10_500_000))),
+            r#type: kind.to_owned(),
+            task: Some("t1".to_owned()),
+            to: Some("passive".to_owned()),
+            inputs: name.map(|name| prost_types::Struct {
+                fields: [("name".to_owned(), text(name))].into(),
+            }),
+            ..proto::Event::default()
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_the_run_or_unknown() {
+        let mut history = History::default();
+        assert_eq!(history.next(), 1);
+        history.extend(vec![event(1, "admitted", Some("map-2")), event(2, "promoted", None)]);
+        history.extend(vec![event(3, "expanded", None)]);
+        assert_eq!(history.next(), 4);
+        let task = |name: &str| Task {
+            name: name.to_owned(),
+            group: "map".to_owned(),
+            priority: 0,
+            arrived: 0.0,
+            started: None,
+            ended: None,
+            outcome: Outcome::Ok,
+            began_active: None,
+            promoted: None,
+            demoted: None,
+        };
+        for (began, at) in [(Some(WallTime::from_unix_micros(10_000_000)), Some(0.5)), (None, None)]
+        {
+            let mut tasks = [task("map-1"), task("map-2")];
+            let decisions = apply(&history, began, &mut tasks);
+            assert_eq!((decisions.promoted, decisions.expanded, decisions.demoted), (1, 1, 0));
+            let [other, own] = tasks;
+            assert_eq!((own.started, own.promoted, own.began_active), (at, at, Some(false)));
+            assert_eq!((other.started, other.began_active), (None, None));
+        }
+    }
+}

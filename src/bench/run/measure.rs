@@ -306,3 +306,21 @@ fn empty(directory: &Path) -> Result<(), Failure> {
     emptied
         .map_err(|error| Failure::failed(format!("cannot empty {}: {error}", directory.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{BootTime, WallTime};
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed() {
+        let at = |boot_ms: u64, wall_ms: i64| Moment {
+            boot: BootTime(Duration::from_millis(boot_ms)),
+            wall: WallTime::from_unix_micros(wall_ms * 1_000),
+        };
+        let began = at(1_000, 500_000);
+        assert_eq!(stepped(began, at(3_000, 502_040)), None, "adjusted little by little");
+        assert_eq!(stepped(began, at(3_000, 602_000)), Some(100_000_000));
+        assert_eq!(stepped(began, at(3_000, 501_000)), Some(-1_000_000));
+    }
+}

@@ -133,3 +133,27 @@ pub(super) async fn finish(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_last_line_and_keeps_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let [log, keep] = ["log", "keep"].map(|name| place.path().join(name));
+        let told = |outcome| complaint("map-1", &outcome, &log, &keep);
+        assert_eq!(told(Outcome::TimeLimit), "map-1: killed at the time limit, without a word");
+        assert!(!keep.exists());
+        std::fs::write(&log, format!("{}no luck\n\n", "x".repeat(100_000))).unwrap();
+        assert!(told(Outcome::Exit(2)).starts_with("map-1: exit status 2: xxx"));
+        assert_eq!(std::fs::metadata(&keep).unwrap().len(), TAIL);
+        std::fs::write(&log, "first\nno luck\n").unwrap();
+        assert_eq!(
+            told(Outcome::LrsdFailed),
+            "map-1: killed with the run when lrsd failed: no luck"
+        );
+        let not_spawned = Outcome::NotSpawned("no such directory".into());
+        assert_eq!(told(not_spawned), "map-1: could not be started: no such directory");
+    }
+}
