@@ -91,7 +91,7 @@ fn a_task_that_fails_fails_its_run_and_no_other() {
 
 #[test]
 fn a_check_that_does_not_hold_fails_the_run() {
-    let tasks = format!("check = [\"sh\", \"-c\", \"ls {{run}}; exit 1\"]\n{TRUE}");
+    let tasks = format!("check = [\"sh\", \"-c\", \"echo {{run}}; exit 1\"]\n{TRUE}");
     let place = Place::new(&suite(&tasks));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");

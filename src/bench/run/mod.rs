@@ -165,8 +165,9 @@ mod tests {
         assert_eq!(order(3, 2), [1, 2, 0]);
         assert_eq!(order(3, 3), [0, 2, 1]);
         for count in [2, 4, 7, 10] {
-            let first =
-                |setting| (0..2 * count).filter(|&round| order(count, round as u32)[0] == setting);
+            let first = |setting| {
+                (0..2 * count).filter(move |&round| order(count, round as u32)[0] == setting)
+            };
             assert!((0..count).all(|setting| first(setting).count() == 2), "{count} settings");
         }
         assert_eq!(order(1, 5), [0]);
