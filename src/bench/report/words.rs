@@ -46,10 +46,11 @@ pub(super) fn interval(interval: Option<Interval>) -> String {
     known(interval, |interval| format!("{:.3} to {:.3}", interval.low, interval.high))
 }
 
-/// `0.912 (0.881 to 0.935)`, or `0.912 (3 pairs)`.
+/// `0.912 (0.881 to 0.935)`, or `0.912 (3 pairs)`; a mean has no pairs of its own.
 pub(super) fn ratio_with_interval(ratio: &Ratio) -> String {
     match ratio.interval {
         Some(_) => format!("{:.3} ({})", ratio.median, interval(ratio.interval)),
+        None if ratio.pairs.is_empty() => format!("{:.3}", ratio.median),
         None => format!("{:.3} ({})", ratio.median, pairs(ratio)),
     }
 }

