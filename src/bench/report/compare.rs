@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
     Slower,
     /// Nothing that can be told from noise.
     NoDifference,
-    /// Not enough pairs to say; of a mean, of LRS with itself neither.
+    /// Not enough pairs to say; for a mean not enough of LRS with itself either.
     TooFewPairs,
 }
 
