@@ -47,7 +47,15 @@ pub(super) fn text(report: &Report) -> String {
 fn overview(text: &mut String, report: &Report) {
     heads(
         text,
-        &["load", "class", "LRS", "LRS over", "ratio (95 % interval)", "LRS over itself", "verdict"],
+        &[
+            "load",
+            "class",
+            "LRS",
+            "LRS over",
+            "ratio (95 % interval)",
+            "LRS over itself",
+            "verdict",
+        ],
     );
     for load in &report.loads {
         let ours = load.reference().and_then(|one| one.figures.makespan.as_ref());

@@ -90,7 +90,10 @@ fn a_noise_floor_reaches_to_the_end_of_its_interval() {
     let load = of(&runs);
     assert_eq!(load.comparisons[0].verdict, Verdict::NoDifference);
     assert!(load.warnings.iter().any(|one| one.contains("too noisy")), "{:?}", load.warnings);
-    let few = of(&runs.into_iter().filter(|run| run.setting != "lrs again" || run.round < 4).collect::<Vec<_>>());
+    let few = of(&runs
+        .into_iter()
+        .filter(|run| run.setting != "lrs again" || run.round < 4)
+        .collect::<Vec<_>>());
     assert_eq!(few.comparisons[0].verdict, Verdict::Slower);
     assert!(few.warnings.iter().any(|one| one.contains("too few complete pairs (4")));
 }
@@ -114,7 +117,10 @@ fn the_best_is_chosen_among_those_with_the_most_rounds_beside_lrs() {
     assert_eq!(load.comparisons[0].with, ["static 1"]);
     assert_eq!(load.comparisons[0].ratio.pairs.len(), 8);
     let told = load.warnings.join("\n");
-    assert!(told.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"), "{told}");
+    assert!(
+        told.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"),
+        "{told}"
+    );
     assert!(told.contains("no comparison with the best static in cgroups"), "{told}");
 }
 
@@ -236,7 +242,10 @@ fn a_busy_node_is_told() {
     }
     let report = Report::new(&synthetic::machine(), &runs);
     let told = report.loads[2].warnings.join("\n");
-    assert!(told.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"), "{told}");
+    assert!(
+        told.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"),
+        "{told}"
+    );
     assert!(told.contains("up to 5.0 % of the CPU time"), "{told}");
     assert!(!report.loads[0].warnings.join("\n").contains("hypervisor"));
     // The server of a modelled disk is no disturbance until it takes more than it may.

@@ -209,7 +209,8 @@ mod tests {
     fn ticks_are_round_and_within() {
         let both = |low, high| Scale { values: [low, high], places: [0.0, 1.0] }.ticks(5.0);
         let ticks = |low, high| both(low, high).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
-        let names = |low, high| both(low, high).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        let names =
+            |low, high| both(low, high).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(ticks(0.0, 10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(ticks(0.0, 73.0), [0.0, 20.0, 40.0, 60.0]);
         assert_eq!(ticks(1.0, 1.0), [1.0]);
