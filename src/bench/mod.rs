@@ -32,11 +32,7 @@ const SUITE: &str = "suite.toml";
 /// `lrsctl bench`: checks, then runs the bench in a process of its own.
 pub(crate) fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failure> {
     if let Some(directory) = &args.report {
-        let (machine, runs) = report::load(directory)?;
-        if args.markdown {
-            return out.line(report::markdown(&machine, &runs));
-        }
-        return report::write(directory, &machine, &runs, out);
+        return report::again(directory, args.markdown, out);
     }
     let file = args.suite.as_deref().ok_or_else(|| Failure::usage("no suite given"))?;
     let (mut suite, text) = Suite::load_with_text(file, cpus())

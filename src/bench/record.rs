@@ -135,7 +135,7 @@ pub struct Run {
     pub lasted_seconds: f64,
     /// What went wrong: a task that failed, the time limit, a check that did not hold.
     pub faults: Vec<String>,
-    /// What makes it doubtful although it counts; the report shows it as warnings.
+    /// What makes it doubtful, though it is complete: shown as warnings.
     #[serde(default)]
     pub notes: Vec<String>,
     /// In the order of the suite.

@@ -1,26 +1,19 @@
 //! Ratios of makespans, what they say, and when they say nothing.
 //!
 //! The best static setting is chosen after the fact by its median makespan: an operator who
-//! did not try them all would not know it, so the comparison is not in favour of LRS. A
-//! difference counts if the 95 % interval of the ratio excludes 1 and the ratio is farther
-//! from 1 than the reference is from itself (the noise floor).
+//! did not try them all would not know it, so the comparison is not in favour of LRS. Only
+//! those with the most rounds in common with LRS can be it, as medians over other rounds would
+//! be of another machine. A difference counts if the 95 % interval of the ratio excludes 1 and
+//! the ratio is farther from 1 than the reference may be from itself ([`floor`]).
 
 use serde::Serialize;
 
-use super::figures::Figures;
 use super::model::{LoadReport, SettingReport, complete};
 use super::words;
-use crate::bench::record::{LoadClass, Run, SettingKind};
+use crate::bench::record::{LoadClass, Machine, Run, SettingKind};
 use crate::bench::stats::{
     Interval, LEAST_FOR_INTERVAL, Spread, geometric_mean, geometric_mean_interval, median_interval,
 };
-
-/// Pairs from which on a comparison is held to be sound (spec 9).
-const ENOUGH_PAIRS: usize = 10;
-/// Share of CPU time from which on others disturb the figures.
-const BUSY: f64 = 0.05;
-/// Share of CPU time from which on the hypervisor disturbs the figures.
-const STOLEN: f64 = 0.02;
 
 /// Two makespans of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -50,11 +43,24 @@ pub(crate) enum Verdict {
     Slower,
     /// Nothing that can be told from noise.
     NoDifference,
-    /// Not enough pairs to say.
+    /// Not enough pairs to say; for a mean not enough of LRS with itself either.
     TooFewPairs,
 }
 
 impl Verdict {
+    /// Of a median ratio; without a floor the interval alone decides.
+    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Verdict {
+        match interval {
+            None => Verdict::TooFewPairs,
+            Some(interval) if interval.contains(1.0) => Verdict::NoDifference,
+            Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => {
+                Verdict::NoDifference
+            }
+            Some(_) if median < 1.0 => Verdict::Faster,
+            Some(_) => Verdict::Slower,
+        }
+    }
+
     /// What it says of the denominator.
     pub(super) fn of_the_other(self) -> Verdict {
         match self {
@@ -69,12 +75,26 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Against {
-    /// The static setting of plain processes with the lowest median makespan.
+    /// The best static setting of plain processes.
     BestStatic,
     /// The mean of the static settings of plain processes, round by round.
     MeanStatic,
-    /// The static setting in equal-weight cgroups with the lowest median makespan.
+    /// The best static setting in equal-weight cgroups.
     BestStaticCgroup,
+}
+
+impl Against {
+    /// What the settings of a bench let LRS be compared with.
+    pub(super) fn possible(machine: &Machine) -> Vec<Against> {
+        let has = |kind: SettingKind| machine.settings.iter().any(|setting| setting.kind == kind);
+        let all = [
+            (SettingKind::Static, Against::BestStatic),
+            (SettingKind::Static, Against::MeanStatic),
+            (SettingKind::StaticCgroup, Against::BestStaticCgroup),
+        ];
+        let possible = all.into_iter().filter(|(kind, _)| has(SettingKind::Lrs) && has(*kind));
+        possible.map(|(_, against)| against).collect()
+    }
 }
 
 /// LRS over something else.
@@ -110,6 +130,10 @@ pub(crate) struct Mean {
     pub(crate) ratio: f64,
     /// 95 %; None if a load has too few pairs.
     pub(crate) interval: Option<Interval>,
+    /// The same mean of LRS over itself, 95 %; None if a load has too few such pairs.
+    pub(crate) noise: Option<Interval>,
+    /// [`Verdict::TooFewPairs`] without `noise`.
+    pub(crate) verdict: Verdict,
 }
 
 impl Ratio {
@@ -121,15 +145,14 @@ impl Ratio {
 
     /// `noise` is the reference over itself.
     pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Verdict {
-        let floor = noise.map_or(0.0, |noise| distance(noise.median));
-        match self.interval {
-            None => Verdict::TooFewPairs,
-            Some(interval) if interval.contains(1.0) => Verdict::NoDifference,
-            Some(_) if distance(self.median) <= floor => Verdict::NoDifference,
-            Some(_) if self.median < 1.0 => Verdict::Faster,
-            Some(_) => Verdict::Slower,
-        }
+        Verdict::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
     }
+}
+
+/// How far the reference may be from itself, as a [`distance`]: the farther end of the interval
+/// of its ratio to itself. None without that interval.
+pub(super) fn floor(noise: Option<Interval>) -> Option<f64> {
+    noise.map(|Interval { low, high }| distance(low).max(distance(high)))
 }
 
 fn spread(pairs: &[Pair]) -> Option<Spread> {
@@ -137,7 +160,7 @@ fn spread(pairs: &[Pair]) -> Option<Spread> {
 }
 
 /// How far from 1, the same for a ratio and its inverse.
-fn distance(ratio: f64) -> f64 {
+pub(super) fn distance(ratio: f64) -> f64 {
     ratio.ln().abs()
 }
 
@@ -161,11 +184,21 @@ fn makespan(runs: &[&Run], round: u32) -> Option<f64> {
     runs.iter().find(|run| run.round == round)?.makespan_seconds
 }
 
+/// The makespans of a setting in the rounds in which LRS is complete too.
+fn in_common(one: &SettingReport) -> Option<Spread> {
+    let pairs = &one.ratio.as_ref()?.pairs;
+    let both = |round| pairs.iter().any(|pair| pair.round == round);
+    let common = one.figures.makespans.iter().filter(|makespan| both(makespan.round));
+    Spread::new(common.map(|makespan| makespan.seconds).collect())
+}
+
 fn best(settings: &[SettingReport], kind: SettingKind) -> Option<&SettingReport> {
-    let median = |one: &SettingReport| one.figures.makespan.as_ref().map(|one| one.median);
-    settings.iter().filter(|one| one.kind == kind && median(one).is_some()).min_by(|one, other| {
-        median(one).partial_cmp(&median(other)).unwrap_or(std::cmp::Ordering::Equal)
-    })
+    let of_kind = settings.iter().filter(|one| one.kind == kind);
+    let known: Vec<_> = of_kind.filter_map(|one| Some((one, in_common(one)?))).collect();
+    let most = known.iter().map(|(_, makespans)| makespans.count()).max()?;
+    let candidates = known.iter().filter(|(_, makespans)| makespans.count() == most);
+    let best = candidates.min_by(|(_, one), (_, other)| one.median().total_cmp(&other.median()));
+    best.map(|(one, _)| *one)
 }
 
 /// LRS against what else was run.
@@ -199,57 +232,10 @@ pub(super) fn comparisons(
     ];
     let told = made.into_iter().flatten().map(|(against, with, ratio)| {
         let verdict = ratio.verdict(noise);
-        Comparison { words: words::verdict(&ratio, verdict), against, with, ratio, verdict }
+        let floor = floor(noise.and_then(|noise| noise.interval));
+        Comparison { words: words::verdict(&ratio, verdict, floor), against, with, ratio, verdict }
     });
     told.collect()
-}
-
-/// What makes the figures of a load doubtful.
-pub(super) fn warnings(
-    settings: &[SettingReport],
-    comparisons: &[Comparison],
-    noise: Option<&Ratio>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut above = |share: fn(&Figures) -> Option<f64>, limit: f64, who: &str| {
-        let shares = settings.iter().filter_map(|one| Some((share(&one.figures)?, &one.name)));
-        let most = shares.max_by(|one, other| one.0.total_cmp(&other.0));
-        if let Some((most, name)) = most.filter(|(most, _)| *most > limit) {
-            warnings.push(format!(
-                "{who} took up to {:.1} % of the CPU time (median of \"{name}\"): the figures are \
-                 disturbed",
-                most * 100.0
-            ));
-        }
-    };
-    above(|figures| figures.others, BUSY, "other work of the machine");
-    above(|figures| figures.steal, STOLEN, "the hypervisor");
-    let failed: usize = settings.iter().map(|one| one.runs - one.figures.complete).sum();
-    if failed > 0 {
-        warnings.push(format!("runs that did not complete and count in no figure: {failed}"));
-    }
-    let fewest = comparisons.iter().map(|one| one.ratio.pairs.len()).min();
-    if let Some(fewest) = fewest.filter(|fewest| *fewest < ENOUGH_PAIRS) {
-        warnings.push(format!("fewer than {ENOUGH_PAIRS} complete pairs ({fewest})"));
-    }
-    let floor = noise
-        .and_then(|noise| noise.interval)
-        .map(|interval| distance(interval.low).max(distance(interval.high)));
-    let told = comparisons.iter().filter(|one| one.against == Against::BestStatic);
-    for one in told.filter(|one| one.verdict != Verdict::TooFewPairs) {
-        match floor {
-            Some(floor) if floor > distance(one.ratio.median) => warnings.push(format!(
-                "the machine is too noisy for the difference shown: LRS over itself may be off by \
-                 {:.1} %, LRS over {} is by {:.1} %",
-                floor.exp_m1() * 100.0,
-                one.with.join(", "),
-                distance(one.ratio.median).exp_m1() * 100.0
-            )),
-            Some(_) => {}
-            None => warnings.push("the noise floor is not known: LRS did not run twice".to_owned()),
-        }
-    }
-    warnings
 }
 
 /// Geometric means over the loads.
@@ -269,17 +255,22 @@ fn mean(loads: &[LoadReport], over: Over, against: Against) -> Option<Mean> {
         Over::All => true,
         Over::ModerateAndIo => matches!(one.load.class, LoadClass::Moderate | LoadClass::Io),
     });
-    let found = ours.filter_map(|one| {
-        let comparison = one.comparisons.iter().find(|found| found.against == against)?;
-        Some((one.load.name.clone(), spread(&comparison.ratio.pairs)?))
-    });
-    let (names, groups): (Vec<String>, Vec<Spread>) = found.unzip();
+    let found: Vec<(&LoadReport, Spread)> = ours
+        .filter_map(|one| {
+            let comparison = one.comparisons.iter().find(|found| found.against == against)?;
+            Some((one, spread(&comparison.ratio.pairs)?))
+        })
+        .collect();
+    let names = found.iter().map(|(one, _)| one.load.name.clone()).collect();
+    let of_noise = |one: &LoadReport| spread(&one.noise.as_ref()?.pairs);
+    let noise: Option<Vec<Spread>> = found.iter().map(|(one, _)| of_noise(one)).collect();
+    let noise = noise.and_then(|noise| geometric_mean_interval(&noise));
+    let groups: Vec<Spread> = found.into_iter().map(|(_, ratios)| ratios).collect();
     let medians: Vec<f64> = groups.iter().map(Spread::median).collect();
-    Some(Mean {
-        against,
-        over,
-        loads: names,
-        ratio: geometric_mean(&medians)?,
-        interval: geometric_mean_interval(&groups),
-    })
+    let (ratio, interval) = (geometric_mean(&medians)?, geometric_mean_interval(&groups));
+    let verdict = match floor(noise) {
+        None => Verdict::TooFewPairs,
+        floor => Verdict::new(ratio, interval, floor),
+    };
+    Some(Mean { against, over, loads: names, ratio, interval, noise, verdict })
 }

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::bench::record::{Decisions, Outcome, Point, Run, Task};
+use crate::bench::record::{Decisions, Outcome, Run, Task};
 use crate::bench::stats::Spread;
 
 /// A median and how far the values lie apart.
@@ -155,7 +155,7 @@ impl Figures {
             }),
             read_bytes: median(runs, |run| run.node.read_bytes.map(|bytes| bytes as f64)),
             written_bytes: median(runs, |run| run.node.written_bytes.map(|bytes| bytes as f64)),
-            slots_in_use: median(runs, |run| mean_running(&run.timeline)),
+            slots_in_use: median(runs, mean_running),
             decisions: decisions(runs),
         }
     }
@@ -189,14 +189,17 @@ fn decisions(runs: &[&Run]) -> Option<DecisionMedians> {
     })
 }
 
-/// Mean of the tasks that run, each point standing for the time since the point before.
-fn mean_running(timeline: &[Point]) -> Option<f64> {
-    let (mut from, mut area, mut time) = (0.0, 0.0, 0.0);
-    for point in timeline {
-        let lasted = (point.at - from).max(0.0);
+/// Mean of the tasks that run. A point holds until the next, the first for the time before it
+/// as well, and the last until the end, as the pictures draw it.
+fn mean_running(run: &Run) -> Option<f64> {
+    let later = || run.timeline.iter().skip(1).map(|point| point.at);
+    let from = std::iter::once(0.0).chain(later());
+    let to = later().chain([run.lasted_seconds]);
+    let (mut area, mut time) = (0.0, 0.0);
+    for (point, (from, to)) in run.timeline.iter().zip(from.zip(to)) {
+        let lasted = (to - from).max(0.0);
         area += f64::from(point.running) * lasted;
         time += lasted;
-        from = point.at;
     }
     (time > 0.0).then(|| area / time)
 }

@@ -3,11 +3,11 @@
 
 use std::fmt::Write as _;
 
-use super::compare::{Against, Comparison, Ratio, Verdict};
+use super::compare::{Against, Comparison, Ratio};
 use super::figures::Figures;
 use super::model::{LoadReport, Report, SettingReport};
-use super::pictures::{self, Row, escape};
-use super::words::{self, METHODS};
+use super::pictures::{self, Row, escape, style};
+use super::words;
 use crate::bench::record::Run;
 
 const STYLE: &str = include_str!("page.css");
@@ -54,7 +54,7 @@ pub(super) fn page(report: &Report, runs: &[Run]) -> String {
         );
     }
     page.push_str("</table></div>\n<h2>What the figures mean</h2>\n");
-    list(&mut page, "methods", "", &METHODS.map(str::to_owned));
+    list(&mut page, "methods", "", &words::methods(&report.machine));
     page.push_str("</body>\n</html>\n");
     page
 }
@@ -69,7 +69,7 @@ fn overview(page: &mut String, report: &Report) {
     let means = means.map(|mean| {
         let ratio = Ratio { median: mean.ratio, interval: mean.interval, pairs: Vec::new() };
         let label = format!("mean, {}", words::over(mean.over));
-        Row { label, verdict: ratio.verdict(None), ratio }
+        Row { label, verdict: mean.verdict, ratio }
     });
     let rows: Vec<Row> = against_best.chain(means).collect();
     page.push_str("<div class=\"pair\">\n");
@@ -87,17 +87,19 @@ fn overview(page: &mut String, report: &Report) {
         return;
     }
     page.push_str("<h3>Geometric means</h3>\n<div class=\"wide\"><table>\n");
-    heads(page, &["LRS over", "loads"], &["ratio", "95 % interval"]);
+    heads(page, &["LRS over", "loads"], &["ratio", "95 % interval", "LRS over itself"]);
     for mean in &report.means {
         let _ = writeln!(
             page,
-            "<tr><td class=\"text\">{}</td><td class=\"text long\">{}: {}</td><td>{:.3}</td>\
-             <td>{}</td></tr>",
+            "<tr><td class=\"text\">{}</td><td class=\"text long\">{}: {}</td><td \
+             class=\"{}\">{}</td><td>{}</td><td>{}</td></tr>",
             words::against(mean.against),
             words::over(mean.over),
             escape(&mean.loads.join(", ")),
-            mean.ratio,
-            words::interval(mean.interval)
+            style(mean.verdict),
+            words::mean(mean),
+            words::interval(mean.interval),
+            words::interval(mean.noise)
         );
     }
     page.push_str("</table></div>\n");
@@ -111,8 +113,8 @@ fn comparisons(page: &mut String, comparisons: &[Comparison]) {
             "<li>against the {} ({}): {}, <span class=\"{}\">{}</span></li>",
             words::against(one.against),
             escape(&one.with.join(", ")),
-            words::ratio_with_interval(&one.ratio),
-            class(one.verdict),
+            words::ratio_with_pairs(&one.ratio),
+            style(one.verdict),
             escape(&one.words)
         );
     }
@@ -135,7 +137,7 @@ fn of_load(page: &mut String, load: &LoadReport, runs: &[Run]) {
         let _ = writeln!(
             page,
             "<p class=\"soft\">Noise floor, LRS over itself: {}</p>",
-            words::ratio_with_interval(noise)
+            words::ratio_with_pairs(noise)
         );
     }
     list(page, "warnings", "Warning", &load.warnings);
@@ -218,7 +220,7 @@ fn cells(one: &SettingReport, reference: bool) -> Vec<(String, String)> {
     let of_ratio = words::ratio(one.ratio.as_ref());
     let class = one
         .verdict
-        .map_or_else(String::new, |one| format!(" class=\"{}\"", class(one.of_the_other())));
+        .map_or_else(String::new, |one| format!(" class=\"{}\"", style(one.of_the_other())));
     let bad = if one.runs > figures.complete { " class=\"bad\"" } else { "" };
     let mut cells = vec![
         (format!("{}/{}", figures.complete, one.runs), bad.to_owned()),
@@ -359,15 +361,6 @@ fn list(page: &mut String, class: &str, first: &str, entries: &[String]) {
         let _ = writeln!(page, "<li>{first}{colon}{}</li>", escape(entry));
     }
     page.push_str("</ul>\n");
-}
-
-fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::NoDifference => "level",
-        Verdict::TooFewPairs => "unsure",
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::model::{LoadReport, Report};
 use super::words;
 use crate::bench::record::SettingKind;
+use crate::cli::printable;
 
 /// The whole report. Cells are escaped, so that no name can break a table.
 pub(super) fn text(report: &Report) -> String {
@@ -17,14 +18,15 @@ pub(super) fn text(report: &Report) -> String {
     text.push('\n');
     overview(&mut text, report);
     if !report.means.is_empty() {
-        heads(&mut text, &["geometric mean, LRS over", "loads", "ratio", "95 % interval"]);
+        heads(
+            &mut text,
+            &["geometric mean, LRS over", "loads", "ratio", "95 % interval", "LRS over itself"],
+        );
         for mean in &report.means {
             let loads = format!("{} ({})", words::over(mean.over), mean.loads.join(", "));
             let against = words::against(mean.against).to_owned();
-            row(
-                &mut text,
-                &[against, loads, format!("{:.3}", mean.ratio), words::interval(mean.interval)],
-            );
+            let [interval, noise] = [mean.interval, mean.noise].map(words::interval);
+            row(&mut text, &[against, loads, words::mean(mean), interval, noise]);
         }
         text.push('\n');
     }
@@ -34,14 +36,26 @@ pub(super) fn text(report: &Report) -> String {
     for warning in &report.warnings {
         let _ = writeln!(text, "- Warning: {}", escape(warning));
     }
-    let _ = writeln!(text, "- {} of {} runs complete.", report.complete, report.runs);
+    let _ = writeln!(text, "- {} of {} runs complete.\n", report.complete, report.runs);
+    text.push_str("What the figures mean:\n\n");
+    for paragraph in words::methods(&report.machine) {
+        let _ = writeln!(text, "- {}", escape(&paragraph));
+    }
     text
 }
 
 fn overview(text: &mut String, report: &Report) {
     heads(
         text,
-        &["load", "class", "LRS", "LRS over", "ratio (95 % interval)", "LRS over itself", "LRS is"],
+        &[
+            "load",
+            "class",
+            "LRS",
+            "LRS over",
+            "ratio (95 % interval)",
+            "LRS over itself",
+            "verdict",
+        ],
     );
     for load in &report.loads {
         let ours = load.reference().and_then(|one| one.figures.makespan.as_ref());
@@ -53,8 +67,8 @@ fn overview(text: &mut String, report: &Report) {
                     words::class(load.load.class).to_owned(),
                     words::seconds(ours.map(|makespan| makespan.median)),
                     format!("{} ({})", words::against(one.against), one.with.join(", ")),
-                    words::ratio_with_interval(&one.ratio),
-                    words::known(load.noise.as_ref(), words::ratio_with_interval),
+                    words::ratio_with_pairs(&one.ratio),
+                    words::known(load.noise.as_ref(), words::ratio_with_pairs),
                     one.words.clone(),
                 ],
             );
@@ -144,13 +158,12 @@ fn row(text: &mut String, cells: &[String]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
 
-/// What Markdown would read as its own.
+/// Without what Markdown would read as its own, and what would reorder a line.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in printable(&text.replace(['\n', '\t'], " ")).chars() {
         match c {
             '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '&' => safe.extend(['\\', c]),
-            c if c.is_control() => safe.push(' '),
             c => safe.push(c),
         }
     }

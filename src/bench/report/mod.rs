@@ -2,7 +2,9 @@
 //!
 //! Everything is computed from the kept runs ([`load`]), so a report can be made anew, by
 //! others too, and a bench that was stopped has one. [`model`] has the figures, and each form
-//! only lays them out: no form shows what another hides.
+//! lays them out. Warnings, failures and what the figures mean are in all of them; of the
+//! columns and the failures of one load the narrower forms leave some to report.html, and only
+//! that has pictures.
 
 mod compare;
 mod figures;
@@ -11,6 +13,7 @@ mod markdown;
 mod model;
 mod pictures;
 mod table;
+mod warnings;
 mod words;
 
 #[cfg(test)]
@@ -20,7 +23,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use self::model::Report;
-use super::record::{Machine, Run, SettingKind};
+use super::record::{Machine, Run};
 use crate::cli::{Failure, Output, say};
 
 /// The node and the suite.
@@ -37,17 +40,39 @@ pub(crate) fn write(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let report = Report::new(machine, runs);
-    let mut json = serde_json::to_vec_pretty(&report)
+    files(dir, &report, runs)?;
+    print(&report, out)
+}
+
+/// `--report`: the report of what `dir` keeps, as [`write()`] makes it or as Markdown on `out`.
+/// Whoever may only read `dir` gets a warning in place of the files.
+pub(crate) fn again(dir: &Path, as_markdown: bool, out: &mut Output) -> Result<(), Failure> {
+    // Not by clap: --json may stand before the subcommand, where it conflicts with nothing.
+    if as_markdown && out.is_json() {
+        return Err(Failure::usage("--markdown and --json are two forms of one report")
+            .hint("give one of them"));
+    }
+    let (machine, runs) = load(dir)?;
+    let report = Report::new(&machine, &runs);
+    if as_markdown {
+        return out.line(markdown::text(&report));
+    }
+    if let Err(failure) = files(dir, &report, &runs) {
+        say(format_args!("lrsctl: warning: {failure}; the report is only printed"));
+    }
+    print(&report, out)
+}
+
+fn files(dir: &Path, report: &Report, runs: &[Run]) -> Result<(), Failure> {
+    let mut json = serde_json::to_vec_pretty(report)
         .map_err(|error| Failure::failed(format!("cannot make the report: {error}")))?;
     json.push(b'\n');
     keep(&dir.join("report.json"), &json)?;
-    keep(&dir.join("report.html"), html::page(&report, runs).as_bytes())?;
-    if out.is_json() { out.json(&report) } else { table::print(&report, out) }
+    keep(&dir.join("report.html"), html::page(report, runs).as_bytes())
 }
 
-/// The report as Markdown, for docs/performance.md.
-pub(crate) fn markdown(machine: &Machine, runs: &[Run]) -> String {
-    markdown::text(&Report::new(machine, runs))
+fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() { out.json(report) } else { table::print(report, out) }
 }
 
 fn keep(path: &Path, content: &[u8]) -> Result<(), Failure> {
@@ -59,7 +84,7 @@ fn keep(path: &Path, content: &[u8]) -> Result<(), Failure> {
 
 /// The kept runs of `dir`. A last line that was cut off, as by a kill or a full disk, is
 /// dropped with a word on stderr; every other fault is named with its line, all at once.
-pub(crate) fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
+fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
     let path = dir.join(MACHINE);
     let machine = serde_json::from_str(&text(&path)?).map_err(|error| {
         Failure::failed(format!("{}: {error}", path.display()))
@@ -108,15 +133,14 @@ fn parse(text: &str, machine: &Machine) -> Result<Parsed, Vec<String>> {
             _ if line.trim().is_empty() => {}
             Ok(run) => {
                 faults.extend(stranger(&run, machine).map(|what| format!("line {number}: {what}")));
-                let is_alone = kind(machine, &run.setting) == Some(SettingKind::Alone);
                 let key = (run.load.clone(), run.setting.clone(), run.round);
                 match seen.insert(key, number) {
-                    Some(first) if !is_alone => faults.push(format!(
+                    Some(first) => faults.push(format!(
                         "line {number}: load \"{}\", setting \"{}\", round {} was on line {first} \
                          already",
                         run.load, run.setting, run.round
                     )),
-                    _ => parsed.runs.push(run),
+                    None => parsed.runs.push(run),
                 }
             }
             // Written in one piece with its newline, so only a cut-off line lacks it.
@@ -129,18 +153,13 @@ fn parse(text: &str, machine: &Machine) -> Result<Parsed, Vec<String>> {
     if faults.is_empty() { Ok(parsed) } else { Err(faults) }
 }
 
-fn kind(machine: &Machine, setting: &str) -> Option<SettingKind> {
-    machine.settings.iter().find(|known| known.name == setting).map(|known| known.kind)
-}
-
 /// What machine.json does not know.
 fn stranger(run: &Run, machine: &Machine) -> Option<String> {
     if !machine.loads.iter().any(|load| load.name == run.load) {
         return Some(format!("load \"{}\" is not in {MACHINE}", run.load));
     }
-    kind(machine, &run.setting)
-        .is_none()
-        .then(|| format!("setting \"{}\" is not in {MACHINE}", run.setting))
+    let known = machine.settings.iter().any(|setting| setting.name == run.setting);
+    (!known).then(|| format!("setting \"{}\" is not in {MACHINE}", run.setting))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::compare::{self, Comparison, Mean, Ratio, Verdict};
 use super::figures::{self, Alone, Figures};
+use super::warnings;
 use crate::bench::record::{Load, Machine, Run, SettingKind};
 
 /// Everything a report shows but the pictures' raw points (`report.json`).
@@ -105,7 +106,7 @@ impl Report {
         };
         Report {
             means: compare::means(&loads),
-            warnings: warnings(machine, runs),
+            warnings: warnings::of_report(machine, &loads, runs),
             complete: runs.iter().filter(counts).count(),
             runs: runs.len(),
             machine: machine.clone(),
@@ -151,7 +152,14 @@ impl LoadReport {
         });
         LoadReport {
             load: load.clone(),
-            warnings: compare::warnings(&settings, &comparisons, noise.as_ref()),
+            warnings: warnings::of_load(
+                machine,
+                load,
+                &settings,
+                &comparisons,
+                noise.as_ref(),
+                runs,
+            ),
             comparisons,
             noise,
             alone: figures::alone(&alone_runs),
@@ -168,7 +176,7 @@ impl LoadReport {
 }
 
 /// The first setting of this kind: of LRS, what ratios refer to.
-fn kind_name(machine: &Machine, kind: SettingKind) -> Option<&str> {
+pub(super) fn kind_name(machine: &Machine, kind: SettingKind) -> Option<&str> {
     machine.settings.iter().find(|setting| setting.kind == kind).map(|setting| &*setting.name)
 }
 
@@ -211,19 +219,6 @@ fn shown_round(runs: &[&Run], reference: Option<&str>, all: &[SettingReport]) ->
         .into_iter()
         .filter(|round| in_round(*round) == most)
         .min_by(|one, other| distance(*one).total_cmp(&distance(*other)))
-}
-
-fn warnings(machine: &Machine, runs: &[Run]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if kind_name(machine, SettingKind::Lrs).is_none() {
-        warnings.push("no setting of LRS was run, so there is nothing to compare with".to_owned());
-    }
-    let missing = machine.loads.iter().filter(|load| !runs.iter().any(|run| run.load == load.name));
-    let missing: Vec<&str> = missing.map(|load| &*load.name).collect();
-    if !missing.is_empty() {
-        warnings.push(format!("stopped before a run of {}", missing.join(", ")));
-    }
-    warnings
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::compare::Verdict;
 use super::model::{Failed, LoadReport, Report};
-use super::words::{self, METHODS};
+use super::words;
 use crate::bench::record::SettingKind;
 use crate::cli::{Column, Columns, Failure, Output, printable, wrap};
 
@@ -29,7 +29,7 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
             table.row(vec![
                 words::against(mean.against).to_owned(),
                 format!("{} ({})", words::over(mean.over), mean.loads.len()),
-                format!("{:.3}", mean.ratio),
+                words::mean(mean),
                 words::interval(mean.interval),
             ]);
         }
@@ -46,8 +46,8 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
         out,
     )?;
     out.line("")?;
-    for sentence in METHODS {
-        paragraph("  ", sentence, out)?;
+    for text in words::methods(&report.machine) {
+        paragraph("  ", &text, out)?;
     }
     Ok(())
 }
@@ -117,10 +117,10 @@ fn print_load(load: &LoadReport, out: &mut Output) -> Result<(), Failure> {
     out.line("")?;
     for one in &load.comparisons {
         let sentence = format!(
-            "LRS against the {} ({}): {}. {}",
+            "LRS against the {} ({}): {}, {}",
             words::against(one.against),
             one.with.join(", "),
-            words::ratio_with_interval(&one.ratio),
+            words::ratio_with_pairs(&one.ratio),
             one.words
         );
         paragraph(&format!("{} ", words::mark(one.verdict)), &sentence, out)?;
@@ -129,7 +129,7 @@ fn print_load(load: &LoadReport, out: &mut Output) -> Result<(), Failure> {
         out.line("nothing to compare: no round has both LRS and a static setting")?;
     }
     if let Some(noise) = &load.noise {
-        let sentence = format!("LRS over itself: {}", words::ratio_with_interval(noise));
+        let sentence = format!("LRS over itself: {}", words::ratio_with_pairs(noise));
         paragraph(&format!("{} ", words::mark(Verdict::NoDifference)), &sentence, out)?;
     }
     for warning in &load.warnings {

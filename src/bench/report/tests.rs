@@ -56,6 +56,9 @@ fn every_bad_line_is_named() {
         lines(&[stranger]),
         lines(&runs[..1])
     );
+    let alone = runs.iter().find(|run| run.setting == "alone").unwrap();
+    let twice = lines(&[alone.clone(), alone.clone()]);
+    assert!(refusal(kept(&synthetic::machine(), &twice).path()).contains("on line 1 already"));
     let told = refusal(kept(&synthetic::machine(), &text).path());
     for fault in ["line 3: ", "line 4: setting \"static 9\"", "line 5: ", "on line 1 already"] {
         assert!(told.contains(fault), "{fault}: {told}");
@@ -76,10 +79,14 @@ fn a_directory_without_runs_says_what_is_missing() {
 
 #[test]
 fn markdown_has_every_setting_and_failure() {
-    let text = markdown(&synthetic::machine(), &synthetic::runs(6));
-    for told in
-        ["| static 1.5 |", "| lrs without expansion |", "Failed: static 2, round 1", "\\<script\\>"]
-    {
+    let text = markdown::text(&Report::new(&synthetic::machine(), &synthetic::runs(6)));
+    for told in [
+        "| static 1.5 |",
+        "| lrs without expansion |",
+        "Failed: static 2, round 1",
+        "\\<script\\>",
+        "plain processes: static 1, static 1.5, static 2; in cgroups",
+    ] {
         assert!(text.contains(told), "{told}: {text}");
     }
     let tables = text.split("\n\n").map(|block| block.lines().filter(|line| line.starts_with('|')));
@@ -98,11 +105,26 @@ fn a_report_is_written_and_fits_the_terminal() {
     write(dir.path(), &machine, &runs, &mut out).unwrap();
     let text = printed.text();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    for told in ["word-count", "faster by", "slower by", "failed: static 2, round 1", "5/6"] {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for told in ["word-count", "% less time", "% more time", "failed: static 2, round 1", "5/6"] {
         assert!(text.contains(told), "{told}: {text}");
     }
     let json = fs::read_to_string(dir.path().join("report.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["loads"].as_array().unwrap().len(), 3);
     assert!(fs::read_to_string(dir.path().join("report.html")).unwrap().ends_with("</html>\n"));
+}
+
+#[test]
+fn kept_runs_that_may_only_be_read_are_printed() {
+    let dir = kept(&synthetic::machine(), &lines(&synthetic::runs(1)));
+    // In the way of the file, for root too.
+    fs::create_dir(dir.path().join("report.json")).unwrap();
+    let (mut out, printed) = Output::captured(false);
+    again(dir.path(), false, &mut out).unwrap();
+    assert!(printed.text().contains("word-count"));
+    let (mut out, printed) = Output::captured(true);
+    let told = again(dir.path(), true, &mut out).expect_err("two forms").to_string();
+    assert!(told.contains("--markdown and --json"), "{told}");
+    assert_eq!(printed.text(), "");
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::super::words;
-use super::{Anchor, Rect, Scale, Svg, cut, short, tick};
+use super::{Anchor, Rect, Scale, Svg, cut, short};
 use crate::bench::record::{Outcome, Point, Run, Task};
 
 const WIDTH: f64 = 360.0;
@@ -33,10 +33,10 @@ pub(in super::super) fn course(run: &Run, end: f64, slots: u32) -> String {
     svg.text("label", (0.0, 12.0), Anchor::Start, &cut(&run.setting, 38));
     let lasted = words::seconds(Some(run.lasted_seconds));
     svg.text("label", (WIDTH - RIGHT, 12.0), Anchor::End, &lasted);
-    for value in time.ticks(5.0) {
+    for (value, name) in time.ticks(5.0) {
         let x = time.at(value);
         svg.line("grid", (x, HEAD), (x, foot));
-        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &tick(value));
+        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &name);
     }
     svg.text("axis", (WIDTH / 2.0, foot + 28.0), Anchor::Middle, "seconds since the first arrival");
     cpu(&mut svg, &run.timeline, time, tops[0]);
@@ -105,7 +105,7 @@ fn occupancy(svg: &mut Svg, run: &Run, time: Scale, top: f64, slots: u32) {
     let count = Scale { values: [0.0, f64::from(slots.max(1))], places: [top + SLOTS, top + 2.0] };
     frame(svg, "slots", top, SLOTS, &slots.to_string());
     let mut step = |class: &str, value: fn(&Point) -> Option<u32>| {
-        svg.path(class, &steps(&run.timeline, time, count, value));
+        svg.path(class, &steps(run, time, count, value));
     };
     step("step active capacity", |point| point.active_capacity);
     step("step passive capacity", |point| point.passive_capacity);
@@ -120,16 +120,11 @@ fn occupancy(svg: &mut Svg, run: &Run, time: Scale, top: f64, slots: u32) {
     }
 }
 
-/// A line of values that hold until the next point.
-fn steps(
-    timeline: &[Point],
-    time: Scale,
-    scale: Scale,
-    value: fn(&Point) -> Option<u32>,
-) -> String {
+/// A line of values that hold until the next point, the last until the end.
+fn steps(run: &Run, time: Scale, scale: Scale, value: fn(&Point) -> Option<u32>) -> String {
     let mut path = String::new();
     let mut drawing = false;
-    for point in timeline {
+    for point in &run.timeline {
         let x = time.at(point.at);
         let Some(count) = value(point) else {
             drawing = false;
@@ -144,6 +139,9 @@ fn steps(
             write!(path, "M{} {}H{}", short(from), short(y), short(x))
         };
         drawing = true;
+    }
+    if drawing {
+        let _ = write!(path, "H{}", short(time.at(run.lasted_seconds)));
     }
     path
 }

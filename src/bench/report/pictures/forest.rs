@@ -2,7 +2,7 @@
 
 use super::super::compare::{Ratio, Verdict};
 use super::super::words;
-use super::{Anchor, Rect, Scale, Svg, cut, tick};
+use super::{Anchor, Rect, Scale, Svg, cut, style};
 
 const WIDTH: f64 = 420.0;
 const ROW: f64 = 36.0;
@@ -44,10 +44,10 @@ pub(in super::super) fn forest(
         let told = words::interval(Some(interval));
         svg.rect("noise", band, &format!("noise floor: LRS over itself, {told}"));
     }
-    for value in scale.ticks(5.0) {
+    for (value, name) in scale.ticks(5.0) {
         let x = scale.at(value);
         svg.line("grid", (x, 0.0), (x, foot));
-        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &tick(value));
+        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &name);
     }
     let one = scale.at(1.0);
     svg.line("one", (one, 0.0), (one, foot));
@@ -60,7 +60,7 @@ pub(in super::super) fn forest(
 }
 
 fn draw(svg: &mut Svg, scale: Scale, row: &Row, top: f64) {
-    let class = class(row.verdict);
+    let class = style(row.verdict);
     svg.text("label", (4.0, top + 12.0), Anchor::Start, &cut(&row.label, 34));
     let value = words::ratio_with_interval(&row.ratio);
     let value = format!("{} {value}", words::mark(row.verdict));
@@ -81,13 +81,4 @@ fn draw(svg: &mut Svg, scale: Scale, row: &Row, top: f64) {
     let x = scale.at(row.ratio.median);
     let point = Rect { x: x - 4.0, y: middle - 4.0, width: 8.0, height: 8.0 };
     svg.rect(&format!("point {class}"), point, &format!("{}: {value}", row.label));
-}
-
-fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::NoDifference => "level",
-        Verdict::TooFewPairs => "unsure",
-    }
 }

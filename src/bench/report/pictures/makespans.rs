@@ -2,7 +2,7 @@
 
 use super::super::model::{LoadReport, SettingReport};
 use super::super::words;
-use super::{Anchor, Rect, Scale, Svg, cut, tick};
+use super::{Anchor, Rect, Scale, Svg, cut};
 use crate::bench::record::SettingKind;
 
 const WIDTH: f64 = 420.0;
@@ -20,10 +20,10 @@ pub(in super::super) fn makespans(load: &LoadReport) -> Option<String> {
     let foot = ROW * load.settings.len() as f64;
     let title = format!("{}: makespan of each setting in seconds", load.load.name);
     let mut svg = Svg::new(WIDTH, foot + AXIS, &title);
-    for value in scale.ticks(5.0) {
+    for (value, name) in scale.ticks(5.0) {
         let x = scale.at(value);
         svg.line("grid", (x, 0.0), (x, foot));
-        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &tick(value));
+        svg.text("axis", (x, foot + 13.0), Anchor::Middle, &name);
     }
     svg.text("axis", (WIDTH / 2.0, foot + 29.0), Anchor::Middle, "makespan, seconds");
     for (nth, one) in (0..).zip(&load.settings) {

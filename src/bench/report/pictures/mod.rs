@@ -8,6 +8,9 @@ mod makespans;
 
 use std::fmt::{Display, Write as _};
 
+use super::compare::Verdict;
+use crate::cli::printable;
+
 pub(super) use course::course;
 pub(super) use forest::{Row, forest};
 pub(super) use makespans::makespans;
@@ -129,26 +132,42 @@ impl Scale {
         from + (to - from) * part.clamp(0.0, 1.0)
     }
 
-    /// Round values within the range, about `wanted` of them.
-    fn ticks(self, wanted: f64) -> Vec<f64> {
+    /// Round values within the range, about `wanted` of them, as numbers and as text.
+    fn ticks(self, wanted: f64) -> Vec<(f64, String)> {
         let [low, high] = self.values;
         let rough = (high - low) / wanted;
         if !rough.is_finite() || rough <= 0.0 {
-            return vec![low];
+            return vec![(low, tick(low, 0.001))];
         }
         let power = 10f64.powf(rough.log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
         let step = steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(rough);
         let first = (low / step - 1e-9).ceil();
         let ticks = (0..20).map(|nth| (first + f64::from(nth)) * step);
-        ticks.take_while(|tick| *tick <= high + step * 1e-9).collect()
+        let within = ticks.take_while(|at| *at <= high + step * 1e-9);
+        within.map(|at| (at, tick(at, step))).collect()
     }
 }
 
-/// A tick as short as it can be told from its neighbours.
-fn tick(value: f64) -> String {
-    let text = format!("{value:.3}");
+/// A tick as short as it can be told from its neighbours, which are `step` away.
+fn tick(value: f64, step: f64) -> String {
+    // Saturates; the error of the logarithm must not cost a decimal.
+    let decimals = (-(step.log10() + 1e-9).floor()).clamp(0.0, 12.0) as usize;
+    let text = format!("{value:.decimals$}");
+    if decimals == 0 {
+        return text;
+    }
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The class of a verdict in the style sheet.
+pub(super) fn style(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::NoDifference => "level",
+        Verdict::TooFewPairs => "unsure",
+    }
 }
 
 /// A coordinate with a decimal at most: pages stay small.
@@ -164,18 +183,18 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `text` for HTML and XML, in attributes too. What XML cannot hold is replaced.
+/// `text` for HTML and XML, in attributes too. What XML cannot hold is replaced, and what would
+/// reorder a line is spelt out.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
+    for c in printable(&text.replace(['\n', '\t'], " ")).chars() {
         match c {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            '\n' | '\t' => safe.push(' '),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -188,18 +207,23 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within() {
-        let ticks = |low, high| Scale { values: [low, high], places: [0.0, 1.0] }.ticks(5.0);
+        let both = |low, high| Scale { values: [low, high], places: [0.0, 1.0] }.ticks(5.0);
+        let ticks = |low, high| both(low, high).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+        let names =
+            |low, high| both(low, high).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
         assert_eq!(ticks(0.0, 10.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(ticks(0.0, 73.0), [0.0, 20.0, 40.0, 60.0]);
         assert_eq!(ticks(1.0, 1.0), [1.0]);
         assert_eq!(ticks(0.0, f64::INFINITY), [0.0]);
-        let ratios: Vec<String> = ticks(0.87, 1.29).into_iter().map(tick).collect();
-        assert_eq!(ratios, ["0.9", "1", "1.1", "1.2"]);
+        assert_eq!(names(0.87, 1.29), ["0.9", "1", "1.1", "1.2"]);
+        assert_eq!(names(0.0, 500.0), ["0", "100", "200", "300", "400", "500"]);
+        assert_eq!(names(0.0, 0.001), ["0", "0.0002", "0.0004", "0.0006", "0.0008", "0.001"]);
     }
 
     #[test]
     fn nothing_leaves_its_place() {
-        assert_eq!(escape("<a b='\"'>&\u{1}\n"), "&lt;a b=&#39;&quot;&#39;&gt;&amp;\u{fffd} ");
+        assert_eq!(escape("<a b='\"'>&\u{ffff}\n"), "&lt;a b=&#39;&quot;&#39;&gt;&amp;\u{fffd} ");
+        assert_eq!(escape("a\u{1}\u{202e}b"), "a\\u{1}\\u{202e}b");
         let scale = Scale { values: [0.0, 1.0], places: [10.0, 20.0] };
         assert_eq!((scale.at(-5.0), scale.at(0.5), scale.at(9.0)), (10.0, 15.0, 20.0));
         assert_eq!(cut("abcdef", 4), "abc…");
