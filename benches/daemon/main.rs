@@ -4,7 +4,8 @@
 //! with real tasks and prints a table in Markdown; docs/performance.md explains the methods
 //! and holds the figures. `--quick` takes few readings, to see whether it all works.
 //!
-//! A supervisor starts the measuring process and sweeps up after it, however it ends.
+//! A supervisor makes the directory for all files, starts the measuring process and sweeps up after
+//! it, however it ends.
 
 // Measuring code may stop at the first thing that is not as it should be, and prints.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
@@ -21,6 +22,7 @@ mod slowdown;
 mod watchers;
 mod work;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -54,6 +56,14 @@ const SECTIONS: [Section; 10] = [
 
 /// Set by the supervisor: its pid, which names the cgroup root.
 const SUPERVISOR: &str = "LRS_BENCH_SUPERVISOR";
+
+/// Set by the supervisor: its directory, which goes with it.
+const SCRATCH: &str = "LRS_BENCH_SCRATCH";
+
+/// Where files of this benchmark may be made.
+pub fn scratch() -> PathBuf {
+    std::env::var_os(SCRATCH).expect("started by the supervisor").into()
+}
 
 /// The process that sweeps up after this one.
 pub fn supervisor() -> u32 {
@@ -101,6 +111,7 @@ fn main() -> ExitCode {
 /// Runs the benchmark in a child and removes what it may have left.
 fn supervise(arguments: &[String]) -> ExitCode {
     let me = std::process::id();
+    let scratch = tempfile::Builder::new().prefix("lrs-bench-").tempdir().expect("a directory");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let status = runtime.block_on(async {
@@ -111,6 +122,7 @@ fn supervise(arguments: &[String]) -> ExitCode {
         let mut child = Command::new(std::env::current_exe().expect("the path of this benchmark"))
             .args(arguments)
             .env(SUPERVISOR, me.to_string())
+            .env(SCRATCH, scratch.path())
             .spawn()
             .expect("the benchmark starts");
         loop {
@@ -135,6 +147,9 @@ fn supervise(arguments: &[String]) -> ExitCode {
         for dir in node::root_dirs(&root) {
             eprintln!("left behind: {}", dir.display());
         }
+    }
+    if let Err(error) = scratch.close() {
+        eprintln!("left behind: {error}");
     }
     if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

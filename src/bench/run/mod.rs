@@ -17,6 +17,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::disk::Disk;
 use super::record::{Machine, Run};
 use super::suite::{Load, Setting, Suite};
 use super::{report, runs_file};
@@ -74,7 +75,7 @@ async fn work(
     cpus: u32,
     done: &mut Option<(Machine, Vec<Run>)>,
 ) -> Result<(), Failure> {
-    let disk = prepare::disk(suite, &args.workdir)?;
+    let mut disk = prepare::disk(suite, &args.workdir)?;
     let measured = disk.as_ref().map_or(args.workdir.as_path(), |disk| disk.mount.as_path());
     let places = prepare::places(measured)?;
     let mut bench = Bench {
@@ -97,6 +98,7 @@ async fn work(
     let plan = plan(suite);
     let mut progress = Progress::new(plan.len());
     for Turn { load, setting, round, place } in plan {
+        disk.as_mut().map_or(Ok(()), Disk::check)?;
         progress.begin(&load.name, &setting.name, round);
         let run = bench.run(load, setting, (round, place)).await?;
         keep(&run, &args.out)?;
