@@ -158,9 +158,7 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     if tiers == IoTiers::None {
         reasons.push(without_effect(facts));
     } else {
-        let rest = on(facts.disks, |disk| {
-            !has_weights(disk) && !by_priority.contains(&disk.name)
-        });
+        let rest = on(facts.disks, |disk| !has_weights(disk) && !by_priority.contains(&disk.name));
         if !rest.is_empty() {
             reasons.push(format!("no disk tiers on {}", rest.join(", ")));
         }

@@ -54,7 +54,8 @@ impl Driver {
             .filter_map(|(&task, entry)| {
                 let tier = self.core.task(task)?.tier();
                 let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
-                let weights = turn(&task, entry) || unwritten || entry.kernel == KernelView::default();
+                let weights =
+                    turn(&task, entry) || unwritten || entry.kernel == KernelView::default();
                 Some(Check { task, group: entry.group.clone()?, tier, weights })
             })
             .collect();
@@ -152,12 +153,7 @@ impl Driver {
         self.changed_all_jobs = true;
     }
 
-    fn check_weights(
-        &mut self,
-        asked_at: BootTime,
-        kernel: Vec<Readback>,
-        now: Moment,
-    ) {
+    fn check_weights(&mut self, asked_at: BootTime, kernel: Vec<Readback>, now: Moment) {
         let mut suspects = Vec::new();
         for (id, result) in kernel {
             let Some(entry) = self.entries.get_mut(&id) else { continue };

@@ -124,8 +124,7 @@ impl Medium {
         fsconfig_create(context.as_fd())?;
         let mount =
             fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
-        let session =
-            Session::from_fd(self, device.into(), SessionACL::Owner, Config::default())?;
+        let session = Session::from_fd(self, device.into(), SessionACL::Owner, Config::default())?;
         Ok((session, mount))
     }
 
