@@ -114,7 +114,7 @@ impl Disk {
         match self.server.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(Failure::failed(format!(
-                "the server of the modelled disk has ended ({status}); the runs since then failed"
+                "the server of the modelled disk has ended ({status}), and with it the bench"
             ))
             .hint("the kernel's log says whether it was short of memory")),
             Err(error) => Err(Failure::failed(format!(

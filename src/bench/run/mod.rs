@@ -98,9 +98,11 @@ async fn work(
     let plan = plan(suite);
     let mut progress = Progress::new(plan.len());
     for Turn { load, setting, round, place } in plan {
-        disk.as_mut().map_or(Ok(()), Disk::check)?;
         progress.begin(&load.name, &setting.name, round);
-        let run = bench.run(load, setting, (round, place)).await?;
+        let run = bench.run(load, setting, (round, place)).await;
+        // Without its server all that failed in the run says little.
+        disk.as_mut().map_or(Ok(()), Disk::check)?;
+        let run = run?;
         keep(&run, &args.out)?;
         progress.end(&run);
         runs.push(run);
