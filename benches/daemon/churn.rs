@@ -1,6 +1,6 @@
 //! Tasks that end at a rate of 1,000 a second: is any end lost, and how late is the successor?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -41,6 +41,9 @@ pub fn run(effort: Effort) {
 
     let ended: HashMap<i32, i64> = pids.iter().copied().zip(killed.iter().copied()).collect();
     let (mut completed, mut lost, mut late, mut after) = (0, 0, Vec::new(), Vec::new());
+    // Ends of active tasks whose slot nobody has got yet, in the order of the events: an end is
+    // told before the promotion that follows from it.
+    let mut freed = VecDeque::new();
     let mut promoted = 0;
     for item in follower.join().expect("the events") {
         match item {
@@ -52,11 +55,14 @@ pub fn run(effort: Effort) {
                     "completed" => {
                         completed += 1;
                         let pid = event.task.and_then(|id| numbers.get(&id).copied());
-                        late.extend(pid.and_then(|pid| ended.get(&pid)).map(|end| at - end));
+                        let end = pid.and_then(|pid| ended.get(&pid)).copied();
+                        late.extend(end.map(|end| at - end));
+                        if event.from.as_deref() == Some("active") {
+                            freed.push_back(end);
+                        }
                     }
                     "promoted" => {
-                        // The n-th promotion follows the n-th end: the oldest is active.
-                        after.extend(killed.get(promoted).map(|end| at - end));
+                        after.extend(freed.pop_front().flatten().map(|end| at - end));
                         promoted += 1;
                     }
                     _ => {}

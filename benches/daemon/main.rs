@@ -4,7 +4,8 @@
 //! with real tasks and prints a table in Markdown; docs/performance.md explains the methods
 //! and holds the figures. `--quick` takes few readings, to see whether it all works.
 //!
-//! A supervisor starts the measuring process and sweeps up after it, however it ends.
+//! A supervisor makes the directories for all files, starts the measuring process and sweeps up after
+//! it, however it ends.
 
 // Measuring code may stop at the first thing that is not as it should be, and prints.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
@@ -21,6 +22,7 @@ mod slowdown;
 mod watchers;
 mod work;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -54,6 +56,21 @@ const SECTIONS: [Section; 10] = [
 
 /// Set by the supervisor: its pid, which names the cgroup root.
 const SUPERVISOR: &str = "LRS_BENCH_SUPERVISOR";
+
+/// Set by the supervisor: its directories, which go with it. Sockets need short paths, and what
+/// waits for a disk must not be on a tmpfs, as /tmp often is.
+const SCRATCH: &str = "LRS_BENCH_SCRATCH";
+const SCRATCH_ON_DISK: &str = "LRS_BENCH_SCRATCH_ON_DISK";
+
+/// Where files of this benchmark may be made.
+pub fn scratch() -> PathBuf {
+    std::env::var_os(SCRATCH).expect("started by the supervisor").into()
+}
+
+/// The same for files that are written to be waited for.
+pub fn scratch_on_disk() -> PathBuf {
+    std::env::var_os(SCRATCH_ON_DISK).expect("started by the supervisor").into()
+}
 
 /// The process that sweeps up after this one.
 pub fn supervisor() -> u32 {
@@ -101,6 +118,10 @@ fn main() -> ExitCode {
 /// Runs the benchmark in a child and removes what it may have left.
 fn supervise(arguments: &[String]) -> ExitCode {
     let me = std::process::id();
+    let mut named = tempfile::Builder::new();
+    let named = named.prefix("lrs-bench-");
+    let scratch = named.tempdir().expect("a directory");
+    let on_disk = named.tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let status = runtime.block_on(async {
@@ -111,6 +132,8 @@ fn supervise(arguments: &[String]) -> ExitCode {
         let mut child = Command::new(std::env::current_exe().expect("the path of this benchmark"))
             .args(arguments)
             .env(SUPERVISOR, me.to_string())
+            .env(SCRATCH, scratch.path())
+            .env(SCRATCH_ON_DISK, on_disk.path())
             .spawn()
             .expect("the benchmark starts");
         loop {
@@ -134,6 +157,11 @@ fn supervise(arguments: &[String]) -> ExitCode {
         }
         for dir in node::root_dirs(&root) {
             eprintln!("left behind: {}", dir.display());
+        }
+    }
+    for directory in [scratch, on_disk] {
+        if let Err(error) = directory.close() {
+            eprintln!("left behind: {error}");
         }
     }
     if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -40,7 +40,7 @@ pub struct Node {
 impl Node {
     /// Starts a daemon with `settings` (TOML).
     pub fn start(settings: &str) -> Node {
-        let dir = tempfile::Builder::new().prefix("lrs-bench-").tempdir().expect("a directory");
+        let dir = tempfile::tempdir_in(crate::scratch()).expect("a directory");
         let root = root_name(crate::supervisor());
         let text = format!(
             "cgroup.root = {root:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = \"off\"\n{settings}\n",

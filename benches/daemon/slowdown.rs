@@ -5,8 +5,6 @@
 //! to round. Full over empty is the slowdown, empty over empty the noise floor. The active
 //! tasks keep their slots until all have finished, so that nobody is promoted meanwhile.
 
-use std::path::PathBuf;
-
 use lrs::bench::stats::{Interval, Spread, median_interval};
 
 use crate::node::Node;
@@ -34,8 +32,7 @@ pub fn run(effort: Effort) {
             vec!["cpu".into(), effort.pick(1_200_000_000u64, 300_000_000).to_string()]
         });
         measure("sort and fdatasync", how, pairs, "1.08", |number| {
-            let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-            let file = dir.join(format!("lrs-bench-{}-{number}", crate::supervisor()));
+            let file = crate::scratch_on_disk().join(number.to_string());
             let rounds = effort.pick(600, 100).to_string();
             vec!["fsync".into(), rounds, file.to_string_lossy().into_owned()]
         });

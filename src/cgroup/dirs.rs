@@ -49,7 +49,8 @@ fn make_v1(
         .map_or_else(
             |error| {
                 // It does not name the directory: the first one missing is where it stopped.
-                let dir = dirs.iter().find(|dir| !dir.exists()).unwrap_or(&dirs[0]);
+                let missing = dirs.iter().find(|dir| !dir.exists()).or(dirs.first());
+                let dir = missing.map_or(Path::new(path), PathBuf::as_path);
                 Err(files::failed("create", dir, None, cause(error)))
             },
             |_| Ok(()),

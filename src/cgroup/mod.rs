@@ -148,8 +148,10 @@ pub struct Capabilities {
     pub root: String,
     /// How CPU tiers are made.
     pub cpu_tiers: CpuTiers,
-    /// How disk tiers are made.
+    /// How disk tiers are made; the best of several ways.
     pub io_tiers: IoTiers,
+    /// Whether threads get an I/O priority, be it alone or beside weights.
+    pub io_by_thread: bool,
     /// Why they are what they are; one or more sentences.
     pub reason: String,
 }
@@ -241,7 +243,8 @@ pub struct KernelView {
     /// io.bfq.weight, io.weight or blkio.bfq.weight.
     pub io_weight: Option<u64>,
     /// Whether all its processes are frozen, by whomever: `cgroup.events` of the cgroup2 group
-    /// or twin, `freezer.state` on v1. `None` where neither is there.
+    /// or twin, `freezer.state` on v1. `None` where neither is there. It is read with the weights,
+    /// so what clients see of it may be four cycles old.
     pub frozen: Option<bool>,
 }
 

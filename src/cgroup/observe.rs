@@ -38,6 +38,7 @@ impl ObserveTree {
             root: format!("/{root}"),
             cpu_tiers: CpuTiers::None,
             io_tiers: IoTiers::None,
+            io_by_thread: false,
             reason: format!("observe mode writes no cgroup file; {found}"),
         };
         ObserveTree { hierarchies, version, capabilities }

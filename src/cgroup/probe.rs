@@ -12,7 +12,8 @@ use super::weights::{self, Scale};
 use super::{IoTiers, Version};
 
 /// A whole disk: one with hardware behind it (loop, ram, zram, dm and md sit on others or on
-/// memory), or one that was given BFQ, which nothing but an operator does.
+/// memory), or one that was given BFQ, by an operator or by `lrsctl bench` for its modelled disk.
+/// A loop device keeps its scheduler when it is taken apart, but has no size then and is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// `sda`, `nvme0n1`, ...
@@ -66,7 +67,7 @@ pub(super) enum IoKnob {
     Weight(Scale),
     /// `io.prio.class` (cgroup-v2.rst, 5.14+).
     PriorityClass,
-    /// ioprio_set(2) on every thread, re-applied each cycle.
+    /// ioprio_set(2) on every thread, re-applied as threads come.
     ThreadPriority,
 }
 
@@ -102,24 +103,27 @@ pub struct IoFacts<'a> {
 }
 
 /// Chooses what makes disk tiers (spec 4): BFQ, iocost, priority class, thread priorities, or
-/// nothing.
+/// nothing. Each disk gets the best it can have: beside weights there are priorities where a disk
+/// looks at nothing else, so that one with BFQ takes nothing from those without.
 pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     let has = |file: &str| facts.group.is_some_and(|group| group.join(file).exists());
-    let bfq = on(facts.disks, |disk| disk.scheduler.as_deref() == Some("bfq"));
-    let iocost = on(facts.disks, |disk| facts.iocost.contains(&disk.number));
-    let by_priority = on(facts.disks, |disk| {
-        // The schedulers that look at I/O priorities (ioprio.rst); none and kyber do not.
-        matches!(disk.scheduler.as_deref(), Some("bfq" | "mq-deadline"))
-    });
     let bfq_scale = match facts.version {
         Version::V1 => weights::BLKIO_BFQ_WEIGHT,
         Version::V2 => weights::IO_BFQ_WEIGHT,
     };
+    let (has_bfq, has_iocost) = (has(bfq_scale.file), has(weights::IO_WEIGHT.file));
+    let bfq = on(facts.disks, |disk| has_bfq && disk.scheduler.as_deref() == Some("bfq"));
+    let iocost = on(facts.disks, |disk| has_iocost && facts.iocost.contains(&disk.number));
+    let has_weights = |disk: &Disk| bfq.contains(&disk.name) || iocost.contains(&disk.name);
+    let by_priority = on(facts.disks, |disk| {
+        // The schedulers that look at I/O priorities (ioprio.rst); none and kyber do not.
+        !has_weights(disk) && matches!(disk.scheduler.as_deref(), Some("bfq" | "mq-deadline"))
+    });
 
     let mut knobs = Vec::new();
     let mut reasons = Vec::new();
     let mut tiers = IoTiers::None;
-    if !bfq.is_empty() && has(bfq_scale.file) {
+    if !bfq.is_empty() {
         tiers = IoTiers::Bfq;
         knobs.push(IoKnob::Weight(bfq_scale));
         let limit = match facts.version {
@@ -128,22 +132,24 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
         };
         reasons.push(format!("disk tiers by {} on {}{limit}", bfq_scale.file, bfq.join(", ")));
     }
-    if !iocost.is_empty() && has(weights::IO_WEIGHT.file) {
+    if !iocost.is_empty() {
         if tiers == IoTiers::None {
             tiers = IoTiers::IoCost;
         }
         knobs.push(IoKnob::Weight(weights::IO_WEIGHT));
         reasons.push(format!("disk tiers by io.weight (iocost) on {}", iocost.join(", ")));
     }
-    if tiers == IoTiers::None && !by_priority.is_empty() {
-        tiers = IoTiers::IoPrio;
+    if !by_priority.is_empty() {
+        if tiers == IoTiers::None {
+            tiers = IoTiers::IoPrio;
+        }
         if facts.version == Version::V2 && has("io.prio.class") {
             knobs.push(IoKnob::PriorityClass);
             reasons.push(format!("disk tiers by io.prio.class on {}", by_priority.join(", ")));
         } else {
             knobs.push(IoKnob::ThreadPriority);
             reasons.push(format!(
-                "disk tiers by I/O priority of each thread, re-applied every cycle, on {}; it \
+                "disk tiers by I/O priority of each thread, re-applied as threads come, on {}; it \
                  acts on reads and direct or synchronous writes only",
                 by_priority.join(", ")
             ));
@@ -152,11 +158,7 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     if tiers == IoTiers::None {
         reasons.push(without_effect(facts));
     } else {
-        let rest = on(facts.disks, |disk| {
-            !bfq.contains(&disk.name)
-                && !iocost.contains(&disk.name)
-                && (tiers != IoTiers::IoPrio || !by_priority.contains(&disk.name))
-        });
+        let rest = on(facts.disks, |disk| !has_weights(disk) && !by_priority.contains(&disk.name));
         if !rest.is_empty() {
             reasons.push(format!("no disk tiers on {}", rest.join(", ")));
         }
@@ -262,6 +264,28 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_with_bfq_takes_nothing_from_one_without() {
+        let disks = [disk("loop0", "7:0", "bfq"), disk("vda", "254:0", "mq-deadline")];
+        let finding = find(Version::V1, &["blkio.bfq.weight"], &disks, &[]);
+        assert_eq!(finding.tiers, IoTiers::Bfq);
+        let weights = IoKnob::Weight(weights::BLKIO_BFQ_WEIGHT);
+        assert_eq!(finding.knobs, [weights, IoKnob::ThreadPriority]);
+        for part in ["blkio.bfq.weight on loop0", "priority of each thread", "on vda"] {
+            assert!(finding.reason.contains(part), "{part}: {}", finding.reason);
+        }
+        assert!(!finding.reason.contains("no disk tiers"), "{}", finding.reason);
+
+        // BFQ without group support honours priorities.
+        let finding = find(Version::V1, &[], &disks, &[]);
+        assert_eq!((finding.tiers, finding.knobs), (IoTiers::IoPrio, vec![IoKnob::ThreadPriority]));
+
+        let iocost = ["254:0".to_owned()];
+        let finding = find(Version::V2, &["io.weight", "io.prio.class"], &disks, &iocost);
+        assert_eq!(finding.tiers, IoTiers::IoCost);
+        assert_eq!(finding.knobs, [IoKnob::Weight(weights::IO_WEIGHT), IoKnob::PriorityClass]);
+    }
+
+    #[test]
     fn words_of_the_kernel() {
         assert_eq!(chosen("none [mq-deadline] kyber\n"), Some("mq-deadline"));
         assert_eq!(chosen("none\n"), None);
@@ -276,6 +300,7 @@ mod tests {
             ("sda", "100", true, "none [bfq]"),
             ("loop0", "9", false, "[none] bfq"),
             ("loop1", "9", false, "none [bfq]"),
+            ("loop2", "0", false, "none [bfq]"),
             ("sdz", "0", true, "none [bfq]"),
         ] {
             let dir = sys.path().join(name);

@@ -96,6 +96,7 @@ impl KernelTree {
             root: root.path.clone(),
             cpu_tiers: if idle_used { CpuTiers::Idle } else { CpuTiers::Weight },
             io_tiers: io.tiers,
+            io_by_thread: io.knobs.contains(&IoKnob::ThreadPriority),
             reason: reasons.join("; "),
         };
         let scale = match root.version {

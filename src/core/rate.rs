@@ -54,8 +54,8 @@
 //! All counters are totals, so an interval may be as long as one likes: its pressure, looks and
 //! thread counters are read at its ends alone. Of a young task each cycle is one; later
 //! [`RateMeter::is_due`] lets an interval grow with the history it is added to, since an eighth
-//! of it can move the rate by an eighth at most, and never beyond [`LONGEST_OPEN`]: so a change
-//! of behaviour is in the rate at the latest after that, 16 cycles of the default period.
+//! of it can move the rate by an eighth at most, and ends it with the first reading after
+//! [`LONGEST_OPEN`]: so a change of behaviour is in the rate after 48 s and up to one period.
 //!
 //! # Limits
 //!
@@ -66,6 +66,11 @@
 //!   counters resolve.
 //! - A starved program that is still starting computes: it looks like any hog, whatever it
 //!   will do later.
+//! - Of an old task that starves there is one look an interval, which stands for up to 48 s and
+//!   a period. It is right in the mean, and an eighth of the history at most; the looks before it
+//!   would be surer, but of what the task did then.
+//! - The interval that the end of a task cuts short has pressure and looks, but no counters of
+//!   threads: there are none any more. A starved task's last 48 s are split without them.
 
 use std::time::Duration;
 
@@ -170,7 +175,8 @@ const OPEN_PART: f64 = 1.0 / 8.0;
 /// waiting.
 const OPEN_PART_IDLE: f64 = 1.0 / 4.0;
 
-/// Most an interval may grow: a change of behaviour is in the rate at the latest after this.
+/// An interval ends with the first reading after this: a change of behaviour is in the rate after
+/// this and up to one period.
 pub const LONGEST_OPEN: Duration = Duration::from_secs(48);
 
 /// Share of the task's CPU one thread must have used for its counters to stand for the task.

@@ -160,8 +160,7 @@ impl Driver {
                 .as_ref()
                 .and_then(|(_, node)| node.allowed_cpus)
                 .unwrap_or(self.cpus);
-            entry.due = true;
-            entry.advance(now.boot, sample, self.cpus, spread);
+            entry.finish(now.boot, sample, self.cpus, spread);
         }
         let mut inputs = Map::new();
         let cpu = entry.since_admission().cpu;

@@ -6,7 +6,7 @@ use super::Driver;
 use super::entry::Placement;
 use super::log::log;
 use super::worker::Job;
-use crate::cgroup::{Drift, Group, IoTiers};
+use crate::cgroup::{Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{TaskId, Tier};
@@ -180,7 +180,7 @@ impl Driver {
     /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
     /// on this thread.
     pub(super) fn write_io(&self, group: &Arc<Group>, tier: Tier) {
-        if self.tree.capabilities().io_tiers == IoTiers::IoPrio {
+        if self.tree.capabilities().io_by_thread {
             self.workers.place(Job::Io { group: Arc::clone(group), tier });
         }
     }

@@ -10,7 +10,7 @@ use super::watch::Key;
 use crate::cgroup::{Attachment, Group, KernelView};
 use crate::command::Reply;
 use crate::core::model::{TaskId, Tier};
-use crate::core::rate::{Interval, RateMeter, TaskRates};
+use crate::core::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use crate::core::state::Task;
 use crate::proto;
 use crate::sample::TaskSample;
@@ -125,6 +125,13 @@ impl Entry {
         self.contested
     }
 
+    /// Whether it was repaired so lately that the next repair may be the one too many; the few
+    /// cycles between two looks at other tasks would hide a foreign writer's perseverance.
+    pub fn repaired_lately(&self, now: BootTime) -> bool {
+        !self.contested
+            && self.repairs.back().is_some_and(|last| now.since(*last) <= CONTEST_WINDOW)
+    }
+
     /// Begins to count with `sample`, or goes on with what an earlier daemon read.
     pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
         self.last = Some((at, sample));
@@ -156,11 +163,32 @@ impl Entry {
         // Resident memory is read more seldom than the rest; the last known value stands.
         let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
         self.last = Some((at, TaskSample { resident, ..sample }));
-        if !std::mem::take(&mut self.due) {
-            return;
+        if std::mem::take(&mut self.due) && !self.is_torn(at, &sample) {
+            self.end_interval(at, &sample, spread);
         }
+    }
+
+    /// Takes the last reading, which ends the interval whatever it lacks.
+    pub fn finish(&mut self, at: BootTime, sample: TaskSample, cpus: u32, spread: u32) {
+        self.due = false;
+        self.advance(at, sample, cpus, spread);
+        self.end_interval(at, &sample, spread);
+    }
+
+    /// Whether a reading lacks what the interval began with: it failed, and the interval goes on to
+    /// the next. Not for ever, for what is gone for good has to be done without.
+    fn is_torn(&self, at: BootTime, sample: &TaskSample) -> bool {
+        self.opened.is_some_and(|(begun, before)| {
+            let lacks_cpu = before.cpu.is_some() && sample.cpu.is_none();
+            let lacks_pressure = before.pressure.is_some() && sample.pressure.is_none();
+            (lacks_cpu || lacks_pressure) && at.since(begun) < 2 * LONGEST_OPEN
+        })
+    }
+
+    /// Where counters went backwards there is no interval, but the next one begins here.
+    fn end_interval(&mut self, at: BootTime, sample: &TaskSample, spread: u32) {
         if let Some((begun, before)) = &self.opened
-            && let Some(interval) = Interval::between((*begun, before), (at, &sample), spread)
+            && let Some(interval) = Interval::between((*begun, before), (at, sample), spread)
         {
             self.meter.advance(&interval);
         }
@@ -201,6 +229,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::TaskPressure;
 
     fn at(seconds: u64) -> BootTime {
         BootTime(Duration::from_secs(seconds))
@@ -215,6 +244,62 @@ mod tests {
         assert!(!entry.repaired(at(61)), "the first has left the window");
         assert!(entry.repaired(at(62)));
         assert!(entry.contested);
+    }
+
+    #[test]
+    fn who_was_repaired_is_watched_until_the_window_is_over() {
+        let mut entry = Entry::default();
+        assert!(!entry.repaired_lately(at(0)));
+        entry.repaired(at(10));
+        assert!(entry.repaired_lately(at(70)));
+        assert!(!entry.repaired_lately(at(71)));
+        for second in 100..104 {
+            entry.repaired(at(second));
+        }
+        assert!(!entry.repaired_lately(at(104)), "contested: nothing more is repaired");
+    }
+
+    #[test]
+    fn a_failed_reading_does_not_end_an_interval() {
+        let sample = |cpu: Option<u64>, pressure: Option<u64>| TaskSample {
+            cpu: cpu.map(Duration::from_secs),
+            pressure: pressure.map(|seconds| TaskPressure {
+                cpu_some: Duration::from_secs(seconds),
+                io_some: Duration::ZERO,
+            }),
+            ..TaskSample::default()
+        };
+        let mut entry = Entry::default();
+        entry.begin(at(0), sample(Some(10), Some(0)));
+        let mut read = |second, sample| {
+            entry.due = true;
+            entry.advance(at(second), sample, 2, 2);
+            let begun = entry.opened.map(|(begun, _)| begun);
+            (begun, entry.meter.cpu_seconds())
+        };
+        assert_eq!(read(3, sample(None, Some(0))), (Some(at(0)), 0.0));
+        assert_eq!(read(6, sample(Some(14), None)), (Some(at(0)), 0.0));
+        assert_eq!(read(9, sample(Some(16), Some(0))), (Some(at(9)), 6.0));
+        // Another group took the name.
+        assert_eq!(read(12, sample(Some(1), Some(0))), (Some(at(12)), 6.0));
+        // Pressure is gone for good.
+        let longest = 2 * LONGEST_OPEN.as_secs();
+        assert_eq!(read(11 + longest, sample(Some(2), None)), (Some(at(12)), 6.0));
+        assert_eq!(read(12 + longest, sample(Some(3), None)), (Some(at(12 + longest)), 8.0));
+        assert_eq!(read(15 + longest, sample(Some(4), None)), (Some(at(15 + longest)), 9.0));
+    }
+
+    #[test]
+    fn the_last_reading_ends_the_interval_whatever_it_lacks() {
+        let sample = |seconds, pressure| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            pressure,
+            ..TaskSample::default()
+        };
+        let mut entry = Entry::default();
+        entry.begin(at(0), sample(1, Some(TaskPressure::default())));
+        entry.finish(at(5), sample(4, None), 2, 2);
+        assert_eq!(entry.meter.cpu_seconds(), 3.0);
     }
 
     #[test]

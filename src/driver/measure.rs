@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::entry::Placement;
-use super::worker::{Check, CycleReport, CycleRequest, Job};
+use super::entry::{Entry, Placement};
+use super::reader::{Check, CycleReport, CycleRequest, Readback};
+use super::worker::Job;
 use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
@@ -47,18 +48,19 @@ impl Driver {
                 (after, tasks.map(|(id, _)| *id).collect())
             })
             .collect();
-        let turn = |id: &TaskId| is_turn(*id, self.cycles);
+        let turn = |id: &TaskId, entry: &Entry| is_checked(*id, entry, self.cycles, now.boot);
         let check = placed()
             .filter(|(_, entry)| entry.attachment() != Attachment::None)
             .filter_map(|(&task, entry)| {
                 let tier = self.core.task(task)?.tier();
                 let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
-                let weights = turn(&task) || unwritten || entry.kernel == KernelView::default();
+                let weights =
+                    turn(&task, entry) || unwritten || entry.kernel == KernelView::default();
                 Some(Check { task, group: entry.group.clone()?, tier, weights })
             })
             .collect();
         let members = placed()
-            .filter(|(id, _)| turn(id))
+            .filter(|(id, entry)| turn(id, entry))
             .filter(|(_, entry)| entry.attachment() != Attachment::None && !entry.main_exited)
             .filter_map(|(id, entry)| Some((*id, entry.group.clone()?, entry.process?)))
             .collect();
@@ -151,12 +153,7 @@ impl Driver {
         self.changed_all_jobs = true;
     }
 
-    fn check_weights(
-        &mut self,
-        asked_at: BootTime,
-        kernel: Vec<super::worker::Readback>,
-        now: Moment,
-    ) {
+    fn check_weights(&mut self, asked_at: BootTime, kernel: Vec<Readback>, now: Moment) {
         let mut suspects = Vec::new();
         for (id, result) in kernel {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
@@ -217,7 +214,13 @@ impl Driver {
 /// Cycles between two looks at a task's weights and at where its main process is.
 const CHECK_EVERY: u64 = 4;
 
-/// Whether weights and place of a task are checked in this cycle. Tasks admitted one after the
+/// Whether weights and place of a task are checked in this cycle: when it is its turn, and in
+/// every cycle while somebody may be fighting over it ([`super::entry::CONTEST_REPAIRS`]).
+fn is_checked(task: TaskId, entry: &Entry, cycle: u64, now: BootTime) -> bool {
+    is_turn(task, cycle) || entry.repaired_lately(now)
+}
+
+/// Whether a task has its turn in this cycle. Tasks admitted one after the
 /// other have their turns one after the other.
 fn is_turn(task: TaskId, cycle: u64) -> bool {
     task.number.wrapping_add(cycle).is_multiple_of(CHECK_EVERY)
@@ -248,6 +251,22 @@ mod tests {
         }
         let turns = (0..8).filter(|cycle| is_turn(TaskId { epoch: 1, number: 7 }, *cycle));
         assert_eq!(turns.collect::<Vec<_>>(), [1, 5]);
+    }
+
+    #[test]
+    fn a_writer_of_every_cycle_is_given_way_to_within_the_window() {
+        let (period, task) = (Duration::from_secs(3), TaskId { epoch: 1, number: 7 });
+        let mut entry = Entry::default();
+        let mut repairs = Vec::new();
+        for cycle in 0..20 {
+            let now = BootTime(period * cycle as u32);
+            if is_checked(task, &entry, cycle, now) && !entry.contested {
+                entry.repaired(now);
+                repairs.push(cycle);
+            }
+        }
+        assert_eq!(repairs, [1, 2, 3, 4]);
+        assert!(entry.contested);
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod log;
 mod measure;
 mod placing;
 pub mod process;
+mod reader;
 mod recover;
 mod requests;
 mod unit_calls;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 use procfs::process::{Process, all_processes};
 
@@ -24,6 +24,7 @@ pub(crate) struct Sweep<'a> {
 impl Sweep<'_> {
     /// Removes everything; answers what it could not.
     pub(crate) fn everything(&self) -> Vec<String> {
+        self.let_disk_go();
         let mut left = end_processes(&[]);
         left.extend(self.groups());
         left.extend(crate::bench::disk::sweep(self.workdir));
@@ -33,6 +34,30 @@ impl Sweep<'_> {
             left.push(format!("{} ({error})", self.workdir.display()));
         }
         left
+    }
+
+    /// A bench that was killed may leave the server of its modelled disk, which then takes the disk
+    /// down and ends by itself. Who waits for that disk cannot be ended before it is answered,
+    /// so the server is the last that is killed, and only when it took too long.
+    fn let_disk_go(&self) {
+        let is_server = |pid: &Pid| crate::bench::disk::is_server(pid.as_raw(), self.workdir);
+        let mut servers: Vec<Pid> = children().into_iter().filter(is_server).collect();
+        if servers.is_empty() {
+            return;
+        }
+        let kept: Vec<u32> =
+            servers.iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+        // Who is left then is told of when the server is gone too.
+        let _ = end_processes(&kept);
+        let turn = Duration::from_millis(10);
+        let mut turns = crate::bench::disk::GONE.as_millis() / turn.as_millis();
+        while !servers.is_empty() && turns > 0 {
+            std::thread::sleep(turn);
+            turns -= 1;
+            servers.retain(|server| {
+                matches!(waitpid(*server, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
+            });
+        }
     }
 
     /// cgroups below every mount. The name is our own, so nobody else's can match.

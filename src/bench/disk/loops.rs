@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linux_raw_sys::loop_device::{
     LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, loop_config,
@@ -14,6 +15,9 @@ use crate::cli::Failure;
 
 /// Others look for free devices too, and a free one may be taken between two calls.
 const TRIES: u32 = 16;
+
+/// Between two tries: one that is being taken apart is named as free for a moment longer.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A loop device that is taken apart by the kernel when nobody has it open or mounted.
 #[derive(Debug)]
@@ -48,7 +52,9 @@ impl LoopDevice {
                     device.past_the_page_cache()?;
                     return Ok(device);
                 }
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    std::thread::sleep(PAUSE);
+                }
                 Err(error) => {
                     return Err(Failure::failed(format!(
                         "cannot set up {}: {error}",

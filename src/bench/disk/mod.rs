@@ -22,27 +22,33 @@
 //! `low_latency = 0` halves the first and ends the third; `slice_idle = 0` ends the second and
 //! the third. `rotational = 0` and strict_guarantees made no difference beyond the spread.
 //!
-//! The one trace in the system is the mount. Loop device and FUSE mount are taken apart by the
-//! kernel when the mount and the server are gone, in whichever order.
+//! Two traces of it in the system outlast a server that was killed: the mount, and the scheduler,
+//! which a loop device keeps when it is taken apart and would bring to its next user. Whoever
+//! holds the server takes both away, and so does the sweep ([`sweep`]). Loop device and FUSE mount
+//! are taken apart by the kernel when mount and server are gone, in whichever order. A server
+//! killed in the moment between choosing the scheduler and mounting leaves the scheduler.
 
 mod loops;
 mod medium;
 mod model;
 mod place;
+mod room;
 mod server;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Failure;
+use crate::clock;
 use crate::rig::process::this_executable;
 use crate::units::Bytes;
 
@@ -56,7 +62,7 @@ const MOUNT: &str = "disk";
 const READY: Duration = Duration::from_secs(30);
 
 /// How long the server may take to end; its own limit is below it.
-const GONE: Duration = Duration::from_secs(8);
+pub(crate) const GONE: Duration = Duration::from_secs(8);
 
 /// Which disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +86,7 @@ pub(crate) struct Disk {
     pub(crate) device: String,
     spec: DiskSpec,
     /// Takes the disk down when dropped.
-    _server: Server,
+    server: Server,
 }
 
 /// What the server says on its standard output: one line.
@@ -100,7 +106,21 @@ impl Disk {
         })?;
         let mut server = Server::start(spec, &mount)?;
         let device = server.ready()?;
-        Ok(Disk { mount, device, spec: spec.clone(), _server: server })
+        Ok(Disk { mount, device, spec: spec.clone(), server })
+    }
+
+    /// Says so when the server has ended, for what is measured then is an error of the disk.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.server.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(Failure::failed(format!(
+                "the server of the modelled disk has ended ({status}), and with it the bench"
+            ))
+            .hint("the kernel's log says whether it was short of memory")),
+            Err(error) => Err(Failure::failed(format!(
+                "cannot tell whether the modelled disk is still served: {error}"
+            ))),
+        }
     }
 
     /// For the description of the machine.
@@ -145,12 +165,7 @@ impl Server {
     fn ready(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(stdout) = self.child.stdout.take() {
-            let limit = Timespec::try_from(READY).ok();
-            let answered = poll(
-                &mut [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN)],
-                limit.as_ref(),
-            );
-            if !answered.is_ok_and(|ready| ready > 0) {
+            if !readable(&stdout, READY)? {
                 return Err(Failure::failed(format!(
                     "the modelled disk was not ready after {} s",
                     READY.as_secs()
@@ -170,9 +185,27 @@ impl Server {
     }
 }
 
+/// Whether there is something to read within `limit`, be it the end.
+fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool, Failure> {
+    let end = clock::boot_time().after(limit);
+    loop {
+        let left = Timespec::try_from(end.since(clock::boot_time())).ok();
+        let mut watched = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN)];
+        match poll(&mut watched, left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::failed(format!(
+                    "cannot wait for the modelled disk: poll: {error}"
+                )));
+            }
+        }
+    }
+}
+
 impl Drop for Server {
-    /// Lets the server end by itself, for it waits until the device has let go; unmounts in its
-    /// place where it cannot.
+    /// Lets the server end by itself, for it waits until the device has let go; takes the disk
+    /// down in its place where it cannot.
     fn drop(&mut self) {
         drop(self.keeps.take());
         let turn = Duration::from_millis(10);
@@ -183,23 +216,47 @@ impl Drop for Server {
         }
         // An ended process cannot be killed, and a mount that is gone cannot be detached.
         let _ = self.child.kill();
-        let _ = unmount(&self.mount, UnmountFlags::DETACH);
+        // The sweep tries what failed again, and tells.
+        let _ = take_down(&self.mount);
         let _ = self.child.wait();
         let _ = std::fs::remove_dir(&self.mount);
     }
 }
 
-/// For a supervisor whose bench was killed, after the processes below it are gone: detaches the
-/// disk of `workdir`, if there is one. Its device and its medium go by themselves.
-pub(crate) fn sweep(workdir: &Path) -> Option<String> {
+/// Whether process `pid` serves the disk of `workdir`. One that has ended serves nothing.
+pub(crate) fn is_server(pid: i32, workdir: &Path) -> bool {
     let mount = workdir.join(MOUNT);
-    // EINVAL: not a mount; ENOENT: no such directory (umount(2)).
-    match unmount(&mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => None,
-        // Who may not unmount could not mount.
-        Err(rustix::io::Errno::PERM) => None,
-        Err(error) => Some(format!("mount {} ({error})", mount.display())),
+    let words = Process::new(pid).and_then(|process| process.cmdline());
+    words.is_ok_and(|words| {
+        words.get(1).is_some_and(|word| word == "__disk")
+            && words.last().is_some_and(|word| Path::new(word) == mount)
+    })
+}
+
+/// For a supervisor whose bench was killed, after the processes below it are gone: detaches the
+/// disk of `workdir`, if there is one, and answers what it could not. Its device and its medium
+/// go by themselves.
+pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
+    take_down(&workdir.join(MOUNT))
+}
+
+/// Takes away what a killed server leaves; answers what stays. Nothing is there in most cases.
+fn take_down(mount: &Path) -> Vec<String> {
+    let mut left = Vec::new();
+    // Before the mount goes, which makes sure of whose device it is.
+    if let Some(scheduler) = place::scheduler_of_loop(mount)
+        && let Err(error) = std::fs::write(&scheduler, "none")
+    {
+        left.push(format!("the scheduler in {} ({error})", scheduler.display()));
     }
+    // EINVAL: not a mount; ENOENT: no such directory (umount(2)).
+    match unmount(mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+        // Who may not unmount could not mount.
+        Err(rustix::io::Errno::PERM) => {}
+        Err(error) => left.push(format!("mount {} ({error})", mount.display())),
+    }
+    left
 }
 
 #[cfg(test)]

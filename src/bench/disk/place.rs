@@ -1,8 +1,11 @@
-//! What is below a directory, in words.
+//! What is below a directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use procfs::process::{MountInfo, Process};
+
+/// Of loop devices (admin-guide/devices.txt).
+const LOOP_MAJOR: &str = "7:";
 
 /// File system, device and I/O scheduler below `directory`, for the description of the machine:
 /// `ext4 on /dev/vda, mq-deadline`.
@@ -28,6 +31,17 @@ fn mount_of(directory: &Path) -> Option<MountInfo> {
         .max_by_key(|mount| mount.mount_point.components().count())
 }
 
+/// The scheduler file of the loop device that is mounted at `point`, an absolute path; `None`
+/// where none is.
+pub(super) fn scheduler_of_loop(point: &Path) -> Option<PathBuf> {
+    // The directory above it is there without the disk.
+    let point = point.parent()?.canonicalize().ok()?.join(point.file_name()?);
+    let mounts = Process::myself().and_then(|me| me.mountinfo()).ok()?;
+    let mount = mounts.0.into_iter().rfind(|mount| mount.mount_point == point)?;
+    let is_loop = mount.majmin.starts_with(LOOP_MAJOR);
+    is_loop.then(|| Path::new("/sys/dev/block").join(mount.majmin).join("queue/scheduler"))
+}
+
 /// The bracketed word of `queue/scheduler`; a partition's queue is its disk's.
 fn scheduler(devices: &Path, number: &str) -> Option<String> {
     let device = devices.join(number).canonicalize().ok()?;
@@ -51,6 +65,14 @@ mod tests {
         std::os::unix::fs::symlink(disk.join("sda1"), root.path().join("8:1")).unwrap();
         let found = ["8:0", "8:1", "9:9"].map(|number| scheduler(root.path(), number));
         assert_eq!(found, [Some("bfq".to_owned()), Some("bfq".to_owned()), None]);
+    }
+
+    #[test]
+    fn what_is_no_loop_device_has_no_scheduler_of_one() {
+        assert_eq!(scheduler_of_loop(Path::new("/proc")), None, "another mount");
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(scheduler_of_loop(directory.path()), None, "no mount");
+        assert_eq!(scheduler_of_loop(&directory.path().join("none/disk")), None);
     }
 
     #[test]

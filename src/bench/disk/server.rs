@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use procfs::{Current, Meminfo};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::loops::{LoopDevice, Scheduled};
 use super::medium::{Medium, Mounted};
 use super::model::Arm;
+use super::room::enough_memory;
 use super::{DiskSpec, Word};
 use crate::cli::{DiskArgs, Failure, Output};
 use crate::units::Bytes;
@@ -119,19 +119,6 @@ impl Made<'_> {
         let _ = unmount(self.mount, UnmountFlags::DETACH);
         // Who still has a file open gets errors from here on.
         let _ = self.released.recv_timeout(LET_GO);
-    }
-}
-
-/// The whole disk may be written to, and its bytes are in memory.
-fn enough_memory(size: Bytes) -> Result<(), Failure> {
-    let available = Meminfo::current().ok().and_then(|memory| memory.mem_available).map(Bytes);
-    match available {
-        Some(available) if available < size => Err(Failure::failed(format!(
-            "the modelled disk needs up to {size} of memory, and {available} are available"
-        ))
-        .hint("a smaller `size` in [disk], or a node with more memory")),
-        // unknown before Linux 3.14
-        Some(_) | None => Ok(()),
     }
 }
 

@@ -20,9 +20,10 @@ fn a_spec_survives_the_command_line() {
 #[test]
 fn a_directory_without_a_disk_needs_no_sweep() {
     let workdir = tempfile::tempdir().unwrap();
-    assert_eq!(sweep(workdir.path()), None, "no directory");
+    assert!(sweep(workdir.path()).is_empty(), "no directory");
     std::fs::create_dir(workdir.path().join(MOUNT)).unwrap();
-    assert_eq!(sweep(workdir.path()), None, "not a mount");
+    assert!(sweep(workdir.path()).is_empty(), "not a mount");
+    assert!(!is_server(std::process::id() as i32, workdir.path()));
 }
 
 #[test]
@@ -30,6 +31,9 @@ fn a_directory_without_a_disk_needs_no_sweep() {
 fn the_medium_keeps_what_was_written_and_is_released() {
     let (sender, released) = std::sync::mpsc::channel();
     let arm = model::Arm::new(1 << 30, Duration::ZERO);
+    let is_fuse = |entry: &std::path::PathBuf| {
+        std::fs::read_link(entry).is_ok_and(|file| file == Path::new("/dev/fuse"))
+    };
     let mounted = medium::Medium::mount(16 << 20, arm, sender).unwrap();
     mounted.timed.store(true, std::sync::atomic::Ordering::Relaxed);
     // The file is open for direct I/O: memory and offset in whole blocks. 2 MiB is two requests.
@@ -43,6 +47,11 @@ fn the_medium_keeps_what_was_written_and_is_released() {
     mounted.file.read_exact_at(block, 1 << 20).unwrap();
     assert!(block == written, "what was read is not what was written");
     assert_eq!(mounted.file.metadata().unwrap().len(), 16 << 20);
+    let beyond = mounted.file.write_all_at(block, 15 << 20).unwrap_err();
+    assert_eq!(beyond.raw_os_error(), Some(libc::ENOSPC));
+    let own = std::fs::read_dir("/proc/thread-self/fd").unwrap();
+    let own: Vec<_> = own.map(|entry| entry.unwrap().path()).collect();
+    assert!(!own.iter().any(is_fuse), "only the serving threads may have the FUSE device");
     drop(mounted);
     released.recv().unwrap();
 }

@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::disk::Disk;
 use super::record::{Machine, Run};
 use super::suite::{Load, Setting, Suite};
 use super::{report, runs_file};
@@ -75,7 +76,7 @@ async fn work(
     cpus: u32,
     done: &mut Option<(Machine, Vec<Run>)>,
 ) -> Result<(), Failure> {
-    let disk = prepare::disk(suite, &args.workdir)?;
+    let mut disk = prepare::disk(suite, &args.workdir)?;
     let measured = disk.as_ref().map_or(args.workdir.as_path(), |disk| disk.mount.as_path());
     let places = prepare::places(measured)?;
     let mut bench = Bench {
@@ -99,7 +100,10 @@ async fn work(
     let mut progress = Progress::new(plan.len());
     for Turn { load, setting, round, place } in plan {
         progress.begin(&load.name, &setting.name, round);
-        let run = bench.run(load, setting, (round, place)).await?;
+        let run = bench.run(load, setting, (round, place)).await;
+        // Without its server all that failed in the run says little.
+        disk.as_mut().map_or(Ok(()), Disk::check)?;
+        let run = run?;
         keep(&run, &args.out)?;
         progress.end(&run);
         runs.push(run);

@@ -1,0 +1,175 @@
+//! The thread that reads: the node, the tasks, what the kernel says of their weights, and between
+//! two cycles whether their threads are awake.
+//!
+//! A reading of thousands of tasks takes milliseconds, in which the loop could promote nobody.
+//! What is to be read is decided by the loop ([`CycleRequest`]); what it means is decided there too.
+//! The one thing written here is the I/O priority of threads, for which they have to be listed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use super::worker::{Message, Outbox};
+use crate::cgroup::{CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree, WeightPlan};
+use crate::clock;
+use crate::core::model::{TaskId, Tier};
+use crate::sample::{Sample, Sampler, TaskSource};
+use crate::units::{BootTime, ProcessRef};
+
+/// What a cycle has to do.
+#[derive(Debug, Default)]
+pub struct CycleRequest {
+    /// Tasks new since the last one.
+    pub watch: Vec<(TaskId, TaskSource)>,
+    /// Tasks gone since the last one.
+    pub forget: Vec<TaskId>,
+    /// Tasks whose reading ends an interval of their meter, ascending.
+    pub due: Vec<TaskId>,
+    /// Those of them whose threads are looked at, ascending.
+    pub look_at: Vec<TaskId>,
+    /// When, after the reading, which of them are looked at again; jittered by the loop,
+    /// earliest first.
+    pub looks: Vec<(Duration, Vec<TaskId>)>,
+    /// Groups to look at, ascending.
+    pub check: Vec<Check>,
+    /// Main processes that should be in their groups.
+    pub members: Vec<(TaskId, Arc<Group>, ProcessRef)>,
+    /// When this was asked for: weights written since are not judged by it.
+    pub asked_at: BootTime,
+    /// What the weights promise.
+    pub plan: Option<WeightPlan>,
+}
+
+/// A group to look at.
+#[derive(Debug)]
+pub struct Check {
+    /// The task.
+    pub task: TaskId,
+    /// Its group.
+    pub group: Arc<Group>,
+    /// The tier it should have.
+    pub tier: Tier,
+    /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
+    /// tiers are made that way and it used the CPU, without which no thread is made.
+    pub weights: bool,
+}
+
+/// What a group's weights are, and what of it is foreign; `None`: they were not read.
+pub type Readback = (TaskId, Result<Option<(KernelView, Vec<Drift>)>, CgroupError>);
+
+/// What a cycle read.
+#[derive(Debug)]
+pub struct CycleReport {
+    /// The node and the tasks.
+    pub sample: Sample,
+    /// [`CycleRequest::asked_at`].
+    pub asked_at: BootTime,
+    /// What each group says, and what of it is foreign.
+    pub kernel: Vec<Readback>,
+    /// Tasks whose main process was found outside its group.
+    pub outside: Vec<TaskId>,
+    /// Files kept open and the most there may be.
+    pub kept_files: (u64, u64),
+}
+
+/// What the reading thread keeps of a group.
+struct Watched {
+    files: Kept,
+    /// CPU time at the last look.
+    cpu: Option<Duration>,
+}
+
+impl Watched {
+    /// Whether the task has used CPU since the last look; unknown counts as yes.
+    fn ran(&mut self, cpu: Option<Duration>) -> bool {
+        let before = std::mem::replace(&mut self.cpu, cpu);
+        cpu.is_none() || before != cpu
+    }
+}
+
+/// CPU time of `task`; a sample has its tasks in order.
+fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
+    let index = sample.tasks.binary_search_by_key(&task, |(id, _)| *id).ok()?;
+    sample.tasks.get(index)?.1.cpu
+}
+
+/// Reads until the loop drops its end.
+pub(super) fn read_all(
+    tree: &dyn TierTree,
+    mut sampler: Sampler,
+    cycles: &Receiver<CycleRequest>,
+    outbox: &Outbox,
+) {
+    let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
+    let mut kept: HashMap<TaskId, Watched> = HashMap::new();
+    let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
+    loop {
+        let request = match looks.front() {
+            None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some((due, _)) => cycles.recv_timeout(due.since(clock::boot_time())),
+        };
+        match request {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((_, tasks)) = looks.pop_front() {
+                    outbox.send(Message::Looks(sampler.look(&tasks)));
+                }
+            }
+            Ok(request) => {
+                for (id, source) in request.watch {
+                    sampler.watch(id, source);
+                }
+                // After the new ones: a task may have come and gone within one cycle.
+                for id in request.forget {
+                    sampler.forget(id);
+                    kept.remove(&id);
+                }
+                let started = clock::boot_time();
+                let mut sample = sampler.sample_due(started, &request.due, &request.look_at);
+                sample.took = clock::boot_time().since(started);
+                let kernel = match request.plan {
+                    None => Vec::new(),
+                    Some(plan) => request
+                        .check
+                        .into_iter()
+                        .filter_map(|check| {
+                            let Check { task, group, tier, .. } = &check;
+                            let watched = kept
+                                .entry(*task)
+                                .or_insert_with(|| Watched { files: tree.keep(group), cpu: None });
+                            let ran = watched.ran(cpu_of(&sample, *task));
+                            let files = &mut watched.files;
+                            let found = if check.weights {
+                                tree.inspect(group, files, &mut reading, *tier, &plan).map(Some)
+                            } else if ran {
+                                tree.renew_io(group, files, &mut reading, *tier).map(|()| None)
+                            } else {
+                                return None;
+                            };
+                            Some((*task, found))
+                        })
+                        .collect(),
+                };
+                let outside = request
+                    .members
+                    .into_iter()
+                    .filter(|(_, group, process)| {
+                        // A process that cannot be read is ending; its pidfd will say so.
+                        matches!(tree.holds(group, *process), Ok(Some(false)))
+                    })
+                    .map(|(id, ..)| id)
+                    .collect();
+                let asked_at = request.asked_at;
+                looks = request
+                    .looks
+                    .into_iter()
+                    .map(|(after, tasks)| (started.after(after), tasks))
+                    .collect();
+                let kept_files = sampler.kept_files();
+                let report = CycleReport { sample, asked_at, kernel, outside, kept_files };
+                outbox.send(Message::Cycle(Box::new(report)));
+            }
+        }
+    }
+}
