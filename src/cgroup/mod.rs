@@ -150,7 +150,7 @@ pub struct Capabilities {
     pub cpu_tiers: CpuTiers,
     /// How disk tiers are made; the best of several ways.
     pub io_tiers: IoTiers,
-    /// Whether threads get an I/O priority, be it alone or beside weights.
+    /// Whether each thread gets an I/O priority of its own.
     pub io_by_thread: bool,
     /// Why they are what they are; one or more sentences.
     pub reason: String,

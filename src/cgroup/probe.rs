@@ -103,8 +103,9 @@ pub struct IoFacts<'a> {
 }
 
 /// Chooses what makes disk tiers (spec 4): BFQ, iocost, priority class, thread priorities, or
-/// nothing. Each disk gets the best it can have: beside weights there are priorities where a disk
-/// looks at nothing else, so that one with BFQ takes nothing from those without.
+/// nothing. Beside weights there are no priorities: BFQ does not wait for the next request of a
+/// thread of the idle class, so that on its disks passive tasks would lose their turns and the
+/// arm its way. A disk without weights beside one with them has no tiers, which the reason says.
 pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     let has = |file: &str| facts.group.is_some_and(|group| group.join(file).exists());
     let bfq_scale = match facts.version {
@@ -139,10 +140,8 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
         knobs.push(IoKnob::Weight(weights::IO_WEIGHT));
         reasons.push(format!("disk tiers by io.weight (iocost) on {}", iocost.join(", ")));
     }
-    if !by_priority.is_empty() {
-        if tiers == IoTiers::None {
-            tiers = IoTiers::IoPrio;
-        }
+    if tiers == IoTiers::None && !by_priority.is_empty() {
+        tiers = IoTiers::IoPrio;
         if facts.version == Version::V2 && has("io.prio.class") {
             knobs.push(IoKnob::PriorityClass);
             reasons.push(format!("disk tiers by io.prio.class on {}", by_priority.join(", ")));
@@ -158,6 +157,7 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     if tiers == IoTiers::None {
         reasons.push(without_effect(facts));
     } else {
+        let by_priority = if tiers == IoTiers::IoPrio { by_priority } else { Vec::new() };
         let rest = on(facts.disks, |disk| !has_weights(disk) && !by_priority.contains(&disk.name));
         if !rest.is_empty() {
             reasons.push(format!("no disk tiers on {}", rest.join(", ")));
@@ -264,25 +264,18 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_bfq_takes_nothing_from_one_without() {
+    fn a_disk_without_weights_beside_one_with_them_is_said_to_have_none() {
         let disks = [disk("loop0", "7:0", "bfq"), disk("vda", "254:0", "mq-deadline")];
         let finding = find(Version::V1, &["blkio.bfq.weight"], &disks, &[]);
         assert_eq!(finding.tiers, IoTiers::Bfq);
-        let weights = IoKnob::Weight(weights::BLKIO_BFQ_WEIGHT);
-        assert_eq!(finding.knobs, [weights, IoKnob::ThreadPriority]);
-        for part in ["blkio.bfq.weight on loop0", "priority of each thread", "on vda"] {
+        assert_eq!(finding.knobs, [IoKnob::Weight(weights::BLKIO_BFQ_WEIGHT)]);
+        for part in ["blkio.bfq.weight on loop0", "no disk tiers on vda"] {
             assert!(finding.reason.contains(part), "{part}: {}", finding.reason);
         }
-        assert!(!finding.reason.contains("no disk tiers"), "{}", finding.reason);
 
         // BFQ without group support honours priorities.
         let finding = find(Version::V1, &[], &disks, &[]);
         assert_eq!((finding.tiers, finding.knobs), (IoTiers::IoPrio, vec![IoKnob::ThreadPriority]));
-
-        let iocost = ["254:0".to_owned()];
-        let finding = find(Version::V2, &["io.weight", "io.prio.class"], &disks, &iocost);
-        assert_eq!(finding.tiers, IoTiers::IoCost);
-        assert_eq!(finding.knobs, [IoKnob::Weight(weights::IO_WEIGHT), IoKnob::PriorityClass]);
     }
 
     #[test]
