@@ -63,7 +63,6 @@ pub(super) struct Medium {
     /// What the last read answered, for its room.
     read: Mutex<Vec<u8>>,
     timed: Arc<AtomicBool>,
-    released: Sender<()>,
 }
 
 /// The mounted medium.
@@ -77,15 +76,18 @@ pub(super) struct Mounted {
 }
 
 impl Medium {
-    /// Makes and serves a medium of `size` bytes until nobody has it open; `released` is told
-    /// then.
-    pub(super) fn mount(size: u64, arm: Arm, released: Sender<()>) -> io::Result<Mounted> {
+    /// Makes and serves a medium of `size` bytes until nobody has it open; the channel of
+    /// `released` ends then.
+    pub(super) fn mount(size: u64, arm: Arm, released: Sender<Infallible>) -> io::Result<Mounted> {
         let timed = Arc::new(AtomicBool::new(false));
         let (tell, told) = channel();
         let (opened, until_opened) = channel();
         let shared = Arc::clone(&timed);
         std::thread::Builder::new().name(String::from("lrs-disk")).spawn(move || {
-            serve(|| Medium::make(size, arm, shared, released), &tell, &until_opened);
+            serve(|| Medium::make(size, arm, shared), &tell, &until_opened);
+            // The kernel's FUSE_RELEASE would tell the same, but the last close ends the
+            // connection too, and then that request may be dropped unread.
+            drop(released);
         })?;
         let path: PathBuf =
             told.recv().map_err(|_| io::Error::other("the thread that serves it ended"))??;
@@ -96,16 +98,11 @@ impl Medium {
     }
 
     /// Its descriptors are those of the calling thread.
-    fn make(
-        size: u64,
-        arm: Arm,
-        timed: Arc<AtomicBool>,
-        released: Sender<()>,
-    ) -> io::Result<Medium> {
+    fn make(size: u64, arm: Arm, timed: Arc<AtomicBool>) -> io::Result<Medium> {
         let bytes = File::from(rustix::fs::memfd_create("lrs-disk", MemfdFlags::CLOEXEC)?);
         bytes.set_len(size)?;
         let (arm, read) = (Mutex::new(arm), Mutex::new(Vec::new()));
-        Ok(Medium { bytes, size, arm, read, timed, released })
+        Ok(Medium { bytes, size, arm, read, timed })
     }
 
     /// Its file system, and a mount of it that no path leads to.
@@ -304,21 +301,6 @@ impl Filesystem for Medium {
     /// Part of close(2).
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-        // Nobody listens when the server ends for another reason.
-        let _ = self.released.send(());
     }
 }
 

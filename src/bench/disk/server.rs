@@ -3,11 +3,12 @@
 //! It makes everything, says so in one line, and takes everything down when its standard input
 //! ends or a signal asks it to.
 
+use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -71,7 +72,7 @@ struct Made<'a> {
     device: String,
     mount: &'a Path,
     timed: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    released: Receiver<()>,
+    released: Receiver<Infallible>,
     scheduled: Scheduled,
 }
 
@@ -118,7 +119,10 @@ impl Made<'_> {
         // Another may have unmounted it.
         let _ = unmount(self.mount, UnmountFlags::DETACH);
         // Who still has a file open gets errors from here on.
-        let _ = self.released.recv_timeout(LET_GO);
+        match self.released.recv_timeout(LET_GO) {
+            Ok(never) => match never {},
+            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
