@@ -39,6 +39,7 @@ pub mod core;
 pub mod daemon;
 pub mod dbus;
 pub mod demo;
+pub mod discover;
 pub mod doctor;
 pub mod driver;
 pub mod give_back;

@@ -1,6 +1,6 @@
 //! `/etc/lrs/lrs.toml` as checked values.
 //!
-//! One table, [`schema::KEYS`], has an entry for each key: its path, documentation, range,
+//! One table, [`schema::keys`], has an entry for each key: its path, documentation, range,
 //! whether a change needs a restart, how it is read and how it is written. The parser, the
 //! errors' remedies, `config show`, the shipped `config/lrs.toml` and the comparison made on
 //! SIGHUP all walk that table, so none of them can lag behind the others. Defaults are the
@@ -18,6 +18,7 @@ mod read;
 pub mod schema;
 pub(crate) mod source;
 pub(crate) mod value;
+mod yarn;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use example::{ABOUT_THE_FILE, example};
 pub(crate) use read::read_text;
 pub use read::{Absent, check_file};
 pub use value::root_path;
+pub use yarn::{OfferBy, Yarn};
 
 /// Where lrsd looks when no `--config` is given.
 pub const DEFAULT_FILE: &str = "/etc/lrs/lrs.toml";
@@ -58,6 +60,7 @@ pub struct Config {
     pub cgroup: Cgroup,
     pub grpc: Grpc,
     pub dbus: Dbus,
+    pub yarn: Yarn,
 }
 
 /// `[daemon]`
@@ -260,6 +263,7 @@ impl Default for Config {
             },
             cgroup: Cgroup { root: Auto::Auto, version: Auto::Auto },
             dbus: Dbus { bus: Bus::System },
+            yarn: Yarn::default(),
         }
     }
 }
@@ -351,8 +355,7 @@ impl Config {
 
     /// The keys whose values differ, in the order of the table.
     pub fn changed_keys(&self, other: &Config) -> Vec<ChangedKey> {
-        schema::KEYS
-            .iter()
+        schema::keys()
             .filter(|key| (key.write)(self) != (key.write)(other))
             .map(|key| ChangedKey {
                 key: key.path,

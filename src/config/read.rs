@@ -325,7 +325,7 @@ impl Reader<'_> {
                 NOT_BUILT.iter().map(|(path, _)| *path).filter(|path| !path.contains('.'));
             (None, UNKNOWN_SECTION, names.chain(planned).map(str::to_owned).collect())
         } else {
-            let keys = schema::KEYS.iter().filter(|key| key.name() == name);
+            let keys = schema::keys().filter(|key| key.name() == name);
             (self.found(node), UNKNOWN_KEY, keys.map(|key| key.path.to_owned()).collect())
         };
         let remedy = match (is_section, nearest(name, &candidates), candidates.first()) {
@@ -380,8 +380,7 @@ fn section_names() -> String {
 /// What the writer of an unknown key may have meant: a like name in the section, the same or
 /// a like name elsewhere, or else the names there are.
 fn unknown_remedy(section: &str, name: &str) -> String {
-    let keys =
-        |here: bool| schema::KEYS.iter().filter(move |key| (key.section() == section) == here);
+    let keys = |here: bool| schema::keys().filter(move |key| (key.section() == section) == here);
     let names = |here| keys(here).map(|key| key.name().to_owned()).collect::<Vec<_>>();
     let near_here = nearest(name, &names(true));
     let near = near_here.map(|near| format!("{section}.{near}")).or_else(|| {

@@ -72,7 +72,7 @@ pub struct Section {
 impl Section {
     /// Its keys, in the order of the table.
     pub fn keys(&self) -> impl Iterator<Item = &'static Key> + '_ {
-        KEYS.iter().filter(|key| key.section() == self.name)
+        keys().filter(|key| key.section() == self.name)
     }
 }
 
@@ -99,12 +99,16 @@ pub const SECTIONS: &[Section] = &[
     Section { name: "grpc", doc: "The socket that lrsctl and schedulers talk to." },
     Section { name: "dbus", doc: "The D-Bus interface, org.lrs.Shaper1." },
     Section { name: "metrics", doc: "Metrics for Prometheus. Not built yet." },
+    Section {
+        name: "yarn",
+        doc: "An unmodified Hadoop node: containers become tasks, and slots are offered to the \
+              ResourceManager.",
+    },
 ];
 
 /// Keys and sections of the contract that this version does not honour, each with what to do
 /// instead. A path stands for everything below it.
 pub(super) const NOT_BUILT: &[(&str, &str)] = &[
-    ("yarn", "remove the section; run YARN containers through \"lrsctl run\" or \"lrsctl admit\""),
     ("discover", "remove the rules; announce tasks with \"lrsctl run\" or \"lrsctl admit\""),
     ("grpc.tls", "remove the key; listen on a unix socket"),
     ("guard.cap", "remove it; the guard only holds new passive tasks back"),
@@ -134,7 +138,11 @@ const MAX_LISTEN: usize = 16;
 const MAX_ADMINS: usize = 1024;
 
 /// Every key, section by section.
-pub static KEYS: &[Key] = &[
+pub fn keys() -> impl Iterator<Item = &'static Key> + Clone {
+    KEYS.iter().chain(super::yarn::KEYS)
+}
+
+static KEYS: &[Key] = &[
     Key {
         path: "daemon.runtime_dir",
         doc: "Holds the state of tasks, the lock and, unless grpc.listen says otherwise, the \
@@ -535,11 +543,11 @@ pub static KEYS: &[Key] = &[
 
 /// The key at `path`.
 pub fn key(path: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.path == path)
+    keys().find(|key| key.path == path)
 }
 
 /// A list without repetitions; everything wrong with its elements, each with its place.
-fn list<T: PartialEq>(
+pub(super) fn list<T: PartialEq>(
     node: &Node<'_>,
     lengths: std::ops::RangeInclusive<usize>,
     element: fn(&Node<'_>) -> value::Taken<T>,
@@ -563,6 +571,6 @@ fn list<T: PartialEq>(
     if wrong.is_empty() { Ok(taken) } else { Err(wrong) }
 }
 
-fn show_list<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+pub(super) fn show_list<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
 }

@@ -53,18 +53,18 @@ fn the_shipped_file_says_the_defaults_commented_or_not() {
             _ => format!("{line}\n"),
         })
         .collect();
-    assert_eq!(keys, schema::KEYS.len());
+    assert_eq!(keys, schema::keys().count());
     assert_eq!(read(&uncommented).unwrap(), Config::default());
     assert!(text.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]
 fn the_table_is_in_order() {
-    for (index, key) in schema::KEYS.iter().enumerate() {
+    for (index, key) in schema::keys().enumerate() {
         assert!(schema::SECTIONS.iter().any(|s| s.name == key.section()), "{}", key.path);
         assert!(!key.doc.is_empty() && key.doc.ends_with('.'), "{}", key.path);
         assert!(!key.range.is_empty() && !key.range.ends_with('.'), "{}", key.path);
-        let twice = schema::KEYS.iter().skip(index + 1).any(|other| other.path == key.path);
+        let twice = schema::keys().skip(index + 1).any(|other| other.path == key.path);
         assert!(!twice, "{}", key.path);
     }
 }
@@ -114,6 +114,23 @@ fn values_arrive_in_their_fields() {
         bus = "unix:path=/tmp/lrs-1/bus"
         [metrics]
         listen = ""
+        [yarn]
+        enabled = true
+        conf_dir = "/opt/hadoop/etc/hadoop/"
+        local_dirs = ["/disk1/yarn", "/disk2/yarn"]
+        tasktracker = true
+        resource_managers = ["http://rm1:8088", "https://rm2:8090/"]
+        node_manager = "http://[::1]:8042"
+        node_id = "node-1.example:45454"
+        offer = true
+        offer_by = "rmadmin"
+        rmadmin = ["k5start", "-q", "-q", "--", "yarn", "rmadmin"]
+        slot_memory = "1.5GiB"
+        slot_vcores = 2
+        user = "yarn-ops"
+        ca_file = "/etc/hadoop/ca.pem"
+        poll = "2s"
+        timeout = "1m"
         "#,
     )
     .unwrap();
@@ -162,6 +179,27 @@ fn values_arrive_in_their_fields() {
         grpc: Grpc {
             listen: vec!["/tmp/lrs-1/a.sock".into(), "/tmp/lrs-1/b.sock".into()],
             admins: vec![0, 1000],
+        },
+        yarn: Yarn {
+            enabled: true,
+            conf_dir: "/opt/hadoop/etc/hadoop".into(),
+            local_dirs: Auto::Fixed(vec!["/disk1/yarn".into(), "/disk2/yarn".into()]),
+            tasktracker: true,
+            resource_managers: Auto::Fixed(vec![
+                "http://rm1:8088".into(),
+                "https://rm2:8090".into(),
+            ]),
+            node_manager: Auto::Fixed("http://[::1]:8042".into()),
+            node_id: Auto::Fixed("node-1.example:45454".into()),
+            offer: true,
+            offer_by: OfferBy::Rmadmin,
+            rmadmin: ["k5start", "-q", "-q", "--", "yarn", "rmadmin"].map(Into::into).into(),
+            slot_memory: Bytes(3 << 29),
+            slot_vcores: 2,
+            user: "yarn-ops".into(),
+            ca_file: Auto::Fixed("/etc/hadoop/ca.pem".into()),
+            poll: Duration::from_secs(2),
+            timeout: Duration::from_secs(60),
         },
     };
     assert_eq!(config, expected);
@@ -266,7 +304,7 @@ const FAULTY: &[(&str, &str)] = &[
         "[metrics]\nlisten = \"127.0.0.1:9000\"",
         "metrics.listen = \"127.0.0.1:9000\": not built yet",
     ),
-    ("[yarn]\nrm = \"x\"", "lrs.toml:1: yarn: not built yet"),
+    ("[[discover]]\nname = \"x\"", "lrs.toml:1: discover: not built yet"),
     ("[[discover]]\ncmdline = \"x\"", "discover: not built yet"),
     ("[grpc.tls]\ncert = \"x\"", "grpc.tls: not built yet"),
     ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
@@ -351,8 +389,7 @@ fn changed_keys_say_which_need_a_restart() {
         before.changed_keys(&after),
         [restart("daemon.mode"), live("slots.active"), restart("cgroup.root")]
     );
-    let restarts: Vec<&str> = schema::KEYS
-        .iter()
+    let restarts: Vec<&str> = schema::keys()
         .filter(|key| key.applies == schema::Applies::Restart)
         .map(|key| key.path)
         .collect();
@@ -368,7 +405,18 @@ fn changed_keys_say_which_need_a_restart() {
             "cgroup.version",
             "grpc.listen",
             "dbus.bus",
-            "metrics.listen"
+            "metrics.listen",
+            "yarn.enabled",
+            "yarn.conf_dir",
+            "yarn.local_dirs",
+            "yarn.tasktracker",
+            "yarn.resource_managers",
+            "yarn.node_manager",
+            "yarn.node_id",
+            "yarn.offer_by",
+            "yarn.rmadmin",
+            "yarn.user",
+            "yarn.ca_file",
         ]
     );
 }
@@ -559,8 +607,8 @@ fn valid_config() -> impl Strategy<Value = Config> {
         "[a-z0-9/_.-]{1,40}".prop_map(|path| Bus::Address(format!("unix:path=/{path}"))),
     ]
     .prop_map(|bus| Dbus { bus });
-    (daemon, slots(), tiers, classify, guard(), cgroup, grpc, dbus).prop_map(
-        |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus)| Config {
+    (daemon, slots(), tiers, classify, guard(), cgroup, grpc, dbus, yarn()).prop_map(
+        |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, yarn)| Config {
             daemon,
             slots,
             tiers,
@@ -569,14 +617,63 @@ fn valid_config() -> impl Strategy<Value = Config> {
             cgroup,
             grpc,
             dbus,
+            yarn,
         },
     )
 }
 
+fn yarn() -> impl Strategy<Value = Yarn> {
+    let path = || "/[a-z0-9 \"\\\\-]{1,40}[a-z]".prop_map(PathBuf::from);
+    let paths = proptest::collection::hash_set(path(), 1..4)
+        .prop_map(|paths| paths.into_iter().collect::<Vec<_>>());
+    let address = || "https?://[a-z0-9.-]{1,30}:[1-9][0-9]{0,3}";
+    let addresses = proptest::collection::hash_set(address(), 1..4)
+        .prop_map(|addresses| addresses.into_iter().collect::<Vec<_>>());
+    let node = (
+        any::<[bool; 3]>(),
+        path(),
+        automatic(paths),
+        automatic(addresses),
+        automatic(address()),
+        automatic("[a-z0-9.-]{1,30}:[1-9][0-9]{0,3}"),
+    );
+    let offer = (
+        prop_oneof![Just(OfferBy::Rest), Just(OfferBy::Rmadmin)],
+        proptest::collection::vec("[ -~]{1,20}", 1..6),
+        0..=1_u64 << 20,
+        0..=1024_u32,
+        "[a-z_][a-z0-9_.-]{0,30}",
+        automatic(path()),
+        1_000..=3_600_000_u64,
+        100..=300_000_u64,
+    );
+    (node, offer).prop_map(|(node, offer)| {
+        let ([enabled, tasktracker, offered], conf_dir, local_dirs, managers, manager, id) = node;
+        let (offer_by, rmadmin, slot_mib, slot_vcores, user, ca_file, poll, timeout) = offer;
+        Yarn {
+            enabled,
+            conf_dir,
+            local_dirs,
+            tasktracker,
+            resource_managers: managers,
+            node_manager: manager,
+            node_id: id,
+            offer: offered,
+            offer_by,
+            rmadmin,
+            slot_memory: Bytes(slot_mib << 20),
+            slot_vcores,
+            user,
+            ca_file,
+            poll: Duration::from_millis(poll),
+            timeout: Duration::from_millis(timeout),
+        }
+    })
+}
+
 /// Text made of the pieces configuration files are made of, in any order.
 fn toml_like() -> impl Strategy<Value = String> {
-    let keys: Vec<String> = schema::KEYS
-        .iter()
+    let keys: Vec<String> = schema::keys()
         .flat_map(|key| [key.path, key.name(), key.section()])
         .map(str::to_owned)
         .collect();
@@ -629,8 +726,9 @@ fn assignment() -> impl Strategy<Value = String> {
         "[0-9.]{1,40}(ms|s|m|h|%|B|KiB|PiB)?".prop_map(|text| value::show_text(&text)),
         "[0-9.]{1,40}(ms|s|m|h|%|B|KiB|PiB)?".prop_map(|text| format!("[{text:?}, {text:?}]")),
     ];
-    (0..schema::KEYS.len(), value)
-        .prop_map(|(index, value)| format!("{} = {value}\n", schema::KEYS[index].path))
+    (0..schema::keys().count(), value).prop_map(|(index, value)| {
+        format!("{} = {value}\n", schema::keys().nth(index).unwrap().path)
+    })
 }
 
 proptest! {

@@ -175,8 +175,7 @@ fn nested(
                 reader.fault(shown, node.span(), reasons.join("; "), remedy);
             }
             None => {
-                let paths: Vec<String> =
-                    schema::KEYS.iter().map(|key| key.path.to_owned()).collect();
+                let paths: Vec<String> = schema::keys().map(|key| key.path.to_owned()).collect();
                 let remedy = match nearest(&path, &paths) {
                     Some(near) => format!("did you mean \"{near}\"?"),
                     None => "`lrsctl man lrs.toml` has the keys of lrsd".to_owned(),

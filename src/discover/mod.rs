@@ -1,0 +1,78 @@
+//! Tasks nobody announced: found running, and taken into slots without being asked.
+//!
+//! Finders look and say what they found as [`Found`]; the loop decides what becomes of it
+//! ([`crate::command::Command::Discover`]). What is found runs already, so it is never refused
+//! for want of a slot: beyond capacity it is passive and marked overflow (spec 8).
+//!
+//! A finder reads what other users wrote: command lines, environments, pid files. None of that is
+//! believed alone. A process is moved only where the operator's rule or the node manager's own
+//! group says so, and a foreign group is never left without its owner's knowledge: see
+//! [`Attach`].
+
+use std::fmt;
+
+use crate::core::model::{Label, Labels, Priority};
+use crate::units::ProcessRef;
+
+/// A task found running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its main process, pinned by start time.
+    pub process: ProcessRef,
+    /// `name` is what its owner calls it: a container id, an allocation.
+    pub labels: Labels,
+    /// Its place among others; what a scheduler says of it, or the rule.
+    pub priority: Priority,
+    /// What kind of place it needs.
+    pub standing: Standing,
+    /// How its processes are taken.
+    pub attach: Attach,
+    /// Who found it, for the history.
+    pub finder: Finder,
+}
+
+/// What kind of place a found task needs (spec 2, 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// A slot, or overflow.
+    Slot,
+    /// A slot, or overflow, behind every task that is not opportunistic, whatever the priorities.
+    Opportunistic,
+    /// Active weights without a slot: an application master.
+    Slotless,
+}
+
+/// How the processes of a found task are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// The main process, which leads its session, with all members of that session and their
+    /// descendants, is moved into a group of LRS's.
+    Session,
+    /// The main process with the descendants that share its group, as Admit does.
+    Descendants,
+    /// Nothing moves: the weights of this group are edited. The path is that below the mount of
+    /// the hierarchy with the cpu controller, with a leading slash; the main process must be in
+    /// it still.
+    InPlace {
+        /// `/hadoop-yarn/container_1_0001_01_000002`
+        cgroup: String,
+    },
+}
+
+/// Who found a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finder {
+    /// The `[yarn]` section.
+    Yarn,
+    /// The `[[discover]]` rule of this name.
+    Rule(Label),
+}
+
+impl fmt::Display for Finder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finder::Yarn => f.write_str("yarn"),
+            Finder::Rule(name) => write!(f, "rule {name}"),
+        }
+    }
+}
