@@ -20,6 +20,7 @@
 //! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
+//! | [`discover`], [`yarn`] | tasks nobody announced | /proc, Hadoop's files |
 //! | [`cli`], [`demo`], [`mod@bench`] | `lrsctl`: a client like any other | gRPC |
 //! | `rig` | private daemon, processes, clean-up of the two before | gRPC, `cli` |
 //!
@@ -56,6 +57,7 @@ pub mod state;
 pub mod systemd;
 pub mod units;
 pub mod wire;
+pub mod yarn;
 
 /// The generated messages and service of `proto/lrs/v1/shaper.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
