@@ -16,6 +16,7 @@ mod node;
 mod probe;
 mod render;
 mod services;
+mod yarn;
 
 use std::path::{Path, PathBuf};
 
@@ -190,6 +191,7 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
         daemon::descriptors(facts, config),
         daemon::daemon(facts, config),
     ]);
+    checks.extend(yarn::checks(facts, config));
     checks
 }
 

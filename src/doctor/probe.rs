@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
 use super::services::Services;
+use super::yarn::Yarn;
 use crate::config::{Auto, Config};
 use crate::units::Bytes;
 
@@ -51,6 +52,8 @@ pub(super) struct Facts {
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
     pub(super) services: Services,
+    /// `None`: `yarn.enabled` is off.
+    pub(super) yarn: Option<Yarn>,
 }
 
 /// The release of the running kernel.
@@ -210,6 +213,7 @@ impl Facts {
             root_lock,
             services,
             socket,
+            yarn: Yarn::read(config),
         }
     }
 }

@@ -1,0 +1,298 @@
+//! Whether a YARN node is as `[yarn]` needs it: Hadoop's files, the private directories, room
+//! for an offer, the ResourceManager's door.
+//!
+//! Limits: what a NodeManager runs with may differ from its files, and what the service of lrsd
+//! sees differs from what this process sees below `/tmp` and `/home`, which it says.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Check;
+use super::probe::{Facts, Reading};
+use crate::config::{Auto, Config, Mode, OfferBy};
+use crate::units::Bytes;
+use crate::yarn::site::{ExecutorClass, Site, SiteError};
+
+/// How long a ResourceManager may take to accept a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// What was found of Hadoop on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Yarn {
+    /// yarn-site.xml and core-site.xml.
+    pub(super) site: Reading<Site>,
+    /// Each local directory, and whether the NodeManager's private part of it can be read.
+    pub(super) local_dirs: Reading<Vec<(PathBuf, Reading<()>)>>,
+    /// Each ResourceManager, and whether it accepts a connection.
+    pub(super) resource_managers: Reading<Vec<(String, Reading<()>)>>,
+}
+
+impl Yarn {
+    /// `None` without `yarn.enabled`.
+    pub(super) fn read(config: &Config) -> Option<Yarn> {
+        if !config.yarn.enabled {
+            return None;
+        }
+        let site = Site::read(&config.yarn.conf_dir).map_err(|error| error.to_string());
+        let from_site = |found: Result<Vec<String>, SiteError>| found.map_err(|e| e.to_string());
+        let local_dirs = match (&config.yarn.local_dirs, &site) {
+            (Auto::Fixed(dirs), _) => Ok(dirs.clone()),
+            (Auto::Auto, Ok(site)) => site.local_dirs().map_err(|error| error.to_string()),
+            (Auto::Auto, Err(reason)) => Err(reason.clone()),
+        };
+        let resource_managers = match (&config.yarn.resource_managers, &site) {
+            (Auto::Fixed(urls), _) => Ok(urls.clone()),
+            (Auto::Auto, Ok(site)) => {
+                let urls = site.resource_managers();
+                from_site(urls.map(|all| all.into_iter().map(|one| one.url).collect()))
+            }
+            (Auto::Auto, Err(reason)) => Err(reason.clone()),
+        };
+        Some(Yarn {
+            site,
+            local_dirs: local_dirs.map(|dirs| {
+                let readable = |dir: PathBuf| {
+                    let found = private_part(&dir);
+                    (dir, found)
+                };
+                dirs.into_iter().map(readable).collect()
+            }),
+            resource_managers: resource_managers.map(|urls| {
+                let tried = |url: String| {
+                    let found = accepts(&url);
+                    (url, found)
+                };
+                urls.into_iter().map(tried).collect()
+            }),
+        })
+    }
+}
+
+fn private_part(dir: &Path) -> Reading<()> {
+    let private = dir.join("nmPrivate");
+    std::fs::read_dir(&private)
+        .map(drop)
+        .map_err(|error| format!("cannot read {}: {error}", private.display()))
+}
+
+fn accepts(url: &str) -> Reading<()> {
+    let (scheme, authority) = url.split_once("://").unwrap_or(("http", url));
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    let port = if scheme == "https" { 443 } else { 80 };
+    let place = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+    let addresses =
+        place.to_socket_addrs().map_err(|error| format!("{url}: cannot be looked up: {error}"))?;
+    let mut last = format!("{url}: the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = format!("{url}: {error}"),
+        }
+    }
+    Err(last)
+}
+
+/// All checks of a YARN node; none where LRS is not to join one.
+pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
+    let Some(yarn) = &facts.yarn else { return Vec::new() };
+    let mut checks = Vec::new();
+    match &yarn.site {
+        Ok(site) => {
+            checks.push(Check::ok("yarn.conf", format!("{} is read", site.file().display())));
+            checks.push(executor(site));
+            checks.push(recovery(site));
+        }
+        Err(reason) => checks.push(Check::fail(
+            "yarn.conf",
+            reason,
+            "set yarn.conf_dir to the directory with the NodeManager's yarn-site.xml",
+        )),
+    }
+    checks.push(local_dirs(yarn, facts));
+    checks.push(resource_managers(yarn, config));
+    if config.yarn.offer {
+        checks.push(offer(yarn, facts, config));
+    }
+    checks
+}
+
+fn executor(site: &Site) -> Check {
+    const ID: &str = "yarn.executor";
+    const ASK: &str = "correct the file";
+    let (executor, layout) = match (site.executor(), site.cgroups()) {
+        (Ok(executor), Ok(layout)) => (executor, layout),
+        (Err(error), _) | (_, Err(error)) => return Check::unknown(ID, error.to_string(), ASK),
+    };
+    match (executor, layout) {
+        (ExecutorClass::Default, _) => Check::ok(
+            ID,
+            "DefaultContainerExecutor: each container is moved into a cgroup of LRS's, once",
+        ),
+        (ExecutorClass::Linux, Some(layout)) if layout.strict => Check::warn(
+            ID,
+            format!(
+                "LinuxContainerExecutor with strict resource usage: quotas below {} keep \
+                 containers from spare CPU, whatever their tier",
+                layout.hierarchy
+            ),
+            "set yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage to \
+             false",
+        ),
+        (ExecutorClass::Linux, Some(layout)) => Check::ok(
+            ID,
+            format!(
+                "LinuxContainerExecutor: weights of the groups below {} are changed in place",
+                layout.hierarchy
+            ),
+        ),
+        (ExecutorClass::Linux, None) => Check::warn(
+            ID,
+            "LinuxContainerExecutor without cgroups: containers of other users in the \
+             NodeManager's group are not moved",
+            "set yarn.nodemanager.resource.cpu.enabled to true",
+        ),
+        (ExecutorClass::Other(class), _) => Check::warn(
+            ID,
+            format!("{class}: LRS knows the Default and the LinuxContainerExecutor"),
+            "look at lrsctl yarn status once containers run: those in a group LRS does not know \
+             are left alone",
+        ),
+    }
+}
+
+fn recovery(site: &Site) -> Check {
+    const ID: &str = "yarn.recovery";
+    match site.recovery() {
+        Ok(true) => Check::ok(ID, "containers outlive a restart of the NodeManager"),
+        Ok(false) => Check::warn(
+            ID,
+            "yarn.nodemanager.recovery.enabled is not true: after a NodeManager that was killed, \
+             containers run on that nobody collects (they are not in its unit any more)",
+            "set it to true, with yarn.nodemanager.recovery.dir and a fixed \
+             yarn.nodemanager.address",
+        ),
+        Err(error) => Check::unknown(ID, error.to_string(), "correct the file"),
+    }
+}
+
+fn local_dirs(yarn: &Yarn, facts: &Facts) -> Check {
+    const ID: &str = "yarn.local_dirs";
+    let dirs = match &yarn.local_dirs {
+        Ok(dirs) => dirs,
+        Err(reason) => return Check::fail(ID, reason, "set yarn.local_dirs"),
+    };
+    let list = |dirs: &[&PathBuf]| {
+        dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let hidden: Vec<&PathBuf> = dirs
+        .iter()
+        .map(|(dir, _)| dir)
+        .filter(|dir| ["/tmp", "/var/tmp", "/home"].iter().any(|private| dir.starts_with(private)))
+        .collect();
+    if !hidden.is_empty() && facts.services.unit.is_some() {
+        return Check::warn(
+            ID,
+            format!(
+                "the service lrsd does not see {}: its /tmp and /home are its own",
+                list(&hidden)
+            ),
+            "set yarn.nodemanager.local-dirs to disks of the node, or systemctl edit lrsd: \
+             PrivateTmp=no, ProtectHome=read-only",
+        );
+    }
+    let failed: Vec<&str> =
+        dirs.iter().filter_map(|(_, found)| found.as_ref().err()).map(String::as_str).collect();
+    match failed.first() {
+        None => Check::ok(
+            ID,
+            format!(
+                "containers are noticed in {}",
+                list(&dirs.iter().map(|(d, _)| d).collect::<Vec<_>>())
+            ),
+        ),
+        Some(_) if facts.uid != 0 => Check::unknown(ID, failed.join("; "), "run doctor as root"),
+        Some(_) if failed.len() == dirs.len() => Check::warn(
+            ID,
+            failed.join("; "),
+            "start the NodeManager, which makes it; until then containers are looked for in /proc",
+        ),
+        Some(_) => Check::warn(ID, failed.join("; "), "look at that disk"),
+    }
+}
+
+fn resource_managers(yarn: &Yarn, config: &Config) -> Check {
+    const ID: &str = "yarn.resource_manager";
+    let found = match &yarn.resource_managers {
+        Ok(found) => found,
+        Err(reason) => return Check::fail(ID, reason, "set yarn.resource_managers"),
+    };
+    let kerberos = yarn.site.as_ref().is_ok_and(|site| site.kerberos().unwrap_or(false));
+    if kerberos && config.yarn.offer_by == OfferBy::Rest {
+        return Check::warn(
+            ID,
+            "Hadoop is secured by Kerberos, for which LRS has no ticket: priorities and queues \
+             are not read, and no slot can be offered over the web services",
+            "set yarn.offer_by = \"rmadmin\" and put what gets a ticket from a keytab before \
+             yarn.rmadmin (docs/yarn.md)",
+        );
+    }
+    let reached: Vec<&str> =
+        found.iter().filter(|(_, found)| found.is_ok()).map(|(url, _)| url.as_str()).collect();
+    if !reached.is_empty() {
+        return Check::ok(ID, format!("{} answers", reached.join(", ")));
+    }
+    let reasons: Vec<&str> =
+        found.iter().filter_map(|(_, found)| found.as_ref().err()).map(String::as_str).collect();
+    Check::warn(
+        ID,
+        reasons.join("; "),
+        "start it, or set yarn.resource_managers; containers are shaped without it, none is \
+         offered",
+    )
+}
+
+fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "yarn.offer";
+    if config.daemon.mode == Mode::Observe {
+        return Check::warn(
+            ID,
+            "nothing is offered in observe mode",
+            "set daemon.mode = \"enforce\", or yarn.offer = false",
+        );
+    }
+    let memory = match &facts.memory {
+        Ok(memory) => memory,
+        Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
+    };
+    let configured = match yarn.site.as_ref().map(Site::memory) {
+        Ok(Ok(Some(configured))) => configured,
+        Ok(Ok(None)) => {
+            return Check::warn(
+                ID,
+                "the NodeManager measures the node's memory itself, which leaves nothing to offer",
+                "set yarn.nodemanager.resource.memory-mb to what two containers a core need",
+            );
+        }
+        Ok(Err(error)) => return Check::unknown(ID, error.to_string(), "correct the file"),
+        Err(reason) => return Check::unknown(ID, reason.clone(), "set yarn.conf_dir"),
+    };
+    let Bytes(reserve) = config.guard.memory_reserve.of(memory.total);
+    let room = memory.total.0.saturating_sub(reserve).saturating_sub(configured.0);
+    let slots = room.checked_div(config.yarn.slot_memory.0);
+    let found = format!(
+        "{configured} configured, {} in the node, {} reserved",
+        memory.total,
+        Bytes(reserve)
+    );
+    match slots {
+        Some(0) => Check::warn(
+            ID,
+            format!("{found}: not even one slot of {} fits beside", config.yarn.slot_memory),
+            "lower yarn.nodemanager.resource.memory-mb to two containers a core, \
+             yarn.slot_memory or guard.memory_reserve",
+        ),
+        Some(slots) => Check::ok(ID, format!("{found}: room for {slots} slots more")),
+        None => Check::ok(ID, format!("{found}: slots are offered by vcores alone")),
+    }
+}
