@@ -13,8 +13,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
-    self, Attachment, CgroupError, CpuTiers, Group, PassiveCpu, TierTree, TreeSettings, Version,
-    WeightPlan,
+    self, Attachment, CgroupError, CpuTiers, Group, Kin, PassiveCpu, TierTree, TreeSettings,
+    Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
@@ -54,7 +54,7 @@ impl Fixture {
     fn admit(&mut self, process: ProcessRef) -> Group {
         let mut group = self.create();
         group.record.origin = self.tree().origin(process).unwrap();
-        self.tree().attach(&group, process).unwrap();
+        self.tree().attach(&group, process, Kin::Descendants).unwrap();
         group
     }
 
@@ -408,7 +408,7 @@ fn a_strangers_lock_keeps_nobody_out() {
     let tree = cgroup::open(&settings(&name)).unwrap();
     let job = Job::sleeper();
     let group = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap();
-    tree.attach(&group, job.process()).unwrap();
+    tree.attach(&group, job.process(), Kin::Descendants).unwrap();
     drop(tree);
     let dirs = leftovers(&name).into_iter().flat_map(|root| [root.join("lock"), root]);
     let mut strangers: Vec<Job> = dirs
@@ -454,7 +454,7 @@ fn a_group_removed_in_one_hierarchy_is_made_again_and_nobody_leaves() {
             fs::write(parent.join("cgroup.procs"), pid.to_string()).unwrap();
         }
         fs::remove_dir(io).unwrap();
-        fixture.tree().attach(&group, job.process()).unwrap();
+        fixture.tree().attach(&group, job.process(), Kin::Descendants).unwrap();
     }
     assert_eq!(memberships(job.process().pid), before);
     assert_eq!(fixture.tree().processes(&group).unwrap().len(), 2);
@@ -560,7 +560,7 @@ fn what_can_never_be_a_task_is_refused() {
     let mut fixture = Fixture::new("refusals");
     let group = fixture.create();
     let tree = fixture.tree();
-    let refusal = |process: ProcessRef| match tree.attach(&group, process) {
+    let refusal = |process: ProcessRef| match tree.attach(&group, process, Kin::Descendants) {
         Err(CgroupError::Refused(text)) => text,
         other => panic!("{other:?}"),
     };
@@ -583,10 +583,16 @@ fn what_can_never_be_a_task_is_refused() {
     assert!(refusal(process_of(2)).contains("kernel thread"));
 
     let recycled = ProcessRef { start_ticks: job.process().start_ticks + 1, ..job.process() };
-    assert!(matches!(tree.attach(&group, recycled), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, recycled, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
     let ended = job.process();
     job.end();
-    assert!(matches!(tree.attach(&group, ended), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, ended, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
 
     // A zombie: ended, not yet reaped.
     let mut zombie = Job::sh("exit 0");
@@ -595,7 +601,10 @@ fn what_can_never_be_a_task_is_refused() {
     while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
         std::thread::yield_now();
     }
-    assert!(matches!(tree.attach(&group, process), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, process, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
     zombie.kill();
 
     assert_eq!(tree.processes(&group).unwrap(), []);
@@ -614,7 +623,7 @@ fn a_member_of_another_task_is_never_taken() {
     let tree = fixture.tree();
     assert_eq!(tree.processes(&inner).unwrap(), [child.pid], "stays where it was");
     assert_eq!(tree.processes(&outer).unwrap(), [job.process().pid]);
-    let error = tree.attach(&outer, child).unwrap_err();
+    let error = tree.attach(&outer, child, Kin::Descendants).unwrap_err();
     let name = inner.record.path.rsplit('/').next().unwrap();
     assert!(error.to_string().contains(name), "{error}");
     job.end();
@@ -636,7 +645,7 @@ fn a_refused_move_leaves_everything_where_it_was() {
     let mut group = fixture.create();
     group.record.origin = fixture.tree().origin(job.process()).unwrap();
     let tree = fixture.tree();
-    match tree.attach(&group, job.process()) {
+    match tree.attach(&group, job.process(), Kin::Descendants) {
         Ok(attached) => assert_eq!(attached.moved, 3),
         Err(error) => {
             assert!(error.to_string().contains("real-time"), "{error}");
@@ -665,7 +674,7 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
         let mut group = fixture.create();
         group.record.origin = fixture.tree().origin(job.process()).unwrap();
         let tree = fixture.tree();
-        match tree.attach(&group, job.process()) {
+        match tree.attach(&group, job.process(), Kin::Descendants) {
             Ok(_) => {}
             // An emulated CPU may not catch up with it in the time an attach has.
             Err(error) if std::env::var_os("LRS_TEST_SLOW").is_some() => {
@@ -701,7 +710,7 @@ fn a_family_of_two_hundred_is_admitted_and_released_in_time() {
     group.record.origin = fixture.tree().origin(job.process()).unwrap();
     let tree = fixture.tree();
     let start = Instant::now();
-    assert_eq!(tree.attach(&group, job.process()).unwrap().moved, 201);
+    assert_eq!(tree.attach(&group, job.process(), Kin::Descendants).unwrap().moved, 201);
     let attached = start.elapsed();
     tree.release(&group).unwrap();
     println!("attach {attached:?}, release {:?}", start.elapsed() - attached);
@@ -821,7 +830,7 @@ fn in_place_edits_weights_only_and_restores_them() {
     assert_eq!(group.record.attachment, Attachment::InPlace);
     assert_eq!(group.dirs.cpu.as_ref(), Some(cpu));
     let before = memberships(foreign.job.process().pid);
-    assert_eq!(tree.attach(&group, foreign.job.process()).unwrap().moved, 0);
+    assert_eq!(tree.attach(&group, foreign.job.process(), Kin::Descendants).unwrap().moved, 0);
     tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
     assert_eq!(read(&group.dirs.cpu, file), "9000", "at least the owner's value");
     tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
@@ -941,7 +950,7 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     assert_eq!(tree.holds(&group, process).unwrap(), Some(false));
     let mut group = group;
     group.record.origin = tree.origin(process).unwrap();
-    tree.attach(&group, process).unwrap();
+    tree.attach(&group, process, Kin::Descendants).unwrap();
     assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
     assert_eq!(tree.occupants(&group).unwrap(), [0]);
 
