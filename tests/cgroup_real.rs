@@ -52,9 +52,13 @@ impl Fixture {
 
     /// Creates a group and attaches `process` to it, as an admission does.
     fn admit(&mut self, process: ProcessRef) -> Group {
+        self.admit_kin(process, Kin::Descendants)
+    }
+
+    fn admit_kin(&mut self, process: ProcessRef, kin: Kin) -> Group {
         let mut group = self.create();
         group.record.origin = self.tree().origin(process).unwrap();
-        self.tree().attach(&group, process, Kin::Descendants).unwrap();
+        self.tree().attach(&group, process, kin).unwrap();
         group
     }
 
@@ -696,6 +700,99 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
         empty(tree, &group);
         tree.remove(&group).unwrap();
     }
+    fixture.close();
+}
+
+/// A session leader, as `setsid` makes one; its process group is the session's.
+fn session(script: &str) -> Job {
+    let mut command = Command::new("setsid");
+    let mut child =
+        command.args(["sh", "-c", script]).stdout(Stdio::piped()).spawn().expect("setsid");
+    let out = BufReader::new(child.stdout.take().unwrap());
+    Job(child, out)
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_session_comes_along_with_its_orphans_and_theirs_and_goes_back() {
+    let mut fixture = Fixture::new("session");
+    let probe = fixture.create();
+    let mut foreign = Foreign::new(&fixture, &probe);
+    fixture.tree().remove(&probe).unwrap();
+    // An orphan of init's with a child in a session of its own, and a plain child.
+    let mut job = session(
+        "(sh -c 'setsid sleep 600 & echo $!; sleep 600 & wait' & echo $!); sleep 600 & echo $!; wait",
+    );
+    let pids: Vec<String> = (0..3).map(|_| job.line()).collect();
+    // One of the session sits in a group that somebody chose for it.
+    let mut apart = session("sleep 600 & echo $!; wait");
+    let apart_child = apart.line();
+    for dir in &foreign.dirs {
+        write(dir, "cgroup.procs", &apart_child);
+    }
+    let mut group = fixture.create();
+    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    let tree = fixture.tree();
+    assert_eq!(tree.attach(&group, job.process(), Kin::Session).unwrap().moved, 5);
+    let inside: Vec<String> =
+        tree.processes(&group).unwrap().iter().map(ToString::to_string).collect();
+    assert!(pids.iter().all(|pid| inside.contains(pid)), "{pids:?} in {inside:?}");
+    assert_eq!(tree.attach(&group, job.process(), Kin::Session).unwrap().moved, 0, "twice");
+    tree.release(&group).unwrap();
+
+    let chosen = memberships(Pid::new(apart_child.parse().unwrap()).unwrap());
+    let group = fixture.admit_kin(apart.process(), Kin::Session);
+    let tree = fixture.tree();
+    assert_eq!(tree.processes(&group).unwrap(), [apart.process().pid]);
+    assert_eq!(chosen, memberships(Pid::new(apart_child.parse().unwrap()).unwrap()));
+    tree.release(&group).unwrap();
+    // What began a session of its own is in no process group of the test's.
+    Command::new("kill").args(["-9", &pids[0], &pids[1]]).status().unwrap();
+    job.kill();
+    apart.kill();
+    foreign.job.kill();
+    for dir in &foreign.dirs {
+        while fs::remove_dir(dir).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    foreign.dirs.clear();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn only_a_leader_brings_its_session() {
+    let mut fixture = Fixture::new("leader");
+    let mut job = session("sleep 600 & echo $!; wait");
+    let child = process_of(job.line().parse().unwrap());
+    let before = memberships(child.pid);
+    let group = fixture.create();
+    let error = fixture.tree().attach(&group, child, Kin::Session).unwrap_err();
+    assert!(error.to_string().contains("does not lead a session"), "{error}");
+    assert_eq!(memberships(child.pid), before);
+    fixture.tree().remove(&group).unwrap();
+    job.kill();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_session_that_orphans_while_it_is_moved_ends_inside() {
+    let mut fixture = Fixture::new("orphans");
+    // Every process outlives its parent, and each second one is an orphan for a while.
+    let mut job = session("echo up; while :; do (sleep 0.3 &) ; sleep 0.005; done");
+    assert_eq!(job.line(), "up");
+    let mut group = fixture.create();
+    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    let tree = fixture.tree();
+    tree.attach(&group, job.process(), Kin::Session).unwrap();
+    // At once: no orphan of the session is left outside, however short its life.
+    let outside = outsiders(job.process().pid, &group.record.path);
+    assert_eq!(outside, Vec::<String>::new());
+    job.kill();
+    empty(tree, &group);
+    tree.remove(&group).unwrap();
     fixture.close();
 }
 
