@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
+use crate::discover::Found;
 use crate::proto;
 use crate::rights::Role;
 use crate::systemd::unit::UnitName;
@@ -39,6 +40,17 @@ pub type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields say it; each variant is one rpc of the contract
 pub enum Command {
+    /// From a finder inside the daemon, never from a door. Asked again for the same process it
+    /// brings priority, standing and missing labels of that task up to date. Answers when the
+    /// processes are in place.
+    ///
+    /// Never refused for want of a slot. `NotFound`: the process has ended. `AlreadyExists`: it
+    /// is in a task that somebody else announced or found. `FailedPrecondition`: it may not be
+    /// taken, or not now; the message says why.
+    Discover {
+        found: Box<Found>,
+        reply: Reply<TaskId>,
+    },
     Admit {
         caller: Caller,
         request: AdmitRequest,

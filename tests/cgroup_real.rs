@@ -13,8 +13,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
-    self, Attachment, CgroupError, CpuTiers, Group, PassiveCpu, TierTree, TreeSettings, Version,
-    WeightPlan,
+    self, Attachment, CgroupError, CpuTiers, Group, Kin, PassiveCpu, TierTree, TreeSettings,
+    Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
@@ -52,9 +52,13 @@ impl Fixture {
 
     /// Creates a group and attaches `process` to it, as an admission does.
     fn admit(&mut self, process: ProcessRef) -> Group {
+        self.admit_kin(process, Kin::Descendants)
+    }
+
+    fn admit_kin(&mut self, process: ProcessRef, kin: Kin) -> Group {
         let mut group = self.create();
         group.record.origin = self.tree().origin(process).unwrap();
-        self.tree().attach(&group, process).unwrap();
+        self.tree().attach(&group, process, kin).unwrap();
         group
     }
 
@@ -408,7 +412,7 @@ fn a_strangers_lock_keeps_nobody_out() {
     let tree = cgroup::open(&settings(&name)).unwrap();
     let job = Job::sleeper();
     let group = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap();
-    tree.attach(&group, job.process()).unwrap();
+    tree.attach(&group, job.process(), Kin::Descendants).unwrap();
     drop(tree);
     let dirs = leftovers(&name).into_iter().flat_map(|root| [root.join("lock"), root]);
     let mut strangers: Vec<Job> = dirs
@@ -454,7 +458,7 @@ fn a_group_removed_in_one_hierarchy_is_made_again_and_nobody_leaves() {
             fs::write(parent.join("cgroup.procs"), pid.to_string()).unwrap();
         }
         fs::remove_dir(io).unwrap();
-        fixture.tree().attach(&group, job.process()).unwrap();
+        fixture.tree().attach(&group, job.process(), Kin::Descendants).unwrap();
     }
     assert_eq!(memberships(job.process().pid), before);
     assert_eq!(fixture.tree().processes(&group).unwrap().len(), 2);
@@ -560,7 +564,7 @@ fn what_can_never_be_a_task_is_refused() {
     let mut fixture = Fixture::new("refusals");
     let group = fixture.create();
     let tree = fixture.tree();
-    let refusal = |process: ProcessRef| match tree.attach(&group, process) {
+    let refusal = |process: ProcessRef| match tree.attach(&group, process, Kin::Descendants) {
         Err(CgroupError::Refused(text)) => text,
         other => panic!("{other:?}"),
     };
@@ -583,10 +587,16 @@ fn what_can_never_be_a_task_is_refused() {
     assert!(refusal(process_of(2)).contains("kernel thread"));
 
     let recycled = ProcessRef { start_ticks: job.process().start_ticks + 1, ..job.process() };
-    assert!(matches!(tree.attach(&group, recycled), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, recycled, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
     let ended = job.process();
     job.end();
-    assert!(matches!(tree.attach(&group, ended), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, ended, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
 
     // A zombie: ended, not yet reaped.
     let mut zombie = Job::sh("exit 0");
@@ -595,7 +605,10 @@ fn what_can_never_be_a_task_is_refused() {
     while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
         std::thread::yield_now();
     }
-    assert!(matches!(tree.attach(&group, process), Err(CgroupError::ProcessGone(_))));
+    assert!(matches!(
+        tree.attach(&group, process, Kin::Descendants),
+        Err(CgroupError::ProcessGone(_))
+    ));
     zombie.kill();
 
     assert_eq!(tree.processes(&group).unwrap(), []);
@@ -614,7 +627,7 @@ fn a_member_of_another_task_is_never_taken() {
     let tree = fixture.tree();
     assert_eq!(tree.processes(&inner).unwrap(), [child.pid], "stays where it was");
     assert_eq!(tree.processes(&outer).unwrap(), [job.process().pid]);
-    let error = tree.attach(&outer, child).unwrap_err();
+    let error = tree.attach(&outer, child, Kin::Descendants).unwrap_err();
     let name = inner.record.path.rsplit('/').next().unwrap();
     assert!(error.to_string().contains(name), "{error}");
     job.end();
@@ -636,7 +649,7 @@ fn a_refused_move_leaves_everything_where_it_was() {
     let mut group = fixture.create();
     group.record.origin = fixture.tree().origin(job.process()).unwrap();
     let tree = fixture.tree();
-    match tree.attach(&group, job.process()) {
+    match tree.attach(&group, job.process(), Kin::Descendants) {
         Ok(attached) => assert_eq!(attached.moved, 3),
         Err(error) => {
             assert!(error.to_string().contains("real-time"), "{error}");
@@ -665,7 +678,7 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
         let mut group = fixture.create();
         group.record.origin = fixture.tree().origin(job.process()).unwrap();
         let tree = fixture.tree();
-        match tree.attach(&group, job.process()) {
+        match tree.attach(&group, job.process(), Kin::Descendants) {
             Ok(_) => {}
             // An emulated CPU may not catch up with it in the time an attach has.
             Err(error) if std::env::var_os("LRS_TEST_SLOW").is_some() => {
@@ -690,6 +703,99 @@ fn a_family_that_forks_while_it_is_moved_ends_inside() {
     fixture.close();
 }
 
+/// A session leader, as `setsid` makes one; its process group is the session's.
+fn session(script: &str) -> Job {
+    let mut command = Command::new("setsid");
+    let mut child =
+        command.args(["sh", "-c", script]).stdout(Stdio::piped()).spawn().expect("setsid");
+    let out = BufReader::new(child.stdout.take().unwrap());
+    Job(child, out)
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_session_comes_along_with_its_orphans_and_theirs_and_goes_back() {
+    let mut fixture = Fixture::new("session");
+    let probe = fixture.create();
+    let mut foreign = Foreign::new(&fixture, &probe);
+    fixture.tree().remove(&probe).unwrap();
+    // An orphan of init's with a child in a session of its own, and a plain child.
+    let mut job = session(
+        "(sh -c 'setsid sleep 600 & echo $!; sleep 600 & wait' & echo $!); sleep 600 & echo $!; wait",
+    );
+    let pids: Vec<String> = (0..3).map(|_| job.line()).collect();
+    // One of the session sits in a group that somebody chose for it.
+    let mut apart = session("sleep 600 & echo $!; wait");
+    let apart_child = apart.line();
+    for dir in &foreign.dirs {
+        write(dir, "cgroup.procs", &apart_child);
+    }
+    let mut group = fixture.create();
+    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    let tree = fixture.tree();
+    assert_eq!(tree.attach(&group, job.process(), Kin::Session).unwrap().moved, 5);
+    let inside: Vec<String> =
+        tree.processes(&group).unwrap().iter().map(ToString::to_string).collect();
+    assert!(pids.iter().all(|pid| inside.contains(pid)), "{pids:?} in {inside:?}");
+    assert_eq!(tree.attach(&group, job.process(), Kin::Session).unwrap().moved, 0, "twice");
+    tree.release(&group).unwrap();
+
+    let chosen = memberships(Pid::new(apart_child.parse().unwrap()).unwrap());
+    let group = fixture.admit_kin(apart.process(), Kin::Session);
+    let tree = fixture.tree();
+    assert_eq!(tree.processes(&group).unwrap(), [apart.process().pid]);
+    assert_eq!(chosen, memberships(Pid::new(apart_child.parse().unwrap()).unwrap()));
+    tree.release(&group).unwrap();
+    // What began a session of its own is in no process group of the test's.
+    Command::new("kill").args(["-9", &pids[0], &pids[1]]).status().unwrap();
+    job.kill();
+    apart.kill();
+    foreign.job.kill();
+    for dir in &foreign.dirs {
+        while fs::remove_dir(dir).is_err() {
+            std::thread::yield_now();
+        }
+    }
+    foreign.dirs.clear();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn only_a_leader_brings_its_session() {
+    let mut fixture = Fixture::new("leader");
+    let mut job = session("sleep 600 & echo $!; wait");
+    let child = process_of(job.line().parse().unwrap());
+    let before = memberships(child.pid);
+    let group = fixture.create();
+    let error = fixture.tree().attach(&group, child, Kin::Session).unwrap_err();
+    assert!(error.to_string().contains("does not lead a session"), "{error}");
+    assert_eq!(memberships(child.pid), before);
+    fixture.tree().remove(&group).unwrap();
+    job.kill();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_session_that_orphans_while_it_is_moved_ends_inside() {
+    let mut fixture = Fixture::new("orphans");
+    // Every process outlives its parent, and each second one is an orphan for a while.
+    let mut job = session("echo up; while :; do (sleep 0.3 &) ; sleep 0.005; done");
+    assert_eq!(job.line(), "up");
+    let mut group = fixture.create();
+    group.record.origin = fixture.tree().origin(job.process()).unwrap();
+    let tree = fixture.tree();
+    tree.attach(&group, job.process(), Kin::Session).unwrap();
+    // At once: no orphan of the session is left outside, however short its life.
+    let outside = outsiders(job.process().pid, &group.record.path);
+    assert_eq!(outside, Vec::<String>::new());
+    job.kill();
+    empty(tree, &group);
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
 /// What [`cgroup`]'s time for one attach has to suffice for, in every hierarchy of this node.
 #[test]
 #[ignore = "needs root and cgroups"]
@@ -701,7 +807,7 @@ fn a_family_of_two_hundred_is_admitted_and_released_in_time() {
     group.record.origin = fixture.tree().origin(job.process()).unwrap();
     let tree = fixture.tree();
     let start = Instant::now();
-    assert_eq!(tree.attach(&group, job.process()).unwrap().moved, 201);
+    assert_eq!(tree.attach(&group, job.process(), Kin::Descendants).unwrap().moved, 201);
     let attached = start.elapsed();
     tree.release(&group).unwrap();
     println!("attach {attached:?}, release {:?}", start.elapsed() - attached);
@@ -821,7 +927,7 @@ fn in_place_edits_weights_only_and_restores_them() {
     assert_eq!(group.record.attachment, Attachment::InPlace);
     assert_eq!(group.dirs.cpu.as_ref(), Some(cpu));
     let before = memberships(foreign.job.process().pid);
-    assert_eq!(tree.attach(&group, foreign.job.process()).unwrap().moved, 0);
+    assert_eq!(tree.attach(&group, foreign.job.process(), Kin::Descendants).unwrap().moved, 0);
     tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
     assert_eq!(read(&group.dirs.cpu, file), "9000", "at least the owner's value");
     tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
@@ -941,7 +1047,7 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     assert_eq!(tree.holds(&group, process).unwrap(), Some(false));
     let mut group = group;
     group.record.origin = tree.origin(process).unwrap();
-    tree.attach(&group, process).unwrap();
+    tree.attach(&group, process, Kin::Descendants).unwrap();
     assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
     assert_eq!(tree.occupants(&group).unwrap(), [0]);
 

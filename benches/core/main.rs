@@ -65,6 +65,7 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
                 priority: Some(Priority(0)),
                 reservation: None,
                 need: Need::Slot,
+                opportunistic: false,
             };
             let Ok(Answer::Placed(id)) = shaper.request(request, None, at(1)) else {
                 panic!("no slot for one of {tasks} tasks");

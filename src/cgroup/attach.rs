@@ -9,6 +9,8 @@
 //! to the task any more, except that they are in its session, in its old group, younger than
 //! it, and children of a reaper outside of the session: those are taken too.
 //!
+//! A task that is a session is more than its descendants: see [`super::kin`].
+//!
 //! Everything moved is remembered with where it was. On any error all of it goes back, with
 //! whatever was forked inside meanwhile.
 //!
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use super::mounts::Hierarchy;
 use super::process::{self, Facts, Membership, Pinned, is_within};
-use super::{CgroupError, files, name};
+use super::{CgroupError, Kin, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -42,14 +44,14 @@ pub(super) const BUDGET: Duration = Duration::from_secs(2);
 
 /// When to give up.
 #[derive(Clone, Copy, Debug)]
-struct Deadline(BootTime);
+pub(super) struct Deadline(BootTime);
 
 impl Deadline {
     fn after(budget: Duration) -> Deadline {
         Deadline(clock::boot_time().after(budget))
     }
 
-    fn passed(self) -> bool {
+    pub(super) fn passed(self) -> bool {
         clock::boot_time() >= self.0
     }
 }
@@ -66,9 +68,9 @@ pub(super) struct Mover<'a> {
 }
 
 /// A process that was moved, and where it had been: (hierarchy index, path).
-type Moves = HashMap<Pid, (u64, Vec<(usize, String)>)>;
+pub(super) type Moves = HashMap<Pid, (u64, Vec<(usize, String)>)>;
 
-enum Step {
+pub(super) enum Step {
     /// Was outside in at least one hierarchy, and is inside now.
     Moved,
     /// Nothing to do: inside already, or in a group of its own.
@@ -84,6 +86,7 @@ impl Mover<'_> {
         &self,
         group: &str,
         process: ProcessRef,
+        kin: Kin,
         again: bool,
     ) -> Result<usize, CgroupError> {
         let pinned = self.pin(process)?;
@@ -101,7 +104,7 @@ impl Mover<'_> {
             }));
         }
         let mut moves = Moves::new();
-        let outcome = self.bring_in(group, &pinned, &origin, &mut moves).and_then(|()| {
+        let outcome = self.bring_in(group, &pinned, kin, &origin, &mut moves).and_then(|()| {
             if pinned.alive() { Ok(()) } else { Err(CgroupError::ProcessGone(process.pid)) }
         });
         match outcome {
@@ -164,12 +167,14 @@ impl Mover<'_> {
         &self,
         group: &str,
         main: &Pinned,
+        kin: Kin,
         origin: &str,
         moves: &mut Moves,
     ) -> Result<(), CgroupError> {
         let pid = main.process.pid;
         let deadline = Deadline::after(self.budget);
         let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        kin.check(pid, &facts)?;
         if let Step::Gone = self.settle(pid, &facts, group, origin, moves)? {
             return Err(CgroupError::ProcessGone(pid));
         }
@@ -200,6 +205,11 @@ impl Mover<'_> {
                     let orphans = format!("the orphans of {} that had ended", lost.len());
                     self.too_slow(pid, moves, &orphans)
                 })?;
+            }
+            if outside == 0 && kin == Kin::Session {
+                let found = self.bring_in_session(pid, group, origin, moves, deadline)?;
+                outside =
+                    found.ok_or_else(|| self.too_slow(pid, moves, "members of its session"))?;
             }
             if outside == 0 {
                 return Ok(());
@@ -255,7 +265,7 @@ impl Mover<'_> {
     }
 
     /// Brings one process inside in every hierarchy, if it is one of ours to bring.
-    fn settle(
+    pub(super) fn settle(
         &self,
         pid: Pid,
         facts: &Facts,

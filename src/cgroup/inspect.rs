@@ -113,6 +113,8 @@ impl KernelTree {
             cpu_weight: reading.number(&mut kept.weight)?,
             io_weight: reading.number(&mut kept.io_weight)?,
             frozen: reading.frozen(&mut kept.events)?,
+            // Own groups are kept, and have none.
+            cpu_quota: None,
         };
         Ok((view, self.judge(group, &view, tier, plan)))
     }

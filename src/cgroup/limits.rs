@@ -44,8 +44,7 @@ fn find(
             let Some(value) = files::read_value_if_there(&file)? else { continue };
             if !is_unlimited(&value) {
                 return Ok(Some(format!(
-                    "process {} is limited by {} = {value}, which a slot would lift; ask an \
-                     administrator to admit it, or admit it in place",
+                    "process {} is limited by {} = {value}, which a move would lift",
                     process.pid,
                     file.display()
                 )));

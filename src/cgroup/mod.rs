@@ -14,6 +14,7 @@
 //! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
+//! | `kin`, `quota` | the processes of a session; what a quota lets a group have |
 //! | `members` | who is in a group, whose processes they are, whether they are frozen |
 //! | `observe` | [`TierTree`] without any write |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
@@ -35,6 +36,7 @@ mod give_back;
 mod in_place;
 mod inspect;
 mod ioprio;
+mod kin;
 mod limits;
 mod lock;
 mod members;
@@ -44,6 +46,7 @@ mod observe;
 mod open;
 pub mod probe;
 mod process;
+mod quota;
 mod scope;
 mod tiers;
 mod tree;
@@ -51,7 +54,9 @@ mod weights;
 
 pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
+pub use kin::Kin;
 pub(crate) use lock::LOCK;
+pub use quota::CpuQuota;
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///
@@ -242,6 +247,9 @@ pub struct KernelView {
     pub cpu_idle: Option<bool>,
     /// io.bfq.weight, io.weight or blkio.bfq.weight.
     pub io_weight: Option<u64>,
+    /// What the owner of an in-place group caps it at; `None`: no cap, or an own group, which
+    /// has none.
+    pub cpu_quota: Option<CpuQuota>,
     /// Whether all its processes are frozen, by whomever: `cgroup.events` of the cgroup2 group
     /// or twin, `freezer.state` on v1. `None` where neither is there. It is read with the weights,
     /// so what clients see of it may be four cycles old.
@@ -292,14 +300,15 @@ pub trait TierTree: Send + Sync {
     /// Task groups below the root, for recovery: those named like a task id.
     fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError>;
 
-    /// Moves `process` and those descendants that share its present cgroup into `group`,
+    /// Moves `process` and those of its `kin` that share its present cgroup into `group`,
     /// repeated until a pass finds none outside. On an error nothing stays moved. The daemon
     /// and members of other tasks, found by path, do not move.
     ///
     /// # Errors
     /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
-    /// most once more.
-    fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError>;
+    /// most once more. `Refused` for a session that `process` does not lead.
+    fn attach(&self, group: &Group, process: ProcessRef, kin: Kin)
+    -> Result<Attached, CgroupError>;
 
     /// Writes the weights of `tier`, only where they differ; answers what differed.
     /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
@@ -394,8 +403,9 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// Why a caller without root's rights must not have `process` moved: the finite memory.max
-    /// or cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape.
+    /// Why nobody without root's rights may have `process` moved: the finite memory.max or
+    /// cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape. What to do about it
+    /// depends on who asks.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         let _ = process;
         None

@@ -9,8 +9,8 @@ use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, IoTiers, KernelView, TierTree, TreeSettings, Version, WeightPlan, dirs, in_place,
-    open,
+    GroupRecord, IoTiers, KernelView, Kin, TierTree, TreeSettings, Version, WeightPlan, dirs,
+    in_place, open,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -122,7 +122,7 @@ impl TierTree for ObserveTree {
         Ok(Vec::new())
     }
 
-    fn attach(&self, _: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
+    fn attach(&self, _: &Group, process: ProcessRef, _: Kin) -> Result<Attached, CgroupError> {
         let mover = self.mover();
         mover.pin(process).map(|_| Attached { moved: 0 })
     }
@@ -188,6 +188,9 @@ mod tests {
         assert_eq!(tree.reopen(&group.record).unwrap(), Some(group));
         let init = ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 };
         let group = tree.create(TaskId { epoch: 1, number: 2 }, None).unwrap();
-        assert!(matches!(tree.attach(&group, init), Err(CgroupError::Refused(_))));
+        assert!(matches!(
+            tree.attach(&group, init, Kin::Descendants),
+            Err(CgroupError::Refused(_))
+        ));
     }
 }

@@ -23,8 +23,8 @@ use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, KernelView, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs, files,
-    in_place, ioprio, limits, members, name, scope,
+    GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs,
+    files, in_place, ioprio, limits, members, name, quota, scope,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -270,7 +270,12 @@ impl TierTree for KernelTree {
         Ok(found)
     }
 
-    fn attach(&self, group: &Group, process: ProcessRef) -> Result<Attached, CgroupError> {
+    fn attach(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+    ) -> Result<Attached, CgroupError> {
         match group.record.attachment {
             Attachment::Own => {
                 let path = &group.record.path;
@@ -282,7 +287,7 @@ impl TierTree for KernelTree {
                         dirs::make_if_missing(&dir)?;
                     }
                 }
-                let moved = self.mover().attach(path, process, again)?;
+                let moved = self.mover().attach(path, process, kin, again)?;
                 Ok(Attached { moved })
             }
             Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),
@@ -315,6 +320,7 @@ impl TierTree for KernelTree {
             cpu_weight: number(&group.dirs.cpu, self.scale.file)?,
             cpu_idle: number(&group.dirs.cpu, CPU_IDLE)?.map(|value| value == 1),
             io_weight: io_scale.map_or(Ok(None), |file| number(&group.dirs.io, file))?,
+            cpu_quota: quota::read(group)?,
             frozen: members::frozen(&self.root.hierarchies, group)?,
         })
     }

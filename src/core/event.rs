@@ -45,6 +45,8 @@ pub enum EventKind {
     Released,
     Refused,
     Priority,
+    /// A discovered task became opportunistic or slotless, or is so no more.
+    Standing,
     Reserved,
     Cancelled,
     Expired,
@@ -75,6 +77,7 @@ impl EventKind {
             EventKind::Released => "released",
             EventKind::Refused => "refused",
             EventKind::Priority => "priority",
+            EventKind::Standing => "standing",
             EventKind::Reserved => "reserved",
             EventKind::Cancelled => "cancelled",
             EventKind::Expired => "expired",

@@ -15,6 +15,7 @@ mod placement;
 pub mod rate;
 pub mod shaper;
 pub mod slots;
+mod standing;
 pub mod state;
 
 pub use cycle::Measured;

@@ -24,6 +24,27 @@ impl fmt::Display for Tier {
     }
 }
 
+/// What kind of place a task needs (spec 2, 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// A slot, or overflow.
+    Slot,
+    /// A slot, or overflow, behind every task that is not opportunistic, whatever the priorities.
+    Opportunistic,
+    /// Active weights without a slot: an application master.
+    Slotless,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Standing::Slot => "slot",
+            Standing::Opportunistic => "opportunistic",
+            Standing::Slotless => "slotless",
+        })
+    }
+}
+
 /// Higher runs sooner; default 0 (thesis 3.3.2).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -224,6 +245,15 @@ pub struct Labels {
 }
 
 impl Labels {
+    /// These, and of `other` what is missing in them.
+    pub fn or(self, other: Labels) -> Labels {
+        Labels {
+            name: self.name.or(other.name),
+            job: self.job.or(other.job),
+            kind: self.kind.or(other.kind),
+        }
+    }
+
     /// The job whose rate this task counts for, if it named one.
     pub fn job_key(&self) -> Option<JobKey> {
         self.job.clone().map(|job| JobKey { job, kind: self.kind.clone() })

@@ -12,6 +12,15 @@ use super::slots::Seat;
 use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
 use crate::units::Moment;
 
+/// Whom a slot is given to.
+struct Newcomer {
+    labels: Labels,
+    uid: u32,
+    priority: Priority,
+    opportunistic: bool,
+    order: Order,
+}
+
 impl Shaper {
     /// Puts everything where the contract wants it; see the module page.
     pub(super) fn settle(&mut self, now: Moment) {
@@ -38,11 +47,15 @@ impl Shaper {
             while let (Some((best, up)), Some((worst, down))) =
                 (self.slots.best_passive(), self.slots.worst_active())
             {
-                if best.priority() <= worst.priority() {
+                if !best.outranks(worst) {
                     break;
                 }
                 self.demote(down, "a task of higher priority needed its slot", Some(up), now);
                 self.promote(up, "its priority is above the lowest active one", Some(down), now);
+            }
+            if self.put_opportunistic_last(now) {
+                // What came into a slot takes part in the rules of priority.
+                continue;
             }
             while self.slots.active_free() > 0 {
                 let Some((_, id)) = self.slots.best_reserved_passive() else { break };
@@ -180,15 +193,12 @@ impl Shaper {
                 "an active slot was free"
             }
             Need::Discovered if self.slots.passive_free() == 0 => "found running beyond capacity",
-            Need::Slot | Need::Discovered => {
-                let priority = request.priority.unwrap_or_default();
-                match self.lowest_active_priority() {
-                    Some(lowest) if priority > lowest => {
-                        "its priority is above the lowest in the active tier"
-                    }
-                    _ => "all active slots were taken",
+            Need::Slot | Need::Discovered => match self.slots.worst_active() {
+                Some((worst, _)) if request.rank().outranks(worst) => {
+                    "its priority is above the lowest in the active tier"
                 }
-            }
+                _ => "all active slots were taken",
+            },
         }
     }
 
@@ -209,7 +219,9 @@ impl Shaper {
         };
         let order = Order(post_increment(&mut self.counters.next_order));
         let priority = request.priority.unwrap_or_default();
-        self.seat_new(request.labels, request.uid, priority, order, seat, reason, None, waiter, now)
+        let Request { labels, uid, opportunistic, .. } = request;
+        let who = Newcomer { labels, uid, priority, opportunistic, order };
+        self.seat_new(who, seat, reason, None, waiter, now)
     }
 
     pub(super) fn redeem(
@@ -234,29 +246,24 @@ impl Shaper {
             Tier::Passive => Seat::Passive,
         };
         let priority = request.priority.unwrap_or(reservation.priority);
-        let labels = Labels {
-            name: request.labels.name.or_else(|| reservation.labels.name.clone()),
-            job: request.labels.job.or_else(|| reservation.labels.job.clone()),
-            kind: request.labels.kind.or_else(|| reservation.labels.kind.clone()),
+        let who = Newcomer {
+            labels: request.labels.or(reservation.labels.clone()),
+            uid: request.uid,
+            priority,
+            opportunistic: false,
+            order: reservation.order,
         };
-        let order = reservation.order;
         let used = Some((id, reservation));
-        let reason = "its slot was reserved";
-        let uid = request.uid;
-        let task = self.seat_new(labels, uid, priority, order, seat, reason, used, None, now);
+        let task = self.seat_new(who, seat, "its slot was reserved", used, None, now);
         // After the attach, whose record keeps the promise until it is kept.
         self.effects.push(Effect::DropReservation(id));
         self.settle(now);
         Ok(task)
     }
 
-    #[allow(clippy::too_many_arguments)] // the two callers differ in every one of them
-    pub(super) fn seat_new(
+    fn seat_new(
         &mut self,
-        labels: Labels,
-        uid: u32,
-        priority: Priority,
-        order: Order,
+        who: Newcomer,
         seat: Seat,
         reason: &'static str,
         used: Option<(ReservationId, Reservation)>,
@@ -267,6 +274,7 @@ impl Shaper {
             epoch: self.counters.epoch,
             number: post_increment(&mut self.counters.next_task),
         };
+        let Newcomer { labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key() {
             self.jobs.started(key);
         }
@@ -274,6 +282,7 @@ impl Shaper {
             labels,
             uid: Some(uid),
             priority,
+            opportunistic,
             order,
             seat,
             phase: Phase::Attaching { reason, used },

@@ -10,7 +10,7 @@ use super::Measured;
 use super::capacity::CpuShares;
 use super::event::EventKind;
 use super::guard::{GuardPolicy, Memory};
-use super::model::{Label, Labels, Priority, ReservationId, TaskId, Tier};
+use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{
@@ -58,7 +58,23 @@ fn request(priority: i32) -> Request {
         priority: Some(Priority(priority)),
         reservation: None,
         need: Need::Slot,
+        opportunistic: false,
     }
+}
+
+fn found(priority: i32, standing: Standing) -> Request {
+    let need = if standing == Standing::Slotless { Need::Slotless } else { Need::Discovered };
+    let opportunistic = standing == Standing::Opportunistic;
+    Request { need, opportunistic, ..request(priority) }
+}
+
+/// Seats a discovered task, which nothing can refuse, and attaches it.
+fn discover(shaper: &mut Shaper, priority: i32, standing: Standing, now: Moment) -> TaskId {
+    let Ok(Answer::Placed(id)) = shaper.request(found(priority, standing), None, now) else {
+        panic!("a found task was refused or made to wait")
+    };
+    shaper.attached(id, now);
+    id
 }
 
 /// Admits and attaches at once; panics when refused.
@@ -383,11 +399,99 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
     assert_eq!((running, finished.count, finished.rated), (0, 2, 1));
 }
 
+#[test]
+fn an_opportunistic_task_is_below_every_priority() {
+    let mut shaper = shaper(1);
+    let spare = discover(&mut shaper, i32::MAX, Standing::Opportunistic, at(0));
+    assert_eq!(tier(&shaper, spare), Tier::Active);
+    assert_eq!(shaper.lowest_active_priority(), Some(Priority(i32::MIN)));
+    let low = discover(&mut shaper, i32::MIN, Standing::Slot, at(1));
+    assert_eq!((tier(&shaper, low), tier(&shaper, spare)), (Tier::Active, Tier::Passive));
+    shaper.set_priority(spare, Priority(i32::MAX - 1), at(2));
+    assert_eq!(tier(&shaper, spare), Tier::Passive, "no priority lifts it");
+    shaper.set_standing(spare, Standing::Slot, at(3));
+    assert_eq!((tier(&shaper, low), tier(&shaper, spare)), (Tier::Passive, Tier::Active));
+    shaper.set_standing(spare, Standing::Opportunistic, at(4));
+    assert_eq!((tier(&shaper, low), tier(&shaper, spare)), (Tier::Active, Tier::Passive));
+}
+
+#[test]
+fn an_opportunistic_task_goes_beyond_capacity_before_any_other() {
+    let mut shaper = shaper(1);
+    let spare: Vec<_> =
+        (0..3).map(|i| discover(&mut shaper, 5, Standing::Opportunistic, at(i))).collect();
+    let seat = |shaper: &Shaper, id| shaper.task(id).unwrap().seat;
+    assert_eq!(seat(&shaper, spare[2]), Seat::Overflow);
+    let first = discover(&mut shaper, 0, Standing::Slot, at(4));
+    let second = discover(&mut shaper, 0, Standing::Slot, at(5));
+    assert_eq!(seat(&shaper, first), Seat::Active);
+    assert_eq!(seat(&shaper, second), Seat::Passive);
+    assert!(spare.iter().all(|id| seat(&shaper, *id) == Seat::Overflow));
+    // Not even where there is no passive slot to pass through.
+    let none = Policy { passive: Some(0), passive_max: Some(0), expand: false, ..policy() };
+    let mut shaper = Shaper::new(none, 1, Restored::default());
+    let spare = discover(&mut shaper, 5, Standing::Opportunistic, at(0));
+    let other = discover(&mut shaper, -5, Standing::Slot, at(1));
+    assert_eq!((seat(&shaper, other), seat(&shaper, spare)), (Seat::Active, Seat::Overflow));
+}
+
+#[test]
+fn a_found_task_is_seated_while_draining_holding_and_full() {
+    let mut shaper = shaper(1);
+    let low = Memory { available: Bytes(50), total: Bytes(1000) };
+    shaper.cycle(&Measured { cpus: None, cpu: cpu(0.2), memory: Some(low) }, at(0));
+    shaper.drain(at(0));
+    assert!(shaper.holding() && shaper.draining());
+    let ids: Vec<_> = (0..3).map(|i| discover(&mut shaper, 0, Standing::Slot, at(i))).collect();
+    let seats: Vec<_> = ids.iter().map(|id| shaper.task(*id).unwrap().seat).collect();
+    assert_eq!(seats, [Seat::Active, Seat::Passive, Seat::Overflow]);
+    let master = discover(&mut shaper, 0, Standing::Slotless, at(4));
+    assert_eq!(tier(&shaper, master), Tier::Active);
+    assert_eq!(shaper.slots().active_used(), 1, "a slotless task is not counted");
+    assert_eq!(shaper.totals().refused, 0);
+}
+
+#[test]
+fn a_task_that_turns_out_slotless_leaves_its_slot_and_one_that_does_not_takes_one() {
+    let mut shaper = shaper(1);
+    let first = discover(&mut shaper, 0, Standing::Slot, at(0));
+    let second = discover(&mut shaper, 0, Standing::Slot, at(1));
+    shaper.take_effects();
+    shaper.set_standing(first, Standing::Slotless, at(2));
+    assert_eq!(shaper.task(second).unwrap().seat, Seat::Active);
+    assert_eq!(tier(&shaper, first), Tier::Active);
+    assert_eq!(events(&mut shaper), [EventKind::Standing, EventKind::Promoted]);
+    shaper.set_standing(first, Standing::Slot, at(3));
+    // Admitted first, it is still not ahead of one that holds its slot.
+    assert_eq!(shaper.task(first).unwrap().seat, Seat::Passive);
+    assert_eq!(events(&mut shaper), [EventKind::Standing, EventKind::Demoted]);
+    shaper.set_standing(first, Standing::Slotless, at(4));
+    assert_eq!(tier(&shaper, first), Tier::Active);
+    assert_eq!(events(&mut shaper), [EventKind::Standing, EventKind::Promoted]);
+}
+
+#[test]
+fn labels_learnt_late_move_a_task_to_its_job() {
+    let mut shaper = shaper(1);
+    let id = discover(&mut shaper, 0, Standing::Slot, at(0));
+    let label = |text| Some(Label::new(text).unwrap());
+    let job = Labels { job: label("application_1_1"), ..Labels::default() };
+    shaper.add_labels(id, job.clone());
+    shaper.add_labels(id, Labels { job: label("other"), kind: label("map"), ..job });
+    let labels = &shaper.task(id).unwrap().labels;
+    assert_eq!((&labels.job, &labels.kind), (&label("application_1_1"), &label("map")));
+    end(&mut shaper, id, at(1));
+    let finished: Vec<_> = shaper.jobs().iter().filter(|(_, _, f)| f.count > 0).collect();
+    assert_eq!(finished.len(), 1);
+    assert!(shaper.jobs().iter().all(|(_, running, _)| running == 0));
+}
+
 // --- random sequences ---
 
 #[derive(Clone, Debug)]
 enum Op {
-    Request { priority: i32, wait: Option<Option<u64>>, need: Need, job: u8 },
+    Request { priority: i32, wait: Option<Option<u64>>, job: u8 },
+    Discover { priority: i32, standing: Standing, job: u8 },
     Redeem { pick: usize, priority: Option<i32> },
     Attached { pick: usize },
     AttachFailed { pick: usize },
@@ -396,6 +500,8 @@ enum Op {
     End { picks: Vec<usize> },
     Release { pick: usize },
     SetPriority { pick: usize, priority: i32 },
+    SetStanding { pick: usize, standing: Standing },
+    AddLabels { pick: usize, job: u8 },
     ForgetWaiter { pick: usize },
     Drain,
     Resume,
@@ -408,16 +514,16 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let priority = || prop_oneof![Just(0), -2..3i32, Just(i32::MIN), Just(i32::MAX)];
-    let need = prop_oneof![
-        8 => Just(Need::Slot),
-        1 => Just(Need::Discovered),
-        1 => Just(Need::Slotless)
-    ];
+    let standing = || {
+        prop_oneof![Just(Standing::Slot), Just(Standing::Opportunistic), Just(Standing::Slotless)]
+    };
     let wait = prop::option::of(prop::option::of(0..60u64));
     let pick = || 0..64usize;
     prop_oneof![
-        8 => (priority(), wait, need, 0..3u8)
-            .prop_map(|(priority, wait, need, job)| Op::Request { priority, wait, need, job }),
+        7 => (priority(), wait, 0..3u8)
+            .prop_map(|(priority, wait, job)| Op::Request { priority, wait, job }),
+        3 => (priority(), standing(), 0..3u8)
+            .prop_map(|(priority, standing, job)| Op::Discover { priority, standing, job }),
         3 => (pick(), prop::option::of(priority()))
             .prop_map(|(pick, priority)| Op::Redeem { pick, priority }),
         6 => pick().prop_map(|pick| Op::Attached { pick }),
@@ -428,6 +534,9 @@ fn op() -> impl Strategy<Value = Op> {
         6 => prop::collection::vec(pick(), 1..3).prop_map(|picks| Op::End { picks }),
         1 => pick().prop_map(|pick| Op::Release { pick }),
         2 => (pick(), priority()).prop_map(|(pick, priority)| Op::SetPriority { pick, priority }),
+        2 => (pick(), standing())
+            .prop_map(|(pick, standing)| Op::SetStanding { pick, standing }),
+        1 => (pick(), 0..3u8).prop_map(|(pick, job)| Op::AddLabels { pick, job }),
         1 => pick().prop_map(|pick| Op::ForgetWaiter { pick }),
         1 => Just(Op::Drain),
         2 => Just(Op::Resume),
@@ -506,8 +615,19 @@ fn check(shaper: &Shaper, world: &World) {
         "a passive task waits while an active slot is free or only promised"
     );
     if let (Some((best, _)), Some((worst, _))) = (slots.best_passive(), slots.worst_active()) {
-        assert!(best.priority() <= worst.priority(), "priorities are inverted");
+        assert!(!best.outranks(worst), "priorities are inverted");
     }
+    let is = |opportunistic, seats: &[Seat]| {
+        shaper.tasks().any(|(_, t)| t.opportunistic == opportunistic && seats.contains(&t.seat))
+    };
+    let waits = is(false, &[Seat::Passive, Seat::Overflow]);
+    assert!(!(waits && is(true, &[Seat::Active])), "an opportunistic task keeps another waiting");
+    let beyond = is(false, &[Seat::Overflow]);
+    assert!(!(beyond && is(true, &[Seat::Passive])), "an opportunistic task keeps a slot");
+    let counted = shaper.tasks().filter(|(_, task)| task.seat == Seat::Active);
+    let lowest =
+        counted.map(|(_, t)| if t.opportunistic { Priority(i32::MIN) } else { t.priority });
+    assert_eq!(shaper.lowest_active_priority(), lowest.min());
     assert!(slots.overflow() == 0 || slots.passive_free() == 0, "overflow beside a free slot");
     if shaper.active_offered() + shaper.passive_offered() > 0 {
         assert_eq!(shaper.waiting(), 0, "a request waits beside an offered slot");
@@ -563,26 +683,45 @@ fn nth<T: Copy>(items: impl Iterator<Item = T>, pick: usize) -> Option<T> {
     (!items.is_empty()).then(|| items[pick % items.len()])
 }
 
+fn labels(job: u8) -> Labels {
+    let job = (job > 0).then(|| Label::new(&format!("job-{job}")).unwrap());
+    Labels { job, ..Labels::default() }
+}
+
 fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
     let reservations = || world.reserved.iter().copied();
     match op {
-        Op::Request { priority, wait, need, job } => {
-            let job = (job > 0).then(|| Label::new(&format!("job-{job}")).unwrap());
-            let labels = Labels { job, ..Labels::default() };
+        Op::Discover { priority, standing, job } => {
+            let asked = Request { labels: labels(job), ..found(priority, standing) };
+            let answer = shaper.request(asked, None, now);
+            let Ok(Answer::Placed(id)) = answer else { panic!("refused what runs: {answer:?}") };
+            assert_eq!(shaper.task(id).unwrap().standing(), standing);
+        }
+        Op::SetStanding { pick, standing } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                shaper.set_standing(id, standing, now);
+                assert_eq!(shaper.task(id).unwrap().standing(), standing);
+            }
+        }
+        Op::AddLabels { pick, job } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                shaper.add_labels(id, labels(job));
+            }
+        }
+        Op::Request { priority, wait, job } => {
             let patience = wait.map(|wait| Patience {
                 first_requested: now.wall,
                 deadline: wait.map(|s| now.boot.after(Duration::from_secs(s))),
             });
             let offered = shaper.active_offered() + shaper.passive_offered();
-            match shaper.request(Request { labels, need, ..request(priority) }, patience, now) {
+            let asked = Request { labels: labels(job), ..request(priority) };
+            match shaper.request(asked, patience, now) {
                 Ok(Answer::Waiting(id)) => {
                     assert_eq!(offered, 0, "made to wait beside an offered slot");
                     world.waiting.insert(id);
                 }
-                Ok(Answer::Placed(_)) => {
-                    assert!(offered > 0 || need != Need::Slot, "placed without an offer");
-                }
-                Err(_) => assert!(offered == 0 && need == Need::Slot),
+                Ok(Answer::Placed(_)) => assert!(offered > 0, "placed without an offer"),
+                Err(_) => assert_eq!(offered, 0),
             }
         }
         Op::Redeem { pick, priority } => {

@@ -199,7 +199,8 @@ impl Shaper {
         if self.draining() || self.holding() { 0 } else { self.slots.passive_free() }
     }
 
-    /// Lowest priority in the active tier; `None` while it is empty.
+    /// Lowest priority in the active tier; `None` while it is empty. An opportunistic task
+    /// counts as the lowest there is: anybody else may have its slot.
     pub fn lowest_active_priority(&self) -> Option<Priority> {
         self.slots.worst_active().map(|(rank, _)| rank.priority())
     }
@@ -465,6 +466,26 @@ impl Shaper {
         });
         self.effects.push(Effect::StoreTask(id));
         self.settle(now);
+    }
+
+    /// Gives a task the labels it lacks, which its finder learnt late.
+    pub fn add_labels(&mut self, id: TaskId, labels: Labels) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let before = task.labels.clone();
+        task.labels = before.clone().or(labels);
+        if task.labels == before {
+            return;
+        }
+        let after = task.labels.job_key();
+        if before.job_key() != after {
+            if let Some(key) = before.job_key() {
+                self.jobs.left(key);
+            }
+            if let Some(key) = after {
+                self.jobs.started(key);
+            }
+        }
+        self.effects.push(Effect::StoreTask(id));
     }
 
     /// Takes no new tasks from now on. Tasks, reservations and waiters stay.

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::model::{Order, Priority, ReservationId, TaskId, Tier};
 
-/// Place in the queue for the active tier: higher priority first, then earlier admission.
-/// Smaller is better. [`Order`] is unique among tasks and reservations, so ranks are too.
+/// Place in the queue for the active tier: opportunistic tasks last, then higher priority first,
+/// then earlier admission. Smaller is better. [`Order`] is unique among tasks and reservations,
+/// so ranks are too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
+    opportunistic: bool,
     priority: Reverse<Priority>,
     order: Order,
 }
@@ -21,12 +23,29 @@ pub struct Rank {
 impl Rank {
     /// The rank of a holder.
     pub fn new(priority: Priority, order: Order) -> Rank {
-        Rank { priority: Reverse(priority), order }
+        Rank { opportunistic: false, priority: Reverse(priority), order }
     }
 
-    /// The priority in it.
+    /// The same, behind everybody who is not opportunistic.
+    pub fn behind(self, opportunistic: bool) -> Rank {
+        Rank { opportunistic, ..self }
+    }
+
+    /// The priority that tells this rank from those above it. An opportunistic holder is below
+    /// any, whatever its own says.
     pub fn priority(self) -> Priority {
-        self.priority.0
+        if self.opportunistic { Priority(i32::MIN) } else { self.priority.0 }
+    }
+
+    /// Whether it is opportunistic.
+    pub fn is_opportunistic(self) -> bool {
+        self.opportunistic
+    }
+
+    /// Whether this holder may take the slot of `other`: by what it is, never by having been
+    /// there first.
+    pub fn outranks(self, other: Rank) -> bool {
+        (self.opportunistic, self.priority) < (other.opportunistic, other.priority)
     }
 }
 
@@ -167,6 +186,11 @@ impl Slots {
     /// The passive task in a slot that comes first.
     pub fn best_passive(&self) -> Option<(Rank, TaskId)> {
         self.passive.first_key_value().map(|(rank, task)| (*rank, *task))
+    }
+
+    /// The passive task in a slot that comes last.
+    pub fn worst_passive(&self) -> Option<(Rank, TaskId)> {
+        self.passive.last_key_value().map(|(rank, task)| (*rank, *task))
     }
 
     /// The task beyond capacity that comes first.

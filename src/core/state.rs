@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::event::Event;
 use super::guard::GuardPolicy;
 use super::jobs::Finished;
-use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
 use super::slots::{Rank, Seat};
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
@@ -47,6 +47,8 @@ pub struct Task {
     pub uid: Option<u32>,
     /// Higher runs sooner.
     pub priority: Priority,
+    /// Behind every task that is not, whatever the priorities.
+    pub opportunistic: bool,
     /// Place in the order of admission.
     pub order: Order,
     /// Where it sits.
@@ -67,7 +69,16 @@ pub struct Task {
 
 impl Task {
     pub(super) fn rank(&self) -> Rank {
-        Rank::new(self.priority, self.order)
+        Rank::new(self.priority, self.order).behind(self.opportunistic)
+    }
+
+    /// What kind of place it has.
+    pub fn standing(&self) -> Standing {
+        match (self.seat, self.opportunistic) {
+            (Seat::Slotless, _) => Standing::Slotless,
+            (_, true) => Standing::Opportunistic,
+            (_, false) => Standing::Slot,
+        }
     }
 
     /// The tier whose weights it should have.
@@ -129,6 +140,16 @@ pub struct Request {
     pub reservation: Option<ReservationId>,
     /// What it needs.
     pub need: Need,
+    /// Behind every task that is not, whatever the priorities.
+    pub opportunistic: bool,
+}
+
+impl Request {
+    /// Its rank if it were seated last of all.
+    pub(super) fn rank(&self) -> Rank {
+        let priority = self.priority.unwrap_or_default();
+        Rank::new(priority, Order(u64::MAX)).behind(self.opportunistic)
+    }
 }
 
 /// What a request needs.

@@ -191,6 +191,18 @@ pub(super) const TASK: &[Property<proto::Task>] = &[
     announced("Unit", "s", "The unit of systemd's whose cgroup it is; empty: none.", |t| {
         text(t.unit.as_deref())
     }),
+    announced("FoundBy", "s", "yarn, or rule and its name; empty: admitted by a client.", |t| {
+        text(t.found_by.as_deref())
+    }),
+    announced("Opportunistic", "b", "Behind every task that is not.", |t| {
+        Some(t.opportunistic.into())
+    }),
+    announced("CpuQuota", "d", "CPUs its owner caps it at; absent: no cap.", |t| {
+        Some(t.cpu_quota?.into())
+    }),
+    announced("Repaired", "t", "Changes by others that were put right.", |t| {
+        Some(t.repaired.into())
+    }),
     announced("Overflow", "b", "Found running beyond capacity.", |t| Some(t.overflow.into())),
     announced("Slotless", "b", "Never passive, holds no slot.", |t| Some(t.slotless.into())),
     announced("Frozen", "b", "", |t| Some(t.frozen.into())),
@@ -220,11 +232,12 @@ pub(super) const TASK: &[Property<proto::Task>] = &[
 pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
     #[derive(PartialEq)]
     struct Announced<'a>(
-        [Option<&'a str>; 7],
+        [Option<&'a str>; 8],
         [i32; 3],
         (Option<i32>, Option<u32>, Option<i32>),
         [Option<&'a prost_types::Timestamp>; 2],
-        [bool; 5],
+        [bool; 6],
+        (Option<f64>, u64),
     );
     fn announced(task: &proto::Task) -> Announced<'_> {
         let proto::Task {
@@ -248,6 +261,10 @@ pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
             cgroup,
             ratio_group,
             unit,
+            found_by,
+            opportunistic,
+            cpu_quota,
+            repaired,
             computing_rate: _,
             computing_rate_raw: _,
             cpu_seconds: _,
@@ -267,11 +284,13 @@ pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
                 cgroup.as_deref(),
                 ratio_group.as_deref(),
                 unit.as_deref(),
+                found_by.as_deref(),
             ],
             [*tier, *class, *attachment],
             (*pid, *uid, *priority),
             [admitted_at.as_ref(), promoted_at.as_ref()],
-            [*overflow, *slotless, *frozen, *contested, *main_exited],
+            [*overflow, *slotless, *opportunistic, *frozen, *contested, *main_exited],
+            (*cpu_quota, *repaired),
         )
     }
     announced(old) == announced(new)

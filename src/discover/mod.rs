@@ -11,6 +11,9 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
+pub use crate::core::model::Standing;
 use crate::core::model::{Label, Labels, Priority};
 use crate::units::ProcessRef;
 
@@ -31,17 +34,6 @@ pub struct Found {
     pub finder: Finder,
 }
 
-/// What kind of place a found task needs (spec 2, 8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
-    /// A slot, or overflow.
-    Slot,
-    /// A slot, or overflow, behind every task that is not opportunistic, whatever the priorities.
-    Opportunistic,
-    /// Active weights without a slot: an application master.
-    Slotless,
-}
-
 /// How the processes of a found task are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {
@@ -60,7 +52,8 @@ pub enum Attach {
 }
 
 /// Who found a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Finder {
     /// The `[yarn]` section.
     Yarn,

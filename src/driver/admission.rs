@@ -89,7 +89,7 @@ impl Driver {
             // Known before anything is read: who may not ask must not cost the loop.
             self.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
         }
-        let Pinned { process, uid, pidfd } = process::pin(pid)?;
+        let Pinned { process, uid, pidfd, .. } = process::pin(pid)?;
         if request.start_ticks.is_some_and(|expected| expected != process.start_ticks) {
             return Err(process::gone(pid));
         }
@@ -131,6 +131,7 @@ impl Driver {
             priority: request.priority,
             reservation: request.reservation,
             need: Need::Slot,
+            opportunistic: false,
         };
         let patience = patience(&request, process, now);
         let admission = Admission {
@@ -168,7 +169,10 @@ impl Driver {
         }
         match self.tree.escapes_limits(process) {
             None => Ok(()),
-            Some(reason) => Err(CommandError::new(ErrorKind::PermissionDenied, reason)),
+            Some(reason) => Err(CommandError::new(
+                ErrorKind::PermissionDenied,
+                format!("{reason}; ask an administrator to admit it, or admit it in place"),
+            )),
         }
     }
 
@@ -187,7 +191,7 @@ impl Driver {
     }
 
     /// The task a process is in: as its main process, or by its cgroup.
-    fn task_of(&self, process: ProcessRef) -> Option<TaskId> {
+    pub(super) fn task_of(&self, process: ProcessRef) -> Option<TaskId> {
         if let Some(id) = self.mains.get(&process) {
             return Some(*id);
         }

@@ -153,7 +153,11 @@ impl Driver {
             .group
             .as_ref()
             .and_then(|group| crate::sample::read_final(&group.dirs))
-            .filter(|_| entry.attachment() != Attachment::None);
+            .filter(|_| entry.attachment() != Attachment::None)
+            // A group that counts no CPU time would unsay what was read of its processes.
+            .filter(|sample| {
+                sample.cpu.is_some() || entry.last.is_none_or(|(_, last)| last.cpu.is_none())
+            });
         if let Some(sample) = last {
             let spread = self
                 .node_last
@@ -236,9 +240,10 @@ impl Driver {
             let reason =
                 format!("process {pid} was moved out of the task's cgroup; moving it back");
             entry.moving_back = true;
+            let kin = entry.kin();
             self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
             self.carry_out(now);
-            self.workers.place(Job::Reattach { task: id, process, group });
+            self.workers.place(Job::Reattach { task: id, process, kin, group });
             return;
         }
         entry.contested = true;
@@ -257,8 +262,9 @@ impl Driver {
             self.carry_out(now);
             self.clean_up(id);
         } else if let Some(entry) = self.entries.get_mut(&id) {
-            // Processes may be left inside; they are given back like those of any release.
+            // Found again, it would be fought over again. Processes may be left inside; they are given back like those of any release.
             entry.phase = Placement::Releasing;
+            self.let_go(id);
             self.store_task(id);
             self.workers.place(Job::Release { task: id, group });
         }
@@ -273,6 +279,7 @@ impl Driver {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.moving_back = false;
             entry.placed_at = now.boot;
+            entry.repaired_in_all += u64::from(result.is_ok());
         }
         match result {
             Ok(_) => self.check_ended(&[id], now),

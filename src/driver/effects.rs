@@ -88,6 +88,9 @@ impl Driver {
                 {
                     event.inputs.insert("weights_not_written".into(), error.clone().into());
                 }
+                if event.kind == EventKind::Admitted {
+                    self.tell_how_found(&mut event);
+                }
                 self.record(event);
             }
         }
@@ -240,6 +243,7 @@ impl Driver {
         } else {
             let outcome = match self.tree.write_tier(group, tier, &self.plan) {
                 Ok(_) => {
+                    entry.repaired_in_all += 1;
                     // Else systemd's next daemon-reload writes the foreign value again.
                     self.tell_unit(id, tier);
                     "repaired".to_owned()

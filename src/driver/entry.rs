@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::watch::Key;
-use crate::cgroup::{Attachment, Group, KernelView};
+use crate::cgroup::{Attachment, Group, KernelView, Kin};
 use crate::command::Reply;
 use crate::core::model::{TaskId, Tier};
 use crate::core::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use crate::core::state::Task;
 use crate::proto;
 use crate::sample::TaskSample;
-use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
+use crate::state::record::{FoundRecord, RecordPhase, ReservationRecord, TaskRecord};
 use crate::systemd::unit::UnitRecord;
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -31,6 +31,12 @@ pub struct Entry {
     pub process: Option<ProcessRef>,
     /// Uid of the caller that admitted it.
     pub admitted_by: Option<u32>,
+    /// How it was found, if nobody admitted it.
+    pub found: Option<FoundRecord>,
+    /// The finder waits for it to be in place.
+    pub found_replies: Vec<Reply<TaskId>>,
+    /// The group it was found in, until that is taken in place.
+    pub found_in: Option<Box<Group>>,
     /// What the admission was granted beyond the table of rights; of no use once it is through.
     pub granted: Option<crate::rights::Role>,
     /// Whether the main process has ended.
@@ -81,6 +87,8 @@ pub struct Entry {
     pub placed_at: BootTime,
     /// When foreign changes were repaired.
     pub repairs: VecDeque<BootTime>,
+    /// Foreign changes repaired since admission.
+    pub repaired_in_all: u64,
     /// LRS stopped fighting a foreign writer.
     pub contested: bool,
     /// A damaged state file lost who it is.
@@ -103,6 +111,11 @@ impl Entry {
     /// Whose cgroup it is in.
     pub fn attachment(&self) -> Attachment {
         self.group.as_ref().map_or(Attachment::None, |group| group.record.attachment)
+    }
+
+    /// Which processes belong to its main one.
+    pub fn kin(&self) -> Kin {
+        self.found.as_ref().map_or_else(Kin::default, |found| found.kin)
     }
 
     /// CPU time and bytes since admission.
@@ -160,6 +173,12 @@ impl Entry {
         if let Some((earlier, before)) = &self.last {
             self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
         }
+        if let Some(base) = &mut self.baseline
+            && base.cpu.is_none()
+        {
+            // Its group counts none; the first reading of its processes stands for the baseline.
+            base.cpu = sample.cpu;
+        }
         // Resident memory is read more seldom than the rest; the last known value stands.
         let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
         self.last = Some((at, TaskSample { resident, ..sample }));
@@ -207,8 +226,11 @@ impl Entry {
             process: self.process,
             uid: task.uid,
             admitted_by: self.admitted_by,
+            found: self.found.clone(),
+            repaired: self.repaired_in_all,
             labels: task.labels.clone(),
             priority: task.priority,
+            opportunistic: task.opportunistic,
             order: task.order,
             seat: task.seat,
             admitted_at: task.admitted_at.wall,

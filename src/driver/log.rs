@@ -86,6 +86,7 @@ fn level(event: &Event) -> Level {
         | EventKind::Released
         | EventKind::Refused
         | EventKind::Priority
+        | EventKind::Standing
         | EventKind::Reserved
         | EventKind::Cancelled
         | EventKind::Expired => Level::DEBUG,

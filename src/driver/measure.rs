@@ -148,6 +148,7 @@ impl Driver {
             .collect();
         self.check_ended(&unwatched, now);
         self.store_again();
+        self.let_go.retain(|process| super::process::alive(*process));
         self.changed_all = true;
         self.changed_jobs = true;
         self.changed_all_jobs = true;

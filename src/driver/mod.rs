@@ -17,6 +17,7 @@
 
 mod admission;
 mod completion;
+mod discovered;
 mod effects;
 mod entry;
 mod find;
@@ -35,7 +36,7 @@ mod view;
 mod watch;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -104,6 +105,8 @@ pub struct Driver {
     retiered: Vec<TaskId>,
     /// Of those, the ones the kernel refused, by id, and why.
     unwritten: HashMap<String, String>,
+    /// Found tasks that were released while they ran: not to be found again.
+    let_go: HashSet<ProcessRef>,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.

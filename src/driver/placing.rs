@@ -87,7 +87,10 @@ impl Driver {
             return Ok(None);
         }
         if entry.in_place {
-            let group = self.tree.find_in_place(process).map_err(cgroup_error)?;
+            let group = match entry.found_in.take() {
+                Some(group) => *group,
+                None => self.tree.find_in_place(process).map_err(cgroup_error)?,
+            };
             return self.take_in_place(id, group);
         }
         self.store_admission(id)?;
@@ -115,6 +118,7 @@ impl Driver {
             task: id,
             name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
             process: entry.process?,
+            kin: entry.kin(),
             origin: entry.origin.clone(),
             found: entry.group.clone(),
             tier: task.tier(),
@@ -135,22 +139,34 @@ impl Driver {
         Ok(())
     }
 
-    /// One task a group, and nobody's group but the caller's own.
-    pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
+    /// One task a group.
+    pub(super) fn check_overlap(
+        &self,
+        id: Option<TaskId>,
+        group: &Group,
+    ) -> Result<(), CommandError> {
         let other = self.entries.iter().find(|(other, entry)| {
-            **other != id
+            Some(**other) != id
                 && entry.group.as_ref().is_some_and(|taken| self.tree.overlaps(taken, group))
         });
-        if let Some((other, _)) = other {
-            return Err(CommandError::new(
-                ErrorKind::FailedPrecondition,
-                format!(
-                    "cgroup {} is managed already, as task {other} or above or below it; release that first",
-                    group.record.path
-                ),
-            ));
-        }
+        let Some((other, _)) = other else { return Ok(()) };
+        Err(CommandError::new(
+            ErrorKind::FailedPrecondition,
+            format!(
+                "cgroup {} is managed already, as task {other} or above or below it; release that first",
+                group.record.path
+            ),
+        ))
+    }
+
+    /// One task a group, and nobody's group but the caller's own. A finder has no group of its
+    /// own: the operator's settings say whose groups it may take.
+    pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
+        self.check_overlap(Some(id), group)?;
         let entry = self.entries.get(&id);
+        if entry.is_some_and(|entry| entry.found.is_some()) {
+            return Ok(());
+        }
         let caller = entry.and_then(|entry| entry.admitted_by);
         let granted = entry.and_then(|entry| entry.granted);
         let admin = caller.is_some_and(|uid| {
@@ -197,7 +213,12 @@ impl Driver {
             };
             entry.begin(now.boot, born);
         }
+        let in_place = group.record.attachment == Attachment::InPlace;
         entry.group = Some(group);
+        if in_place {
+            // Its owner's quota is part of how it was admitted.
+            self.read_back(id);
+        }
         self.core.attached(id, now);
         self.carry_out(now);
         self.settle_in(id, Some(tier), now);
@@ -205,6 +226,7 @@ impl Driver {
             self.tell_unit(id, tier);
         }
         let task = self.task_view(id, now.boot);
+        self.found_is_placed(id);
         let replies = self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
         if let Some(task) = task {
             self.answer_all(replies.unwrap_or_default(), Ok(task));
@@ -256,6 +278,10 @@ impl Driver {
         let source = match (group.record.attachment, entry.process) {
             (Attachment::None, Some(process)) => Some(TaskSource::Processes(process)),
             (Attachment::None, None) => None,
+            // On v1 an owner may have made its group with the cpu controller alone.
+            (Attachment::InPlace, Some(process)) if !counts_cpu(group) => {
+                Some(TaskSource::Processes(process))
+            }
             (Attachment::Own | Attachment::InPlace, _) => {
                 Some(TaskSource::Group(group.dirs.clone()))
             }
@@ -292,6 +318,7 @@ impl Driver {
             let stored = self.store.put_reservation(used);
             self.noted(stored);
         }
+        self.found_is_refused(std::mem::take(&mut entry.found_replies), &error);
         let replies = entry.replies;
         if let Some(unit) = entry.unit.take() {
             // Answered once nothing of it is left, in systemd either.
@@ -302,6 +329,11 @@ impl Driver {
         let removed = self.store.remove_task(id);
         self.noted(removed);
     }
+}
+
+/// Whether CPU time can be read of the group itself.
+fn counts_cpu(group: &Group) -> bool {
+    crate::sample::read_final(&group.dirs).is_some_and(|sample| sample.cpu.is_some())
 }
 
 /// The group in which a task's weights compete; `None` without one.

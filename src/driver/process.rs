@@ -18,6 +18,8 @@ pub struct Pinned {
     pub uid: u32,
     /// Becomes readable when it ends.
     pub pidfd: OwnedFd,
+    /// Whether it leads its session.
+    pub leads_session: bool,
 }
 
 /// There is no such process, or not any more.
@@ -74,7 +76,7 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
     }
     let uid = process.status().map_err(|_| gone())?.euid;
     let process = ProcessRef { pid, start_ticks: stat.starttime };
-    Ok(Pinned { process, uid, pidfd })
+    Ok(Pinned { process, uid, pidfd, leads_session: stat.session == pid.raw() })
 }
 
 /// Whether `process` still runs: not a zombie, and not on its way to be one.

@@ -14,7 +14,7 @@
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -170,6 +170,7 @@ impl Driver {
             inbox,
             retiered: Vec::new(),
             unwritten: HashMap::new(),
+            let_go: HashSet::new(),
             not_removed: Vec::new(),
             unrestored: BTreeMap::new(),
             looking: HashMap::new(),

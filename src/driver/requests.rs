@@ -40,6 +40,7 @@ impl Driver {
 
     fn command(&mut self, command: Command, now: Moment) {
         match command {
+            Command::Discover { found, reply } => self.discover(*found, reply, now),
             Command::Admit { caller, request, reply } => self.admit(caller, request, reply, now),
             Command::Reserve { caller, request, reply } => {
                 let answer = self.reserve(&caller, request, now);
@@ -170,6 +171,7 @@ impl Driver {
                 }
             }
             Ok(None) => {
+                self.let_go(id);
                 self.core.released(id, now);
                 self.carry_out(now);
                 self.clean_up(id);
@@ -199,6 +201,7 @@ impl Driver {
         let replies = std::mem::take(&mut entry.release_replies);
         let answer = match result {
             Ok(()) => {
+                self.let_go(id);
                 self.core.released(id, now);
                 self.carry_out(now);
                 // The group went with the release.

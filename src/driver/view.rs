@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::entry::Entry;
-use crate::cgroup::{Attachment, CpuTiers, IoTiers, Version};
+use crate::cgroup::{Attachment, CpuQuota, CpuTiers, IoTiers, Version};
 use crate::config::Mode;
 use crate::core::model::{Class, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
@@ -79,6 +79,10 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
         }),
         resident_bytes: used.resident.map(|bytes| bytes.0),
         unit: entry.unit.as_ref().map(|unit| unit.name.to_string()),
+        found_by: entry.found.as_ref().map(|found| found.by.to_string()),
+        opportunistic: task.opportunistic,
+        cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
+        repaired: entry.repaired_in_all,
     }
 }
 
@@ -241,6 +245,13 @@ impl Driver {
         }
         if let Some((_, node)) = &self.node_last {
             warnings.extend(node.problems.iter().cloned());
+        }
+        let capped = self.entries.values().filter(|entry| entry.kernel.cpu_quota.is_some()).count();
+        if capped > 0 {
+            warnings.push(format!(
+                "{capped} tasks in groups of others are capped by quota, so spare CPU above it \
+                 stays unused; on a YARN node turn strict-resource-usage off"
+            ));
         }
         if self.ratio_groups.len() > 1 {
             warnings.push(format!(

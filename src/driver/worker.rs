@@ -19,7 +19,7 @@ use super::unit_worker::{
     Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, serve_units,
 };
 use super::watch::Waker;
-use crate::cgroup::{Attached, Attachment, CgroupError, Group, TierTree, WeightPlan};
+use crate::cgroup::{Attached, Attachment, CgroupError, Group, Kin, TierTree, WeightPlan};
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
 use crate::sample::{Sampler, ThreadLook};
@@ -36,6 +36,8 @@ pub enum Job {
         name: Option<Label>,
         /// Its main process.
         process: ProcessRef,
+        /// Which processes belong to it.
+        kin: Kin,
         /// Where it was before.
         origin: Vec<(String, String)>,
         /// The group to manage in place.
@@ -51,6 +53,8 @@ pub enum Job {
         task: TaskId,
         /// Its main process.
         process: ProcessRef,
+        /// Which processes belong to it.
+        kin: Kin,
         /// Its group.
         group: Arc<Group>,
     },
@@ -291,7 +295,7 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
             job if only_removals && !matches!(job, Job::Remove { .. }) => {}
-            Job::Attach { task, name, process, origin, found, tier, plan } => {
+            Job::Attach { task, name, process, kin, origin, found, tier, plan } => {
                 let result = match found {
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
@@ -299,14 +303,14 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     None => {
                         let group = tree.create(task, name.as_ref());
                         group.and_then(|group| {
-                            attach(tree, task, group, process, origin, tier, &plan)
+                            attach(tree, task, group, (process, kin), origin, tier, &plan)
                         })
                     }
                 };
                 outbox.send(Message::Attached { task, result });
             }
-            Job::Reattach { task, process, group } => {
-                let result = tree.attach(&group, process);
+            Job::Reattach { task, process, kin, group } => {
+                let result = tree.attach(&group, process, kin);
                 outbox.send(Message::Reattached { task, result });
             }
             Job::Io { group, tier } => {
@@ -347,7 +351,7 @@ fn attach(
     tree: &dyn TierTree,
     task: TaskId,
     mut group: Group,
-    process: ProcessRef,
+    (process, kin): (ProcessRef, Kin),
     origin: Vec<(String, String)>,
     tier: Tier,
     plan: &WeightPlan,
@@ -356,7 +360,7 @@ fn attach(
     let group = Arc::new(group);
     let placed = tree
         .write_tier(&group, tier, plan)
-        .and_then(|_| tree.attach(&group, process))
+        .and_then(|_| tree.attach(&group, process, kin))
         .map(|attached| (Arc::clone(&group), attached, tier));
     if placed.is_err()
         && let Err(error) = tree.remove(&group)

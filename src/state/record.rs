@@ -6,11 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::GroupRecord;
+use crate::cgroup::{GroupRecord, Kin};
 use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use crate::core::rate::RateMeter;
 use crate::core::slots::Seat;
 use crate::core::state::Reservation;
+use crate::discover::Finder;
 use crate::sample::TaskSample;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
@@ -31,11 +32,20 @@ pub struct TaskRecord {
     pub uid: Option<u32>,
     /// Who admitted it; the same caller asking again gets the same task.
     pub admitted_by: Option<u32>,
+    /// How it was found, if nobody admitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<FoundRecord>,
+    /// Foreign changes put right so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub repaired: u64,
     /// What it is.
     #[serde(flatten)]
     pub labels: Labels,
     /// Higher runs sooner.
     pub priority: Priority,
+    /// Behind every task that is not, whatever the priorities.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub opportunistic: bool,
     /// Place in the order of admission.
     pub order: Order,
     /// Where it sits.
@@ -65,11 +75,28 @@ pub struct TaskRecord {
     pub lost: bool,
 }
 
+/// Left out of the file, so that a task nobody discovered is stored as it always was.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 impl TaskRecord {
     /// Admission as both clocks saw it.
     pub fn admitted(&self) -> Moment {
         Moment { boot: self.admitted_boot, wall: self.admitted_at }
     }
+}
+
+/// What is kept of a discovery beside the task it made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRecord {
+    /// Who found it.
+    pub by: Finder,
+    /// What the finder said last: only another word of its changes the priority, so that what an
+    /// operator sets meanwhile stays.
+    pub priority: Priority,
+    /// Which processes belong to its main process.
+    pub kin: Kin,
 }
 
 /// How far an admission got.

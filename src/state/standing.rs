@@ -106,6 +106,7 @@ impl Standing {
                 self.passive_capacity = event.to.as_deref().and_then(|to| to.parse().ok());
             }
             EventKind::Priority
+            | EventKind::Standing
             | EventKind::Cancelled
             | EventKind::Expired
             | EventKind::Resized

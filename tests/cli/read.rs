@@ -123,6 +123,8 @@ fn tasks_json_is_the_contract_over_all_pages() {
         "cgroup",
         "ratio_group",
         "unit",
+        "found_by",
+        "cpu_quota",
     ];
     for key in unknown {
         assert_eq!(tasks[0].get(key), Some(&Value::Null), "{key}");
@@ -131,6 +133,7 @@ fn tasks_json_is_the_contract_over_all_pages() {
         "id": "t0000000-1", "tier": "passive", "priority": 0, "class": "unknown",
         "admitted_at": "1970-01-01T00:00:00.000006Z", "attachment": "in_place",
         "overflow": false, "slotless": false, "frozen": false, "contested": false,
+        "opportunistic": false, "repaired": 0,
         "main_exited": false, "kernel": {"cpu_weight": 2, "cpu_idle": null, "io_weight": null},
     });
     assert_has(&tasks[0], &shape, "task");

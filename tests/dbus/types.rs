@@ -30,6 +30,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
                 drop(reply.send(Ok(granted)));
             }
             Command::SetPriority { reply, .. } => drop(reply.send(Ok(task(1)))),
+            Command::Discover { .. } => panic!("no door sends what only a finder says"),
             Command::Reload { reply, .. } => drop(reply.send(Ok(vec!["slots.active".into()]))),
             Command::CancelReservation { reply, .. }
             | Command::Release { reply, .. }

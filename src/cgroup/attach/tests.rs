@@ -76,8 +76,10 @@ impl Drop for Stage {
 fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let stage = Stage::new("attach-late", 20);
     let home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
-    let error =
-        stage.mover(Duration::ZERO).attach(&stage.path, stage.process(), false).unwrap_err();
+    let error = stage
+        .mover(Duration::ZERO)
+        .attach(&stage.path, stage.process(), Kin::Descendants, false)
+        .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
     assert!(!text.contains("undoing failed"), "{text}");
@@ -87,7 +89,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     // In the middle of the family: some were moved, and all went back.
     let mut budget = Duration::from_micros(50);
     let text = loop {
-        match stage.mover(budget).attach(&stage.path, stage.process(), false) {
+        match stage.mover(budget).attach(&stage.path, stage.process(), Kin::Descendants, false) {
             Err(error) if error.to_string().contains("up to") => break error.to_string(),
             Err(_) => budget = budget * 5 / 4,
             Ok(_) => {
@@ -99,7 +101,10 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     assert!(!text.contains("undoing failed"), "{text}");
     assert_eq!(stage.inside(), 0, "{text}");
 
-    assert_eq!(stage.mover(BUDGET).attach(&stage.path, stage.process(), false).unwrap(), 21);
+    assert_eq!(
+        stage.mover(BUDGET).attach(&stage.path, stage.process(), Kin::Descendants, false).unwrap(),
+        21
+    );
 }
 
 #[test]
@@ -107,7 +112,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
 fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_asked_again() {
     let stage = Stage::new("release-late", 5);
     let mover = stage.mover(BUDGET);
-    assert_eq!(mover.attach(&stage.path, stage.process(), false).unwrap(), 6);
+    assert_eq!(mover.attach(&stage.path, stage.process(), Kin::Descendants, false).unwrap(), 6);
     let error = mover.evacuate(&stage.path, Duration::ZERO, &|_, _| vec![]).unwrap_err();
     assert!(error.to_string().contains("6 processes are still in"), "{error}");
     mover.evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();

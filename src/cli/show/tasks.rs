@@ -64,6 +64,8 @@ fn oddities(task: &proto::Task) -> Vec<&'static str> {
     [
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
+        (task.opportunistic, "opportunistic"),
+        (task.cpu_quota.is_some(), "capped"),
         (task.frozen, "frozen"),
         (task.contested, "contested"),
         (task.main_exited, "main exited"),
@@ -127,6 +129,14 @@ pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> 
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
         ("unit", text(&task.unit)),
+        ("found by", task.found_by.clone().unwrap_or_else(|| "nobody: admitted".to_owned())),
+        (
+            "quota",
+            known(task.cpu_quota, |cpus| {
+                format!("{cpus:.2} CPUs: it cannot use spare CPU above that")
+            }),
+        ),
+        ("repaired", format!("{} changes by others", task.repaired)),
         ("siblings", text(&task.ratio_group)),
         (
             "kernel",

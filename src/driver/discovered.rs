@@ -1,0 +1,234 @@
+//! Tasks that a finder found running ([`crate::discover`]): from what it says to a task.
+//!
+//! Nobody asks for them, so nobody's rights are checked and nobody waits: the core seats them
+//! whatever is free, drained or held. What is checked is whether the process may be taken the
+//! way the finder says, and that is checked here, whoever runs it: no move lifts it out of a
+//! finite limit, no group is taken that it is not in, none twice.
+//!
+//! The finder asks again whenever it looks. The same process is then the same task, also after a
+//! restart, and what the finder has learnt meanwhile is taken over.
+//!
+//! Limits. That a found task was released by somebody is forgotten with the daemon: the next one
+//! takes it again. A unit of systemd's taken in place by a rule is managed by its files alone; a
+//! daemon-reload is repaired like any foreign change.
+
+use serde_json::{Value, json};
+
+use super::Driver;
+use super::admission::cgroup_error;
+use super::entry::{Entry, Placement};
+use super::process::{self, Pinned};
+use crate::cgroup::{Group, Kin};
+use crate::command::{CommandError, ErrorKind, Reply};
+use crate::core::event::Event;
+use crate::core::model::{Standing, TaskId};
+use crate::core::state::{Answer, Need, Request};
+use crate::discover::{Attach, Found};
+use crate::state::record::FoundRecord;
+use crate::units::{Moment, ProcessRef};
+
+impl Driver {
+    /// [`crate::command::Command::Discover`].
+    pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>, now: Moment) {
+        let mut reply = Some(reply);
+        match self.begin_discovery(found, &mut reply, now) {
+            Ok(Some(id)) => self.answer(reply, Ok(id)),
+            // Answered once its processes are in place.
+            Ok(None) => {}
+            Err(error) => self.answer(reply, Err(error)),
+        }
+        self.carry_out(now);
+    }
+
+    fn begin_discovery(
+        &mut self,
+        found: Found,
+        reply: &mut Option<Reply<TaskId>>,
+        now: Moment,
+    ) -> Result<Option<TaskId>, CommandError> {
+        let pinned = process::pin(found.process.pid)?;
+        let process = pinned.process;
+        if process != found.process {
+            return Err(process::gone(found.process.pid));
+        }
+        if let Some(id) = self.mains.get(&process).copied() {
+            return self.found_again(id, found, reply, now);
+        }
+        if let Some(id) = self.task_of(process) {
+            return Err(in_task(process, id));
+        }
+        if self.let_go.contains(&process) {
+            return Err(refused(format!(
+                "process {} was a found task and was released; it is left alone until it ends",
+                process.pid
+            )));
+        }
+        if self.waiting.values().any(|waiting| waiting.process == process) {
+            return Err(refused(format!(
+                "process {} waits for a slot that was asked for it; it is not taken meanwhile",
+                process.pid
+            )));
+        }
+        let (kin, group) = self.place_of(&found, &pinned)?;
+        let Found { labels, priority, standing, finder, .. } = found;
+        let request = Request {
+            uid: pinned.uid,
+            labels,
+            priority: Some(priority),
+            reservation: None,
+            need: match standing {
+                Standing::Slot | Standing::Opportunistic => Need::Discovered,
+                Standing::Slotless => Need::Slotless,
+            },
+            opportunistic: standing == Standing::Opportunistic,
+        };
+        let id = match self.core.request(request, None, now) {
+            Ok(Answer::Placed(id)) => id,
+            Ok(Answer::Waiting(waiter)) => {
+                self.core.forget_waiter(waiter);
+                return Err(unseated(process));
+            }
+            Err(refusal) => return Err(super::admission::refused(refusal)),
+        };
+        let entry = Entry {
+            process: Some(process),
+            pinned: Some(pinned.pidfd),
+            in_place: group.is_some(),
+            found: Some(FoundRecord { by: finder, priority, kin }),
+            found_in: group.map(Box::new),
+            found_replies: reply.take().into_iter().collect(),
+            ..Entry::default()
+        };
+        self.mains.insert(process, id);
+        self.entries.insert(id, Box::new(entry));
+        Ok(None)
+    }
+
+    /// How the process is taken, if it may be taken that way: by moving its kin, or the group it
+    /// is in.
+    fn place_of(
+        &self,
+        found: &Found,
+        pinned: &Pinned,
+    ) -> Result<(Kin, Option<Group>), CommandError> {
+        let process = pinned.process;
+        let kin = match &found.attach {
+            Attach::InPlace { cgroup } => {
+                let group = self.tree.find_in_place(process).map_err(cgroup_error)?;
+                if group.record.path != *cgroup {
+                    return Err(refused(format!(
+                        "process {} is in {}, not in {cgroup} where it was found; it is looked \
+                         for again",
+                        process.pid, group.record.path
+                    )));
+                }
+                self.check_overlap(None, &group)?;
+                return Ok((Kin::Descendants, Some(group)));
+            }
+            Attach::Session if !pinned.leads_session => {
+                return Err(refused(format!(
+                    "process {} does not lead its session, so it is not the first process of a \
+                     container",
+                    process.pid
+                )));
+            }
+            Attach::Session => Kin::Session,
+            Attach::Descendants => Kin::Descendants,
+        };
+        match self.tree.escapes_limits(process) {
+            None => Ok((kin, None)),
+            Some(reason) => Err(refused(format!(
+                "{reason}; take the limit off, or have the process managed in place"
+            ))),
+        }
+    }
+
+    /// The finder says of a known process what it says now.
+    fn found_again(
+        &mut self,
+        id: TaskId,
+        found: Found,
+        reply: &mut Option<Reply<TaskId>>,
+        now: Moment,
+    ) -> Result<Option<TaskId>, CommandError> {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return Err(in_task(found.process, id));
+        };
+        let known = match &mut entry.found {
+            Some(known) if known.by == found.finder => known,
+            _ => return Err(in_task(found.process, id)),
+        };
+        if entry.phase == Placement::Releasing {
+            return Err(refused(format!("task {id} is being released")));
+        }
+        let news = known.priority != found.priority;
+        known.priority = found.priority;
+        if entry.phase == Placement::Attaching {
+            entry.found_replies.extend(reply.take());
+        }
+        self.core.add_labels(id, found.labels);
+        if news {
+            self.core.set_priority(id, found.priority, now);
+            self.store_task(id);
+        }
+        self.core.set_standing(id, found.standing, now);
+        Ok(reply.is_some().then_some(id))
+    }
+
+    /// Answers the finder of a task that is in place.
+    pub(super) fn found_is_placed(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        for reply in std::mem::take(&mut entry.found_replies) {
+            self.answer(Some(reply), Ok(id));
+        }
+    }
+
+    /// Answers the finder of what could not be put in place.
+    pub(super) fn found_is_refused(&mut self, replies: Vec<Reply<TaskId>>, error: &CommandError) {
+        for reply in replies {
+            self.answer(Some(reply), Err(error.clone()));
+        }
+    }
+
+    /// A task is being released: if a finder brought it, it must not bring it back.
+    pub(super) fn let_go(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if let (Some(_), Some(process), false) = (&entry.found, entry.process, entry.main_exited) {
+            self.let_go.insert(process);
+        }
+    }
+
+    /// Adds to the `admitted` event of a found task who found it and what is odd about it.
+    pub(super) fn tell_how_found(&self, event: &mut Event) {
+        let Some(id) = event.task.as_deref().and_then(|id| id.parse().ok()) else { return };
+        let Some(entry) = self.entries.get(&id) else { return };
+        if let (Some(found), Some(task)) = (&entry.found, self.core.task(id)) {
+            event.inputs.insert("found_by".into(), json!(found.by.to_string()));
+            event.inputs.insert("standing".into(), json!(task.standing().to_string()));
+        }
+        if let Some(quota) = entry.kernel.cpu_quota {
+            event.inputs.insert("cpu_quota".into(), json!(quota.cpus()));
+            let note = Value::from("capped by quota: it cannot use spare CPU");
+            event.inputs.insert("note".into(), note);
+        }
+    }
+}
+
+fn refused(reason: String) -> CommandError {
+    CommandError::new(ErrorKind::FailedPrecondition, reason)
+}
+
+fn in_task(process: ProcessRef, id: TaskId) -> CommandError {
+    CommandError::new(
+        ErrorKind::AlreadyExists(id),
+        format!("process {} is in task {id}, which somebody else announced or found", process.pid),
+    )
+}
+
+/// The core makes no found task wait; were it to, the finder tries again.
+fn unseated(process: ProcessRef) -> CommandError {
+    CommandError::new(
+        ErrorKind::Internal,
+        format!("process {} was found running and not seated; it is looked for again", process.pid),
+    )
+}

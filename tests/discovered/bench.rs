@@ -1,0 +1,241 @@
+//! A loop with its own state directory and cgroup root, and processes for it to find.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lrs::cgroup::TierTree;
+use lrs::command::{Command as Order, CommandError, CommandSender};
+use lrs::config::{Config, Mode};
+use lrs::core::event::Event;
+use lrs::core::model::{Label, Labels, Priority, Standing, TaskId};
+use lrs::discover::{Attach, Finder, Found};
+use lrs::driver::{Driver, DriverError, Parts, Remote};
+use lrs::proto;
+use lrs::publish::{EventRing, Snapshot};
+use lrs::sample::{Sampler, Settings};
+use lrs::state::Store;
+use lrs::units::{Pid, ProcessRef};
+use tokio::sync::watch;
+
+/// Longest wait for anything that should take milliseconds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running loop.
+pub struct Loop {
+    dir: Arc<tempfile::TempDir>,
+    config: Config,
+    running: Option<(Remote, JoinHandle<Result<(), DriverError>>)>,
+    commands: CommandSender,
+    snapshot: watch::Receiver<Arc<Snapshot>>,
+    events: Arc<EventRing>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Loop {
+    pub fn start(name: &str, settings: &str) -> Loop {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let text = format!(
+            "cgroup.root = \"lrs-test-{}-{name}\"\ndaemon.runtime_dir = {:?}\n\
+             daemon.sample_period = \"100ms\"\n{settings}",
+            std::process::id(),
+            dir.path(),
+        );
+        let config = Config::from_toml(&text, Path::new("test.toml")).unwrap();
+        Loop::on(dir, config)
+    }
+
+    fn on(dir: Arc<tempfile::TempDir>, config: Config) -> Loop {
+        let settings = config.tree_settings();
+        let tree: Arc<dyn TierTree> = match config.daemon.mode {
+            Mode::Enforce => lrs::cgroup::open(&settings).expect("needs root and cgroups").into(),
+            Mode::Observe => lrs::cgroup::observe(&settings).into(),
+        };
+        let (store, recovered) =
+            Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
+        let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
+        let (commands, queue) = lrs::command::queue().unwrap();
+        let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
+        let parts = Parts {
+            config: config.clone(),
+            config_file: dir.path().join("none.toml"),
+            reload_log: Box::new(|_| Ok(())),
+            tree,
+            store,
+            recovered,
+            sampler: Sampler::new(Settings::of_this_machine(64)).unwrap(),
+            commands: queue,
+            snapshot: sender,
+            events: Arc::clone(&events),
+        };
+        let (driver, remote) = Driver::start(parts).unwrap();
+        let thread = std::thread::spawn(move || driver.run(None));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let running = Some((remote, thread));
+        Loop { dir, config, running, commands, snapshot, events, runtime }
+    }
+
+    /// Ends it and begins anew on the same state, as an upgrade does.
+    pub fn restart(mut self) -> Loop {
+        self.stop();
+        Loop::on(Arc::clone(&self.dir), self.config.clone())
+    }
+
+    fn stop(&mut self) {
+        if let Some((remote, thread)) = self.running.take() {
+            remote.stop();
+            thread.join().unwrap().unwrap();
+        }
+    }
+
+    pub fn discover(&self, found: &Found) -> Result<TaskId, CommandError> {
+        let found = Box::new(found.clone());
+        self.runtime.block_on(self.commands.ask(|reply| Order::Discover { found, reply }))
+    }
+
+    /// What an administrator orders.
+    pub fn ask<T>(
+        &self,
+        order: impl FnOnce(lrs::command::Caller, lrs::command::Reply<T>) -> Order,
+    ) -> Result<T, CommandError> {
+        let caller = lrs::command::Caller {
+            uid: rustix::process::geteuid().as_raw(),
+            gids: Vec::new(),
+            pid: None,
+            granted: None,
+        };
+        self.runtime.block_on(self.commands.ask(|reply| order(caller, reply)))
+    }
+
+    /// The first task that `is` what is waited for; `None`: it is gone.
+    pub fn wait<T>(&self, id: TaskId, mut is: impl FnMut(Option<&proto::Task>) -> Option<T>) -> T {
+        let mut snapshot = self.snapshot.clone();
+        let waited = async {
+            loop {
+                let seen = {
+                    let newest = snapshot.borrow_and_update();
+                    is(newest.tasks.get(&id).map(|task| &**task))
+                };
+                if let Some(found) = seen {
+                    return found;
+                }
+                snapshot.changed().await.unwrap();
+            }
+        };
+        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, waited).await });
+        waited.unwrap_or_else(|_| panic!("waited too long for {id}: {:?}", self.story(id)))
+    }
+
+    pub fn task(&self, id: TaskId) -> proto::Task {
+        self.wait(id, |task| task.cloned())
+    }
+
+    /// Until the task has ended; its events.
+    pub fn until_ended(&self, id: TaskId) -> Vec<Arc<Event>> {
+        self.wait(id, |task| task.is_none().then_some(()));
+        self.story(id)
+    }
+
+    pub fn story(&self, id: TaskId) -> Vec<Arc<Event>> {
+        self.events.about(&id.to_string()).0
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Some((remote, thread)) = self.running.take() {
+            remote.stop();
+            let ended = thread.join();
+            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "{ended:?}");
+        }
+    }
+}
+
+/// A session as the DefaultContainerExecutor makes one; ended with all its processes.
+pub struct Container(Child, BufReader<ChildStdout>);
+
+impl Container {
+    pub fn start(script: &str) -> Container {
+        let mut child = Command::new("setsid")
+            .args(["bash", "-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("setsid of util-linux");
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut container = Container(child, out);
+        assert_eq!(container.line(), "ready", "the script says so first");
+        container
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert_ne!(self.1.read_line(&mut line).unwrap(), 0, "the container ended early");
+        line.trim().to_owned()
+    }
+
+    pub fn process(&self) -> ProcessRef {
+        process_of(self.0.id())
+    }
+
+    /// As a finder would tell of it.
+    pub fn found(&self) -> Found {
+        Found {
+            process: self.process(),
+            labels: Labels {
+                name: Some(Label::new("container_1_0001_01_000002").unwrap()),
+                ..Labels::default()
+            },
+            priority: Priority(0),
+            standing: Standing::Slot,
+            attach: Attach::Session,
+            finder: Finder::Yarn,
+        }
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub fn process_of(pid: u32) -> ProcessRef {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let field = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+    let pid = Pid::new(i32::try_from(pid).unwrap()).unwrap();
+    ProcessRef { pid, start_ticks: field.parse().unwrap() }
+}
+
+/// Path of a process in each hierarchy, by its controllers.
+pub fn groups_of(pid: &str) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let fields = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    fields.map(|(controllers, path)| (controllers.to_owned(), path.to_owned())).collect()
+}
+
+/// Where the hierarchy with the cpu controller is mounted, and whether it is v1.
+pub fn cpu_mount() -> (PathBuf, bool) {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let of = |wanted: &dyn Fn(&str) -> bool| {
+        let line = text.lines().find(|line| wanted(line))?;
+        Some(PathBuf::from(line.split(' ').nth(4)?))
+    };
+    let v1 = of(&|line| {
+        line.contains(" - cgroup ")
+            && line.rsplit(' ').next().unwrap().split(',').any(|c| c == "cpu")
+    });
+    match v1 {
+        Some(mount) => (mount, true),
+        None => (of(&|line| line.contains(" - cgroup2 ")).expect("a cgroup mount"), false),
+    }
+}

@@ -1,0 +1,77 @@
+//! Containers whose group somebody else made: YARN's LinuxContainerExecutor on v1 makes one in
+//! the cpu hierarchy alone, and leaves the process in the root of the others.
+
+use std::path::Path;
+
+use lrs::core::event::EventKind;
+use lrs::discover::Attach;
+
+use crate::bench::{Container, Loop, PATIENCE, cpu_mount, groups_of};
+
+/// Removes a group that its last process is just leaving.
+pub fn remove(dir: &Path) {
+    let begun = std::time::Instant::now();
+    while let Err(error) = std::fs::remove_dir(dir) {
+        assert!(begun.elapsed() < PATIENCE, "{}: {error}", dir.display());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
+    let daemon = Loop::start("alone", "slots.active = 1\nslots.passive = 1");
+    let (mount, v1) = cpu_mount();
+    let cgroup = format!("/lrs-test-{}-yarn", std::process::id());
+    let parent = mount.join(&cgroup[1..]);
+    let dir = parent.join("container_1_0001_01_000002");
+    std::fs::create_dir_all(&dir).unwrap();
+    if !v1 {
+        std::fs::write(parent.join("cgroup.subtree_control"), "+cpu").unwrap();
+    }
+    let (weight, quota) =
+        if v1 { ("cpu.shares", "cpu.cfs_quota_us") } else { ("cpu.weight", "cpu.max") };
+    let owners = if v1 { "2048" } else { "200" };
+    std::fs::write(dir.join(weight), owners).unwrap();
+    std::fs::write(dir.join(quota), if v1 { "150000" } else { "150000 100000" }).unwrap();
+    let mut container = Container::start("echo ready; while :; do :; done");
+    let pid = container.process().pid.to_string();
+    std::fs::write(dir.join("cgroup.procs"), &pid).unwrap();
+    let before = groups_of(&pid);
+    // On v1 the root of the other hierarchies, whose weight is everybody's.
+    let others = mount.parent().map(|all| all.join("blkio/blkio.bfq.weight"));
+    let read = |file: &Path| std::fs::read_to_string(file).ok();
+    let others_before = others.as_deref().and_then(read);
+
+    let mut found = container.found();
+    found.attach = Attach::InPlace { cgroup: format!("{cgroup}/container_1_0001_01_000002") };
+    let id = daemon.discover(&found).unwrap();
+    let task = daemon.task(id);
+    assert_eq!(task.attachment(), lrs::proto::Attachment::InPlace);
+    assert_eq!(task.cpu_quota, Some(1.5));
+    assert_eq!(groups_of(&pid), before, "nothing moves");
+    let active: u64 = read(&dir.join(weight)).unwrap().trim().parse().unwrap();
+    assert!(active >= owners.parse().unwrap());
+    let admitted = daemon.story(id).first().cloned().unwrap();
+    assert_eq!(admitted.inputs["cpu_quota"], 1.5);
+    assert!(admitted.inputs["note"].as_str().unwrap().contains("cannot use spare CPU"));
+
+    // The group counts no CPU time of its own on v1; its processes do.
+    daemon.wait(id, |task| task?.cpu_seconds.filter(|seconds| *seconds > 0.1));
+    // The node manager resizes the container: put back, and counted.
+    std::fs::write(dir.join(weight), "1000").unwrap();
+    daemon.wait(id, |task| (task?.repaired == 1).then_some(()));
+    assert_eq!(read(&dir.join(weight)).unwrap().trim(), active.to_string());
+    // And it may lift the quota, which is its own affair.
+    std::fs::write(dir.join(quota), if v1 { "-1" } else { "max 100000" }).unwrap();
+    daemon.wait(id, |task| task?.cpu_quota.is_none().then_some(()));
+    assert_eq!(others.as_deref().and_then(read), others_before);
+
+    container.kill();
+    // The node manager removes the group as soon as the kernel lets it.
+    remove(&dir);
+    let ended = daemon.until_ended(id).last().cloned().unwrap();
+    assert_eq!(ended.kind, EventKind::Completed);
+    assert!(ended.inputs["cpu_seconds"].as_f64().unwrap() > 0.1, "{ended:?}");
+    remove(&parent);
+}

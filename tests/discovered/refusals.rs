@@ -1,0 +1,80 @@
+//! What is not taken, and why.
+
+use lrs::command::{Command as Order, ErrorKind};
+use lrs::core::model::Label;
+use lrs::discover::{Attach, Finder};
+
+use crate::bench::{Container, Loop, cpu_mount, groups_of};
+
+const OBSERVE: &str = "daemon.mode = \"observe\"\nslots.active = 1";
+
+#[test]
+fn observe_mode_books_a_session_and_touches_nothing() {
+    let daemon = Loop::start("observe", OBSERVE);
+    let container = Container::start("echo ready; sleep 600 & wait");
+    let pid = container.process().pid.to_string();
+    let before = groups_of(&pid);
+    let id = daemon.discover(&container.found()).unwrap();
+    let task = daemon.task(id);
+    assert_eq!(task.attachment(), lrs::proto::Attachment::None);
+    assert_eq!(task.found_by.as_deref(), Some("yarn"));
+    assert_eq!(groups_of(&pid), before);
+    drop(container);
+    daemon.until_ended(id);
+}
+
+#[test]
+fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
+    let daemon = Loop::start("refuse", OBSERVE);
+    let mut container = Container::start("echo ready; sleep 600 & echo $!; wait");
+    let child: u32 = container.line().parse().unwrap();
+    let mut found = container.found();
+    found.process.start_ticks += 1;
+    assert_eq!(daemon.discover(&found).unwrap_err().kind, ErrorKind::NotFound);
+
+    found.process = crate::bench::process_of(child);
+    let error = daemon.discover(&found).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::FailedPrecondition);
+    assert!(error.message.contains("does not lead its session"), "{error}");
+
+    let id = daemon.discover(&container.found()).unwrap();
+    let mut other = container.found();
+    other.finder = Finder::Rule(Label::new("mine").unwrap());
+    let error = daemon.discover(&other).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::AlreadyExists(id));
+
+    // Released by somebody, it is not brought back by the next look.
+    daemon.ask(|caller, reply| Order::Release { caller, id, reply }).unwrap();
+    let error = daemon.discover(&container.found()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::FailedPrecondition);
+    assert!(error.message.contains("was released"), "{error}");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_limit_is_never_shed_by_being_found() {
+    let daemon = Loop::start("limit", "slots.active = 1");
+    let container = Container::start("echo ready; sleep 600 & wait");
+    let (mount, v1) = cpu_mount();
+    let dir = mount.join(format!("lrs-test-{}-limited", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    let (file, value) =
+        if v1 { ("cpu.cfs_quota_us", "50000") } else { ("cpu.max", "50000 100000") };
+    std::fs::write(dir.join(file), value).unwrap();
+    let pid = container.process().pid.to_string();
+    std::fs::write(dir.join("cgroup.procs"), &pid).unwrap();
+    let before = groups_of(&pid);
+    let error = daemon.discover(&container.found()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::FailedPrecondition);
+    assert!(error.message.contains(file) && error.message.contains("in place"), "{error}");
+    assert_eq!(groups_of(&pid), before);
+
+    let mut elsewhere = container.found();
+    elsewhere.attach = Attach::InPlace { cgroup: "/lrs-test-nowhere".into() };
+    let error = daemon.discover(&elsewhere).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::FailedPrecondition);
+    assert!(error.message.contains("where it was found"), "{error}");
+    std::fs::write(mount.join("cgroup.procs"), &pid).unwrap();
+    drop(container);
+    crate::places::remove(&dir);
+}
