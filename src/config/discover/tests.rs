@@ -56,7 +56,7 @@ pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
         proptest::option::of(pattern()),
         proptest::collection::hash_map("[A-Za-z_ \"\\\\]{1,8}", pattern(), 0..3),
         proptest::collection::hash_set(0..u32::MAX, 1..4),
-        proptest::option::of("[ -#%-~é$]{1,20}"),
+        proptest::option::of("[ -#%-~é]{1,19}\\$?"),
         any::<bool>(),
         proptest::sample::select(STANDING.iter().map(|(_, s)| *s).collect::<Vec<_>>()),
         any::<i32>(),

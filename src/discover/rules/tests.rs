@@ -221,14 +221,14 @@ proptest! {
     /// What stands between the groups comes out as it was, and groups as they were caught.
     #[test]
     fn templates_put_together_what_was_caught(
-        parts in proptest::collection::vec(("[a-z$}{ ]{0,5}", "[a-z]{1,3}", "[!-~é]{0,9}"), 0..6),
+        parts in proptest::collection::vec(("[a-z$} ]{0,5}", "[a-z]{1,3}", "[!-~é]{0,9}"), 0..6),
     ) {
         let mut text = String::new();
         let mut expected = String::new();
         let mut caught = Caught::new();
         for (index, (literal, name, value)) in parts.iter().enumerate() {
             // A literal that ends with "$" would open a group with what follows.
-            let literal = literal.replace("${", "").trim_end_matches('$').to_owned();
+            let literal = literal.trim_end_matches('$');
             text.push_str(&format!("{literal}${{{name}{index}}}"));
             expected.push_str(&format!("{literal}{value}"));
             caught.insert(format!("{name}{index}"), value.clone().into_bytes());

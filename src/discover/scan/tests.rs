@@ -262,6 +262,8 @@ mod shipped {
         tree.process(105, 6).cgroup("/system.slice/n1_slurmstepd.scope/job_43/step_0/user/task_0");
         tree.process(106, 7).cgroup("4:cpuacct,cpu:/slurm/uid_1000/job_44/step_0/task_0\n0::/x\n");
         tree.process(107, 8).cgroup("4:cpuacct,cpu:/slurm_n1/uid_1000/job_45/step_0\n");
+        let forged = "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_46";
+        tree.process(108, 9).cgroup(forged);
         let job = |pid: i32, group: &str, name: &str| {
             ["slurm", &pid.to_string(), group, name, name, "-"].map(str::to_owned)
         };
