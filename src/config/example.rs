@@ -1,10 +1,13 @@
 //! The shipped `config/lrs.toml`, made from the table of keys.
 
-use super::Config;
 use super::schema::{Applies, SECTIONS};
+use super::{Config, discover};
 
 /// Columns of the file's comments.
 const WIDTH: usize = 80;
+
+/// Rules for other schedulers, ready to be used.
+const RULES: &str = include_str!("rules.toml");
 
 /// What the reader of the file has to know first; lrs.toml(5) says the same.
 pub const ABOUT_THE_FILE: &str = "Settings of lrsd. Each key is shown with its default; remove the \"#\" before a key to set \
@@ -33,7 +36,20 @@ pub fn example() -> String {
             file.push_str(&format!("#{} = {}\n", key.name(), (key.write)(&defaults)));
         }
     }
+    rules(&mut file);
     file
+}
+
+/// The rules there could be. They come last: a key below a rule would be the rule's.
+fn rules(file: &mut String) {
+    file.push('\n');
+    comment(file, discover::ABOUT);
+    for key in discover::KEYS {
+        file.push('\n');
+        comment(file, &format!("{}: {} Range: {}.", key.name, key.doc, key.range));
+    }
+    file.push('\n');
+    file.push_str(RULES);
 }
 
 /// Appends `text` as comment lines, wrapped.

@@ -6,12 +6,15 @@
 //! SIGHUP all walk that table, so none of them can lag behind the others. Defaults are the
 //! values of [`Config::default`] and stand nowhere else.
 //!
+//! The rules of `[[discover]]` have a table of their own, [`discover::KEYS`], used likewise.
+//!
 //! A file is read whole or refused whole: a daemon that ran with half of its settings would
 //! surprise more than one that stays down. Every fault is reported, not only the first.
 //!
 //! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
 //! read, so that a later change of the account data base is seen at the next reload.
 
+pub mod discover;
 pub(crate) mod error;
 mod example;
 mod read;
@@ -24,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cgroup::{PassiveCpu, TreeSettings, Version};
+use crate::discover::rules::Rule;
 use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
@@ -61,6 +65,8 @@ pub struct Config {
     pub grpc: Grpc,
     pub dbus: Dbus,
     pub yarn: Yarn,
+    /// `[[discover]]`, in the order of the file.
+    pub discover: Vec<Rule>,
 }
 
 /// `[daemon]`
@@ -264,6 +270,7 @@ impl Default for Config {
             cgroup: Cgroup { root: Auto::Auto, version: Auto::Auto },
             dbus: Dbus { bus: Bus::System },
             yarn: Yarn::default(),
+            discover: Vec::new(),
         }
     }
 }
@@ -306,6 +313,7 @@ impl Config {
                 text.push_str(&format!("{} = {}\n", key.name(), (key.write)(self)));
             }
         }
+        text.push_str(&discover::to_toml(&self.discover));
         text
     }
 
@@ -355,12 +363,15 @@ impl Config {
 
     /// The keys whose values differ, in the order of the table.
     pub fn changed_keys(&self, other: &Config) -> Vec<ChangedKey> {
+        // Rules taken over live would leave tasks of rules that are no more.
+        let rules = ChangedKey { key: discover::TABLE, needs_restart: true };
         schema::keys()
             .filter(|key| (key.write)(self) != (key.write)(other))
             .map(|key| ChangedKey {
                 key: key.path,
                 needs_restart: key.applies == schema::Applies::Restart,
             })
+            .chain((self.discover != other.discover).then_some(rules))
             .collect()
     }
 }

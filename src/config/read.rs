@@ -8,6 +8,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use super::discover::{self, MAX_RULES, ReadRule, RuleFault, RuleReader};
 use super::error::{ConfigErrors, Fault, excerpt};
 use super::schema::{self, Key, NOT_BUILT, SECTIONS, Wrong};
 use super::source::{Source, bare, nearest};
@@ -96,12 +97,14 @@ pub(crate) fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, C
 /// verdict and the keys that differ from their defaults.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
-    let changed: Vec<String> = Config::default()
+    let mut changed: Vec<String> = Config::default()
         .changed_keys(&config)
         .iter()
         .filter_map(|changed| schema::key(changed.key))
         .map(|key| format!("{} = {}", key.path, (key.write)(&config)))
         .collect();
+    let rules = config.discover.iter();
+    changed.extend(rules.map(|rule| format!("[[discover]] {}", excerpt(rule.name.as_str()))));
     let file = excerpt(&path.to_string_lossy());
     Ok(if changed.is_empty() {
         format!("{file}: valid; every key has its default")
@@ -112,13 +115,14 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
 
 /// See [`Config::from_toml`].
 pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
+    let (root, syntax) = DeTable::parse_recoverable(text);
     let mut reader = Reader {
         source: Source::new(text, file),
         config: Config::default(),
         faults: Vec::new(),
         set: HashMap::new(),
+        complete: syntax.is_empty(),
     };
-    let (root, syntax) = DeTable::parse_recoverable(text);
     reader.document(root.get_ref());
     reader.derive_defaults();
     reader.check_together();
@@ -152,13 +156,17 @@ struct Reader<'a> {
     faults: Vec<Fault>,
     /// Where each key of the file has its value, `None` where that value was not taken.
     set: HashMap<&'static str, Option<Range<usize>>>,
+    /// Whether every line could be read: else what seems to be missing may stand there.
+    complete: bool,
 }
 
 impl Reader<'_> {
     fn document(&mut self, root: &DeTable<'_>) {
         for (name, node) in root {
             let (name, place) = (name.get_ref().as_ref(), name.span());
-            if let Some(remedy) = not_built(name) {
+            if name == discover::TABLE {
+                self.rules(place, node);
+            } else if let Some(remedy) = not_built(name) {
                 self.not_built(bare(name), None, place, remedy);
             } else if !SECTIONS.iter().any(|section| section.name == name) {
                 self.unknown_at_top(name, place, node);
@@ -175,6 +183,64 @@ impl Reader<'_> {
                 );
             }
         }
+    }
+
+    fn rules(&mut self, place: Range<usize>, node: &Node<'_>) {
+        let items = node.get_ref().as_array().map_or(&[][..], |items| items);
+        let tables: Vec<_> = items
+            .iter()
+            .filter_map(|item| Some((item.get_ref().as_table()?, item.span())))
+            .collect();
+        if !node.get_ref().is_array() || tables.len() != items.len() {
+            self.fault(
+                discover::TABLE.to_owned(),
+                None,
+                place,
+                String::from("is a list of rules"),
+                String::from("write [[discover]] on a line of its own and the rule's keys below"),
+            );
+            return;
+        }
+        let mut rules = RuleReader::new(self.complete);
+        for (index, (table, place)) in tables.into_iter().enumerate() {
+            if index == MAX_RULES {
+                let problem = format!("is one rule more than the {MAX_RULES} that are taken");
+                let remedy = String::from("join rules, for example with \"a|b\" in a pattern");
+                self.fault(discover::TABLE.to_owned(), None, place, problem, remedy);
+                return;
+            }
+            let read = rules.read(table);
+            self.rule(read, place);
+        }
+    }
+
+    fn rule(&mut self, read: ReadRule, rule: Range<usize>) {
+        let path = |key: &str| format!("{}.{key}", discover::TABLE);
+        for (key, Wrong { span, why }, whole) in read.wrong {
+            let place = span.unwrap_or(whole);
+            let found = Some(self.source.quote(place.clone()));
+            let (problem, remedy) = match why {
+                Rejection::Because(problem, remedy) => (problem, remedy),
+                Rejection::OutOfRange | Rejection::NotBuilt(_) => {
+                    (format!("expected {}", key.range), String::from("correct it"))
+                }
+            };
+            self.fault(path(key.name), found, place, problem, remedy);
+        }
+        for (name, place) in read.unknown {
+            let names: Vec<String> = discover::KEYS.iter().map(|key| key.name.to_owned()).collect();
+            let remedy = match nearest(&name, &names) {
+                Some(near) => format!("did you mean {}?", path(&near)),
+                None => format!("the keys of [[discover]] are {}", names.join(", ")),
+            };
+            self.fault(path(&bare(&name)), None, place, UNKNOWN_KEY.to_owned(), remedy);
+        }
+        for RuleFault { key, place, problem, remedy } in read.faults {
+            let found = place.clone().map(|place| self.source.quote(place));
+            let path = key.map_or_else(|| discover::TABLE.to_owned(), path);
+            self.fault(path, found, place.unwrap_or_else(|| rule.clone()), problem, remedy);
+        }
+        self.config.discover.extend(read.rule);
     }
 
     fn section(&mut self, section: &str, table: &DeTable<'_>) {
@@ -323,12 +389,16 @@ impl Reader<'_> {
             let names = SECTIONS.iter().map(|section| section.name);
             let planned =
                 NOT_BUILT.iter().map(|(path, _)| *path).filter(|path| !path.contains('.'));
+            let planned = planned.chain([discover::TABLE]);
             (None, UNKNOWN_SECTION, names.chain(planned).map(str::to_owned).collect())
         } else {
             let keys = schema::keys().filter(|key| key.name() == name);
             (self.found(node), UNKNOWN_KEY, keys.map(|key| key.path.to_owned()).collect())
         };
         let remedy = match (is_section, nearest(name, &candidates), candidates.first()) {
+            (true, Some(near), _) if near == discover::TABLE => {
+                String::from("did you mean [[discover]]?")
+            }
             (true, Some(near), _) => format!("did you mean [{near}]?"),
             (true, None, _) => format!("the sections are {}", section_names()),
             (false, _, Some(path)) => {
@@ -374,7 +444,8 @@ fn not_built(path: &str) -> Option<&'static str> {
 }
 
 fn section_names() -> String {
-    SECTIONS.iter().map(|section| format!("[{}]", section.name)).collect::<Vec<_>>().join(", ")
+    let sections = SECTIONS.iter().map(|section| format!("[{}]", section.name));
+    sections.chain([String::from("[[discover]]")]).collect::<Vec<_>>().join(", ")
 }
 
 /// What the writer of an unknown key may have meant: a like name in the section, the same or

@@ -109,7 +109,6 @@ pub const SECTIONS: &[Section] = &[
 /// Keys and sections of the contract that this version does not honour, each with what to do
 /// instead. A path stands for everything below it.
 pub(super) const NOT_BUILT: &[(&str, &str)] = &[
-    ("discover", "remove the rules; announce tasks with \"lrsctl run\" or \"lrsctl admit\""),
     ("grpc.tls", "remove the key; listen on a unix socket"),
     ("guard.cap", "remove it; the guard only holds new passive tasks back"),
     ("guard.freeze", "remove it; the guard only holds new passive tasks back"),

@@ -43,7 +43,8 @@ fn the_shipped_file_says_the_defaults_commented_or_not() {
     let text = example();
     assert_eq!(read(&text).unwrap(), Config::default());
     let mut keys = 0;
-    let uncommented: String = text
+    let (settings, _) = text.split_once("#[[discover]]").unwrap();
+    let uncommented: String = settings
         .lines()
         .map(|line| match line.strip_prefix('#') {
             Some(key) if !key.starts_with(' ') => {
@@ -131,6 +132,22 @@ fn values_arrive_in_their_fields() {
         ca_file = "/etc/hadoop/ca.pem"
         poll = "2s"
         timeout = "1m"
+        [[discover]]
+        name = "a rule"
+        command = 'java .*\.(?<what>\w+)'
+        environment = { A = '^\d+$', "B \" C" = '(?<job>.*)' }
+        cgroup = '/(?<id>[^/]+)'
+        user = [0, 1000]
+        id = "x-${id}"
+        job = "${job}"
+        kind = "${what}"
+        attach = "in_place"
+        standing = "slotless"
+        priority = -3
+        [[discover]]
+        name = "plain"
+        cgroup = '/x'
+        user = 7
         "#,
     )
     .unwrap();
@@ -201,6 +218,7 @@ fn values_arrive_in_their_fields() {
             poll: Duration::from_secs(2),
             timeout: Duration::from_secs(60),
         },
+        discover: discover::tests::two_rules(),
     };
     assert_eq!(config, expected);
     assert_eq!(read(&config.to_toml()).unwrap(), config);
@@ -304,8 +322,6 @@ const FAULTY: &[(&str, &str)] = &[
         "[metrics]\nlisten = \"127.0.0.1:9000\"",
         "metrics.listen = \"127.0.0.1:9000\": not built yet",
     ),
-    ("[[discover]]\nname = \"x\"", "lrs.toml:1: discover: not built yet"),
-    ("[[discover]]\ncmdline = \"x\"", "discover: not built yet"),
     ("[grpc.tls]\ncert = \"x\"", "grpc.tls: not built yet"),
     ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
     ("[guard.freeze]\ndry_run = true", "guard.freeze: not built yet"),
@@ -607,19 +623,22 @@ fn valid_config() -> impl Strategy<Value = Config> {
         "[a-z0-9/_.-]{1,40}".prop_map(|path| Bus::Address(format!("unix:path=/{path}"))),
     ]
     .prop_map(|bus| Dbus { bus });
-    (daemon, slots(), tiers, classify, guard(), cgroup, grpc, dbus, yarn()).prop_map(
-        |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, yarn)| Config {
-            daemon,
-            slots,
-            tiers,
-            classify,
-            guard,
-            cgroup,
-            grpc,
-            dbus,
-            yarn,
-        },
+    (
+        daemon,
+        slots(),
+        tiers,
+        classify,
+        guard(),
+        cgroup,
+        grpc,
+        dbus,
+        (yarn(), discover::tests::rules()),
     )
+        .prop_map(
+            |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, (yarn, discover))| {
+                Config { daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, yarn, discover }
+            },
+        )
 }
 
 fn yarn() -> impl Strategy<Value = Yarn> {

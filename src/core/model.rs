@@ -234,7 +234,7 @@ id_type!(
 );
 
 /// What a client says a task is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Labels {
     /// Free text for people.
     pub name: Option<Label>,

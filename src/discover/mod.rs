@@ -9,6 +9,13 @@
 //! group says so, and a foreign group is never left without its owner's knowledge: see
 //! [`Attach`].
 
+pub mod finder;
+#[cfg(test)]
+pub(crate) mod made_up;
+pub mod processes;
+pub mod rules;
+pub mod scan;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

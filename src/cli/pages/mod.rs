@@ -197,6 +197,13 @@ mod tests {
             let name = key.name();
             assert!(text.contains(&format!("\\fB{name}\\fR = ")), "no {} in:\n{text}", key.path);
         }
+        for key in crate::config::discover::KEYS {
+            assert!(
+                text.contains(&format!("\\fB{}\\fR\n", key.name)),
+                "no {} in:\n{text}",
+                key.name
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{MANUAL, see_also, source};
 use crate::config::schema::{Applies, SECTIONS};
-use crate::config::{ABOUT_THE_FILE, Config, DEFAULT_FILE};
+use crate::config::{ABOUT_THE_FILE, Config, DEFAULT_FILE, discover};
 
 pub(super) fn page() -> Vec<u8> {
     let defaults = Config::default();
@@ -28,6 +28,12 @@ pub(super) fn page() -> Vec<u8> {
             }
             roff.control("RE", []);
         }
+    }
+    roff.control("SH", ["[[discover]]"]).text([roman(discover::ABOUT)]);
+    for key in discover::KEYS {
+        roff.control("TP", []).text([bold(key.name)]).text([roman(key.doc)]);
+        roff.control("RS", []).text([roman(format!("Range: {}.", key.range))]);
+        roff.control("RE", []);
     }
     see_also(&mut roff, "lrs.toml");
     roff.render().into_bytes()

@@ -1,0 +1,210 @@
+//! What the rules found, told once, and told again where it was refused.
+//!
+//! One thread calls [`RuleFinder::pass`] from time to time, hands what comes out to the loop and
+//! brings back each answer ([`RuleFinder::answered`]). A task the loop has taken is not proposed
+//! again while its process lives, whatever becomes of the task: an operator who released it meant
+//! it. What was refused is proposed again after a second, then two, up to five minutes, since a
+//! reason may pass (a family too busy to be moved, a group without its controller); it is logged
+//! once for each process and reason.
+//!
+//! A group in place outlives its processes, and its path may be used again: a slot of HTCondor's
+//! keeps its name from job to job. So the task of a group counts as the same while any of the
+//! processes last seen in it is there; else the group is proposed afresh, and the loop, which
+//! knows its groups by inode, says whether it has it already.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::scan::{Candidate, Node, Scan};
+use super::{Attach, Finder, Found};
+use crate::command::{CommandError, ErrorKind};
+use crate::core::model::TaskId;
+use crate::units::{BootTime, ProcessRef};
+
+/// Pause before what was refused is proposed again: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Reasons remembered for one process; further ones are not logged. Only a message with a number
+/// in it, such as a count of processes, takes so many forms.
+const REASONS: usize = 8;
+
+/// The rules at work.
+#[derive(Debug)]
+pub struct RuleFinder {
+    scan: Scan,
+    told: HashMap<Subject, Told>,
+    /// Whose answers are to come.
+    asked: HashMap<ProcessRef, Subject>,
+    /// The time of the last pass.
+    now: BootTime,
+    /// Kinds of files that could not be read, each logged once.
+    complained: HashSet<String>,
+}
+
+/// What a task is known by here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Process(ProcessRef),
+    Group(String),
+}
+
+#[derive(Debug)]
+struct Told {
+    state: State,
+    /// The processes last seen in a group.
+    members: Vec<ProcessRef>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The answer is to come; what was refused before, if it was.
+    Asked(Option<Refusals>),
+    /// The loop has it.
+    Taken,
+    Refused(Refusals),
+}
+
+#[derive(Debug)]
+struct Refusals {
+    pause: Duration,
+    again_at: BootTime,
+    reasons: Vec<String>,
+}
+
+impl RuleFinder {
+    /// Nothing found yet.
+    pub fn new(scan: Scan) -> RuleFinder {
+        RuleFinder {
+            scan,
+            told: HashMap::new(),
+            asked: HashMap::new(),
+            now: BootTime::default(),
+            complained: HashSet::new(),
+        }
+    }
+
+    /// A finder by `rules` on `node`.
+    pub fn with_rules(node: Node, rules: Vec<super::rules::Rule>) -> RuleFinder {
+        RuleFinder::new(Scan::new(node, rules))
+    }
+
+    /// Looks at the node and answers what the loop is to be told, oldest first. Each wants an
+    /// answer.
+    pub fn pass(&mut self, now: BootTime) -> Vec<Found> {
+        self.now = now;
+        if let Err(error) = self.scan.pass() {
+            self.complain("/proc", format!("cannot list the processes of the node: {error}"));
+            return Vec::new();
+        }
+        for trouble in self.scan.trouble() {
+            let file = trouble.path.file_name().unwrap_or_default().to_string_lossy();
+            let kind = format!("{file}: {}", trouble.reason);
+            let path = trouble.path.display();
+            self.complain(&kind, format!("cannot read {path}: {}", trouble.reason));
+        }
+        let candidates = self.scan.candidates();
+        self.forget(&candidates);
+        let steady = candidates.into_iter().filter(|candidate| candidate.steady);
+        steady.filter_map(|candidate| self.propose(candidate)).collect()
+    }
+
+    /// The loop's word on what [`RuleFinder::pass`] found. Where the loop cannot be asked, that is an
+    /// answer too.
+    pub fn answered(&mut self, process: ProcessRef, answer: Result<TaskId, CommandError>) {
+        let Some(subject) = self.asked.remove(&process) else { return };
+        let Some(told) = self.told.get_mut(&subject) else { return };
+        let before = match &mut told.state {
+            State::Asked(before) => before.take(),
+            State::Taken | State::Refused(_) => return,
+        };
+        let error = match answer {
+            Ok(_) => {
+                told.state = State::Taken;
+                return;
+            }
+            Err(CommandError { kind: ErrorKind::AlreadyExists(_), .. }) => {
+                told.state = State::Taken;
+                return;
+            }
+            Err(error) => error,
+        };
+        let (pause, mut reasons) = match before {
+            Some(before) => ((before.pause * 2).min(LONGEST_PAUSE), before.reasons),
+            None => (FIRST_PAUSE, Vec::new()),
+        };
+        // Gone, or lrsd stops: nothing anybody has to know.
+        let expected = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unavailable);
+        if !expected && reasons.len() < REASONS && !reasons.contains(&error.message) {
+            tracing::warn!(
+                "process {} fits a [[discover]] rule but is not taken as a task: {}; it is tried \
+                 again",
+                process.pid,
+                error.message
+            );
+            reasons.push(error.message);
+        }
+        told.state = State::Refused(Refusals { pause, again_at: self.now.after(pause), reasons });
+    }
+
+    /// Drops what is no more.
+    fn forget(&mut self, candidates: &[Candidate]) {
+        let groups: HashMap<&str, &[ProcessRef]> = candidates
+            .iter()
+            .filter_map(|candidate| candidate.group.as_ref())
+            .map(|group| (group.path.as_str(), group.members.as_slice()))
+            .collect();
+        let scan = &self.scan;
+        self.told.retain(|subject, told| match subject {
+            Subject::Process(process) => scan.has(*process),
+            Subject::Group(path) => groups.get(path.as_str()).is_some_and(|members| {
+                let same = told.members.iter().any(|old| members.binary_search(old).is_ok());
+                told.members = members.to_vec();
+                same
+            }),
+        });
+        let told = &self.told;
+        self.asked.retain(|_, subject| told.contains_key(subject));
+    }
+
+    fn propose(&mut self, candidate: Candidate) -> Option<Found> {
+        let rule = self.scan.rules().get(candidate.rule)?;
+        let process = candidate.process;
+        let (subject, attach, members) = match candidate.group {
+            None => (Subject::Process(process), Attach::Descendants, Vec::new()),
+            Some(group) => {
+                let attach = Attach::InPlace { cgroup: group.path.clone() };
+                (Subject::Group(group.path), attach, group.members)
+            }
+        };
+        let before = match self.told.remove(&subject) {
+            None => None,
+            Some(Told { state: State::Refused(refusals), .. }) if refusals.again_at <= self.now => {
+                Some(refusals)
+            }
+            Some(told) => {
+                self.told.insert(subject, told);
+                return None;
+            }
+        };
+        self.asked.insert(process, subject.clone());
+        self.told.insert(subject, Told { state: State::Asked(before), members });
+        Some(Found {
+            process,
+            labels: candidate.labels,
+            priority: rule.priority,
+            standing: rule.standing,
+            attach,
+            finder: Finder::Rule(rule.name.clone()),
+        })
+    }
+
+    fn complain(&mut self, kind: &str, what: String) {
+        if self.complained.insert(kind.to_owned()) {
+            tracing::warn!("{what}; tasks may go unnoticed by [[discover]] rules");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

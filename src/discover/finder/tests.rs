@@ -1,0 +1,168 @@
+use super::super::made_up::Tree;
+use super::super::scan::tests::{node, rules};
+use super::*;
+use crate::discover::Standing;
+
+const RUN: &str = "[[discover]]\nname = 'run'\nuser = 0\ncommand = 'run (?<id>\\w+)'\nid = '${id}'\n\
+                   standing = 'opportunistic'\npriority = 3\n";
+const YARD: &str = "[[discover]]\nname = 'yard'\ncgroup = '/yard/(?<id>[^/]+)'\nid = '${id}'\n";
+
+fn finder(tree: &Tree, text: &str) -> RuleFinder {
+    RuleFinder::with_rules(node(tree), rules(text))
+}
+
+fn at(seconds: u64) -> BootTime {
+    BootTime(Duration::from_secs(seconds))
+}
+
+fn task(number: u64) -> TaskId {
+    TaskId { number, epoch: 1 }
+}
+
+fn refused(message: &str) -> Result<TaskId, CommandError> {
+    Err(CommandError::new(ErrorKind::FailedPrecondition, message))
+}
+
+/// Two passes: what is new has to be seen twice.
+fn find(finder: &mut RuleFinder, seconds: u64) -> Vec<Found> {
+    assert_eq!(finder.pass(at(seconds)), []);
+    finder.pass(at(seconds))
+}
+
+#[test]
+fn what_a_rule_says_is_what_is_told() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    let found = find(&mut finder(&tree, RUN), 1).remove(0);
+    assert_eq!((found.process.pid.raw(), found.process.start_ticks), (50, 7));
+    assert_eq!(found.labels.name.unwrap().as_str(), "a");
+    assert_eq!((found.standing, found.priority.0), (Standing::Opportunistic, 3));
+    assert_eq!(found.attach, Attach::Descendants);
+    assert_eq!(found.finder.to_string(), "rule run");
+}
+
+#[test]
+fn each_is_told_once() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    tree.process(51, 8).command(&["run", "b"]);
+    let mut finder = finder(&tree, RUN);
+    let found = find(&mut finder, 1);
+    assert_eq!(found.len(), 2);
+    assert_eq!(finder.pass(at(2)), [], "their answers are to come");
+    finder.answered(found[0].process, Ok(task(1)));
+    let there = CommandError::new(ErrorKind::AlreadyExists(task(2)), "it is a task");
+    finder.answered(found[1].process, Err(there));
+    for second in 3..1000 {
+        assert_eq!(finder.pass(at(second)), []);
+    }
+    tree.remove(50);
+    tree.remove(51);
+    finder.pass(at(1000));
+    assert!(finder.told.is_empty() && finder.asked.is_empty());
+    tree.process(50, 9).command(&["run", "a"]);
+    assert_eq!(find(&mut finder, 1001).len(), 1, "another process");
+}
+
+#[test]
+fn what_is_refused_is_told_again_after_growing_pauses() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    let mut finder = finder(&tree, RUN);
+    let process = find(&mut finder, 0)[0].process;
+    finder.answered(process, refused("too many"));
+    let mut told = Vec::new();
+    for second in 1..2000 {
+        if !finder.pass(at(second)).is_empty() {
+            told.push(second);
+            finder.answered(process, refused("too many"));
+        }
+    }
+    let pauses: Vec<u64> = told.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(told[0], 1);
+    assert_eq!(pauses[..9], [2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    assert!(pauses[9..].iter().all(|&pause| pause == 300), "{pauses:?}");
+    let State::Refused(refusals) = &finder.told[&Subject::Process(process)].state else {
+        panic!("not refused");
+    };
+    assert_eq!(refusals.reasons, ["too many"], "logged once");
+}
+
+#[test]
+fn reasons_are_bounded() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    let mut finder = finder(&tree, RUN);
+    let process = find(&mut finder, 0)[0].process;
+    for turn in 0..100 {
+        finder.answered(process, refused(&format!("{turn} are outside")));
+        finder.pass(at((turn + 1) * 1000));
+    }
+    let State::Asked(Some(refusals)) = &finder.told[&Subject::Process(process)].state else {
+        panic!("not asked again");
+    };
+    assert_eq!(refusals.reasons.len(), REASONS);
+}
+
+#[test]
+fn a_group_is_one_task_while_anybody_stays_in_it() {
+    let tree = Tree::new();
+    tree.process(50, 7).cgroup("/yard/a");
+    let mut finder = finder(&tree, YARD);
+    let found = find(&mut finder, 1).remove(0);
+    assert_eq!(found.attach, Attach::InPlace { cgroup: "/yard/a".into() });
+    finder.answered(found.process, Ok(task(1)));
+    tree.process(51, 8).cgroup("/yard/a");
+    assert_eq!(finder.pass(at(2)), []);
+    tree.remove(50);
+    for second in 3..10 {
+        assert_eq!(finder.pass(at(second)), [], "51 is of the same group");
+    }
+    tree.remove(51);
+    tree.process(52, 9).cgroup("/yard/a");
+    assert_eq!(find(&mut finder, 11).len(), 1, "nobody is left of those who were there");
+}
+
+#[test]
+fn a_group_that_empties_is_forgotten() {
+    let tree = Tree::new();
+    tree.process(50, 7).cgroup("/yard/a");
+    let mut finder = finder(&tree, YARD);
+    let process = find(&mut finder, 1)[0].process;
+    tree.remove(50);
+    finder.pass(at(2));
+    assert!(finder.told.is_empty() && finder.asked.is_empty());
+    finder.answered(process, Ok(task(1)));
+    assert!(finder.told.is_empty(), "an answer that comes too late is nobody's");
+}
+
+#[test]
+fn a_thousand_that_start_at_once_are_told_in_the_order_of_their_start() {
+    let tree = Tree::new();
+    for pid in 1000..2000 {
+        tree.process(pid, 5000 - pid as u64).command(&["run", &format!("t{pid}")]);
+    }
+    let mut finder = finder(&tree, RUN);
+    let found = find(&mut finder, 1);
+    assert_eq!(found.len(), 1000);
+    assert!(found.is_sorted_by_key(|found| found.process.start_ticks));
+    for found in &found {
+        finder.answered(found.process, Ok(task(found.process.start_ticks)));
+    }
+    assert_eq!(finder.pass(at(2)), []);
+}
+
+#[test]
+fn a_list_that_cannot_be_read_changes_nothing() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    let mut finder = finder(&tree, RUN);
+    let process = find(&mut finder, 1)[0].process;
+    finder.answered(process, Ok(task(1)));
+    let (path, aside) = (tree.path().to_owned(), tree.path().with_extension("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    assert_eq!(finder.pass(at(2)), []);
+    assert_eq!(finder.complained.len(), 1);
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(finder.pass(at(3)), [], "it is known still");
+}
