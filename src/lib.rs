@@ -56,6 +56,7 @@ pub mod state;
 pub mod systemd;
 pub mod units;
 pub mod wire;
+pub mod yarn;
 
 /// The generated messages and service of `proto/lrs/v1/shaper.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
