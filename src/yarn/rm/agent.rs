@@ -94,6 +94,12 @@ pub enum AgentError {
     )]
     NotRunning { node: NodeId, state: String, report: Option<String> },
     #[error(
+        "{node} has {} beside memory and vcores, and the calls that change a node would make that \
+         0: nothing is offered on this node; set yarn.offer = false",
+        .others.join(", ")
+    )]
+    OtherResources { node: NodeId, others: Vec<String> },
+    #[error(
         "the ResourceManager took {sent} for {node} and still shows {shown}; does \
          dynamic-resources.xml or another tool set this node too?"
     )]
@@ -402,6 +408,11 @@ impl Agent {
             // Nobody asked for a change of what somebody else set.
             self.report.verified = None;
             return Ok(());
+        }
+        let others = node.other_resources();
+        if !others.is_empty() {
+            let others = others.into_iter().map(str::to_owned).collect();
+            return Err(AgentError::OtherResources { node: id.clone(), others });
         }
         if node.state != "RUNNING" {
             return Err(AgentError::NotRunning {

@@ -47,6 +47,11 @@ pub struct CallError {
 pub enum Problem {
     #[error("cannot be reached: {0}; is the service running, and are host and port right?")]
     Unreachable(String),
+    #[error(
+        "lrsd may not connect: {0}; lrsd.service lets it use unix sockets only, `lrsctl yarn site` \
+         shows the drop-in that allows this"
+    )]
+    Forbidden(String),
     #[error("no answer within {0:?}; it is overloaded or hangs, or yarn.timeout is too short")]
     TimedOut(Duration),
     #[error("no secure connection: {0}; yarn.ca_file names the certificates to trust")]
@@ -271,6 +276,13 @@ impl Http {
                     && error.to_string().contains("certificate") =>
             {
                 Problem::Tls(error.to_string())
+            }
+            // What systemd's RestrictAddressFamilies= and IPAddressDeny= come to.
+            ureq::Error::Io(error)
+                if error.kind() == std::io::ErrorKind::PermissionDenied
+                    || error.raw_os_error() == Some(libc::EAFNOSUPPORT) =>
+            {
+                Problem::Forbidden(error.to_string())
             }
             ureq::Error::Protocol(error) => Problem::Malformed {
                 reason: format!("it does not speak HTTP: {error}"),

@@ -15,6 +15,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Auto, Yarn};
+
 pub mod agent;
 pub mod client;
 pub mod hints;
@@ -112,7 +114,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Where to ask, from `[yarn]` or, where that says "auto", from yarn-site.xml.
+/// Where to ask. [`Endpoints::with`] puts the settings of `[yarn]` over what yarn-site.xml says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// Web addresses of all ResourceManagers, without a path: `http://rm1:8088`.
@@ -124,6 +126,26 @@ pub struct Endpoints {
     /// `yarn.nodemanager.resource.memory-mb` and `.cpu-vcores` where yarn-site.xml has both as
     /// numbers; `None`: the NodeManager works them out itself.
     pub configured: Option<Resource>,
+}
+
+impl Endpoints {
+    /// With what `[yarn]` sets in place of what yarn-site.xml says.
+    ///
+    /// # Errors
+    /// `yarn.node_id` names no node.
+    pub fn with(self, yarn: &Yarn) -> Result<Endpoints, NotANodeId> {
+        let mut endpoints = self;
+        if let Auto::Fixed(urls) = &yarn.resource_managers {
+            endpoints.resource_managers.clone_from(urls);
+        }
+        if let Auto::Fixed(url) = &yarn.node_manager {
+            endpoints.node_manager = Some(url.clone());
+        }
+        if let Auto::Fixed(id) = &yarn.node_id {
+            endpoints.node_id = Some(id.parse()?);
+        }
+        Ok(endpoints)
+    }
 }
 
 /// What the ResourceManager and the NodeManager say of a container, for whoever finds it on the

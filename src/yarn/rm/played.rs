@@ -15,6 +15,7 @@ pub struct Played {
     pub kerberos: bool,
     /// Updates are answered well and come to nothing.
     pub deaf: bool,
+    pub gpus: u32,
     pub node_id: String,
     pub state: &'static str,
     pub shown: Resource,
@@ -34,6 +35,7 @@ impl Default for Played {
             rm_down: false,
             kerberos: false,
             deaf: false,
+            gpus: 0,
             node_id: "node1:45454".into(),
             state: "RUNNING",
             shown: Resource { memory_mib: 8192, vcores: 8 },
@@ -114,7 +116,8 @@ impl Cluster for Played {
         }
         let Resource { memory_mib, vcores } = self.shown;
         let text = serde_json::json!({"node": {"id": self.node_id, "state": self.state,
-            "totalResource": {"memory": memory_mib, "vCores": vcores}}});
+            "totalResource": {"memory": memory_mib, "vCores": vcores, "resourceInformations":
+            {"resourceInformation": [{"name": "yarn.io/gpu", "value": self.gpus}]}}}});
         Ok(serde_json::from_value::<NodeAnswer>(text).unwrap().node)
     }
 

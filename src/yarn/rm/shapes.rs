@@ -70,6 +70,16 @@ struct Total {
     memory: i64,
     #[serde(rename = "vCores")]
     vcores: i64,
+    /// Of every type, from 3.0 on.
+    #[serde(rename = "resourceInformations", default, deserialize_with = "list_of_type")]
+    types: Vec<ResourceType>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct ResourceType {
+    name: String,
+    #[serde(default)]
+    value: i64,
 }
 
 impl Node {
@@ -90,6 +100,16 @@ impl Node {
             memory_mib: u64::try_from(memory).ok()?,
             vcores: u32::try_from(vcores).ok()?,
         })
+    }
+
+    /// What it has beside memory and vcores: `yarn.io/gpu` and the like. The node-resource call
+    /// has no place for them, and makes them 0.
+    pub fn other_resources(&self) -> Vec<&str> {
+        let types = self.total.iter().flat_map(|total| &total.types);
+        types
+            .filter(|kind| kind.value > 0 && !matches!(kind.name.as_str(), "memory-mb" | "vcores"))
+            .map(|kind| kind.name.as_str())
+            .collect()
     }
 }
 
@@ -223,6 +243,10 @@ fn list_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeNa
     list(deserializer, "node")
 }
 
+fn list_of_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ResourceType>, D::Error> {
+    list(deserializer, "resourceInformation")
+}
+
 fn list_of_container<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Container>, D::Error> {
@@ -280,6 +304,11 @@ mod tests {
             "availMemoryMB":-808,"usedVirtualCores":9,"availableVirtualCores":-1}}"#;
         assert_eq!(node(old), Some(Resource { memory_mib: 8192, vcores: 8 }));
         assert_eq!(node(r#"{"node":{"id":"n:1","state":"LOST"}}"#), None);
+        let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
+            "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
+            {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},{"name":"x","value":0}]}}}}"#;
+        let gpus = serde_json::from_str::<NodeAnswer>(gpus).unwrap().node;
+        assert_eq!(gpus.other_resources(), ["yarn.io/gpu"]);
         let negative =
             r#"{"node":{"id":"n:1","state":"LOST","totalResource":{"memory":-1,"vCores":1}}}"#;
         assert_eq!(node(negative), None);

@@ -287,6 +287,15 @@ fn a_node_that_is_not_running_waits() {
 }
 
 #[test]
+fn a_node_with_gpus_keeps_them() {
+    let mut scene = Scene::new();
+    scene.cluster.gpus = 2;
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("yarn.io/gpu"), "{:?}", scene.told[0]);
+}
+
+#[test]
 fn another_node_than_the_one_set_gets_nothing() {
     let set = Endpoints { node_id: Some("node9:1".parse().unwrap()), ..Endpoints::default() };
     let mut scene = Scene::with(set, OfferBy::Rest);
