@@ -15,6 +15,7 @@ const ENUM_FIELDS: &[(&str, &str)] = &[
     ("Job.class", "class"),
     ("Reservation.tier", "tier"),
     ("EvaluateJobResponse.advice", "advice"),
+    ("YarnContainer.tier", "tier"),
 ];
 
 const TIMESTAMP_FIELDS: &[&str] = &[
@@ -26,6 +27,10 @@ const TIMESTAMP_FIELDS: &[&str] = &[
     "Event.at",
     "Reservation.expires_at",
     "AdmitRequest.first_requested_at",
+    "YarnStatus.verified_at",
+    "YarnStatus.last_error_at",
+    "YarnNodeManager.last_seen",
+    "YarnResourceManager.last_seen",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
 use crate::discover::Found;
 use crate::proto;
@@ -89,6 +90,12 @@ pub enum Command {
     Reload {
         caller: Caller,
         reply: Reply<Vec<String>>,
+    },
+    /// How this node stands with YARN, from the thread that talks to it, and what belongs into
+    /// the history. Nobody waits for an answer.
+    YarnReport {
+        report: Box<proto::YarnStatus>,
+        changes: Vec<Change>,
     },
 }
 

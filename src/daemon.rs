@@ -65,6 +65,10 @@ pub(crate) const BAD_CONFIG: u8 = 78;
 /// Two seconds are promised from the signal to the exit; the doors get half of them.
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
 
+/// What is left to take the offer back at YARN once the doors are shut. It is begun with them, and
+/// takes some hundredths of a second where the ResourceManager answers.
+const STOP_YARN_WITHIN: Duration = Duration::from_millis(700);
+
 /// How long the service manager waits for the bus. Connecting takes milliseconds; a bus that
 /// hangs must not make the start of the node hang.
 const READY_WITHIN: Duration = Duration::from_millis(1500);
@@ -138,6 +142,10 @@ enum DaemonError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error("{0}")]
+    Yarn(#[from] crate::yarn::rm::thread::ThreadError),
+    #[error("yarn.node_id: {0}")]
+    YarnNodeId(#[from] crate::yarn::rm::NotANodeId),
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
@@ -201,6 +209,7 @@ fn run_on(
     };
     let mode = config.daemon.mode;
     let bus = config.dbus.bus.clone();
+    let started_with = Arc::new(config.clone());
     let parts = Parts {
         config,
         config_file: file.to_owned(),
@@ -225,6 +234,7 @@ fn run_on(
         .map_err(system("start the control loop"))?;
 
     let access = Access { commands: sender, snapshot: newest, events };
+    let yarn = talk_to_yarn(&started_with, &access)?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
@@ -243,8 +253,18 @@ fn run_on(
         env!("CARGO_PKG_VERSION"),
         paths.join(" ")
     );
-    let served = runtime
-        .block_on(serve(sockets, bus, access, remote.clone(), log, || control.is_finished()));
+    let begin_stop = || {
+        if let Some(yarn) = &yarn {
+            yarn.stop();
+        }
+    };
+    let ended = || control.is_finished();
+    let served =
+        runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, begin_stop));
+    // Beside the doors it had their second already.
+    if let Some(yarn) = yarn {
+        yarn.join(STOP_YARN_WITHIN);
+    }
     // The loop goes last: it answers calls under way until the doors are shut.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
@@ -254,6 +274,26 @@ fn run_on(
     tracing::info!("stopped");
     log.tell_all();
     Ok(())
+}
+
+/// Starts the thread that talks to YARN's managers, where this is a YARN node.
+fn talk_to_yarn(
+    config: &Arc<Config>,
+    access: &Access,
+) -> Result<Option<crate::yarn::rm::thread::Handle>, DaemonError> {
+    if !config.yarn.enabled {
+        return Ok(None);
+    }
+    let endpoints = crate::yarn::rm::Endpoints::default().with(&config.yarn)?;
+    let (hints, _unread) = std::sync::mpsc::channel();
+    let parts = crate::yarn::rm::thread::Parts {
+        endpoints,
+        config: Arc::clone(config),
+        snapshot: access.snapshot.clone(),
+        commands: access.commands.clone(),
+        hints,
+    };
+    Ok(Some(crate::yarn::rm::thread::start(parts)?))
 }
 
 /// The loop must run at once when a task ends, also on a node whose CPUs are all busy.
@@ -328,6 +368,7 @@ async fn serve(
     remote: Remote,
     log: &Log,
     loop_ended: impl Fn() -> bool,
+    begin_stop: impl Fn(),
 ) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("wait for SIGINT"))?;
@@ -386,6 +427,7 @@ async fn serve(
         }
     }
     notify::stopping();
+    begin_stop();
     stop.send_replace(true);
     let close = async {
         while let Some(ended) = doors.join_next().await {

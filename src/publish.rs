@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use crate::command::CommandSender;
+use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::model::TaskId;
 use crate::proto;
@@ -31,6 +32,10 @@ pub struct Snapshot {
     /// Sequence number of the newest event whose outcome this shows; 0: none yet. Who tells of
     /// events and of tasks waits for it, so that one is never ahead of the other.
     pub last_event: u64,
+    /// The same settings for the daemon's own threads; `None` before the first turn.
+    pub config: Option<Arc<Config>>,
+    /// How the node stands with YARN; `None`: it is no YARN node.
+    pub yarn: Option<Arc<proto::YarnStatus>>,
 }
 
 /// What a door needs: where to ask, what to read. Cheap to clone.

@@ -58,6 +58,14 @@ pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, Comm
     })
 }
 
+/// How the node stands with YARN; where it is no YARN node, that.
+pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
+    snapshot.yarn.as_deref().cloned().unwrap_or_else(|| proto::YarnStatus {
+        enabled: snapshot.config.as_ref().is_some_and(|config| config.yarn.enabled),
+        ..proto::YarnStatus::default()
+    })
+}
+
 /// An event as clients read it.
 pub fn event(event: &Event) -> proto::Event {
     proto::Event {

@@ -105,6 +105,11 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// The YARN node this is: what stands with its managers, what they are to be given
+    Yarn {
+        #[command(subcommand)]
+        command: YarnCommand,
+    },
     /// Static slots against LRS on this node, with the tasks of a suite
     Bench(BenchArgs),
     /// A tour on this machine: a private daemon, real tasks, live tiers; leaves nothing behind
@@ -144,6 +149,17 @@ pub(super) enum ConfigCommand {
     },
     /// The settings in force, as TOML (or JSON)
     Show,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum YarnCommand {
+    /// NodeManager, ResourceManager, containers; advertised against configured; the last error
+    Status,
+    /// Node attributes for the NodeManager, whose script this is: valid lines and status 0 within
+    /// a second, also with the daemon down
+    NodeAttributes,
+    /// A ready fragment of yarn-site.xml, with the reasons
+    Site,
 }
 
 /// What a task is and which slot it wants.

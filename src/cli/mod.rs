@@ -21,6 +21,7 @@ mod pages;
 mod read;
 mod show;
 mod values;
+mod yarn;
 
 use std::process::ExitCode;
 
@@ -84,6 +85,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
+        Command::Yarn { command } => yarn::execute(&command, endpoint, out),
         Command::Bench(args) => crate::bench::supervise(&args, out),
         Command::BenchInner(args) => crate::bench::run(&args, out),
         Command::Demo(args) => crate::demo::supervise(&args, out),

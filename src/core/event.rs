@@ -33,6 +33,21 @@ pub struct Event {
     pub inputs: Map<String, Value>,
 }
 
+/// A change outside the core that belongs into the history; it becomes an [`Event`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// What happened.
+    pub kind: EventKind,
+    /// State before.
+    pub from: Option<String>,
+    /// State after.
+    pub to: Option<String>,
+    /// One sentence for a person.
+    pub reason: String,
+    /// The figures it was decided on.
+    pub inputs: Map<String, Value>,
+}
+
 /// The types of [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,6 +79,11 @@ pub enum EventKind {
     Reloaded,
     /// Something of the stored state was damaged and rebuilt.
     Recovered,
+    /// Another scheduler was told what the node has for its tasks, and shows it.
+    Offered,
+    /// It could not be told.
+    #[serde(rename = "offer_failed")]
+    OfferFailed,
 }
 
 impl EventKind {
@@ -93,6 +113,8 @@ impl EventKind {
             EventKind::Stopped => "stopped",
             EventKind::Reloaded => "reloaded",
             EventKind::Recovered => "recovered",
+            EventKind::Offered => "offered",
+            EventKind::OfferFailed => "offer_failed",
         }
     }
 }

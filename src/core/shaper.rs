@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::capacity::FreeWindow;
-use super::event::{Event, EventKind};
+use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Class, Labels, Order, Priority, ReservationId, TaskId, Tier};
@@ -543,6 +543,17 @@ impl Shaper {
         now: Moment,
     ) {
         self.record(now, kind, task.map(|id| id.to_string()), |event| {
+            event.reason = Some(reason);
+            event.inputs = inputs;
+        });
+    }
+
+    /// Records that something only the caller knows went from one state to another.
+    pub fn note_change(&mut self, change: Change, now: Moment) {
+        let Change { kind, from, to, reason, inputs } = change;
+        self.record(now, kind, None, |event| {
+            event.from = from;
+            event.to = to;
             event.reason = Some(reason);
             event.inputs = inputs;
         });

@@ -70,6 +70,7 @@ pub(super) enum Read {
     Explain,
     EvaluateJob,
     Events,
+    GetYarn,
 }
 
 /// Changing calls.
@@ -216,6 +217,13 @@ pub(super) const MANAGER_METHODS: &[Method] = &[
         "Kept events from sequence number since on, oldest first: at most limit, and at most \
          1000, which 0 means too. lost counts those gone before the first one given. Numbers in \
          inputs are x, or d with a fraction.",
+    ),
+    read(
+        "GetYarn",
+        Read::GetYarn,
+        &[],
+        &[("yarn", "a{sv}")],
+        "How this node stands with YARN: its managers, what is offered, its containers.",
     ),
 ];
 

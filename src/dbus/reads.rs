@@ -23,7 +23,11 @@ const MAX_EVENTS: usize = 1000;
 /// Whether the answer can hold every task, every job or very many events.
 pub(super) fn is_large(read: Read, object: &Object) -> bool {
     match read {
-        Read::GetManagedObjects | Read::ListTasks | Read::ListJobs | Read::Events => true,
+        Read::GetManagedObjects
+        | Read::ListTasks
+        | Read::ListJobs
+        | Read::Events
+        | Read::GetYarn => true,
         Read::Introspect => matches!(object, Object::Tasks),
         Read::Ping
         | Read::GetMachineId
@@ -70,6 +74,7 @@ impl Door {
                 Ok(vec![value::message(&query::evaluate(&snapshot, question)?)])
             }
             Read::Events => self.events(message),
+            Read::GetYarn => Ok(vec![value::message(&query::yarn(&snapshot))]),
         }
     }
 

@@ -55,6 +55,8 @@ pub(super) fn log(event: &Event, labels: Option<&Labels>) {
         (EventKind::Drift, _) => line!(info),
         (EventKind::Contested, _) => line!(warn),
         (EventKind::Recovered, _) => line!(warn),
+        (EventKind::OfferFailed, _) => line!(warn),
+        (EventKind::Offered, _) => line!(info),
         (EventKind::Expanded | EventKind::Shrunk, _) => line!(info),
         (EventKind::Resized, _) => line!(info),
         (EventKind::Draining | EventKind::Resumed, _) => line!(info),
@@ -70,7 +72,9 @@ fn level(event: &Event) -> Level {
         EventKind::Guard => Level::WARN,
         // Once may be an operator's `systemctl set-property`; again is somebody who insists.
         EventKind::Drift if repairs(event) <= 1 => Level::INFO,
-        EventKind::Drift | EventKind::Contested | EventKind::Recovered => Level::WARN,
+        EventKind::Drift | EventKind::Contested | EventKind::Recovered | EventKind::OfferFailed => {
+            Level::WARN
+        }
         EventKind::Expanded
         | EventKind::Shrunk
         | EventKind::Resized
@@ -78,7 +82,8 @@ fn level(event: &Event) -> Level {
         | EventKind::Resumed
         | EventKind::Started
         | EventKind::Stopped
-        | EventKind::Reloaded => Level::INFO,
+        | EventKind::Reloaded
+        | EventKind::Offered => Level::INFO,
         EventKind::Admitted
         | EventKind::Promoted
         | EventKind::Demoted

@@ -146,6 +146,7 @@ impl Driver {
             plan: plan(&config, &core),
             view: Snapshot {
                 config_toml: config.to_toml().into(),
+                config: Some(Arc::new(config.clone())),
                 colocation_threshold: config.classify.colocation_threshold,
                 ..Snapshot::default()
             },

@@ -76,6 +76,13 @@ impl Driver {
                     .and_then(|()| self.reload(now));
                 self.answer(Some(reply), answer);
             }
+            Command::YarnReport { report, changes } => {
+                self.view.yarn = Some(Arc::new(*report));
+                self.changed_status = true;
+                for change in changes {
+                    self.core.note_change(change, now);
+                }
+            }
         }
     }
 
@@ -271,6 +278,7 @@ impl Driver {
         self.replan(now);
         self.next_cycle = self.next_cycle.min(now.boot.after(self.config.daemon.sample_period));
         self.view.config_toml = self.config.to_toml().into();
+        self.view.config = Some(Arc::new(self.config.clone()));
         self.view.colocation_threshold = self.config.classify.colocation_threshold;
         self.changed_all = true;
         let keys: Vec<String> = changed.iter().map(|key| key.key.to_string()).collect();

@@ -231,6 +231,13 @@ impl Shaper for GrpcServer {
             .map(Response::new)
             .map_err(convert::status)
     }
+
+    async fn get_yarn(
+        &self,
+        _: Request<proto::GetYarnRequest>,
+    ) -> Result<Response<proto::YarnStatus>, Status> {
+        Ok(Response::new(query::yarn(&self.snapshot())))
+    }
 }
 
 /// Tasks after `after`, at most `size` and at most [`MAX_PAGE_BYTES`].

@@ -116,7 +116,9 @@ impl Standing {
             | EventKind::Started
             | EventKind::Stopped
             | EventKind::Reloaded
-            | EventKind::Recovered => {}
+            | EventKind::Recovered
+            | EventKind::Offered
+            | EventKind::OfferFailed => {}
         }
     }
 

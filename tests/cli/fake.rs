@@ -30,6 +30,7 @@ pub struct Script {
     pub follow: bool,
     pub story: ExplainResponse,
     pub toml: String,
+    pub yarn: YarnStatus,
 }
 
 /// A running fake; it ends with the process.
@@ -229,6 +230,10 @@ impl Shaper for Served {
 
     async fn explain(&self, _: Request<ExplainRequest>) -> Answer<ExplainResponse> {
         Ok(Response::new(self.0.lock().unwrap().story.clone()))
+    }
+
+    async fn get_yarn(&self, _: Request<GetYarnRequest>) -> Answer<YarnStatus> {
+        Ok(Response::new(self.0.lock().unwrap().yarn.clone()))
     }
 
     async fn evaluate_job(&self, _: Request<EvaluateJobRequest>) -> Answer<EvaluateJobResponse> {

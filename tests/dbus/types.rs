@@ -36,6 +36,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             | Command::Release { reply, .. }
             | Command::Drain { reply, .. }
             | Command::Resume { reply, .. } => drop(reply.send(Ok(()))),
+            Command::YarnReport { .. } => {}
         }
     }
 }
@@ -69,7 +70,9 @@ async fn replies_have_the_types_that_are_described() {
             called.insert(format!("{}.{}", $interface, $member));
         }};
     }
-    for member in ["GetStatus", "ListTasks", "ListJobs", "Drain", "Resume", "Reload", "GetConfig"] {
+    for member in
+        ["GetStatus", "ListTasks", "ListJobs", "Drain", "Resume", "Reload", "GetConfig", "GetYarn"]
+    {
         replied!(PATH, MANAGER, member, ());
     }
     for member in ["GetTask", "Explain", "Release"] {

@@ -4,6 +4,7 @@
 pub(super) mod events;
 pub(super) mod status;
 pub(super) mod tasks;
+pub(super) mod yarn;
 
 use std::time::Duration;
 

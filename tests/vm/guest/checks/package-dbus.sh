@@ -72,7 +72,7 @@ third=$(call Admit 'ia{sv}' "$three" 1 priority i 9 | cut -d'"' -f2)
     fault "Name of the task"
 "${bus[@]}" call org.lrs.Shaper1 /org/lrs/Shaper1 org.freedesktop.DBus.ObjectManager \
     GetManagedObjects | grep -qF "$path" || fault "ObjectManager does not list the task"
-for reading in GetStatus ListTasks ListJobs GetConfig; do
+for reading in GetStatus ListTasks ListJobs GetConfig GetYarn; do
     "${nobody[@]}" "${bus[@]}" call "${at[@]}" "$reading" >/dev/null || fault "$reading"
 done
 call GetTask s "$id" >/dev/null || fault "GetTask"

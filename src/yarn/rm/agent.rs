@@ -1,0 +1,618 @@
+//! What to do next about the offer: read, compare, send, read back.
+//!
+//! One [`Agent::pass`] is one look at the cluster, and at most one change of it. In order: who is
+//! the node (the NodeManager says; its port may be random), who schedules, what does that one show
+//! for the node, whose figure is that ([`super::ledger`]), what should it be ([`super::offer`]).
+//! If they differ the offer is written down, sent, and read back in the passes that follow until
+//! it shows or the patience ends.
+//!
+//! Nothing has to be noticed for an offer to be made again: a ResourceManager that restarted, a
+//! failover, a NodeManager that registered anew all come to a node that shows something else than
+//! it should. A figure that somebody else set is not fought over; it becomes the configured value
+//! the offer builds on.
+//!
+//! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
+//! of ours that still stands is taken back in the latter.
+//!
+//! Behind Kerberos nothing can be read. With `offer_by = "rmadmin"` the agent then works unseen:
+//! it needs `yarn.node_id` and the resource in yarn-site.xml, sends what should stand, repeats it
+//! now and then (a NodeManager may have registered anew), and says that nothing was verified.
+//!
+//! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
+//! again.
+
+use std::time::Duration;
+
+use serde_json::{Map, json};
+
+use super::client::{Cluster, ClusterError};
+use super::http::Problem;
+use super::ledger::{Ledger, LedgerError, LedgerFile, recognise};
+use super::offer::{NodeMemory, SlotSize, Slots, due, offer};
+use super::report::Report;
+use super::shapes::{ClusterInfo, Node};
+use super::{Endpoints, NodeId, NotANodeId, Resource};
+use crate::config::OfferBy;
+use crate::core::event::{Change, EventKind};
+use crate::proto;
+use crate::state::StateError;
+use crate::units::{BootTime, Moment};
+
+/// First pause before an update is read back; each further one is twice as long.
+const VERIFY_FIRST: Duration = Duration::from_millis(50);
+
+/// Reads of one update: over 12 seconds in all.
+const VERIFY_TRIES: u32 = 8;
+
+/// First pause after an error, and the longest.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// How often an offer nobody can read back is sent again. Each time is a JVM's start.
+const REPEAT_UNSEEN: Duration = Duration::from_secs(300);
+
+/// What the loop's snapshot says that matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Slots open now.
+    pub slots: Slots,
+    /// The node's memory.
+    pub memory: NodeMemory,
+    /// What one slot is worth.
+    pub slot: SlotSize,
+    /// `yarn.offer`
+    pub offer: bool,
+    /// Whether anything may be changed: not in observe mode.
+    pub enforce: bool,
+    /// `yarn.poll`
+    pub poll: Duration,
+}
+
+/// Why the offer does not stand.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum AgentError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(
+        "which node this is is not known: {0}; set yarn.node_id, or yarn.node_manager to the \
+         address of the NodeManager's web service"
+    )]
+    NoNodeId(String),
+    #[error("the NodeManager calls itself by no node id: {0}")]
+    BadNodeId(#[from] NotANodeId),
+    #[error(
+        "the NodeManager at yarn.node_manager is {found}, and yarn.node_id says {set}: nothing is \
+         offered until they agree; correct one of them"
+    )]
+    OtherNode { set: NodeId, found: NodeId },
+    #[error("the ResourceManager shows no resource for {0} that could be read")]
+    NoFigures(NodeId),
+    #[error(
+        "the ResourceManager has {node} as {state}; the offer waits until it is RUNNING{}",
+        health(.report)
+    )]
+    NotRunning { node: NodeId, state: String, report: Option<String> },
+    #[error(
+        "{node} has {} beside memory and vcores, and the calls that change a node would make that \
+         0: nothing is offered on this node; set yarn.offer = false",
+        .others.join(", ")
+    )]
+    OtherResources { node: NodeId, others: Vec<String> },
+    #[error(
+        "the ResourceManager took {sent} for {node} and still shows {shown}; does \
+         dynamic-resources.xml or another tool set this node too?"
+    )]
+    NotTaken { node: NodeId, sent: Resource, shown: Resource },
+    #[error(
+        "nothing can be read ({0}) and yarn-site.xml has no fixed resource to build on; set \
+         yarn.nodemanager.resource.memory-mb and .cpu-vcores there"
+    )]
+    Unseen(ClusterError),
+    #[error("the offer was not sent, for it could not be written down: {0}")]
+    State(#[from] StateError),
+}
+
+fn health(report: &Option<String>) -> String {
+    let words = report.as_deref().map(super::http::excerpt);
+    words.map_or_else(String::new, |words| format!(" (its NodeManager says: {words})"))
+}
+
+/// What a pass found to tell.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// For the history.
+    pub changes: Vec<Change>,
+    /// For the log alone: an error while nothing is offered, said once.
+    pub complaint: Option<String>,
+}
+
+/// An update that is being read back.
+#[derive(Clone, Debug)]
+struct Pending {
+    node: NodeId,
+    from: Resource,
+    to: Resource,
+    reason: String,
+    tries: u32,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Agent {
+    endpoints: Endpoints,
+    by: OfferBy,
+    file: LedgerFile,
+    ledger: Option<Ledger>,
+    node: Option<NodeId>,
+    health: Option<String>,
+    pending: Option<Pending>,
+    /// When the resource was last changed, for the pace of raises.
+    changed_at: Option<BootTime>,
+    /// Unseen mode: what was sent when.
+    unseen: Option<(Resource, BootTime)>,
+    /// Identity of the active ResourceManager: address and start.
+    manager: Option<(String, i64, i64)>,
+    /// What should stand, as of the last pass.
+    wanted: Option<Resource>,
+    next_poll: BootTime,
+    /// Before that, nothing: an error's pause, or an update's.
+    not_before: Option<BootTime>,
+    /// A raise that waits for its time.
+    raise_at: Option<BootTime>,
+    retry: Duration,
+    view: Option<View>,
+    report: Report,
+}
+
+impl Agent {
+    /// An agent that goes on where `file` says the last one stopped, and what is wrong with that.
+    pub fn new(
+        endpoints: Endpoints,
+        by: OfferBy,
+        file: LedgerFile,
+    ) -> (Agent, Option<LedgerError>) {
+        let (ledger, damage) = match file.read() {
+            Ok(ledger) => (ledger, None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut report = Report {
+            node_id: endpoints.node_id.as_ref().map(ToString::to_string),
+            resource_managers: endpoints.resource_managers.clone(),
+            offer_by: match by {
+                OfferBy::Rest => "rest",
+                OfferBy::Rmadmin => "rmadmin",
+            },
+            ..Report::default()
+        };
+        report.node_manager.url.clone_from(&endpoints.node_manager);
+        let agent = Agent {
+            node: endpoints.node_id.clone(),
+            endpoints,
+            by,
+            file,
+            ledger,
+            health: None,
+            pending: None,
+            changed_at: None,
+            unseen: None,
+            manager: None,
+            wanted: None,
+            next_poll: BootTime::default(),
+            not_before: None,
+            raise_at: None,
+            retry: RETRY_FIRST,
+            view: None,
+            report,
+        };
+        (agent, damage)
+    }
+
+    /// For clients.
+    pub fn report(&self) -> proto::YarnStatus {
+        self.report.to_proto()
+    }
+
+    /// The node, once it is known.
+    pub fn node(&self) -> Option<&NodeId> {
+        self.node.as_ref()
+    }
+
+    /// Whether nothing of ours stands at the ResourceManager.
+    pub fn is_clear(&self) -> bool {
+        self.pending.is_none() && self.ledger.as_ref().is_none_or(Ledger::is_clear)
+    }
+
+    /// Forgets every pause: the daemon stops and there is one chance.
+    pub fn hurry(&mut self) {
+        self.not_before = None;
+        self.raise_at = None;
+    }
+
+    /// When the next pass is due. A pause, after an error or until an update shows, is kept
+    /// whatever else there is; changed slots are a reason to look at once.
+    pub fn next(&self, view: &View) -> BootTime {
+        match self.not_before {
+            Some(at) => at,
+            None if self.view != Some(*view) => BootTime::default(),
+            None => self.raise_at.map_or(self.next_poll, |at| at.min(self.next_poll)),
+        }
+    }
+
+    /// Whether [`Self::next`] is for the regular look, hints included.
+    pub fn is_poll(&self, now: BootTime) -> bool {
+        now >= self.next_poll
+    }
+
+    /// One look, at most one change.
+    pub fn pass(&mut self, cluster: &mut dyn Cluster, view: &View, now: Moment) -> Told {
+        let mut told = Told::default();
+        self.report.offer_enabled = view.offer && view.enforce;
+        self.not_before = None;
+        self.raise_at = None;
+        self.view = Some(*view);
+        let polls = self.is_poll(now.boot);
+        if polls {
+            self.next_poll = now.boot.after(view.poll);
+        }
+        let looked = self
+            .look_at_node(cluster, polls, now)
+            .and_then(|node| self.settle(cluster, &node, view, &mut told, now));
+        match looked {
+            Ok(()) => {
+                self.retry = RETRY_FIRST;
+                self.report.last_error = None;
+            }
+            Err(error) => self.failed(&error, &mut told, now),
+        }
+        told
+    }
+
+    fn failed(&mut self, error: &AgentError, told: &mut Told, now: Moment) {
+        let text = error.to_string();
+        self.not_before = Some(now.boot.after(self.retry));
+        self.retry = self.retry.saturating_mul(2).min(RETRY_MOST);
+        if self.report.last_error.as_ref().is_some_and(|(said, _)| *said == text) {
+            return;
+        }
+        self.report.last_error = Some((text.clone(), now.wall));
+        if !self.report.offer_enabled && self.is_clear() {
+            told.complaint = Some(text);
+            return;
+        }
+        let mut inputs = Map::new();
+        inputs.insert("node".into(), json!(self.node));
+        told.changes.push(Change {
+            kind: EventKind::OfferFailed,
+            from: None,
+            to: self.wanted.map(|wanted| wanted.to_string()),
+            reason: text,
+            inputs,
+        });
+    }
+
+    /// Which node this is. An id that is set is checked, one that is not is asked for anew each
+    /// time: a NodeManager that restarts may come back with another port.
+    fn look_at_node(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        polls: bool,
+        now: Moment,
+    ) -> Result<NodeId, AgentError> {
+        let set = self.endpoints.node_id.clone();
+        if !polls && let Some(node) = &self.node {
+            return Ok(node.clone());
+        }
+        let seen = &mut self.report.node_manager;
+        match cluster.node_manager() {
+            None => set.ok_or_else(|| {
+                AgentError::NoNodeId("no address of the NodeManager is known".into())
+            }),
+            Some(Err(error)) => {
+                seen.error = Some(error.to_string());
+                // It may be restarting; the ResourceManager knows the node by its old id still.
+                let known = set.or_else(|| self.node.clone());
+                known.ok_or_else(|| AgentError::NoNodeId(error.to_string()))
+            }
+            Some(Ok(info)) => {
+                seen.answered(info.hadoop_version, now.wall);
+                self.health = info.health_report.filter(|_| info.node_healthy == Some(false));
+                let found: NodeId = info.id.parse()?;
+                if let Some(set) = set
+                    && !set.as_str().eq_ignore_ascii_case(found.as_str())
+                {
+                    let error = AgentError::OtherNode { set, found };
+                    seen.error = Some(error.to_string());
+                    return Err(error);
+                }
+                self.report.node_id = Some(found.to_string());
+                self.node = Some(found.clone());
+                Ok(found)
+            }
+        }
+    }
+
+    fn settle(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let read = cluster.active().and_then(|(url, info)| {
+            let node = cluster.node(id)?;
+            Ok((url, info, node))
+        });
+        match read {
+            Ok((url, info, node)) => {
+                self.unseen = None;
+                let restarted = self.saw_manager(url, info, now);
+                self.report.node_manager.state = Some(node.state.clone());
+                self.settle_seen(cluster, id, &node, restarted, view, told, now)
+            }
+            Err(error) => {
+                self.report.resource_manager.error = Some(error.to_string());
+                self.report.advertised = None;
+                self.report.verified = None;
+                if self.by == OfferBy::Rmadmin && hides(&error) {
+                    return self.settle_unseen(cluster, id, error, view, told, now);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Whether it is another one than before, or the same anew.
+    fn saw_manager(&mut self, url: String, info: ClusterInfo, now: Moment) -> bool {
+        let identity = (url.clone(), info.id, info.started_on);
+        let known = self.manager.replace(identity.clone());
+        let seen = &mut self.report.resource_manager;
+        seen.url = Some(url);
+        seen.state = Some(info.ha_state);
+        seen.answered(info.hadoop_version, now.wall);
+        known.is_some_and(|known| known != identity)
+    }
+
+    #[allow(clippy::too_many_arguments)] // one place, in which everything that was read meets
+    fn settle_seen(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        node: &Node,
+        restarted: bool,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
+        self.report.advertised = Some(shown);
+        if self.read_back(id, shown, told, now)?.is_waiting() {
+            return Ok(());
+        }
+        let known = self.ledger.take();
+        let ledger = recognise(known.as_ref(), id, shown, self.endpoints.configured);
+        let ours = ledger.is_ours(shown);
+        let wanted = self.wanted(&ledger, view);
+        let standing = known.as_ref().is_some_and(|known| *known == ledger && !known.is_clear());
+        self.ledger = Some(ledger.clone());
+        self.report.verified = Some(wanted == shown);
+        if wanted == shown {
+            self.report.verified_at = Some(now.wall);
+            if shown == ledger.configured && !ledger.is_clear() {
+                self.remember(ledger.given_back())?;
+            }
+            return Ok(());
+        }
+        if !view.enforce || (!view.offer && !ours) {
+            // Nobody asked for a change of what somebody else set.
+            self.report.verified = None;
+            return Ok(());
+        }
+        let others = node.other_resources();
+        if !others.is_empty() {
+            let others = others.into_iter().map(str::to_owned).collect();
+            return Err(AgentError::OtherResources { node: id.clone(), others });
+        }
+        if node.state != "RUNNING" {
+            return Err(AgentError::NotRunning {
+                node: id.clone(),
+                state: node.state.clone(),
+                report: self.health.clone(),
+            });
+        }
+        let anew = standing && shown == ledger.configured;
+        if !anew && let Some(at) = due(shown, wanted, self.changed_at).filter(|at| *at > now.boot) {
+            self.raise_at = Some(at);
+            return Ok(());
+        }
+        let reason = self.reason(view, anew, restarted);
+        self.send(cluster, id, &ledger, wanted, now)?;
+        self.not_before = Some(now.boot.after(VERIFY_FIRST));
+        self.pending =
+            Some(Pending { node: id.clone(), from: shown, to: wanted, reason, tries: 0 });
+        Ok(())
+    }
+
+    /// Looks whether the update that was sent shows.
+    fn read_back(
+        &mut self,
+        id: &NodeId,
+        shown: Resource,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<ReadBack, AgentError> {
+        let Some(mut pending) = self.pending.take().filter(|pending| pending.node == *id) else {
+            return Ok(ReadBack::Done);
+        };
+        if shown == pending.to {
+            self.offered(pending.from, pending.to, pending.reason, true, told, now);
+            return Ok(ReadBack::Done);
+        }
+        pending.tries += 1;
+        if pending.tries < VERIFY_TRIES {
+            let pause = VERIFY_FIRST.saturating_mul(1 << pending.tries.min(16));
+            self.not_before = Some(now.boot.after(pause));
+            self.report.verified = Some(false);
+            self.pending = Some(pending);
+            return Ok(ReadBack::Waiting);
+        }
+        self.report.verified = Some(false);
+        Err(AgentError::NotTaken { node: id.clone(), sent: pending.to, shown })
+    }
+
+    /// The way without eyes: see the module's page.
+    fn settle_unseen(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        error: ClusterError,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
+        let base = self.endpoints.configured.map(|site| Ledger::new(id.clone(), site));
+        let Some(ledger) = known.or(base) else { return Err(AgentError::Unseen(error)) };
+        let wanted = self.wanted(&ledger, view);
+        self.ledger = Some(ledger.clone());
+        if !view.enforce || (!view.offer && ledger.is_clear()) {
+            return Ok(());
+        }
+        let before = self.unseen.map_or(ledger.configured, |(sent, _)| sent);
+        let stands = match self.unseen {
+            Some((sent, at)) => sent == wanted && now.boot < at.after(REPEAT_UNSEEN),
+            // Nothing was ever sent, and nothing is to be.
+            None => ledger.is_clear() && wanted == ledger.configured,
+        };
+        if stands {
+            self.report.verified = Some(false);
+            return Ok(());
+        }
+        if let Some(at) = due(before, wanted, self.changed_at).filter(|at| *at > now.boot) {
+            self.raise_at = Some(at);
+            return Ok(());
+        }
+        self.send(cluster, id, &ledger, wanted, now)?;
+        let repeated =
+            self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
+        self.report.verified = Some(false);
+        if !repeated {
+            let reason = format!(
+                "{}; not verified, for the ResourceManager cannot be read",
+                self.reason(view, false, false)
+            );
+            self.offered(before, wanted, reason, false, told, now);
+        }
+        if wanted == ledger.configured {
+            self.remember(ledger.given_back())?;
+        }
+        Ok(())
+    }
+
+    /// What should stand.
+    fn wanted(&mut self, ledger: &Ledger, view: &View) -> Resource {
+        let offering = view.offer && view.enforce;
+        let wanted = if offering {
+            offer(ledger.configured, view.slots, view.slot, view.memory)
+        } else {
+            ledger.configured
+        };
+        self.report.configured = Some(ledger.configured);
+        self.report.offered = offering.then_some(wanted);
+        self.wanted = Some(wanted);
+        wanted
+    }
+
+    /// Written down first: see [`super::ledger`].
+    fn send(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        ledger: &Ledger,
+        wanted: Resource,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        self.remember(ledger.about_to_send(wanted))?;
+        self.changed_at = Some(now.boot);
+        Ok(cluster.update(id, wanted)?)
+    }
+
+    fn remember(&mut self, ledger: Ledger) -> Result<(), StateError> {
+        self.file.write(&ledger)?;
+        self.ledger = Some(ledger);
+        Ok(())
+    }
+
+    fn reason(&self, view: &View, anew: bool, restarted: bool) -> String {
+        if !view.offer {
+            return "nothing is offered any more: the configured value is put back".into();
+        }
+        if restarted {
+            return "the ResourceManager restarted or another one took over".into();
+        }
+        if anew {
+            return "the node shows its configured value again: its NodeManager registered anew"
+                .into();
+        }
+        match view.slots.beyond_base() {
+            0 if !view.slots.given_out => "passive slots are held back".into(),
+            0 => "no slot is open beyond the base".into(),
+            1 => "1 slot is open beyond the base".into(),
+            slots => format!("{slots} slots are open beyond the base"),
+        }
+    }
+
+    fn offered(
+        &mut self,
+        from: Resource,
+        to: Resource,
+        reason: String,
+        verified: bool,
+        told: &mut Told,
+        now: Moment,
+    ) {
+        self.report.verified_at = verified.then_some(now.wall).or(self.report.verified_at);
+        let mut inputs = Map::new();
+        if let Some(view) = self.view {
+            inputs.insert("active".into(), json!(view.slots.active));
+            inputs.insert("passive".into(), json!(view.slots.passive));
+            inputs.insert("base".into(), json!(view.slots.base));
+            inputs.insert("slot_memory_mib".into(), json!(view.slot.memory.0 >> 20));
+            inputs.insert("slot_vcores".into(), json!(view.slot.vcores));
+        }
+        if let Some(ledger) = &self.ledger {
+            inputs.insert("configured".into(), json!(ledger.configured.to_string()));
+        }
+        inputs.insert("node".into(), json!(self.node));
+        inputs.insert("verified".into(), json!(verified));
+        let (from, to) = (Some(from.to_string()), Some(to.to_string()));
+        told.changes.push(Change { kind: EventKind::Offered, from, to, reason, inputs });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadBack {
+    Done,
+    Waiting,
+}
+
+impl ReadBack {
+    fn is_waiting(self) -> bool {
+        self == ReadBack::Waiting
+    }
+}
+
+/// Whether the ResourceManager is there and shows nothing to us.
+fn hides(error: &ClusterError) -> bool {
+    match error {
+        ClusterError::Call(error) => {
+            matches!(error.problem, Problem::Kerberos(_) | Problem::Refused { .. })
+        }
+        ClusterError::NoAddress => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! The agent against a cluster that is played, with time as the tests have it.
+
+use tempfile::TempDir;
+
+use super::super::played::Played;
+use super::*;
+use crate::units::{Bytes, WallTime};
+
+const GIB: u64 = 1 << 30;
+const SITE: Resource = Resource { memory_mib: 8192, vcores: 8 };
+
+fn plus(slots: u32) -> Resource {
+    Resource { memory_mib: 8192 + 1024 * u64::from(slots), vcores: 8 + slots }
+}
+
+fn view(beyond: u32) -> View {
+    View {
+        slots: Slots { active: 2, passive: 2 + beyond, base: 2, given_out: true },
+        memory: NodeMemory { total: Some(Bytes(64 * GIB)), reserve: Bytes(GIB) },
+        slot: SlotSize { memory: Bytes(GIB), vcores: 1 },
+        offer: true,
+        enforce: true,
+        poll: Duration::from_secs(5),
+    }
+}
+
+/// An agent, its cluster, and a clock that only the agent's own wishes move.
+struct Scene {
+    dir: TempDir,
+    endpoints: Endpoints,
+    by: OfferBy,
+    agent: Agent,
+    cluster: Played,
+    now: BootTime,
+    told: Vec<Change>,
+    complaints: Vec<String>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with(Endpoints::default(), OfferBy::Rest)
+    }
+
+    fn with(endpoints: Endpoints, by: OfferBy) -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("state")).unwrap();
+        let file = LedgerFile::in_runtime_dir(dir.path());
+        let (agent, damage) = Agent::new(endpoints.clone(), by, file);
+        assert!(damage.is_none());
+        let now = BootTime(Duration::from_secs(1000));
+        let (told, complaints) = (Vec::new(), Vec::new());
+        Scene { dir, endpoints, by, agent, cluster: Played::default(), now, told, complaints }
+    }
+
+    /// lrsd was killed and started again.
+    fn kill_and_restart(&mut self) {
+        let file = LedgerFile::in_runtime_dir(self.dir.path());
+        let (agent, damage) = Agent::new(self.endpoints.clone(), self.by, file);
+        assert!(damage.is_none());
+        self.agent = agent;
+    }
+
+    fn pass(&mut self, view: &View) {
+        self.now = self.now.max(self.agent.next(view));
+        let now = Moment { boot: self.now, wall: WallTime::from_unix_micros(1) };
+        let told = self.agent.pass(&mut self.cluster, view, now);
+        self.told.extend(told.changes);
+        self.complaints.extend(told.complaint);
+    }
+
+    /// Passes when they are due, for this long.
+    fn run(&mut self, view: &View, time: Duration) {
+        let end = self.now.after(time);
+        for _ in 0..10_000 {
+            if self.agent.next(view) > end {
+                self.now = end;
+                return;
+            }
+            self.pass(view);
+        }
+        panic!("it never rests");
+    }
+
+    fn settle(&mut self, view: &View) {
+        self.run(view, Duration::from_secs(20));
+    }
+
+    fn kinds(&self) -> Vec<(EventKind, Option<&str>)> {
+        self.told.iter().map(|change| (change.kind, change.to.as_deref())).collect()
+    }
+}
+
+#[test]
+fn slots_that_open_are_offered_once_and_verified() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+    assert_eq!(scene.kinds(), [(EventKind::Offered, Some("11264 MiB, 11 vcores"))]);
+    let change = &scene.told[0];
+    assert_eq!(change.from.as_deref(), Some("8192 MiB, 8 vcores"));
+    assert_eq!(change.reason, "3 slots are open beyond the base");
+    assert_eq!(change.inputs["verified"], true);
+    assert_eq!(change.inputs["configured"], "8192 MiB, 8 vcores");
+    assert_eq!(change.inputs["node"], "node1:45454");
+    let report = scene.agent.report();
+    assert_eq!(report.verified, Some(true));
+    assert_eq!(report.advertised.unwrap().memory_mib, 11_264);
+    assert_eq!(report.configured.unwrap().memory_mib, 8192);
+    assert!(report.last_error.is_none());
+}
+
+#[test]
+fn shrinking_goes_at_once_and_growing_keeps_its_pace() {
+    let mut scene = Scene::new();
+    scene.settle(&view(1));
+    let before = scene.now;
+    scene.pass(&view(2));
+    scene.pass(&view(2));
+    scene.pass(&view(3));
+    assert_eq!(scene.cluster.updates, [plus(1), plus(2)], "a raise waits after a raise");
+    scene.pass(&view(0));
+    assert_eq!(scene.cluster.updates, [plus(1), plus(2), SITE]);
+    assert!(scene.now.since(before) < Duration::from_secs(1));
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates.last(), Some(&plus(3)));
+}
+
+#[test]
+fn a_node_manager_that_registered_anew_gets_its_offer_again() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.shown = SITE;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, [plus(2), plus(2)]);
+    assert!(scene.told[1].reason.contains("registered anew"), "{:?}", scene.told[1]);
+}
+
+#[test]
+fn a_node_manager_with_another_port_is_followed() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.node_id = "node1:33333".into();
+    scene.cluster.shown = SITE;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.shown, plus(2));
+    assert_eq!(scene.agent.report().node_manager.unwrap().node_id.as_deref(), Some("node1:33333"));
+}
+
+#[test]
+fn a_manager_that_restarts_or_changes_is_told_again() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.rm_down = true;
+    scene.run(&view(2), Duration::from_secs(120));
+    assert_eq!(scene.kinds()[1..], [(EventKind::OfferFailed, Some("10240 MiB, 10 vcores"))]);
+    assert!(scene.agent.report().last_error.unwrap().contains("cannot be reached"));
+    scene.cluster.rm_down = false;
+    scene.cluster.started = 2;
+    scene.cluster.shown = SITE;
+    scene.run(&view(2), Duration::from_secs(70));
+    assert_eq!(scene.cluster.updates, [plus(2), plus(2)]);
+    assert!(scene.told[2].reason.contains("another one took over"), "{:?}", scene.told[2]);
+    assert!(scene.agent.report().last_error.is_none());
+}
+
+#[test]
+fn pauses_after_errors_grow() {
+    let mut scene = Scene::new();
+    scene.cluster.rm_down = true;
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let before = scene.now;
+        scene.pass(&view(2));
+        pauses.push(scene.now.since(before).as_secs());
+    }
+    assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(scene.told.len(), 1, "the same error is told once");
+}
+
+#[test]
+fn after_a_kill_an_offer_is_known_for_one() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, [plus(3)], "nothing to do");
+    assert_eq!(scene.agent.report().configured.unwrap().memory_mib, 8192);
+    scene.settle(&view(0));
+    assert_eq!(scene.cluster.shown, SITE);
+}
+
+#[test]
+fn killed_at_any_step_the_configured_value_is_never_lost() {
+    for steps in 0..12 {
+        let mut scene = Scene::new();
+        scene.cluster.lag = 2;
+        for step in 0..steps {
+            scene.pass(&view(if step % 4 < 2 { 1 } else { 4 }));
+        }
+        scene.kill_and_restart();
+        scene.settle(&view(2));
+        assert_eq!(scene.cluster.shown, plus(2), "killed after {steps} passes");
+        scene.settle(&View { offer: false, ..view(2) });
+        assert_eq!(scene.cluster.shown, SITE, "killed after {steps} passes");
+        assert!(scene.agent.is_clear());
+    }
+}
+
+#[test]
+fn without_its_record_the_site_says_what_is_configured() {
+    let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
+    let mut scene = Scene::with(endpoints, OfferBy::Rest);
+    scene.cluster.shown = plus(4);
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.shown, plus(1), "not 4 + 1");
+}
+
+#[test]
+fn what_somebody_else_set_becomes_the_configured_value() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.shown = Resource { memory_mib: 4096, vcores: 4 };
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.shown, Resource { memory_mib: 6144, vcores: 6 });
+    scene.settle(&View { offer: false, ..view(2) });
+    assert_eq!(scene.cluster.shown, Resource { memory_mib: 4096, vcores: 4 });
+}
+
+#[test]
+fn off_it_only_reads_and_takes_back_what_is_ours() {
+    let off = View { offer: false, ..view(3) };
+    let mut scene = Scene::new();
+    scene.settle(&off);
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.agent.report().advertised.is_some() && scene.agent.report().offered.is_none());
+    scene.settle(&view(3));
+    scene.settle(&off);
+    assert_eq!(scene.cluster.updates, [plus(3), SITE]);
+    assert!(scene.told[1].reason.contains("put back"), "{:?}", scene.told[1]);
+    scene.cluster.rm_down = true;
+    scene.run(&off, Duration::from_secs(60));
+    assert_eq!((scene.told.len(), scene.complaints.len()), (2, 1), "said, not an event");
+}
+
+#[test]
+fn in_observe_mode_nothing_is_changed() {
+    let mut scene = Scene::new();
+    scene.settle(&View { enforce: false, ..view(3) });
+    assert_eq!((scene.cluster.updates.len(), scene.told.len()), (0, 0));
+    assert_eq!(scene.agent.report().advertised.unwrap().memory_mib, 8192);
+    assert!(!scene.agent.report().offer_enabled);
+}
+
+#[test]
+fn an_update_that_comes_to_nothing_is_an_error() {
+    let mut scene = Scene::new();
+    scene.cluster.deaf = true;
+    scene.settle(&view(3));
+    let [failed] = scene.told.as_slice() else { panic!("{:?}", scene.told) };
+    assert_eq!(failed.kind, EventKind::OfferFailed);
+    assert!(failed.reason.contains("still shows 8192 MiB, 8 vcores"), "{failed:?}");
+    assert_eq!(scene.agent.report().verified, Some(false));
+    scene.cluster.deaf = false;
+    scene.run(&view(3), Duration::from_secs(120));
+    assert_eq!(scene.cluster.shown, plus(3));
+}
+
+#[test]
+fn a_slow_update_is_waited_for() {
+    let mut scene = Scene::new();
+    scene.cluster.lag = 5;
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, [plus(3)], "sent once");
+    assert_eq!(scene.kinds(), [(EventKind::Offered, Some("11264 MiB, 11 vcores"))]);
+}
+
+#[test]
+fn a_node_that_is_not_running_waits() {
+    let mut scene = Scene::new();
+    scene.cluster.state = "UNHEALTHY";
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("UNHEALTHY"), "{:?}", scene.told[0]);
+    scene.cluster.state = "RUNNING";
+    scene.run(&view(3), Duration::from_secs(70));
+    assert_eq!(scene.cluster.shown, plus(3));
+}
+
+#[test]
+fn a_node_with_gpus_keeps_them() {
+    let mut scene = Scene::new();
+    scene.cluster.gpus = 2;
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("yarn.io/gpu"), "{:?}", scene.told[0]);
+}
+
+#[test]
+fn another_node_than_the_one_set_gets_nothing() {
+    let set = Endpoints { node_id: Some("node9:1".parse().unwrap()), ..Endpoints::default() };
+    let mut scene = Scene::with(set, OfferBy::Rest);
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    let reason = &scene.told[0].reason;
+    assert!(reason.contains("node9:1") && reason.contains("node1:45454"), "{reason}");
+    scene.cluster.nm_down = true;
+    scene.run(&view(3), Duration::from_secs(70));
+    assert!(scene.told[1].reason.contains("knows no node node9:1"), "{:?}", scene.told[1]);
+}
+
+#[test]
+fn nobody_to_say_which_node_this_is() {
+    let mut scene = Scene::new();
+    scene.cluster.nm_down = true;
+    scene.settle(&view(3));
+    assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
+}
+
+#[test]
+fn behind_kerberos_the_command_works_unseen() {
+    let endpoints = Endpoints {
+        node_id: Some("node1:45454".parse().unwrap()),
+        configured: Some(SITE),
+        ..Endpoints::default()
+    };
+    let mut scene = Scene::with(endpoints, OfferBy::Rmadmin);
+    scene.cluster.kerberos = true;
+    scene.run(&view(3), REPEAT_UNSEEN / 2);
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+    assert!(scene.told[0].reason.contains("not verified"), "{:?}", scene.told[0]);
+    assert_eq!(scene.told[0].inputs["verified"], false);
+    assert_eq!(scene.agent.report().verified, Some(false));
+    scene.run(&view(3), REPEAT_UNSEEN);
+    assert_eq!(scene.cluster.updates, [plus(3), plus(3)], "again, in case it was lost");
+    assert_eq!(scene.told.len(), 1);
+    scene.settle(&View { offer: false, ..view(3) });
+    assert_eq!(scene.cluster.updates.last(), Some(&SITE));
+    assert!(scene.agent.is_clear());
+    let count = scene.cluster.updates.len();
+    scene.run(&View { offer: false, ..view(3) }, REPEAT_UNSEEN * 3);
+    assert_eq!(scene.cluster.updates.len(), count, "and no more");
+}
+
+#[test]
+fn behind_kerberos_rest_says_what_to_use_instead() {
+    let mut scene = Scene::new();
+    scene.cluster.kerberos = true;
+    scene.settle(&view(3));
+    let [failed] = scene.told.as_slice() else { panic!("{:?}", scene.told) };
+    assert!(failed.reason.contains("rmadmin"), "{failed:?}");
+}
+
+#[test]
+fn an_offer_that_cannot_be_written_down_is_not_sent() {
+    let mut scene = Scene::new();
+    std::fs::remove_dir_all(scene.dir.path().join("state")).unwrap();
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("could not be written down"), "{:?}", scene.told[0]);
+}

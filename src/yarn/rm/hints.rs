@@ -1,0 +1,139 @@
+//! What the cluster knows of the containers on this node: priority and queue from the
+//! ResourceManager, execution type from the NodeManager.
+//!
+//! Hints only: a container is found, and its end noticed, on the node itself. What cannot be read
+//! leaves the hint before it standing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Hint;
+use super::client::{Cluster, ClusterError};
+use super::http::CallError;
+use super::shapes::{App, application_of};
+
+/// Most applications asked for in one look; the rest have their turn in the next ones. A node
+/// runs containers of a few applications at a time, and each costs a call.
+const APPS_A_LOOK: usize = 64;
+
+/// The hints of one node.
+#[derive(Debug, Default)]
+pub struct Hints {
+    given: BTreeMap<String, Hint>,
+    apps: BTreeMap<String, App>,
+    /// Where the next look at the applications begins.
+    next_app: Option<String>,
+}
+
+/// A look that did not show everything.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum HintError {
+    #[error("execution types and priorities of containers are not read: {0}")]
+    Containers(CallError),
+    #[error("priority and queue of {0} are not read: {1}")]
+    Application(String, ClusterError),
+}
+
+impl Hints {
+    /// Looks; answers what is new or changed, and the first thing that could not be read.
+    pub fn look(&mut self, cluster: &mut dyn Cluster) -> (Vec<Hint>, Option<HintError>) {
+        let containers = match cluster.containers() {
+            Ok(containers) => containers,
+            Err(error) => return (Vec::new(), Some(HintError::Containers(error))),
+        };
+        let apps: BTreeSet<String> =
+            containers.iter().filter_map(|container| application_of(&container.id)).collect();
+        let problem = self.look_at_applications(cluster, &apps);
+        let mut changed = Vec::new();
+        let mut given = BTreeMap::new();
+        for container in containers {
+            let app = application_of(&container.id).and_then(|id| self.apps.get(&id));
+            let hint = Hint {
+                priority: app.and_then(|app| app.priority),
+                opportunistic: container.execution_type.map(|kind| kind == "OPPORTUNISTIC"),
+                queue: app.and_then(|app| app.queue.clone()),
+                container: container.id,
+            };
+            if self.given.get(&hint.container) != Some(&hint) {
+                changed.push(hint.clone());
+            }
+            given.insert(hint.container.clone(), hint);
+        }
+        self.given = given;
+        (changed, problem)
+    }
+
+    fn look_at_applications(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        wanted: &BTreeSet<String>,
+    ) -> Option<HintError> {
+        self.apps.retain(|id, _| wanted.contains(id));
+        let start = self.next_app.take().unwrap_or_default();
+        let mut turn = wanted.range(start.clone()..).chain(wanted.range(..start));
+        for id in turn.by_ref().take(APPS_A_LOOK) {
+            match cluster.application(id) {
+                Ok(app) => self.apps.insert(id.clone(), app),
+                // What fails for one is likely to fail for all, each time after the timeout.
+                Err(error) => return Some(HintError::Application(id.clone(), error)),
+            };
+        }
+        self.next_app = turn.next().cloned();
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::played::Played;
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let mut played = Played::default();
+        played.run("container_1_0001_01_000002", Some("GUARANTEED"));
+        played.run("container_e1_1_0002_01_000007", Some("OPPORTUNISTIC"));
+        played.app("application_1_0001", Some(5), "root.default");
+        played.app("application_1_0002", None, "root.batch");
+        let mut hints = Hints::default();
+        let (told, problem) = hints.look(&mut played);
+        assert!(problem.is_none());
+        let [first, second] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
+        assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
+        assert_eq!(second.queue.as_deref(), Some("root.batch"));
+        assert_eq!(hints.look(&mut played).0, []);
+        played.app("application_1_0001", Some(9), "root.default");
+        let told = hints.look(&mut played).0;
+        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
+    }
+
+    #[test]
+    fn a_manager_that_is_away_takes_nothing_back() {
+        let mut played = Played::default();
+        played.run("container_1_0001_01_000002", None);
+        played.app("application_1_0001", Some(5), "q");
+        let mut hints = Hints::default();
+        assert_eq!(hints.look(&mut played).0[0].opportunistic, None);
+        played.rm_down = true;
+        let (told, problem) = hints.look(&mut played);
+        assert!(told.is_empty() && matches!(problem, Some(HintError::Application(..))));
+        played.nm_down = true;
+        assert!(
+            matches!(hints.look(&mut played), (told, Some(HintError::Containers(_))) if told.is_empty())
+        );
+    }
+
+    #[test]
+    fn many_applications_take_turns() {
+        let mut played = Played::default();
+        for n in 0..APPS_A_LOOK + 10 {
+            played.run(&format!("container_1_{n:04}_01_000001"), None);
+            played.app(&format!("application_1_{n:04}"), Some(1), "q");
+        }
+        let mut hints = Hints::default();
+        let known = |told: &[Hint]| told.iter().filter(|hint| hint.priority.is_some()).count();
+        assert_eq!(known(&hints.look(&mut played).0), APPS_A_LOOK);
+        assert_eq!(known(&hints.look(&mut played).0), 10);
+    }
+}

@@ -1,0 +1,194 @@
+//! The ResourceManager's side: slots that opened on this node are told to the cluster's
+//! scheduler, and what the scheduler knows of the containers comes back.
+//!
+//! [`offer`] says how much to offer, [`ledger`] which of the figures the ResourceManager shows
+//! are ours, [`agent`] what to do next. Those decide and touch nothing. [`http`], [`shapes`],
+//! [`client`], [`rmadmin`] and [`hints`] are the calls, [`thread`] is the thread all of it runs on: a
+//! ResourceManager that hangs for ten seconds must not keep a promotion waiting.
+//!
+//! What is deliberately absent: an over-commit timeout other than -1 (any other makes YARN kill
+//! containers), a Kerberos ticket (see `yarn.offer_by = "rmadmin"`), and any call that changes an
+//! application.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Auto, Yarn};
+
+pub mod agent;
+pub mod client;
+pub mod hints;
+pub mod http;
+pub mod ledger;
+pub mod offer;
+mod report;
+pub mod rmadmin;
+pub mod shapes;
+pub mod thread;
+
+#[cfg(test)]
+mod played;
+#[cfg(test)]
+mod test_server;
+
+/// What a node has for containers, in the ResourceManager's units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Resource {
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Virtual cores: what one counts for is the site's convention.
+    pub vcores: u32,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MiB, {} vcores", self.memory_mib, self.vcores)
+    }
+}
+
+/// A node as the ResourceManager knows it: `host:port` of the NodeManager's own protocol.
+///
+/// Checked because it becomes part of a path and an argument of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeId(String);
+
+/// Longest host name of DNS (RFC 1035), a colon and a port.
+const MAX_NODE_ID: usize = 253 + 1 + 5;
+
+/// A text that names no node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no node id; one is a host name, a colon and a port: node1.example.org:45454")]
+pub struct NotANodeId(String);
+
+impl NodeId {
+    /// As YARN writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part before the port.
+    pub fn host(&self) -> &str {
+        self.0.rsplit_once(':').map_or(&self.0, |(host, _)| host)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = NotANodeId;
+
+    fn from_str(text: &str) -> Result<NodeId, NotANodeId> {
+        let bad = || NotANodeId(text.chars().take(MAX_NODE_ID).collect());
+        let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+        let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':');
+        // A leading "-" would be an option to rmadmin.
+        let host_fits = host.bytes().all(fits) && host.bytes().next().is_some_and(|b| b != b'-');
+        let port_fits = port.bytes().all(|b| b.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port != 0);
+        if text.len() <= MAX_NODE_ID && host_fits && port_fits {
+            Ok(NodeId(text.to_owned()))
+        } else {
+            Err(bad())
+        }
+    }
+}
+
+impl TryFrom<String> for NodeId {
+    type Error = NotANodeId;
+
+    fn try_from(text: String) -> Result<NodeId, NotANodeId> {
+        text.parse()
+    }
+}
+
+impl From<NodeId> for String {
+    fn from(id: NodeId) -> String {
+        id.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where to ask. [`Endpoints::with`] puts the settings of `[yarn]` over what yarn-site.xml says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    /// Web addresses of all ResourceManagers, without a path: `http://rm1:8088`.
+    pub resource_managers: Vec<String>,
+    /// Web address of this node's NodeManager.
+    pub node_manager: Option<String>,
+    /// The node's id, where it was set; else the NodeManager is asked.
+    pub node_id: Option<NodeId>,
+    /// `yarn.nodemanager.resource.memory-mb` and `.cpu-vcores` where yarn-site.xml has both as
+    /// numbers; `None`: the NodeManager works them out itself.
+    pub configured: Option<Resource>,
+}
+
+impl Endpoints {
+    /// With what `[yarn]` sets in place of what yarn-site.xml says.
+    ///
+    /// # Errors
+    /// `yarn.node_id` names no node.
+    pub fn with(self, yarn: &Yarn) -> Result<Endpoints, NotANodeId> {
+        let mut endpoints = self;
+        if let Auto::Fixed(urls) = &yarn.resource_managers {
+            endpoints.resource_managers.clone_from(urls);
+        }
+        if let Auto::Fixed(url) = &yarn.node_manager {
+            endpoints.node_manager = Some(url.clone());
+        }
+        if let Auto::Fixed(id) = &yarn.node_id {
+            endpoints.node_id = Some(id.parse()?);
+        }
+        Ok(endpoints)
+    }
+}
+
+/// What the ResourceManager and the NodeManager say of a container, for whoever finds it on the
+/// node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// `container_e01_1700000000000_0001_01_000002`
+    pub container: String,
+    /// Priority of its application, higher is sooner as with LRS; `None`: nobody says.
+    pub priority: Option<i32>,
+    /// Whether it is opportunistic; `None`: a NodeManager that does not tell.
+    pub opportunistic: Option<bool>,
+    /// Queue of its application.
+    pub queue: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_id_is_a_host_and_a_port_and_nothing_that_could_be_more() {
+        for good in ["node1:45454", "10.0.0.1:1", "a_b.example.org:65535", "::1:8041"] {
+            assert_eq!(good.parse::<NodeId>().map(String::from).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "node1",
+            ":1",
+            "node1:",
+            "node1:0",
+            "node1:65536",
+            "a/b:1",
+            "a b:1",
+            "a?b:1",
+            "node1:+1",
+            "-x:1",
+            "a\n:1",
+            "a%2f:1",
+        ] {
+            assert!(bad.parse::<NodeId>().is_err(), "{bad:?}");
+        }
+        assert!(format!("{}:1", "a".repeat(300)).parse::<NodeId>().is_err());
+        assert_eq!("node1:45454".parse::<NodeId>().unwrap().host(), "node1");
+    }
+}

@@ -1,0 +1,339 @@
+//! The JSON of Hadoop's web services, as far as it is used.
+//!
+//! What these shapes have to bear with (2.8 to 3.5): an empty list is `null`, `""` or `{}`; a
+//! list of one may be the element itself; fields come and go between versions, so what can be
+//! done without is optional. Sources: `dao/{ClusterInfo,NodeInfo,AppInfo}.java` of the
+//! ResourceManager, `dao/{NodeInfo,ContainerInfo}.java` of the NodeManager.
+
+use serde::{Deserialize, Deserializer};
+
+use super::Resource;
+
+/// `GET /ws/v1/cluster/info`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ClusterInfoAnswer {
+    #[serde(rename = "clusterInfo")]
+    #[allow(missing_docs)]
+    pub cluster: ClusterInfo,
+}
+
+/// A ResourceManager about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterInfo {
+    /// Its start, which is also the cluster's timestamp in ids.
+    pub id: i64,
+    /// When it became what it is, in ms since 1970.
+    pub started_on: i64,
+    /// `ACTIVE`, `STANDBY`, `INITIALIZING` or `STOPPING`; without HA `ACTIVE`.
+    pub ha_state: String,
+    /// `3.4.1`
+    #[serde(default)]
+    pub hadoop_version: Option<String>,
+}
+
+impl ClusterInfo {
+    /// Whether it is the one that schedules.
+    pub fn is_active(&self) -> bool {
+        self.ha_state == "ACTIVE"
+    }
+}
+
+/// `GET /ws/v1/cluster/nodes/{id}`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct NodeAnswer {
+    #[allow(missing_docs)]
+    pub node: Node,
+}
+
+/// A node as the ResourceManager has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Node {
+    /// `host:port`
+    pub id: String,
+    /// `RUNNING`, `UNHEALTHY`, `LOST` ...
+    pub state: String,
+    #[serde(rename = "totalResource", default)]
+    total: Option<Total>,
+    #[serde(rename = "usedMemoryMB", default)]
+    used_mib: Option<i64>,
+    #[serde(rename = "availMemoryMB", default)]
+    available_mib: Option<i64>,
+    #[serde(rename = "usedVirtualCores", default)]
+    used_vcores: Option<i64>,
+    #[serde(rename = "availableVirtualCores", default)]
+    available_vcores: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Total {
+    memory: i64,
+    #[serde(rename = "vCores")]
+    vcores: i64,
+    /// Of every type, from 3.0 on.
+    #[serde(rename = "resourceInformations", default, deserialize_with = "list_of_type")]
+    types: Vec<ResourceType>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct ResourceType {
+    name: String,
+    #[serde(default)]
+    value: i64,
+}
+
+impl Node {
+    /// What it has for containers; `None`: a figure is missing or negative.
+    ///
+    /// Versions without `totalResource` give what is used and what is left, which may be less
+    /// than nothing after an offer was lowered; the sum is right all the same.
+    pub fn advertised(&self) -> Option<Resource> {
+        let sum = |used: Option<i64>, left: Option<i64>| used?.checked_add(left?);
+        let (memory, vcores) = match &self.total {
+            Some(total) => (total.memory, total.vcores),
+            None => (
+                sum(self.used_mib, self.available_mib)?,
+                sum(self.used_vcores, self.available_vcores)?,
+            ),
+        };
+        Some(Resource {
+            memory_mib: u64::try_from(memory).ok()?,
+            vcores: u32::try_from(vcores).ok()?,
+        })
+    }
+
+    /// What it has beside memory and vcores: `yarn.io/gpu` and the like. The node-resource call
+    /// has no place for them, and makes them 0.
+    pub fn other_resources(&self) -> Vec<&str> {
+        let types = self.total.iter().flat_map(|total| &total.types);
+        types
+            .filter(|kind| kind.value > 0 && !matches!(kind.name.as_str(), "memory-mb" | "vcores"))
+            .map(|kind| kind.name.as_str())
+            .collect()
+    }
+}
+
+/// `GET /ws/v1/cluster/nodes`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct NodesAnswer {
+    #[serde(default, deserialize_with = "list_of_node")]
+    #[allow(missing_docs)]
+    pub nodes: Vec<NodeName>,
+}
+
+/// One of all nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct NodeName {
+    /// `host:port`
+    pub id: String,
+}
+
+/// `GET /ws/v1/cluster/apps/{id}`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AppAnswer {
+    #[allow(missing_docs)]
+    pub app: App,
+}
+
+/// An application as the ResourceManager has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct App {
+    /// `application_1700000000000_0001`
+    pub id: String,
+    /// Where it was submitted to; `root.` and so on with the fair scheduler.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// Higher is sooner; absent before 2.8.
+    #[serde(default, deserialize_with = "number_or_text")]
+    pub priority: Option<i32>,
+}
+
+/// `GET /ws/v1/node/info`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct NodeManagerAnswer {
+    #[serde(rename = "nodeInfo")]
+    #[allow(missing_docs)]
+    pub node: NodeManagerInfo,
+}
+
+/// A NodeManager about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeManagerInfo {
+    /// `host:port`, by which the ResourceManager knows it.
+    pub id: String,
+    /// Whether its own checks found it fit to run containers.
+    #[serde(default)]
+    pub node_healthy: Option<bool>,
+    /// What they found.
+    #[serde(default)]
+    pub health_report: Option<String>,
+    /// `3.4.1`
+    #[serde(default)]
+    pub hadoop_version: Option<String>,
+}
+
+/// `GET /ws/v1/node/containers`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ContainersAnswer {
+    #[serde(default, deserialize_with = "list_of_container")]
+    #[allow(missing_docs)]
+    pub containers: Vec<Container>,
+}
+
+/// A container as its NodeManager has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Container {
+    /// `container_e01_1700000000000_0001_01_000002`
+    pub id: String,
+    /// `RUNNING`, `SCHEDULED`, `DONE` ...
+    #[serde(default)]
+    pub state: Option<String>,
+    /// `GUARANTEED` or `OPPORTUNISTIC`; absent before 3.0.
+    #[serde(rename = "executionType", default)]
+    pub execution_type: Option<String>,
+}
+
+/// Application of a container: its id less the attempt and the container's own number.
+pub fn application_of(container: &str) -> Option<String> {
+    let mut parts = container.strip_prefix("container_")?.split('_');
+    let mut next = || parts.next().filter(|part| !part.is_empty());
+    let mut cluster = next()?;
+    if cluster.starts_with('e') {
+        cluster = next()?;
+    }
+    let app = next()?;
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    (digits(cluster) && digits(app)).then(|| format!("application_{cluster}_{app}"))
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    Many(Vec<T>),
+    One(T),
+}
+
+impl<T> OneOrMany<T> {
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            OneOrMany::Many(many) => many,
+            OneOrMany::One(one) => vec![one],
+        }
+    }
+}
+
+/// The list below `key`; `null`, a text and an object without the key are empty lists.
+fn list<'de, D, T>(deserializer: D, key: &str) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: for<'a> Deserialize<'a>,
+{
+    let outer = Option::<serde_json::Value>::deserialize(deserializer)?;
+    let Some(serde_json::Value::Object(mut outer)) = outer else { return Ok(Vec::new()) };
+    match outer.remove(key) {
+        None | Some(serde_json::Value::Null) => Ok(Vec::new()),
+        Some(inner) => serde_json::from_value::<OneOrMany<T>>(inner)
+            .map(OneOrMany::into_vec)
+            .map_err(|error| serde::de::Error::custom(format!("{key}: {error}"))),
+    }
+}
+
+fn list_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeName>, D::Error> {
+    list(deserializer, "node")
+}
+
+fn list_of_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ResourceType>, D::Error> {
+    list(deserializer, "resourceInformation")
+}
+
+fn list_of_container<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Container>, D::Error> {
+    list(deserializer, "container")
+}
+
+/// Some versions write numbers as texts; a text that is none is nothing known.
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(match value {
+        Some(serde_json::Value::Number(number)) => {
+            number.as_i64().and_then(|number| i32::try_from(number).ok())
+        }
+        Some(serde_json::Value::String(text)) => text.trim().parse().ok(),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn containers(text: &str) -> Vec<Container> {
+        serde_json::from_str::<ContainersAnswer>(text).unwrap().containers
+    }
+
+    #[test]
+    fn lists_of_none_one_and_many() {
+        for empty in [
+            r#"{"containers":null}"#,
+            r#"{"containers":""}"#,
+            r#"{"containers":{}}"#,
+            r#"{"containers":{"container":null}}"#,
+            r#"{"containers":{"container":[]}}"#,
+            "{}",
+        ] {
+            assert_eq!(containers(empty), [], "{empty}");
+        }
+        let one = r#"{"containers":{"container":{"id":"c","state":"RUNNING",
+            "executionType":"OPPORTUNISTIC","exitCode":-1000}}}"#;
+        assert_eq!(containers(one)[0].execution_type.as_deref(), Some("OPPORTUNISTIC"));
+        let many = r#"{"containers":{"container":[{"id":"a"},{"id":"b"}]}}"#;
+        assert_eq!(containers(many).len(), 2);
+        let bad = r#"{"containers":{"container":[{"id":1}]}}"#;
+        assert!(serde_json::from_str::<ContainersAnswer>(bad).is_err());
+    }
+
+    #[test]
+    fn a_node_with_and_without_a_total() {
+        let node = |text: &str| serde_json::from_str::<NodeAnswer>(text).unwrap().node.advertised();
+        let new = r#"{"node":{"id":"n:1","state":"RUNNING","usedMemoryMB":0,"availMemoryMB":4,
+            "totalResource":{"memory":8192,"vCores":8,"resourceInformations":{}}}}"#;
+        assert_eq!(node(new), Some(Resource { memory_mib: 8192, vcores: 8 }));
+        let old = r#"{"node":{"id":"n:1","state":"RUNNING","usedMemoryMB":9000,
+            "availMemoryMB":-808,"usedVirtualCores":9,"availableVirtualCores":-1}}"#;
+        assert_eq!(node(old), Some(Resource { memory_mib: 8192, vcores: 8 }));
+        assert_eq!(node(r#"{"node":{"id":"n:1","state":"LOST"}}"#), None);
+        let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
+            "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
+            {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},{"name":"x","value":0}]}}}}"#;
+        let gpus = serde_json::from_str::<NodeAnswer>(gpus).unwrap().node;
+        assert_eq!(gpus.other_resources(), ["yarn.io/gpu"]);
+        let negative =
+            r#"{"node":{"id":"n:1","state":"LOST","totalResource":{"memory":-1,"vCores":1}}}"#;
+        assert_eq!(node(negative), None);
+    }
+
+    #[test]
+    fn priorities_as_numbers_texts_and_nonsense() {
+        let priority = |value: &str| {
+            let text = format!(r#"{{"app":{{"id":"a","priority":{value}}}}}"#);
+            serde_json::from_str::<AppAnswer>(&text).unwrap().app.priority
+        };
+        assert_eq!(priority("7"), Some(7));
+        assert_eq!(priority("\"7\""), Some(7));
+        assert_eq!(priority("\"high\""), None);
+        assert_eq!(priority("99999999999"), None);
+        assert_eq!(priority("null"), None);
+    }
+
+    #[test]
+    fn the_application_of_a_container() {
+        let app = application_of;
+        assert_eq!(app("container_1_0002_01_000003").as_deref(), Some("application_1_0002"));
+        assert_eq!(app("container_e17_1_0002_01_000003").as_deref(), Some("application_1_0002"));
+        for bad in ["", "container_", "container_e1", "container_a_1_1_1", "container_1_../x_1_1"] {
+            assert_eq!(app(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The thread `lrs-yarn`: agent and client, and nothing of the loop's.
+//!
+//! It wakes when the snapshot's slots change, when a look is due and when the daemon stops. The
+//! calls block, which costs nobody anything but this thread; the pauses between are timers of a
+//! runtime of its own.
+//!
+//! On a stop the offer is taken back, within what [`Handle::join`] is given. A call that hangs
+//! just then is not waited for: the process ends, what stands is in the ledger, and the log says
+//! what it is.
+
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::agent::{Agent, Told, View};
+use super::client::{By, Client};
+use super::hints::Hints;
+use super::http::{CertificateError, Http};
+use super::ledger::LedgerFile;
+use super::offer::{NodeMemory, SlotSize, Slots};
+use super::rmadmin::Rmadmin;
+use super::{Endpoints, Hint};
+use crate::clock;
+use crate::command::{Command, CommandSender};
+use crate::config::{Auto, Config, Mode, OfferBy};
+use crate::proto;
+use crate::publish::Snapshot;
+use crate::units::Bytes;
+
+/// How long to wait at most for the first reading of the node; it wakes us by itself.
+const FIRST_READING: Duration = Duration::from_secs(60);
+
+/// How long one call may take while the daemon stops, whatever `yarn.timeout` says.
+const STOP_CALL: Duration = Duration::from_millis(400);
+
+/// What the thread needs.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where the managers are.
+    pub endpoints: Endpoints,
+    /// The settings at the start; those that may change later are read from the snapshot.
+    pub config: Arc<Config>,
+    /// The newest snapshot.
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// To the loop.
+    pub commands: CommandSender,
+    /// To whoever finds containers.
+    pub hints: mpsc::Sender<Hint>,
+}
+
+/// Why it does not run.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum ThreadError {
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
+    #[error("cannot start the thread that talks to YARN: {0}")]
+    Start(std::io::Error),
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Handle {
+    stop: watch::Sender<bool>,
+    ended: mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Begins to stop; the offer is taken back meanwhile.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits for its end, at most this long.
+    pub fn join(self, at_most: Duration) {
+        self.stop();
+        match self.ended.recv_timeout(at_most) {
+            Err(mpsc::RecvTimeoutError::Timeout) => tracing::warn!(
+                "the ResourceManager does not answer: what LRS offered last may stand there until \
+                 lrsd runs again or the NodeManager is restarted"
+            ),
+            // Sent, or dropped in a panic: either way it is over.
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                if self.thread.join().is_err() {
+                    tracing::error!("the thread that talks to YARN panicked");
+                }
+            }
+        }
+    }
+}
+
+/// Starts it.
+///
+/// # Errors
+/// `yarn.ca_file` is of no use, or there are no threads left.
+pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
+    let Parts { endpoints, config, snapshot, commands, hints } = parts;
+    let yarn = &config.yarn;
+    let mut addresses = endpoints.resource_managers.iter().chain(&endpoints.node_manager);
+    let https = addresses.any(|url| url.starts_with("https://"));
+    let ca_file: Option<PathBuf> = match &yarn.ca_file {
+        Auto::Auto => None,
+        Auto::Fixed(path) => Some(path.clone()),
+    };
+    let http = Http::new(&yarn.user, yarn.timeout, https, ca_file.as_deref())?;
+    let by = match yarn.offer_by {
+        OfferBy::Rest => By::Rest,
+        OfferBy::Rmadmin => By::Rmadmin(Rmadmin::new(yarn.rmadmin.clone(), yarn.timeout)),
+    };
+    let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
+    let (agent, damage) = Agent::new(endpoints.clone(), yarn.offer_by, file);
+    if let Some(error) = damage {
+        tracing::warn!(%error, "what LRS offered YARN before is not known: {error}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(ThreadError::Start)?;
+    let (stop, stopping) = watch::channel(false);
+    let (end, ended) = mpsc::channel();
+    let talker = Talker {
+        client: Client::new(http, endpoints, by),
+        agent,
+        known: Hints::default(),
+        hint_problem: None,
+        config,
+        snapshot,
+        commands,
+        hints,
+        stopping,
+        reported: None,
+    };
+    let thread = std::thread::Builder::new()
+        .name("lrs-yarn".into())
+        .spawn(move || {
+            talker.run(&runtime);
+            // Nobody waits any more when the time to stop was up.
+            let _ = end.send(());
+        })
+        .map_err(ThreadError::Start)?;
+    Ok(Handle { stop, ended, thread })
+}
+
+struct Talker {
+    client: Client,
+    agent: Agent,
+    known: Hints,
+    /// What was last said about hints that cannot be read.
+    hint_problem: Option<String>,
+    config: Arc<Config>,
+    snapshot: watch::Receiver<Arc<Snapshot>>,
+    commands: CommandSender,
+    hints: mpsc::Sender<Hint>,
+    stopping: watch::Receiver<bool>,
+    reported: Option<proto::YarnStatus>,
+}
+
+impl Talker {
+    fn run(mut self, runtime: &tokio::runtime::Runtime) {
+        while !*self.stopping.borrow() {
+            let Some(view) = self.view() else {
+                runtime.block_on(self.wait(FIRST_READING));
+                continue;
+            };
+            let now = clock::now();
+            if self.agent.next(&view) > now.boot {
+                runtime.block_on(self.wait(self.agent.next(&view).since(now.boot)));
+                continue;
+            }
+            let polls = self.agent.is_poll(now.boot);
+            self.client.set_timeout(self.config.yarn.timeout);
+            let told = self.agent.pass(&mut self.client, &view, now);
+            self.tell(runtime, told);
+            if polls && !*self.stopping.borrow() {
+                self.look_for_hints();
+            }
+        }
+        self.give_back(runtime);
+    }
+
+    /// Until something happened, or this long.
+    async fn wait(&self, at_most: Duration) {
+        let (mut snapshot, mut stopping) = (self.snapshot.clone(), self.stopping.clone());
+        let changed = async {
+            if snapshot.changed().await.is_err() {
+                // The loop has ended; the word to stop follows.
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            // An error means the sender is gone: the daemon stops.
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = changed => {}
+            () = tokio::time::sleep(at_most) => {}
+        }
+    }
+
+    /// The newest slots and settings; `None` before the node was read for the first time: to a
+    /// daemon that restarts, a node without memory would be a reason to take the offer back.
+    fn view(&mut self) -> Option<View> {
+        let snapshot = Arc::clone(&self.snapshot.borrow_and_update());
+        if let Some(config) = &snapshot.config {
+            self.config = Arc::clone(config);
+        }
+        let read = snapshot.status.node.as_ref().is_some_and(|node| node.sampled_at.is_some());
+        read.then(|| view(&snapshot.status, &self.config))
+    }
+
+    fn tell(&mut self, runtime: &tokio::runtime::Runtime, told: Told) {
+        if let Some(error) = told.complaint {
+            tracing::warn!(%error, "YARN: {error}");
+        }
+        let report = self.agent.report();
+        if told.changes.is_empty() && self.reported.as_ref() == Some(&report) {
+            return;
+        }
+        self.reported = Some(report.clone());
+        let report = Command::YarnReport { report: Box::new(report), changes: told.changes };
+        // The loop takes nothing more once it stops, and nobody reads it then.
+        let _ = runtime.block_on(self.commands.send(report));
+    }
+
+    fn look_for_hints(&mut self) {
+        let (hints, problem) = self.known.look(&mut self.client);
+        for hint in hints {
+            if self.hints.send(hint).is_err() {
+                // Whoever found containers has ended; the daemon stops.
+                return;
+            }
+        }
+        let problem = problem.map(|problem| problem.to_string());
+        if let Some(problem) =
+            problem.as_ref().filter(|new| self.hint_problem.as_ref() != Some(*new))
+        {
+            tracing::info!("YARN: {problem}");
+        }
+        self.hint_problem = problem;
+    }
+
+    /// Takes the offer back; how long it may take is up to [`Handle::join`].
+    fn give_back(&mut self, runtime: &tokio::runtime::Runtime) {
+        // Without a reading nothing was sent, though an earlier daemon may have sent something.
+        let snapshot = Arc::clone(&self.snapshot.borrow());
+        let view = View { offer: false, ..view(&snapshot.status, &self.config) };
+        self.client.set_timeout(self.config.yarn.timeout.min(STOP_CALL));
+        self.agent.hurry();
+        while view.enforce && !self.agent.is_clear() {
+            let now = clock::now();
+            let told = self.agent.pass(&mut self.client, &view, now);
+            let failed = told
+                .changes
+                .iter()
+                .any(|change| change.kind == crate::core::event::EventKind::OfferFailed);
+            self.tell(runtime, told);
+            if failed {
+                return;
+            }
+            let pause = self.agent.next(&view).since(clock::boot_time());
+            runtime.block_on(async { tokio::time::sleep(pause).await });
+        }
+    }
+}
+
+/// What of status and settings the agent goes by.
+fn view(status: &proto::Status, config: &Config) -> View {
+    let slots = status.slots.unwrap_or_default();
+    let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
+    let total = status.node.as_ref().and_then(|node| node.memory).and_then(|m| m.total_bytes);
+    let total = total.map(Bytes);
+    View {
+        slots: Slots {
+            active: active.capacity,
+            passive: passive.capacity,
+            base: passive.base,
+            given_out: status.state == proto::NodeState::Accepting as i32,
+        },
+        memory: NodeMemory {
+            total,
+            reserve: config.guard.memory_reserve.of(total.unwrap_or_default()),
+        },
+        slot: SlotSize { memory: config.yarn.slot_memory, vcores: config.yarn.slot_vcores },
+        offer: config.yarn.offer,
+        enforce: config.daemon.mode == Mode::Enforce,
+        poll: config.yarn.poll,
+    }
+}
+
+#[cfg(test)]
+mod tests;
