@@ -922,7 +922,7 @@ fn in_place_edits_weights_only_and_restores_them() {
     let cpu = &foreign.dirs[0];
     write(cpu, file, "9000");
 
-    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    let group = tree.find_in_place(foreign.job.process(), None).unwrap();
     let found = tree.read_back(&group).unwrap();
     assert_eq!(group.record.attachment, Attachment::InPlace);
     assert_eq!(group.dirs.cpu.as_ref(), Some(cpu));
@@ -942,7 +942,7 @@ fn in_place_edits_weights_only_and_restores_them() {
     // A group its owner made idle: active leaves idle, release gives it back.
     if tree.read_back(&group).unwrap().cpu_idle.is_some() {
         write(cpu, "cpu.idle", "1");
-        let group = tree.find_in_place(foreign.job.process()).unwrap();
+        let group = tree.find_in_place(foreign.job.process(), None).unwrap();
         // The disk weight, where there is one, is another matter.
         let changed = tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
         assert!(changed.iter().all(|drift| !drift.file.starts_with("cpu.")), "{changed:?}");
@@ -966,7 +966,7 @@ fn what_the_owner_wrote_meanwhile_is_not_restored() {
     let file = weight_file(tree);
     let cpu = &foreign.dirs[0];
     write(cpu, file, "9000");
-    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    let group = tree.find_in_place(foreign.job.process(), None).unwrap();
 
     tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
     write(cpu, file, "5000");
@@ -974,7 +974,7 @@ fn what_the_owner_wrote_meanwhile_is_not_restored() {
     assert_eq!(read(&group.dirs.cpu, file), "5000", "resized by its owner");
 
     // A weight of an earlier plan is still LRS's.
-    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    let group = tree.find_in_place(foreign.job.process(), None).unwrap();
     let mild = WeightPlan { ratio: 2, active_capacity: 4, passive_max: 4 };
     tree.write_tier(&group, Tier::Passive, &mild).unwrap();
     let written = read(&group.dirs.cpu, file);
@@ -1007,7 +1007,7 @@ fn a_write_that_fails_half_way_leaves_a_foreign_group_as_it_was() {
     let tree = fixture.tree();
     tree.remove(&probe).unwrap();
     let file = weight_file(tree);
-    let mut group = tree.find_in_place(foreign.job.process()).unwrap();
+    let mut group = tree.find_in_place(foreign.job.process(), None).unwrap();
     let found = read(&group.dirs.cpu, file);
 
     // The disk weight is known and its file does not open.
@@ -1132,7 +1132,7 @@ fn everybody_in_a_foreign_group_and_below_is_named() {
     let foreign = Foreign::new(&fixture, &probe);
     let tree = fixture.tree();
     tree.remove(&probe).unwrap();
-    let group = tree.find_in_place(foreign.job.process()).unwrap();
+    let group = tree.find_in_place(foreign.job.process(), None).unwrap();
     assert_eq!(tree.occupants(&group).unwrap(), [0]);
     assert_eq!(tree.holds(&group, foreign.job.process()).unwrap(), Some(true));
 
@@ -1206,11 +1206,11 @@ fn in_place_refuses_what_is_not_the_tasks_own() {
     let job = Job::sleeper();
     let group = fixture.admit(job.process());
     let tree = fixture.tree();
-    let error = tree.find_in_place(job.process()).unwrap_err();
+    let error = tree.find_in_place(job.process(), None).unwrap_err();
     assert!(error.to_string().contains("below the LRS root"), "{error}");
     tree.release(&group).unwrap();
     // This test and its child are in the same group: the root one, or one that holds us.
-    let error = tree.find_in_place(job.process()).unwrap_err();
+    let error = tree.find_in_place(job.process(), None).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("root group") || text.contains("this daemon"), "{text}");
     fixture.close();

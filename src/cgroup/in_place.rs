@@ -38,9 +38,10 @@ pub(super) fn find(
     cpu: Scale,
     io: impl Iterator<Item = Scale>,
     process: ProcessRef,
+    named: Option<&str>,
 ) -> Result<Group, CgroupError> {
     let pinned = mover.pin(process)?;
-    let path = mover.present_group(process.pid)?;
+    let path = chosen(mover.present_group(process.pid)?, process, named)?;
     refuse(mover, &path, process)?;
     let primary = &mover.hierarchies[0];
     let dir = primary.dir(&path);
@@ -49,7 +50,7 @@ pub(super) fn find(
     let origin = mover
         .hierarchies
         .iter()
-        .filter_map(|h| Some((h.name.clone(), membership.path_in(h)?.to_owned())))
+        .filter_map(|h| Some((h.name.clone(), up_to(membership.path_in(h)?, &path).to_owned())))
         .collect();
     let mut record =
         GroupRecord { attachment: Attachment::InPlace, path, inode, origin, found: Vec::new() };
@@ -80,6 +81,27 @@ pub(super) fn find(
     } else {
         Err(CgroupError::ProcessGone(process.pid))
     }
+}
+
+/// The group to manage: the process's own, or the one named, which holds that.
+pub(super) fn chosen(
+    present: String,
+    process: ProcessRef,
+    named: Option<&str>,
+) -> Result<String, CgroupError> {
+    match named {
+        None => Ok(present),
+        Some(named) if is_within(&present, named) => Ok(named.to_owned()),
+        Some(named) => Err(CgroupError::Refused(format!(
+            "process {} is in {present}, not in {named} or below it, where it was found",
+            process.pid
+        ))),
+    }
+}
+
+/// Where the process is in one hierarchy, cut off at `group` if it is below that there too.
+pub(super) fn up_to<'a>(path: &'a str, group: &'a str) -> &'a str {
+    if is_within(path, group) { group } else { path }
 }
 
 fn refuse(mover: &Mover<'_>, path: &str, process: ProcessRef) -> Result<(), CgroupError> {

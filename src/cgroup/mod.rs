@@ -56,6 +56,7 @@ pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
 pub use kin::Kin;
 pub(crate) use lock::LOCK;
+pub(crate) use process::is_within;
 pub use quota::CpuQuota;
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
@@ -290,9 +291,10 @@ pub trait TierTree: Send + Sync {
     /// what people know the task by.
     fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError>;
 
-    /// The present cgroup of `process`, to be managed as it is. Refuses the root group and a
-    /// group that holds this daemon.
-    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError>;
+    /// The present cgroup of `process`, or the group above it with the path `named`, to be
+    /// managed as it is. Refuses the root group and a group that holds this daemon.
+    fn find_in_place(&self, process: ProcessRef, named: Option<&str>)
+    -> Result<Group, CgroupError>;
 
     /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
     fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError>;

@@ -95,17 +95,24 @@ impl TierTree for ObserveTree {
         Ok(Group { record, dirs: GroupDirs::default() })
     }
 
-    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError> {
+    fn find_in_place(
+        &self,
+        process: ProcessRef,
+        named: Option<&str>,
+    ) -> Result<Group, CgroupError> {
         let (Some(version), false) = (self.version, self.hierarchies.is_empty()) else {
             return Err(CgroupError::Unsupported(self.capabilities.reason.clone()));
         };
         let mover = self.mover();
         let _pinned = mover.pin(process)?;
-        let path = mover.present_group(process.pid)?;
+        let path = in_place::chosen(mover.present_group(process.pid)?, process, named)?;
         let inode = dirs::inode(&self.hierarchies[0].dir(&path))?
             .ok_or(CgroupError::ProcessGone(process.pid))?;
         let mut record = ObserveTree::record(path, inode);
         record.origin = self.origin(process)?;
+        for (_, origin) in &mut record.origin {
+            *origin = in_place::up_to(origin, &record.path).to_owned();
+        }
         // The root group counts the whole node: no files of it stand for a task.
         let dirs = match record.path.as_str() {
             "/" => GroupDirs::default(),

@@ -286,7 +286,7 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
 }
 
 /// Whether `path` is `group` or below it.
-pub(super) fn is_within(path: &str, group: &str) -> bool {
+pub(crate) fn is_within(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

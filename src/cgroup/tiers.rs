@@ -36,7 +36,7 @@ impl KernelTree {
             };
         }
         let owners = in_place::found_number(record, self.scale.file);
-        let weight = self.scale.pair(plan).at_least(owners).of(tier);
+        let weight = self.scale.pair(plan).beside(owners).of(tier);
         if tier == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
             CpuWish::WeightOrIdle(weight)
         } else {
@@ -81,7 +81,7 @@ impl KernelTree {
         let io = self.io.knobs.iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => {
                 let owners = in_place::found_number(&group.record, scale.file)?;
-                Some((scale.file, scale.pair(plan).at_least(Some(owners)).of(tier)))
+                Some((scale.file, scale.pair(plan).beside(Some(owners)).of(tier)))
             }
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
@@ -95,7 +95,7 @@ impl KernelTree {
             let Some(plans) = &plans else { return true };
             let owners = in_place::found_number(&group.record, file);
             self.scale_of(file).is_some_and(|scale| {
-                let pairs = plans.iter().map(|plan| scale.pair(plan).at_least(owners));
+                let pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
                 pairs.into_iter().any(|pair| present == pair.active || present == pair.passive)
             })
         })?;
@@ -155,7 +155,7 @@ impl KernelTree {
         }
         for knob in &self.io.knobs {
             if let IoKnob::Weight(scale) = knob {
-                let wanted = scale.pair(plan).at_least(None).of(tier);
+                let wanted = scale.pair(plan).beside(None).of(tier);
                 drifts.extend(number_drift(scale.file, view.io_weight, wanted));
             }
         }
@@ -215,7 +215,7 @@ impl KernelTree {
                 if in_place && owners.is_none() {
                     return Ok(());
                 }
-                let weight = scale.pair(plan).at_least(owners).of(tier);
+                let weight = scale.pair(plan).beside(owners).of(tier);
                 settle_number(&dir.join(scale.file), scale.file, weight, write, drifts)
             }
             IoKnob::PriorityClass if !in_place => {

@@ -233,12 +233,16 @@ impl TierTree for KernelTree {
             .ok_or_else(|| files::failed("find", &dir, None, io::ErrorKind::NotFound.into()))
     }
 
-    fn find_in_place(&self, process: ProcessRef) -> Result<Group, CgroupError> {
+    fn find_in_place(
+        &self,
+        process: ProcessRef,
+        named: Option<&str>,
+    ) -> Result<Group, CgroupError> {
         let scales = self.io.knobs.iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => Some(*scale),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
-        in_place::find(&self.mover(), self.root.version, self.scale, scales, process)
+        in_place::find(&self.mover(), self.root.version, self.scale, scales, process, named)
     }
 
     fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {

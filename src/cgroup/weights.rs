@@ -94,9 +94,12 @@ impl Pair {
         }
     }
 
-    /// With an active weight of at least `found`, what the group's owner had given it.
-    pub(super) fn at_least(self, found: Option<u64>) -> Pair {
-        Pair { active: self.active.max(found.unwrap_or(0)), ..self }
+    /// Beside `found`, what the group's owner had given it: no tier is between the two. An
+    /// active task gets no less, and a passive one no more (YARN gives opportunistic containers 2
+    /// of 1024 shares). 0 is what an idle group shows on v2.
+    pub(super) fn beside(self, found: Option<u64>) -> Pair {
+        let Some(found) = found.filter(|found| *found > 0) else { return self };
+        Pair { active: self.active.max(found), passive: self.passive.min(found) }
     }
 }
 

@@ -51,7 +51,7 @@ pub enum Attach {
     Descendants,
     /// Nothing moves: the weights of this group are edited. The path is that below the mount of
     /// the hierarchy with the cpu controller, with a leading slash; the main process must be in
-    /// it still.
+    /// it or below it still.
     InPlace {
         /// `/hadoop-yarn/container_1_0001_01_000002`
         cgroup: String,

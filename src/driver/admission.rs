@@ -202,7 +202,8 @@ impl Driver {
         let paths = process::cgroup_paths(process.pid);
         let in_place = self.entries.iter().find(|(_, entry)| {
             let group = entry.group.as_ref().is_some_and(|group| {
-                group.record.attachment == Attachment::InPlace && paths.contains(&group.record.path)
+                let inside = |path: &String| crate::cgroup::is_within(path, &group.record.path);
+                group.record.attachment == Attachment::InPlace && paths.iter().any(inside)
             });
             // A unit on its way has no group yet.
             group || entry.unit.as_ref().is_some_and(|unit| paths.contains(&unit.control_group))

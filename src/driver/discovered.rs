@@ -114,14 +114,7 @@ impl Driver {
         let process = pinned.process;
         let kin = match &found.attach {
             Attach::InPlace { cgroup } => {
-                let group = self.tree.find_in_place(process).map_err(cgroup_error)?;
-                if group.record.path != *cgroup {
-                    return Err(refused(format!(
-                        "process {} is in {}, not in {cgroup} where it was found; it is looked \
-                         for again",
-                        process.pid, group.record.path
-                    )));
-                }
+                let group = self.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
                 self.check_overlap(None, &group)?;
                 return Ok((Kin::Descendants, Some(group)));
             }

@@ -89,7 +89,7 @@ impl Driver {
         if entry.in_place {
             let group = match entry.found_in.take() {
                 Some(group) => *group,
-                None => self.tree.find_in_place(process).map_err(cgroup_error)?,
+                None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
             return self.take_in_place(id, group);
         }

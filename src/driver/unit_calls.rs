@@ -109,7 +109,7 @@ impl<'a> Systemd<'a> {
         if !self.ask(|manager| manager.settle(&name, &settings)).map_err(failed)? {
             return Err(stopped(&name));
         }
-        match self.tree.find_in_place(process) {
+        match self.tree.find_in_place(process, None) {
             Ok(group) if group.record.path == unit.control_group => {
                 Ok(Prepared::Group(Box::new(group)))
             }

@@ -75,3 +75,54 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
     assert!(ended.inputs["cpu_seconds"].as_f64().unwrap() > 0.1, "{ended:?}");
     remove(&parent);
 }
+
+/// Slurm and Kubernetes divide the group of a job or container further.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_group_above_that_of_the_process_is_taken_by_name() {
+    let daemon = Loop::start("above", "slots.active = 1\nslots.passive = 1");
+    let (mount, v1) = cpu_mount();
+    let cgroup = format!("/lrs-test-{}-slurm/job_7", std::process::id());
+    let job = mount.join(&cgroup[1..]);
+    let step = job.join("step_0");
+    std::fs::create_dir_all(&step).unwrap();
+    let parent = job.parent().unwrap();
+    if !v1 {
+        std::fs::write(parent.join("cgroup.subtree_control"), "+cpu").unwrap();
+    }
+    let weight = if v1 { "cpu.shares" } else { "cpu.weight" };
+    let mut container = Container::start("echo ready; sleep 1000");
+    let pid = container.process().pid.to_string();
+    std::fs::write(step.join("cgroup.procs"), &pid).unwrap();
+    let before = groups_of(&pid);
+    // As little as YARN gives an opportunistic container: no tier of LRS's gives it more.
+    std::fs::write(job.join(weight), if v1 { "2" } else { "1" }).unwrap();
+
+    let mut found = container.found();
+    found.attach = Attach::InPlace { cgroup: format!("{cgroup}0") };
+    let error = daemon.discover(&found).unwrap_err();
+    assert!(error.message.contains("where it was found"), "{error}");
+
+    found.attach = Attach::InPlace { cgroup: cgroup.clone() };
+    let id = daemon.discover(&found).unwrap();
+    assert_eq!(daemon.task(id).cgroup, Some(cgroup));
+    assert_eq!(groups_of(&pid), before, "nothing moves");
+    // Another process of the group is in the same task.
+    let mut other = Container::start("echo ready; sleep 1000");
+    let second = other.process().pid.to_string();
+    std::fs::write(job.join("cgroup.procs"), &second)
+        .or_else(|_| std::fs::write(step.join("cgroup.procs"), &second))
+        .unwrap();
+    let mut again = other.found();
+    again.attach = found.attach.clone();
+    let error = daemon.discover(&again).unwrap_err();
+    assert_eq!(error.kind, lrs::command::ErrorKind::AlreadyExists(id));
+
+    container.kill();
+    assert!(daemon.story(id).iter().all(|event| event.kind != EventKind::Completed));
+    other.kill();
+    assert_eq!(daemon.until_ended(id).last().unwrap().kind, EventKind::Completed);
+    remove(&step);
+    remove(&job);
+    remove(parent);
+}

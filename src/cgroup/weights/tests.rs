@@ -42,9 +42,10 @@ fn impossible_plans_are_said() {
 #[test]
 fn the_owners_weight_is_a_floor() {
     let pair = CPU_WEIGHT.pair(&plan(100, 2, 8));
-    assert_eq!(pair.at_least(Some(900)).active, 900);
-    assert_eq!(pair.at_least(Some(3)), pair);
-    assert_eq!(pair.at_least(None).of(Tier::Passive), 1);
+    assert_eq!(pair.beside(Some(900)).active, 900);
+    assert_eq!(pair.beside(Some(3)), pair);
+    assert_eq!(pair.beside(Some(0)), pair);
+    assert_eq!(pair.beside(None).of(Tier::Passive), 1);
 }
 
 #[test]
