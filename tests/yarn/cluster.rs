@@ -1,0 +1,292 @@
+//! A real cluster for one test: ResourceManager, NodeManagers and JobHistoryServer as processes on
+//! loopback, with files, ports and a cgroup of their own. Dropped, it leaves nothing behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::conf::{self, FreePorts, NodePorts, Options, Ports};
+use crate::hadoop::Hadoop;
+use crate::process::{self, Container, Process};
+use crate::rest;
+
+/// Longest wait for anything: a start takes 10 s, of a job as well, three times that on a busy node.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How often a daemon is asked whether it is there.
+const STEP: Duration = Duration::from_millis(100);
+
+/// A daemon of the cluster. Each can be killed, stopped and started on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    ResourceManager,
+    NodeManager(usize),
+    History,
+    NameNode,
+    DataNode,
+}
+
+impl Role {
+    fn class(self) -> &'static str {
+        match self {
+            Role::ResourceManager => {
+                "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
+            }
+            Role::NodeManager(_) => "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+            Role::History => "org.apache.hadoop.mapreduce.v2.hs.JobHistoryServer",
+            Role::NameNode => "org.apache.hadoop.hdfs.server.namenode.NameNode",
+            Role::DataNode => "org.apache.hadoop.hdfs.server.datanode.DataNode",
+        }
+    }
+}
+
+pub struct Cluster {
+    dir: Option<tempfile::TempDir>,
+    pub hadoop: Hadoop,
+    options: Options,
+    ports: Ports,
+    nodes: Vec<NodePorts>,
+    daemons: BTreeMap<Role, Process>,
+    /// That of the NodeManagers, as a systemd unit would have one.
+    group: PathBuf,
+    /// Names given to clients' logs and to files of jobs.
+    names: usize,
+    began: Instant,
+}
+
+impl Cluster {
+    /// Starts one and waits until every node is RUNNING.
+    pub fn start(options: Options) -> Cluster {
+        let mut cluster = Cluster::prepare(options);
+        if cluster.options.hdfs {
+            cluster.start_hdfs();
+        }
+        cluster.launch(Role::ResourceManager);
+        for index in 0..cluster.nodes.len() {
+            cluster.launch(Role::NodeManager(index));
+        }
+        cluster.launch(Role::History);
+        cluster.wait_running();
+        println!("a cluster was up after {:.1} s", cluster.began.elapsed().as_secs_f64());
+        cluster
+    }
+
+    fn prepare(options: Options) -> Cluster {
+        let began = Instant::now();
+        let hadoop = Hadoop::find(options.version);
+        let dir = tempfile::Builder::new().prefix("lrs-yarn-").tempdir().expect("a directory");
+        let mut free = FreePorts::new();
+        let ports = free.cluster();
+        let nodes: Vec<NodePorts> = (0..options.node_managers).map(|_| free.node()).collect();
+        let group = process_group_root();
+        fs::create_dir(&group).expect("a cgroup: this test needs root and cgroups");
+        let cluster = Cluster {
+            dir: Some(dir),
+            hadoop,
+            options,
+            ports,
+            nodes,
+            daemons: BTreeMap::new(),
+            group,
+            names: 0,
+            began,
+        };
+        for name in ["logs", "java"] {
+            fs::create_dir(cluster.dir().join(name)).expect("a directory");
+        }
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            let dir = cluster.node_dir(index);
+            fs::create_dir_all(dir.join("local")).expect("a local directory");
+            let conf = cluster.conf(index);
+            let (hadoop, options, ports) = (&cluster.hadoop, &cluster.options, &cluster.ports);
+            conf::write(&conf, cluster.dir(), &dir, hadoop, options, ports, node);
+        }
+        cluster
+    }
+
+    fn start_hdfs(&mut self) {
+        let format = ["-format", "-nonInteractive"];
+        let mut client = self.client(Role::NameNode.class(), &format.map(String::from));
+        let status = self.patiently("a formatted name node", |_| client.ended());
+        assert!(status.success(), "no name node:\n{}", client.output());
+        self.launch(Role::NameNode);
+        self.launch(Role::DataNode);
+    }
+
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_ref().expect("there until the drop").path()
+    }
+
+    fn node_dir(&self, index: usize) -> PathBuf {
+        self.dir().join(format!("node-{index}"))
+    }
+
+    /// The configuration directory of a NodeManager; the first one's is that of all others.
+    pub fn conf(&self, index: usize) -> PathBuf {
+        self.node_dir(index).join("conf")
+    }
+
+    /// A NodeManager's local directory.
+    pub fn local_dir(&self, index: usize) -> PathBuf {
+        self.node_dir(index).join("local")
+    }
+
+    /// `http://127.0.0.1:port` of the ResourceManager.
+    pub fn manager_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.resource_manager_web)
+    }
+
+    /// `http://127.0.0.1:port` of a NodeManager.
+    pub fn node_url(&self, index: usize) -> String {
+        format!("http://127.0.0.1:{}", self.nodes[index].web)
+    }
+
+    /// Starts a daemon without waiting for it.
+    pub fn launch(&mut self, role: Role) {
+        let (index, group) = match role {
+            Role::NodeManager(index) => (index, Some(self.group.as_path())),
+            _ => (0, None),
+        };
+        let mut words = self.hadoop.java(&self.conf(index), "256m");
+        words.push(format!("-Dhadoop.log.dir={}", self.dir().join("logs").display()));
+        words.push(self.scratch());
+        words.push(role.class().to_owned());
+        let log = self.dir().join("logs").join(format!("{role:?}.log"));
+        let process = Process::start(&words, &self.hadoop.java_home, group, &log);
+        self.daemons.insert(role, process);
+    }
+
+    /// Where a web application unpacks its pages, which a kill would leave there.
+    fn scratch(&self) -> String {
+        format!("-Djava.io.tmpdir={}", self.dir().join("java").display())
+    }
+
+    /// SIGKILL; containers stay.
+    pub fn kill(&mut self, role: Role) {
+        self.daemons.remove(&role).expect("a daemon that runs").kill();
+    }
+
+    /// SIGTERM; containers stay, for the NodeManager is to be supervised.
+    pub fn stop(&mut self, role: Role) {
+        self.daemons.remove(&role).expect("a daemon that runs").stop();
+    }
+
+    pub fn pid(&self, role: Role) -> i32 {
+        self.daemons.get(&role).expect("a daemon that runs").pid()
+    }
+
+    /// Waits until the ResourceManager has every NodeManager, each of this life, and the history
+    /// answers.
+    pub fn wait_running(&mut self) {
+        let history = format!("http://127.0.0.1:{}/ws/v1/history/info", self.ports.history[1]);
+        self.patiently("the job history", |_| rest::get(&history));
+        for index in 0..self.nodes.len() {
+            self.patiently("a node manager", |cluster| {
+                rest::get(&format!("{}/ws/v1/node/info", cluster.node_url(index)))
+            });
+        }
+        self.patiently("running nodes", |cluster| {
+            let running = |index| cluster.node(index).is_some_and(|n| n["state"] == "RUNNING");
+            (0..cluster.nodes.len()).all(running).then_some(())
+        });
+    }
+
+    /// What the ResourceManager says of a node. Its id begins with the name that the loopback
+    /// address resolves to, so it is found by its port.
+    pub fn node(&self, index: usize) -> Option<Value> {
+        let answer = rest::get(&format!("{}/ws/v1/cluster/nodes", self.manager_url()))?;
+        let port = format!(":{}", self.nodes[index].rpc);
+        rest::list(&answer, "nodes", "node")
+            .into_iter()
+            .find(|node| node["id"].as_str().is_some_and(|id| id.ends_with(&port)))
+    }
+
+    /// The containers the ResourceManager may place on a node, by its memory.
+    pub fn advertised(&self, index: usize) -> Option<u64> {
+        let memory = self.node(index)?["totalResource"]["memory"].as_u64()?;
+        Some(memory / u64::from(conf::CONTAINER))
+    }
+
+    /// The attempts an application's master needed.
+    pub fn masters(&self, application: &str) -> usize {
+        let address =
+            format!("{}/ws/v1/cluster/apps/{application}/appattempts", self.manager_url());
+        let answer = self.patiently("the attempts", |_| rest::get(&address));
+        rest::list(&answer, "appAttempts", "appAttempt").len()
+    }
+
+    /// The containers that run, by the NodeManagers' pid files.
+    pub fn containers(&self) -> Vec<Container> {
+        let dirs: Vec<PathBuf> = (0..self.nodes.len()).map(|index| self.local_dir(index)).collect();
+        process::containers(&dirs)
+    }
+
+    /// A path below [`Cluster::dir`] that nobody has yet.
+    pub fn fresh(&mut self, name: &str) -> PathBuf {
+        self.names += 1;
+        self.dir().join(format!("{name}-{}", self.names))
+    }
+
+    /// Starts a program of Hadoop's as a client of this cluster.
+    pub fn client(&mut self, class: &str, arguments: &[String]) -> Process {
+        let mut words = self.hadoop.java(&self.conf(0), "256m");
+        words.push(self.scratch());
+        words.push(class.to_owned());
+        words.extend_from_slice(arguments);
+        let log = self.fresh("logs/client");
+        Process::start(&words, &self.hadoop.java_home, None, &log)
+    }
+
+    /// Asks again and again until there is an answer; a daemon that has ended meanwhile fails.
+    pub fn patiently<T>(&self, what: &str, mut ask: impl FnMut(&Cluster) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            for process in self.daemons.values() {
+                assert!(!process.is_over(), "waiting for {what}: {}", process.last_words());
+            }
+            assert!(Instant::now() < deadline, "waited in vain for {what}");
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+/// A group below the mount with the cpu controller; on the unified hierarchy any will do.
+fn process_group_root() -> PathBuf {
+    let name = format!("lrs-test-{}-nodemanager", std::process::id());
+    let mount = Path::new("/sys/fs/cgroup");
+    let cpu = mount.join("cpu");
+    if cpu.join("cgroup.procs").exists() { cpu.join(name) } else { mount.join(name) }
+}
+
+/// A killed process is in its group until it has ended, which takes a moment.
+fn remove_group(group: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = fs::remove_dir(group) {
+        if Instant::now() > deadline {
+            eprintln!("{} stays: {error}", group.display());
+            return;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.daemons.values_mut() {
+            process.kill();
+        }
+        process::sweep(self.dir());
+        remove_group(&self.group);
+        if std::thread::panicking() {
+            let kept = self.dir.take().expect("there until the drop").keep();
+            eprintln!("the cluster's files and logs: {}", kept.display());
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A cluster's configuration files. Only what must differ from Hadoop's defaults is written.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::hadoop::{Hadoop, SMALL_JVM};
+
+/// Memory of a container, MiB; its heap is smaller.
+pub const CONTAINER: u32 = 512;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    Capacity,
+    Fair,
+}
+
+/// What a test may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub version: &'static str,
+    pub scheduler: Scheduler,
+    /// What each NodeManager has by configuration: containers of [`CONTAINER`].
+    pub containers: u32,
+    pub node_managers: usize,
+    /// Files on a NameNode and a DataNode instead of the local file system.
+    pub hdfs: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            version: crate::hadoop::NEWEST,
+            scheduler: Scheduler::Capacity,
+            containers: 3,
+            node_managers: 1,
+            hdfs: false,
+        }
+    }
+}
+
+/// Ports of the daemons that are there once.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    pub resource_manager: [u16; 4],
+    pub resource_manager_web: u16,
+    pub history: [u16; 3],
+    pub name_node: [u16; 2],
+    pub data_node: [u16; 3],
+}
+
+/// Ports of one NodeManager.
+#[derive(Clone, Debug)]
+pub struct NodePorts {
+    /// Also that of its node id.
+    pub rpc: u16,
+    pub localizer: u16,
+    pub web: u16,
+    pub shuffle: u16,
+}
+
+/// Hands out ports that nobody listens on.
+///
+/// They are below those the kernel gives to outgoing connections: a daemon that is stopped must
+/// find its port free when it comes back.
+pub struct FreePorts {
+    next: u16,
+    end: u16,
+}
+
+impl FreePorts {
+    pub fn new() -> FreePorts {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("a range");
+        let end: u16 =
+            range.split_whitespace().next().and_then(|w| w.parse().ok()).expect("a port");
+        let width = u32::from(end - 10_000);
+        let offset = std::process::id().wrapping_mul(97) % width;
+        FreePorts { next: 10_000 + u16::try_from(offset).expect("below a port"), end }
+    }
+
+    pub fn take(&mut self) -> u16 {
+        for _ in 10_000..self.end {
+            let port = self.next;
+            self.next = if port + 1 < self.end { port + 1 } else { 10_000 };
+            if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+                return port;
+            }
+        }
+        panic!("every port from 10000 to {} is taken", self.end);
+    }
+
+    fn several<const N: usize>(&mut self) -> [u16; N] {
+        std::array::from_fn(|_| self.take())
+    }
+
+    pub fn cluster(&mut self) -> Ports {
+        Ports {
+            resource_manager: self.several(),
+            resource_manager_web: self.take(),
+            history: self.several(),
+            name_node: self.several(),
+            data_node: self.several(),
+        }
+    }
+
+    pub fn node(&mut self) -> NodePorts {
+        NodePorts {
+            rpc: self.take(),
+            localizer: self.take(),
+            web: self.take(),
+            shuffle: self.take(),
+        }
+    }
+}
+
+type Properties = Vec<(&'static str, String)>;
+
+/// Writes the files of one daemon's directory. `node` is the directory of the NodeManager whose
+/// local directories and state they name; all other daemons read the first's.
+pub fn write(
+    conf: &Path,
+    cluster: &Path,
+    node: &Path,
+    hadoop: &Hadoop,
+    options: &Options,
+    ports: &Ports,
+    node_ports: &NodePorts,
+) {
+    fs::create_dir_all(conf).expect("the configuration's directory");
+    // The pages of HDFS's daemons are not in their jars; without a place for them they do not start.
+    for name in ["hdfs", "datanode"] {
+        fs::create_dir_all(conf.join("webapps").join(name)).expect("a place for pages");
+    }
+    let file = |name: &str, properties: Properties| {
+        fs::write(conf.join(name), xml(&properties)).expect("a configuration file");
+    };
+    file("core-site.xml", core(cluster, options, ports));
+    file("hdfs-site.xml", hdfs(cluster, ports));
+    file("yarn-site.xml", yarn(conf, cluster, node, hadoop, options, ports, node_ports));
+    file("mapred-site.xml", mapred(cluster, hadoop, ports));
+    file("capacity-scheduler.xml", capacity());
+    fs::write(conf.join("fair-scheduler.xml"), FAIR).expect("the fair scheduler's file");
+    fs::write(conf.join("log4j.properties"), LOG4J).expect("the log's configuration");
+}
+
+fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn under(dir: &Path, name: &str) -> String {
+    dir.join(name).display().to_string()
+}
+
+fn core(cluster: &Path, options: &Options, ports: &Ports) -> Properties {
+    let root = match options.hdfs {
+        true => format!("hdfs://{}", local(ports.name_node[0])),
+        false => "file:///".to_owned(),
+    };
+    vec![("fs.defaultFS", root), ("hadoop.tmp.dir", under(cluster, "tmp"))]
+}
+
+fn hdfs(cluster: &Path, ports: &Ports) -> Properties {
+    vec![
+        ("dfs.replication", "1".to_owned()),
+        ("dfs.namenode.name.dir", under(cluster, "name")),
+        ("dfs.datanode.data.dir", under(cluster, "data")),
+        ("dfs.namenode.http-address", local(ports.name_node[1])),
+        ("dfs.datanode.address", local(ports.data_node[0])),
+        ("dfs.datanode.ipc.address", local(ports.data_node[1])),
+        ("dfs.datanode.http.address", local(ports.data_node[2])),
+        ("dfs.namenode.safemode.extension", "0".to_owned()),
+    ]
+}
+
+fn yarn(
+    conf: &Path,
+    cluster: &Path,
+    node: &Path,
+    hadoop: &Hadoop,
+    options: &Options,
+    ports: &Ports,
+    node_ports: &NodePorts,
+) -> Properties {
+    let scheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler";
+    let scheduler = match options.scheduler {
+        Scheduler::Capacity => format!("{scheduler}.capacity.CapacityScheduler"),
+        Scheduler::Fair => format!("{scheduler}.fair.FairScheduler"),
+    };
+    let [applications, schedule, track, admin] = ports.resource_manager;
+    let beat = || "100".to_owned();
+    let yes = || "true".to_owned();
+    vec![
+        ("yarn.resourcemanager.hostname", "127.0.0.1".to_owned()),
+        ("yarn.resourcemanager.address", local(applications)),
+        ("yarn.resourcemanager.scheduler.address", local(schedule)),
+        ("yarn.resourcemanager.resource-tracker.address", local(track)),
+        ("yarn.resourcemanager.admin.address", local(admin)),
+        ("yarn.resourcemanager.webapp.address", local(ports.resource_manager_web)),
+        ("yarn.resourcemanager.scheduler.class", scheduler),
+        ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", beat()),
+        ("yarn.resourcemanager.nodemanagers.heartbeat-interval-min-ms", beat()),
+        ("yarn.resourcemanager.nodemanagers.heartbeat-interval-max-ms", beat()),
+        // A restarted ResourceManager knows its applications, and they go on.
+        ("yarn.resourcemanager.recovery.enabled", yes()),
+        (
+            "yarn.resourcemanager.store.class",
+            "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore".into(),
+        ),
+        (
+            "yarn.resourcemanager.fs.state-store.uri",
+            format!("file://{}", cluster.join("rm-state").display()),
+        ),
+        ("yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms", "500".to_owned()),
+        ("yarn.resourcemanager.connect.retry-interval.ms", "250".to_owned()),
+        ("yarn.client.failover-sleep-base-ms", "250".to_owned()),
+        ("yarn.nodemanager.hostname", "127.0.0.1".to_owned()),
+        ("yarn.nodemanager.address", local(node_ports.rpc)),
+        ("yarn.nodemanager.localizer.address", local(node_ports.localizer)),
+        ("yarn.nodemanager.webapp.address", local(node_ports.web)),
+        ("mapreduce.shuffle.port", node_ports.shuffle.to_string()),
+        ("yarn.nodemanager.aux-services", "mapreduce_shuffle".to_owned()),
+        ("yarn.nodemanager.local-dirs", under(node, "local")),
+        ("yarn.nodemanager.log-dirs", under(node, "containers")),
+        ("yarn.nodemanager.resource.memory-mb", (options.containers * CONTAINER).to_string()),
+        ("yarn.nodemanager.resource.cpu-vcores", options.containers.to_string()),
+        ("yarn.scheduler.minimum-allocation-mb", CONTAINER.to_string()),
+        // A raised node must still satisfy the largest request the scheduler lets in.
+        ("yarn.scheduler.maximum-allocation-mb", (8 * CONTAINER).to_string()),
+        ("yarn.nodemanager.vmem-check-enabled", "false".to_owned()),
+        ("yarn.nodemanager.pmem-check-enabled", "false".to_owned()),
+        (
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage",
+            "99".to_owned(),
+        ),
+        // A NodeManager that is stopped leaves its containers, and finds them again.
+        ("yarn.nodemanager.recovery.enabled", yes()),
+        ("yarn.nodemanager.recovery.supervised", yes()),
+        ("yarn.nodemanager.recovery.dir", under(node, "state")),
+        ("yarn.application.classpath", format!("{},{}/*", conf.display(), hadoop.lib.display())),
+    ]
+}
+
+fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports) -> Properties {
+    let jvm = format!("-Xmx300m {}", SMALL_JVM.join(" "));
+    let off = || "false".to_owned();
+    let [history, history_web, history_admin] = ports.history;
+    vec![
+        ("mapreduce.framework.name", "yarn".to_owned()),
+        ("mapreduce.application.classpath", format!("{}/*", hadoop.lib.display())),
+        ("yarn.app.mapreduce.am.resource.mb", CONTAINER.to_string()),
+        ("yarn.app.mapreduce.am.command-opts", jvm.clone()),
+        ("yarn.app.mapreduce.am.staging-dir", under(cluster, "staging")),
+        ("mapreduce.map.memory.mb", CONTAINER.to_string()),
+        ("mapreduce.reduce.memory.mb", CONTAINER.to_string()),
+        ("mapreduce.map.java.opts", jvm.clone()),
+        ("mapreduce.reduce.java.opts", jvm),
+        ("mapreduce.task.io.sort.mb", "32".to_owned()),
+        // A second attempt would be a task the tests did not count.
+        ("mapreduce.map.speculative", off()),
+        ("mapreduce.reduce.speculative", off()),
+        ("yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms", "200".to_owned()),
+        ("mapreduce.client.progressmonitor.pollinterval", "200".to_owned()),
+        ("mapreduce.client.completion.pollinterval", "200".to_owned()),
+        ("mapreduce.jobhistory.address", local(history)),
+        ("mapreduce.jobhistory.webapp.address", local(history_web)),
+        ("mapreduce.jobhistory.admin.address", local(history_admin)),
+    ]
+}
+
+fn capacity() -> Properties {
+    let calculator = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator";
+    vec![
+        ("yarn.scheduler.capacity.root.queues", "default".to_owned()),
+        ("yarn.scheduler.capacity.root.default.capacity", "100".to_owned()),
+        ("yarn.scheduler.capacity.maximum-am-resource-percent", "0.7".to_owned()),
+        ("yarn.scheduler.capacity.resource-calculator", calculator.to_owned()),
+    ]
+}
+
+const FAIR: &str = "\
+<allocations>
+  <defaultQueueSchedulingPolicy>drf</defaultQueueSchedulingPolicy>
+  <queueMaxAMShareDefault>0.7</queueMaxAMShareDefault>
+  <queue name=\"root\"><queue name=\"default\"/></queue>
+</allocations>
+";
+
+const LOG4J: &str = "\
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+";
+
+fn xml(properties: &Properties) -> String {
+    let mut text = "<?xml version=\"1.0\"?>\n<configuration>\n".to_owned();
+    for (name, value) in properties {
+        let value = value.replace('&', "&amp;").replace('<', "&lt;");
+        text += &format!("<property><name>{name}</name><value>{value}</value></property>\n");
+    }
+    text + "</configuration>\n"
+}

@@ -1,0 +1,302 @@
+//! The jobs that ship with Hadoop, each with its result held against a computation of our own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cluster::Cluster;
+use crate::process::Process;
+
+const EXAMPLES: &str = "org.apache.hadoop.examples.ExampleDriver";
+const SLEEP: &str = "org.apache.hadoop.mapreduce.SleepJob";
+
+/// Reduces start with the maps, so that a node has both kinds at once.
+pub const REDUCES_AT_ONCE: &str = "-Dmapreduce.job.reduce.slowstart.completedmaps=0";
+
+/// A job on its way.
+pub struct Job {
+    client: Process,
+    what: String,
+}
+
+impl Job {
+    fn start(cluster: &mut Cluster, class: &str, words: &[&str]) -> Job {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        Job { client: cluster.client(class, &words), what: words.join(" ") }
+    }
+
+    /// Waits for its end, which must be a success without a failed or killed task.
+    pub fn succeeded(mut self, cluster: &Cluster) -> Ended {
+        let status = cluster.patiently(&self.what, |_| self.client.ended());
+        let output = self.client.output();
+        assert!(status.success(), "{}: {status}\n{output}", self.what);
+        for word in ["Failed map tasks", "Failed reduce tasks", "Killed map", "Killed reduce"] {
+            assert!(!output.contains(word), "{}: {word}\n{output}", self.what);
+        }
+        Ended { output }
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&mut self) -> bool {
+        self.client.ended().is_none()
+    }
+
+    /// `application_1_0001`, once the ResourceManager has given it one.
+    pub fn application(&self, cluster: &Cluster) -> String {
+        cluster.patiently("an application's id", |_| application(&self.client.output()))
+    }
+}
+
+fn application(output: &str) -> Option<String> {
+    let (_, rest) = output.split_once("Submitted application ")?;
+    let id = rest.split_whitespace().next()?;
+    // A line may be read while it is written.
+    rest.contains('\n').then(|| id.to_owned())
+}
+
+/// What a job's client wrote.
+pub struct Ended {
+    pub output: String,
+}
+
+impl Ended {
+    pub fn application(&self) -> String {
+        application(&self.output).expect("an application")
+    }
+
+    /// A counter as the client prints it: `Launched map tasks=4`.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        let line = self.output.lines().find_map(|line| line.trim().strip_prefix(name))?;
+        line.strip_prefix('=')?.trim().parse().ok()
+    }
+}
+
+/// Tasks that only wait: `maps` and `reduces` at once, each for as many seconds.
+pub fn sleep(cluster: &mut Cluster, maps: u32, reduces: u32, seconds: u32) -> Job {
+    let millis = (u64::from(seconds) * 1000).to_string();
+    let (maps, reduces) = (maps.to_string(), reduces.to_string());
+    let words = [REDUCES_AT_ONCE, "-m", &maps, "-r", &reduces, "-mt", &millis, "-rt", &millis];
+    Job::start(cluster, SLEEP, &words)
+}
+
+/// Words that repeat unevenly, as text does.
+pub struct Words {
+    dir: PathBuf,
+    counts: BTreeMap<String, u64>,
+}
+
+impl Words {
+    /// `files` files, one map each, below a new directory.
+    pub fn write(dir: &Path, files: u32, lines: u32) -> Words {
+        fs::create_dir_all(dir).expect("a directory of words");
+        let mut counts = BTreeMap::new();
+        let mut state = 1_u64;
+        for file in 0..files {
+            let mut text = String::new();
+            for _ in 0..lines {
+                for _ in 0..8 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let rank = (state >> 33) % 997;
+                    let word = format!("word{}", rank * rank / 997);
+                    text += &word;
+                    text.push(' ');
+                    *counts.entry(word).or_insert(0) += 1;
+                }
+                text.push('\n');
+            }
+            fs::write(dir.join(format!("part-{file}")), text).expect("a file of words");
+        }
+        Words { dir: dir.to_owned(), counts }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The output of wordcount has each word with the number we counted ourselves.
+    pub fn check_counts(&self, output: &str) {
+        assert_eq!(pairs(output, |a, b| (a, b)), self.counts);
+    }
+
+    /// As [`Words::check_counts`] for grep, which prints the number first.
+    fn check_matches(&self, output: &str, ending: char) {
+        let wanted: BTreeMap<String, u64> =
+            self.counts.clone().into_iter().filter(|(word, _)| word.ends_with(ending)).collect();
+        assert!(!wanted.is_empty());
+        assert_eq!(pairs(output, |a, b| (b, a)), wanted);
+    }
+}
+
+fn pairs<'a>(
+    output: &'a str,
+    order: impl Fn(&'a str, &'a str) -> (&'a str, &'a str),
+) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for line in output.lines() {
+        let (first, second) = line.split_once('\t').expect("two columns");
+        let (word, count) = order(first, second);
+        let before = found.insert(word.to_owned(), count.parse().expect("a count"));
+        assert_eq!(before, None, "{word} twice");
+    }
+    found
+}
+
+/// The bytes of a job's output in the local file system, in the order of its parts.
+pub fn output_of(dir: &Path) -> Vec<u8> {
+    assert!(dir.join("_SUCCESS").exists(), "{} is not complete", dir.display());
+    let mut parts: Vec<PathBuf> =
+        fs::read_dir(dir).expect("an output").flatten().map(|entry| entry.path()).collect();
+    parts.retain(|path| {
+        path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"part-"))
+    });
+    parts.sort();
+    assert!(!parts.is_empty(), "{} has no parts", dir.display());
+    parts.iter().flat_map(|part| fs::read(part).expect("a part")).collect()
+}
+
+pub fn text_of(dir: &Path) -> String {
+    String::from_utf8(output_of(dir)).expect("text")
+}
+
+fn show(path: &Path) -> &str {
+    path.to_str().expect("a path of our own")
+}
+
+/// Counts words with as many maps as there are files.
+pub fn word_count(cluster: &mut Cluster, words: &Words) -> (Job, PathBuf) {
+    let out = cluster.fresh("counts");
+    let job = Job::start(cluster, EXAMPLES, &["wordcount", show(words.dir()), show(&out)]);
+    (job, out)
+}
+
+/// Runs wordcount to its end and checks what it wrote.
+pub fn check_word_count(cluster: &mut Cluster, files: u32) -> Ended {
+    let words = Words::write(&cluster.fresh("words"), files, 2_000);
+    let (job, out) = word_count(cluster, &words);
+    let ended = job.succeeded(cluster);
+    assert_eq!(ended.counter("Launched map tasks"), Some(u64::from(files)));
+    words.check_counts(&text_of(&out));
+    ended
+}
+
+/// grep: two jobs, the second of which sorts by number.
+pub fn check_grep(cluster: &mut Cluster) {
+    let (words, out) = (cluster.fresh("words"), cluster.fresh("matches"));
+    let words = Words::write(&words, 2, 1_000);
+    let pattern = "word[0-9]*7(?![0-9])";
+    Job::start(cluster, EXAMPLES, &["grep", show(words.dir()), show(&out), pattern])
+        .succeeded(cluster);
+    let text = text_of(&out);
+    words.check_matches(&text, '7');
+    let counts: Vec<u64> =
+        text.lines().map(|l| l.split('\t').next().unwrap().parse().unwrap()).collect();
+    assert!(counts.is_sorted_by(|a, b| a >= b), "the most frequent come first");
+}
+
+/// pi by points of the Halton sequence, which we count ourselves.
+pub fn check_pi(cluster: &mut Cluster) {
+    const MAPS: u64 = 3;
+    const SAMPLES: u64 = 20_000;
+    let (maps, samples) = (MAPS.to_string(), SAMPLES.to_string());
+    let ended = Job::start(cluster, EXAMPLES, &["pi", &maps, &samples]).succeeded(cluster);
+    let value = ended.output.lines().find_map(|l| l.strip_prefix("Estimated value of Pi is "));
+    let value: f64 = value.expect("an estimate").trim().parse().expect("a number");
+    let points = MAPS * SAMPLES;
+    let inside = |index: &u64| {
+        let (x, y) = (radical_inverse(*index, 2) - 0.5, radical_inverse(*index, 3) - 0.5);
+        x * x + y * y <= 0.25
+    };
+    let wanted = 4.0 * (1..=points).filter(inside).count() as f64 / points as f64;
+    // Points on the circle itself may be rounded to either side.
+    assert!((value - wanted).abs() < 10.0 / points as f64, "{value}, but {wanted}");
+}
+
+/// The digits of `index` in a base, mirrored at the point.
+fn radical_inverse(mut index: u64, base: u64) -> f64 {
+    let (mut value, mut scale) = (0.0, 1.0);
+    while index > 0 {
+        scale /= base as f64;
+        value += (index % base) as f64 * scale;
+        index /= base;
+    }
+    value
+}
+
+/// teragen, terasort with two reduces, teravalidate; then our own look at the same files.
+pub fn check_terasort(cluster: &mut Cluster, rows: usize) {
+    const ROW: usize = 100;
+    const KEY: usize = 10;
+    let made = cluster.fresh("rows");
+    let sorted = cluster.fresh("sorted");
+    let report = cluster.fresh("report");
+    let two_maps = "-Dmapreduce.job.maps=2";
+    let count = rows.to_string();
+    Job::start(cluster, EXAMPLES, &["teragen", two_maps, &count, show(&made)]).succeeded(cluster);
+    let two = ["terasort", "-Dmapreduce.job.reduces=2", show(&made), show(&sorted)];
+    Job::start(cluster, EXAMPLES, &two).succeeded(cluster);
+    Job::start(cluster, EXAMPLES, &["teravalidate", show(&sorted), show(&report)])
+        .succeeded(cluster);
+    let verdict = text_of(&report);
+    assert!(verdict.starts_with("checksum\t") && verdict.lines().count() == 1, "{verdict}");
+
+    let (input, output) = (output_of(&made), output_of(&sorted));
+    assert_eq!(input.len(), rows * ROW);
+    assert!(
+        output.chunks(ROW).map(|row| &row[..KEY]).is_sorted(),
+        "keys are out of order, though teravalidate saw none"
+    );
+    let mut wanted: Vec<&[u8]> = input.chunks(ROW).collect();
+    let mut found: Vec<&[u8]> = output.chunks(ROW).collect();
+    wanted.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, wanted, "rows were lost, doubled or changed");
+}
+
+/// sort over what randomtextwriter made, as lines of text.
+pub fn check_sort(cluster: &mut Cluster) {
+    let (random, sorted) = (cluster.fresh("random"), cluster.fresh("sorted-text"));
+    let lines = "org.apache.hadoop.mapreduce.lib.output.TextOutputFormat";
+    Job::start(
+        cluster,
+        EXAMPLES,
+        &[
+            "randomtextwriter",
+            "-Dmapreduce.randomtextwriter.totalbytes=400000",
+            "-Dmapreduce.randomtextwriter.bytespermap=200000",
+            "-outFormat",
+            lines,
+            show(&random),
+        ],
+    )
+    .succeeded(cluster);
+    let text = "org.apache.hadoop.io.Text";
+    let pairs = "org.apache.hadoop.mapreduce.lib.input.KeyValueTextInputFormat";
+    let words = ["-r", "1", "-inFormat", pairs, "-outFormat", lines];
+    let types = ["-outKey", text, "-outValue", text, show(&random), show(&sorted)];
+    Job::start(cluster, EXAMPLES, &[&["sort"], &words[..], &types[..]].concat()).succeeded(cluster);
+    let (before, after) = (text_of(&random), text_of(&sorted));
+    let keys = after.lines().map(|line| line.split('\t').next().unwrap_or_default());
+    assert!(keys.is_sorted(), "keys are out of order");
+    let in_order = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(in_order(&after), in_order(&before), "lines were lost, doubled or changed");
+}
+
+/// wordcount from HDFS to HDFS.
+pub fn check_word_count_in_hdfs(cluster: &mut Cluster) {
+    let words = Words::write(&cluster.fresh("words"), 2, 500);
+    let shell = |cluster: &mut Cluster, words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let mut client = cluster.client("org.apache.hadoop.fs.FsShell", &words);
+        let status = cluster.patiently("the file system's shell", |_| client.ended());
+        assert!(status.success(), "{words:?}: {}", client.output());
+    };
+    shell(cluster, &["-put", show(words.dir()), "/words"]);
+    Job::start(cluster, EXAMPLES, &["wordcount", "/words", "/counts"]).succeeded(cluster);
+    let local = cluster.fresh("counts");
+    shell(cluster, &["-get", "/counts", show(&local)]);
+    words.check_counts(&text_of(&local));
+}

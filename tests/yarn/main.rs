@@ -1,0 +1,23 @@
+//! A real Hadoop: its own daemons and jobs, alone and beside a private lrsd.
+//!
+//! `tests/yarn/run` fetches Hadoop and runs these; README.md beside it says how. They are not among
+//! the tests that `cargo test` runs unasked, ignored or not: nobody has Hadoop by chance.
+
+#![allow(dead_code)] // the harness also serves tests/daemon
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+#[path = "../daemon/harness.rs"]
+mod harness;
+
+mod cluster;
+mod conf;
+mod hadoop;
+mod jobs;
+mod process;
+mod rest;
+
+mod plain;
+mod restarts;
+mod shaped;
+mod site;
