@@ -468,26 +468,6 @@ impl Shaper {
         self.settle(now);
     }
 
-    /// Gives a task the labels it lacks, which its finder learnt late.
-    pub fn add_labels(&mut self, id: TaskId, labels: Labels) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        let before = task.labels.clone();
-        task.labels = before.clone().or(labels);
-        if task.labels == before {
-            return;
-        }
-        let after = task.labels.job_key();
-        if before.job_key() != after {
-            if let Some(key) = before.job_key() {
-                self.jobs.left(key);
-            }
-            if let Some(key) = after {
-                self.jobs.started(key);
-            }
-        }
-        self.effects.push(Effect::StoreTask(id));
-    }
-
     /// Takes no new tasks from now on. Tasks, reservations and waiters stay.
     pub fn drain(&mut self, now: Moment) {
         if self.draining_since.is_none() {

@@ -1,4 +1,5 @@
-//! Opportunistic and slotless tasks: what a discovered task's standing means for who sits where.
+//! Opportunistic and slotless tasks: what a discovered task's standing means for who sits where,
+//! and what its finder learns late.
 //!
 //! A scheduler that has opportunistic containers (YARN's) starts them on what its others leave,
 //! so here they come last: promoted last, first to lose an active slot, and beyond capacity
@@ -9,7 +10,7 @@
 //! node: a full node refuses any priority (spec 3). It gets its weights once it is in.
 
 use super::event::EventKind;
-use super::model::{Standing, TaskId};
+use super::model::{Labels, Standing, TaskId};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{Effect, Phase};
@@ -51,6 +52,26 @@ impl Shaper {
         }
         self.effects.push(Effect::StoreTask(id));
         self.settle(now);
+    }
+
+    /// Gives a task the labels it lacks, which its finder learnt late.
+    pub fn add_labels(&mut self, id: TaskId, labels: Labels) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let before = task.labels.clone();
+        task.labels = before.clone().or(labels);
+        if task.labels == before {
+            return;
+        }
+        let after = task.labels.job_key();
+        if before.job_key() != after {
+            if let Some(key) = before.job_key() {
+                self.jobs.left(key);
+            }
+            if let Some(key) = after {
+                self.jobs.started(key);
+            }
+        }
+        self.effects.push(Effect::StoreTask(id));
     }
 
     /// Another seat, and an event only where the tier follows.

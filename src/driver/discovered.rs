@@ -19,11 +19,12 @@ use super::admission::cgroup_error;
 use super::entry::{Entry, Placement};
 use super::process::{self, Pinned};
 use crate::cgroup::{Group, Kin};
-use crate::command::{CommandError, ErrorKind, Reply};
+use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
-use crate::core::state::{Answer, Need, Request};
+use crate::core::state::{Answer, Need, Request, Task};
 use crate::discover::{Attach, Found};
+use crate::rights::{Action, Role};
 use crate::state::record::FoundRecord;
 use crate::units::{Moment, ProcessRef};
 
@@ -181,6 +182,29 @@ impl Driver {
         for reply in replies {
             self.answer(Some(reply), Err(error.clone()));
         }
+    }
+
+    /// A found task is the operator's, not its user's, who did not ask for it and could otherwise
+    /// leave the place it was given.
+    pub(super) fn may_act(
+        &self,
+        caller: &Caller,
+        action: Action,
+        task: &Task,
+        entry: &Entry,
+    ) -> Result<(), CommandError> {
+        let Some(found) = entry.found.as_ref().filter(|_| self.rights.role(caller) == Role::Member)
+        else {
+            return self.rights.check(caller, action, task.uid);
+        };
+        Err(CommandError::new(
+            ErrorKind::PermissionDenied,
+            format!(
+                "uid {} may not {action} here: the task was found by {}, so that takes root or a \
+                 uid listed in [grpc] admins",
+                caller.uid, found.by
+            ),
+        ))
     }
 
     /// A task is being released: if a finder brought it, it must not bring it back.

@@ -193,7 +193,7 @@ impl Driver {
         id: TaskId,
     ) -> Result<Option<Arc<crate::cgroup::Group>>, CommandError> {
         let (task, entry) = self.task_entry(id)?;
-        self.rights.check(caller, Action::ActOnTask, task.uid)?;
+        self.may_act(caller, Action::ActOnTask, task, entry)?;
         if entry.phase == Placement::Attaching {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
@@ -241,8 +241,8 @@ impl Driver {
         priority: Priority,
         now: Moment,
     ) -> Result<proto::Task, CommandError> {
-        let (task, _) = self.task_entry(id)?;
-        self.rights.check(caller, Action::SetPriority { priority }, task.uid)?;
+        let (task, entry) = self.task_entry(id)?;
+        self.may_act(caller, Action::SetPriority { priority }, task, entry)?;
         self.core.set_priority(id, priority, now);
         self.carry_out(now);
         self.task_view(id, now.boot).ok_or_else(|| no_task(id))

@@ -7,11 +7,13 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::cgroup::Kin;
 use crate::core::event::EventKind;
 use crate::core::model::{Label, Labels, Order, Priority, Tier};
 use crate::core::rate::RateMeter;
 use crate::core::slots::Seat;
-use crate::state::record::RecordPhase;
+use crate::discover::Finder;
+use crate::state::record::{FoundRecord, RecordPhase};
 use crate::units::{BootTime, Pid, ProcessRef, WallTime};
 
 fn open(dir: &Path) -> (Store, Recovered) {
@@ -42,9 +44,13 @@ fn record(number: u64) -> TaskRecord {
         process: Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 99 }),
         uid: Some(1000),
         admitted_by: Some(0),
-        found: None,
-        repaired: 0,
-        opportunistic: false,
+        found: Some(FoundRecord {
+            by: Finder::Rule(Label::new("batch").unwrap()),
+            priority: Priority(4),
+            kin: Kin::Session,
+        }),
+        repaired: 3,
+        opportunistic: true,
         labels: Labels { name: Some(Label::new("sort a/b").unwrap()), ..Labels::default() },
         priority: Priority(i32::MIN),
         order: Order(number),
@@ -248,4 +254,16 @@ fn full_segments_make_way() {
     let segments = fs::read_dir(dir.path().join("state")).unwrap().flatten();
     let segments = segments.filter(|file| file.file_name().to_string_lossy().ends_with("jsonl"));
     assert_eq!(segments.count(), 2);
+}
+
+#[test]
+fn a_record_of_a_daemon_that_discovered_nothing_is_read() {
+    let mut value = serde_json::to_value(record(1)).unwrap();
+    let fields = value.as_object_mut().unwrap();
+    for field in ["found", "repaired", "opportunistic"] {
+        assert!(fields.remove(field).is_some(), "{field}");
+    }
+    let old: TaskRecord = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!((&old.found, old.repaired, old.opportunistic), (&None, 0, false));
+    assert_eq!(serde_json::to_value(&old).unwrap(), value, "and written as it always was");
 }

@@ -150,6 +150,24 @@ impl Drop for Loop {
             remote.stop();
             let ended = thread.join();
             assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "{ended:?}");
+            if let Some(root) = self.config.tree_settings().root {
+                sweep(&root);
+            }
+        }
+    }
+}
+
+/// Removes what a loop left because its tasks were ending while it stopped.
+fn sweep(root: &str) {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = text.lines().filter(|line| line.contains(" - cgroup"));
+    for root in mounts.filter_map(|line| Some(Path::new(line.split(' ').nth(4)?).join(root))) {
+        let groups = std::fs::read_dir(&root).into_iter().flatten().flatten();
+        for group in groups.filter(|group| group.path().is_dir()) {
+            crate::places::remove(&group.path());
+        }
+        if root.is_dir() {
+            crate::places::remove(&root);
         }
     }
 }

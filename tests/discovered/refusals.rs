@@ -1,8 +1,9 @@
 //! What is not taken, and why.
 
-use lrs::command::{Command as Order, ErrorKind};
+use lrs::command::{Caller, Command as Order, ErrorKind};
 use lrs::core::model::Label;
 use lrs::discover::{Attach, Finder};
+use lrs::rights::Role;
 
 use crate::bench::{Container, Loop, cpu_mount, groups_of};
 
@@ -43,7 +44,14 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
     let error = daemon.discover(&other).unwrap_err();
     assert_eq!(error.kind, ErrorKind::AlreadyExists(id));
 
-    // Released by somebody, it is not brought back by the next look.
+    // Whoever runs a container has not asked for its place, and cannot leave it.
+    let user = |caller: Caller| Caller { uid: 4242, granted: Some(Role::Member), ..caller };
+    let error =
+        daemon.ask(|caller, reply| Order::Release { caller: user(caller), id, reply }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::PermissionDenied);
+    assert!(error.message.contains("found by yarn"), "{error}");
+
+    // Released by an administrator, it is not brought back by the next look.
     daemon.ask(|caller, reply| Order::Release { caller, id, reply }).unwrap();
     let error = daemon.discover(&container.found()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::FailedPrecondition);
