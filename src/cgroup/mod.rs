@@ -48,10 +48,12 @@ mod scope;
 mod tiers;
 mod tree;
 mod weights;
+mod whereabouts;
 
 pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
 pub(crate) use lock::LOCK;
+pub use whereabouts::{Places, Whereabouts};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///

@@ -1,8 +1,31 @@
 //! Joining a Hadoop node that does not know of LRS (spec 8).
 //!
-//! Nothing of Hadoop is changed, linked or called on the node: what it writes for itself is read.
-//! That is its configuration ([`site`]), and what the node manager leaves on disk and in /proc
-//! when it starts a container.
+//! Nothing of Hadoop is changed or linked: what it writes for itself is read. That is its
+//! configuration ([`site`]), and what the NodeManager leaves on disk and in /proc when it starts
+//! a container:
+//!
+//! | module | one line |
+//! |---|---|
+//! | [`hadoop_conf`], [`site`] | Hadoop's XML files; typed answers from them |
+//! | [`ids`], [`classify`] | ids; what a launch script or a command line starts (pure) |
+//! | `watch` | pid files noticed in `nmPrivate` |
+//! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
+//! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
+//! | `tasktracker` | tasks of Hadoop 1 |
+//!
+//! Nothing here writes: what is found is proposed as [`crate::discover::Found`].
 
+pub mod classify;
+mod containers;
+pub mod finder;
 pub mod hadoop_conf;
+pub mod ids;
+mod managers;
+mod proc;
+mod shell;
 pub mod site;
+mod tasktracker;
+mod verify;
+mod watch;
+
+pub use containers::{ContainerInfo, Hint};
