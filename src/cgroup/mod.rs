@@ -51,6 +51,7 @@ mod scope;
 mod tiers;
 mod tree;
 mod weights;
+mod whereabouts;
 
 pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
@@ -58,6 +59,7 @@ pub use kin::Kin;
 pub(crate) use lock::LOCK;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;
+pub use whereabouts::{Places, Whereabouts};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
 ///

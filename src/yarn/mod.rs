@@ -1,10 +1,32 @@
 //! Joining a Hadoop node that does not know of LRS (spec 8).
 //!
-//! Nothing of Hadoop is changed or linked: what it writes for itself on the node is read, and its
-//! web services are called. That is its configuration ([`site`]), what the node manager leaves on
-//! disk and in /proc when it starts a container, and [`rm`], the ResourceManager, which is told of
-//! slots.
+//! Nothing of Hadoop is changed or linked: what it writes for itself is read, and its web services
+//! are called.
+//!
+//! | module | one line |
+//! |---|---|
+//! | [`hadoop_conf`], [`site`] | Hadoop's XML files; typed answers from them |
+//! | [`ids`], [`classify`] | ids; what a launch script or a command line starts (pure) |
+//! | `watch` | pid files noticed in `nmPrivate` |
+//! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
+//! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
+//! | `tasktracker` | tasks of Hadoop 1 |
+//! | [`rm`] | the web services: slots to the ResourceManager, priorities and queues from it |
+//!
+//! What is found is proposed as [`crate::discover::Found`]; nothing here writes to a cgroup.
 
+pub mod classify;
+mod containers;
+pub mod finder;
 pub mod hadoop_conf;
+pub mod ids;
+mod managers;
+mod proc;
 pub mod rm;
+mod shell;
 pub mod site;
+mod tasktracker;
+mod verify;
+mod watch;
+
+pub use containers::{ContainerInfo, Hint};

@@ -1,0 +1,243 @@
+//! The containers of this node as LRS knows them: one entry each, from its pid file to its end.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::classify::{Kind, Launch};
+use super::ids::{ContainerId, label};
+use crate::core::model::{Labels, Priority, TaskId};
+use crate::discover::{Attach, Finder, Found, Standing};
+use crate::units::{BootTime, Pid, ProcessRef};
+
+/// First and longest time between two looks at a container that is not ready yet.
+const FIRST_PAUSE: Duration = Duration::from_millis(4);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a launch script may take to come to its end; it links files and may list them.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long after a refusal the container is proposed again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
+/// What the ResourceManager or the NodeManager says of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// The application's priority; `None`: not known.
+    pub priority: Option<Priority>,
+    /// Whether its execution type is OPPORTUNISTIC; `None`: not known.
+    pub opportunistic: Option<bool>,
+}
+
+/// What is known of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerInfo {
+    /// Its id, which has that of its application.
+    pub id: ContainerId,
+    /// What it does; `None`: not known, or a framework LRS has no word for.
+    pub kind: Option<Kind>,
+    /// Its main process, once there is one that may be it.
+    pub process: Option<ProcessRef>,
+    /// How it was taken; `None`: not yet, or not at all.
+    pub attach: Option<Attach>,
+    /// `host:port` of its NodeManager, as its launch script says.
+    pub node_id: Option<String>,
+    /// Its task, once it is one.
+    pub task: Option<TaskId>,
+    /// Why it is no task.
+    pub ignored: Option<String>,
+}
+
+/// Where a container is on its way to be a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no pid file; inotify or the next listing tells.
+    Expected,
+    /// Its process is not what it will be. Looked at again at `next`.
+    Starting { since: BootTime, next: BootTime, pause: Duration },
+    /// Given to the loop, which has not answered.
+    Proposed,
+    /// A task.
+    Taken(TaskId),
+    /// No task, and why. Looked at again with each listing.
+    Ignored(String),
+    /// The loop would not have it, and why. Proposed again at `next`.
+    Refused { reason: String, next: BootTime },
+}
+
+/// One container.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) id: ContainerId,
+    /// Whether it has a pid file that can be read.
+    pub(super) has_file: bool,
+    /// Its process as /proc says, where there is no pid file, and the NodeManager's user.
+    pub(super) running: Option<(Pid, u32)>,
+    pub(super) launch: Option<Launch>,
+    pub(super) process: Option<ProcessRef>,
+    pub(super) attach: Option<Attach>,
+    pub(super) state: State,
+    pub(super) hint: Hint,
+    /// Whether it is its attempt's only master on this node.
+    pub(super) masters: bool,
+}
+
+impl Entry {
+    pub(super) fn new(id: ContainerId, hint: Hint) -> Entry {
+        Entry {
+            id,
+            has_file: false,
+            running: None,
+            launch: None,
+            process: None,
+            attach: None,
+            state: State::Expected,
+            hint,
+            masters: false,
+        }
+    }
+
+    /// Its process is this one: what was known of another, before a relaunch, is forgotten.
+    pub(super) fn is(&mut self, process: ProcessRef) {
+        if self.process.replace(process).is_some_and(|before| before != process) {
+            self.launch = None;
+            self.attach = None;
+            self.masters = false;
+            self.state = State::Expected;
+        }
+    }
+
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.launch.as_ref().and_then(|launch| launch.kind)
+    }
+
+    /// When it has to be looked at again, if not by an event.
+    pub(super) fn due(&self) -> Option<BootTime> {
+        match self.state {
+            State::Starting { next, .. } | State::Refused { next, .. } => Some(next),
+            State::Expected | State::Proposed | State::Taken(_) | State::Ignored(_) => None,
+        }
+    }
+
+    /// Not ready at `now`: waits, longer each time, and not for ever.
+    pub(super) fn wait(&mut self, now: BootTime, why: String) {
+        let (since, pause) = match self.state {
+            State::Starting { since, pause, .. } => (since, (pause * 2).min(LONGEST_PAUSE)),
+            _ => (now, FIRST_PAUSE),
+        };
+        if now.since(since) >= PATIENCE || matches!(self.state, State::Ignored(_)) {
+            self.ignore(why);
+        } else {
+            self.state = State::Starting { since, next: now.after(pause), pause };
+        }
+    }
+
+    /// Leaves it alone. Said once for each reason.
+    pub(super) fn ignore(&mut self, why: String) {
+        let state = State::Ignored(why);
+        if self.state != state {
+            if let State::Ignored(why) = &state {
+                tracing::warn!("{} is not taken: {why}", self.id);
+            }
+            self.state = state;
+        }
+    }
+
+    /// The loop would not have it.
+    pub(super) fn refuse(&mut self, now: BootTime, why: &dyn fmt::Display) {
+        tracing::warn!("{} is not taken: {why}", self.id);
+        let next = now.after(REFUSED_PAUSE);
+        self.state = State::Refused { reason: why.to_string(), next };
+    }
+
+    /// What the loop is told; `None` until its process is known.
+    pub(super) fn found(&self) -> Option<Found> {
+        Some(Found {
+            process: self.process?,
+            labels: Labels {
+                name: label(self.id),
+                job: label(self.id.application),
+                kind: self.kind().and_then(|kind| label(kind.word())),
+            },
+            priority: self.hint.priority.unwrap_or_default(),
+            standing: self.standing(),
+            attach: self.attach.clone()?,
+            finder: Finder::Yarn,
+        })
+    }
+
+    fn standing(&self) -> Standing {
+        match self.kind() {
+            Some(Kind::ApplicationMaster) if self.masters => Standing::Slotless,
+            _ if self.hint.opportunistic == Some(true) => Standing::Opportunistic,
+            _ => Standing::Slot,
+        }
+    }
+
+    pub(super) fn info(&self) -> ContainerInfo {
+        let ignored = match &self.state {
+            State::Ignored(why) | State::Refused { reason: why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        let task = match self.state {
+            State::Taken(task) => Some(task),
+            _ => None,
+        };
+        ContainerInfo {
+            id: self.id,
+            kind: self.kind(),
+            process: self.process,
+            attach: self.attach.clone(),
+            node_id: self.launch.as_ref().and_then(|launch| launch.node_id.clone()),
+            task,
+            ignored,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let id = "container_1_0001_01_000002".parse().unwrap();
+        let mut entry = Entry::new(id, Hint::default());
+        entry.process = Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 1 });
+        entry.attach = Some(Attach::Session);
+        entry
+    }
+
+    #[test]
+    fn a_start_is_waited_for_at_growing_distance_and_not_for_ever() {
+        let mut entry = entry();
+        let mut now = BootTime::default();
+        let mut looks = 0;
+        while entry.due().is_some() || looks == 0 {
+            entry.wait(now, "why".into());
+            now = entry.due().unwrap_or(now);
+            looks += 1;
+        }
+        assert!((60..80).contains(&looks), "{looks}");
+        assert_eq!(entry.info().ignored.as_deref(), Some("why"));
+        // A later look with the same outcome begins no new wait.
+        entry.wait(now, "why".into());
+        assert_eq!(entry.due(), None);
+    }
+
+    #[test]
+    fn standing_and_labels_follow_kind_and_hint() {
+        let mut entry = entry();
+        let found = entry.found().unwrap();
+        assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
+        assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
+        assert_eq!((found.labels.kind, found.standing), (None, Standing::Slot));
+        entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true) };
+        let found = entry.found().unwrap();
+        assert_eq!((found.priority, found.standing), (Priority(5), Standing::Opportunistic));
+        let kind = Some(Kind::ApplicationMaster);
+        entry.launch = Some(Launch { kind, node_id: None });
+        assert_eq!(entry.found().unwrap().standing, Standing::Opportunistic, "a second master");
+        entry.masters = true;
+        assert_eq!(entry.found().unwrap().standing, Standing::Slotless);
+        assert_eq!(entry.found().unwrap().labels.kind.unwrap().as_str(), "am");
+    }
+}

@@ -1,0 +1,367 @@
+//! The finder of the `[yarn]` section: says which processes are containers, and how they stand.
+//!
+//! Waking it late loses nothing: pid files stay as long as their container, and a listing finds
+//! what no event told. It holds no thread; its owner waits for [`NodeFinder::fd`] and
+//! [`NodeFinder::next_due`] and calls [`NodeFinder::pass`].
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::classify::{self, Kind, Launch};
+use super::containers::{ContainerInfo, Entry, Hint, State};
+use super::ids::ContainerId;
+use super::managers::Managers;
+use super::proc::{self, Seen};
+use super::site::{CgroupLayout, ExecutorClass};
+use super::tasktracker::TaskTracker;
+use super::verify::{self, Claim, Rules, Verdict};
+use super::watch::Watch;
+use crate::cgroup::Whereabouts;
+use crate::command::{CommandError, ErrorKind};
+use crate::core::model::TaskId;
+use crate::discover::Found;
+use crate::units::{BootTime, Moment, Pid, ProcessRef};
+
+/// Shortest time between two listings, if no event was lost.
+const MIN_PAUSE: Duration = Duration::from_millis(250);
+
+/// How often the children of a TaskTracker are looked for.
+const TRACKER_PERIOD: Duration = Duration::from_secs(1);
+
+/// Most hints about containers that are not found yet.
+const MAX_EARLY_HINTS: usize = 4096;
+
+/// What the finder is told of the node.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Local directories of all NodeManagers.
+    pub local_dirs: Vec<PathBuf>,
+    /// Who starts containers.
+    pub executor: ExecutorClass,
+    /// Where they have groups of their own, if they do.
+    pub layout: Option<CgroupLayout>,
+    /// LRS's root below the mount, `/lrs`: containers that an earlier daemon moved are there.
+    pub own_root: Option<String>,
+    /// Whether children of a TaskTracker are looked for.
+    pub tasktracker: bool,
+    /// How often everything is listed.
+    pub rescan: Duration,
+}
+
+/// Finds the containers of a node. See the module.
+#[derive(Debug)]
+pub struct NodeFinder {
+    rules: Rules,
+    rescan: Duration,
+    whereabouts: Whereabouts,
+    watch: Watch,
+    managers: Managers,
+    entries: BTreeMap<ContainerId, Entry>,
+    by_process: HashMap<ProcessRef, ContainerId>,
+    /// What was said of containers before they were found.
+    early_hints: HashMap<ContainerId, Hint>,
+    /// Containers whose hint changed.
+    changed: BTreeSet<ContainerId>,
+    last_list: BootTime,
+    next_list: BootTime,
+    tracker: Option<TaskTracker>,
+    next_tracker: BootTime,
+}
+
+impl NodeFinder {
+    /// A finder that has found nothing; everything is listed with the first pass.
+    pub fn new(settings: &Settings) -> io::Result<NodeFinder> {
+        Ok(NodeFinder {
+            rules: Rules {
+                same_user: settings.executor == ExecutorClass::Default,
+                layout: settings.layout.clone(),
+                own_root: settings.own_root.clone(),
+            },
+            rescan: settings.rescan.max(MIN_PAUSE),
+            whereabouts: Whereabouts::open().map_err(io::Error::other)?,
+            watch: Watch::new(&settings.local_dirs)?,
+            managers: Managers::default(),
+            entries: BTreeMap::new(),
+            by_process: HashMap::new(),
+            early_hints: HashMap::new(),
+            changed: BTreeSet::new(),
+            last_list: BootTime::default(),
+            next_list: BootTime::default(),
+            tracker: settings.tasktracker.then(TaskTracker::default),
+            next_tracker: BootTime::default(),
+        })
+    }
+
+    /// Readable (epoll, level-triggered) when a pass is due at once.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.watch.fd()
+    }
+
+    /// When a pass is due although nothing is readable.
+    pub fn next_due(&self) -> BootTime {
+        let entries = self.entries.values().filter_map(Entry::due).min();
+        let tracker = self.tracker.as_ref().map(|_| self.next_tracker);
+        let hint = self.changed.first().map(|_| BootTime::default());
+        [entries, tracker, hint].into_iter().flatten().fold(self.next_list, BootTime::min)
+    }
+
+    /// Looks at what is due at `now` and says what is to become a task, or stand otherwise than
+    /// before. Each is to be [answered](NodeFinder::answered).
+    pub fn pass(&mut self, now: Moment) -> Vec<Found> {
+        let mut sighted = BTreeSet::new();
+        let missed = self.watch.events(&mut sighted);
+        let listing = missed || now.boot >= self.next_list;
+        let tracking = self.tracker.is_some() && now.boot >= self.next_tracker;
+        let all = if listing || tracking { self.processes() } else { Vec::new() };
+        let mut due: BTreeSet<ContainerId> = self
+            .entries
+            .values()
+            .filter(|entry| entry.due().is_some_and(|due| due <= now.boot))
+            .map(|entry| entry.id)
+            .collect();
+        if listing {
+            self.watch.list(&mut sighted);
+            self.managers.refresh(&self.whereabouts, &all);
+            self.forget(&sighted);
+            due.extend(self.search(&all));
+            self.last_list = now.boot;
+            self.next_list = now.boot.after(self.rescan);
+        }
+        for container in sighted {
+            self.entry(container).has_file = true;
+            due.insert(container);
+        }
+        let mut found: Vec<Found> =
+            due.into_iter().filter_map(|container| self.examine(container, now)).collect();
+        for container in std::mem::take(&mut self.changed) {
+            found.extend(self.entries.get(&container).and_then(Entry::found));
+        }
+        if let Some(tracker) = self.tracker.as_mut().filter(|_| tracking) {
+            found.extend(tracker.look(&all, &self.whereabouts, &self.rules, now.boot));
+            self.next_tracker = now.boot.after(TRACKER_PERIOD);
+        }
+        found
+    }
+
+    /// What became of a [`Found`] of this finder.
+    pub fn answered(
+        &mut self,
+        process: ProcessRef,
+        now: Moment,
+        answer: Result<TaskId, CommandError>,
+    ) {
+        let entry = self.by_process.get(&process).and_then(|id| self.entries.get_mut(id));
+        match (entry, answer) {
+            (Some(entry), Ok(task)) => entry.state = State::Taken(task),
+            (Some(entry), Err(error)) => match error.kind {
+                ErrorKind::AlreadyExists(task) => entry.state = State::Taken(task),
+                // It ended before it was taken; a relaunch has another process.
+                ErrorKind::NotFound => entry.state = State::Expected,
+                _ => entry.refuse(now.boot, &error),
+            },
+            (None, Err(error)) if !is_final(error.kind) => {
+                tracing::warn!("process {} is not taken: {error}", process.pid);
+                if let Some(tracker) = &mut self.tracker {
+                    tracker.again(process);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// What the ResourceManager or NodeManager says of a container, found or not yet. With the
+    /// next pass it is proposed again if it stands otherwise now.
+    pub fn set_hint(&mut self, container: &ContainerId, hint: Hint) {
+        match self.entries.get_mut(container) {
+            Some(entry) if entry.hint != hint => {
+                entry.hint = hint;
+                if matches!(entry.state, State::Taken(_) | State::Proposed) {
+                    self.changed.insert(*container);
+                }
+            }
+            Some(_) => {}
+            None if self.early_hints.len() < MAX_EARLY_HINTS => {
+                self.early_hints.insert(*container, hint);
+            }
+            // Hints come again with each poll.
+            None => {}
+        }
+    }
+
+    /// All containers that are known, in the order of their ids.
+    pub fn containers(&self) -> impl Iterator<Item = ContainerInfo> {
+        self.entries.values().map(Entry::info)
+    }
+
+    /// The directories that cannot be listed, and why.
+    pub fn troubles(&self) -> impl Iterator<Item = (&std::path::Path, &str)> {
+        self.watch.troubles()
+    }
+
+    fn processes(&self) -> Vec<Seen> {
+        proc::all().unwrap_or_else(|error| {
+            tracing::warn!("/proc cannot be listed: {error}; NodeManagers are not recognised");
+            Vec::new()
+        })
+    }
+
+    /// Containers among the processes, where a directory that would tell of them cannot be read:
+    /// leaders of sessions that have an id and descend from a NodeManager.
+    fn search(&mut self, all: &[Seen]) -> Vec<ContainerId> {
+        if self.watch.troubles().next().is_none() {
+            return Vec::new();
+        }
+        let by_pid: HashMap<Pid, Seen> = all.iter().map(|seen| (seen.process.pid, *seen)).collect();
+        let mut found = Vec::new();
+        for seen in all.iter().filter(|seen| seen.leads) {
+            let pid = seen.process.pid;
+            let Some(manager) = self.managers.ancestor(pid, &by_pid) else { continue };
+            // Gone, or not readable: then its entry could not be judged either.
+            let Ok(Some(id)) = proc::variable(pid, "CONTAINER_ID") else { continue };
+            let (Ok(id), Some(owner)) = (id.parse(), proc::owner(manager.pid)) else { continue };
+            let entry = self.entry(id);
+            if !entry.has_file && entry.process != Some(seen.process) {
+                entry.running = Some((pid, owner));
+                found.push(id);
+            }
+        }
+        found
+    }
+
+    /// Drops what has ended: its directory is gone, and so is its process.
+    fn forget(&mut self, listed: &BTreeSet<ContainerId>) {
+        self.entries.retain(|id, entry| {
+            listed.contains(id)
+                || entry.process.is_some_and(|process| {
+                    proc::look(process.pid).is_some_and(|seen| seen.process == process)
+                })
+                || entry.due().is_some()
+        });
+        let entries = &self.entries;
+        self.by_process.retain(|process, id| {
+            entries.get(id).is_some_and(|entry| entry.process == Some(*process))
+        });
+        if self.early_hints.len() >= MAX_EARLY_HINTS {
+            self.early_hints.clear();
+        }
+    }
+
+    fn entry(&mut self, container: ContainerId) -> &mut Entry {
+        let hints = &mut self.early_hints;
+        self.entries
+            .entry(container)
+            .or_insert_with(|| Entry::new(container, hints.remove(&container).unwrap_or_default()))
+    }
+
+    /// Looks at one container; what is to be said of it, if anything.
+    fn examine(&mut self, container: ContainerId, now: Moment) -> Option<Found> {
+        let mut entry = self.entries.remove(&container)?;
+        let found = self.look_at(&mut entry, now);
+        if let Some(process) = entry.process {
+            self.by_process.insert(process, container);
+        }
+        self.entries.insert(container, entry);
+        found
+    }
+
+    fn look_at(&mut self, entry: &mut Entry, now: Moment) -> Option<Found> {
+        let (pid, claim) = self.claim(entry, now)?;
+        let evidence = match verify::evidence(pid, &self.whereabouts) {
+            Ok(Some(evidence)) => evidence,
+            Ok(None) => {
+                // It ended, or its pid file is about to be replaced.
+                entry.state = State::Expected;
+                return None;
+            }
+            Err(why) => {
+                entry.ignore(why);
+                return None;
+            }
+        };
+        entry.is(evidence.seen.process);
+        if matches!(entry.state, State::Taken(_) | State::Proposed) {
+            return None;
+        }
+        match verify::judge(&claim, &evidence, &self.rules, &self.managers, now) {
+            Verdict::Wait(why) => entry.wait(now.boot, why),
+            Verdict::Ignore(why) => entry.ignore(why),
+            Verdict::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
+            Verdict::Foreign(why) => {
+                // Its NodeManager may have come since NodeManagers were last looked for.
+                entry.wait(now.boot, why);
+                self.next_list = self.next_list.min(self.last_list.after(MIN_PAUSE));
+            }
+            Verdict::Take(attach) => {
+                entry.launch = Some(self.launch(entry.id, pid));
+                entry.masters = entry.kind() == Some(Kind::ApplicationMaster)
+                    && !self.has_master_beside(entry.id);
+                entry.attach = Some(attach);
+                entry.state = State::Proposed;
+                return entry.found();
+            }
+        }
+        None
+    }
+
+    /// Which process is said to be this container.
+    fn claim(&self, entry: &mut Entry, now: Moment) -> Option<(Pid, Claim)> {
+        let container = entry.id;
+        if let Some((pid, manager_uid)) = entry.running.filter(|_| !entry.has_file) {
+            return Some((pid, Claim { container, written: None, manager_uid }));
+        }
+        match self.watch.pid_file(container) {
+            Ok(Some(file)) => {
+                let claim =
+                    Claim { container, written: Some(file.written), manager_uid: file.manager_uid };
+                Some((file.pid, claim))
+            }
+            Ok(None) => {
+                if !matches!(entry.state, State::Taken(_) | State::Proposed) {
+                    entry.state = State::Expected;
+                }
+                None
+            }
+            Err(error) => {
+                entry.wait(now.boot, format!("its pid file cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    /// What it does: by the NodeManager's script, else by its own arguments.
+    fn launch(&self, container: ContainerId, pid: Pid) -> Launch {
+        match self.watch.script(container) {
+            Ok(Some(script)) => return classify::launch(&script, &container),
+            Ok(None) => {}
+            Err(error) => tracing::debug!("the script of {container} cannot be read: {error}"),
+        }
+        // Gone meanwhile: then it will not become a task either.
+        let arguments = proc::arguments(pid).unwrap_or_default();
+        Launch { kind: classify::running(&arguments, &container), node_id: None }
+    }
+
+    /// Whether its attempt has a running master on this node. There is one at most, so another
+    /// that says it is one is a container like any other.
+    fn has_master_beside(&self, id: ContainerId) -> bool {
+        let of_attempt = |other: &&Entry| {
+            let same = (other.id.application, other.id.attempt) == (id.application, id.attempt);
+            same && other.id.epoch == id.epoch && other.id != id && other.masters
+        };
+        self.entries.values().filter(of_attempt).any(|other| {
+            other.process.is_some_and(|process| {
+                proc::look(process.pid).is_some_and(|seen| seen.process == process)
+            })
+        })
+    }
+}
+
+/// Whether asking again would bring the same answer.
+fn is_final(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::AlreadyExists(_) | ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! Made-up local directories, and real processes started the way a NodeManager starts them.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::*;
+use crate::clock;
+use crate::core::model::Priority;
+use crate::discover::{Attach, Standing};
+
+const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
+const TASK_TRACKER: &str = "org.apache.hadoop.mapred.TaskTracker";
+
+/// A shell that looks like a java daemon of this main class, and does what it is told.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(class: &str) -> Daemon {
+        let mut command = Command::new("/bin/bash");
+        command.arg0("/usr/lib/jvm/bin/java").args(["-s", class]).stdin(Stdio::piped());
+        Daemon(command.spawn().unwrap())
+    }
+
+    fn run(&mut self, text: &str) {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{text}").unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A node with one local directory.
+struct Node {
+    dir: tempfile::TempDir,
+    finder: NodeFinder,
+    /// Sessions to end.
+    leaders: Vec<Pid>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for leader in &self.leaders {
+            let group = rustix::process::Pid::from_raw(leader.raw()).unwrap();
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+impl Node {
+    fn new() -> Node {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("nmPrivate")).unwrap();
+        Node::at(dir, false)
+    }
+
+    fn at(dir: tempfile::TempDir, tasktracker: bool) -> Node {
+        let finder = NodeFinder::new(&Settings {
+            local_dirs: vec![dir.path().to_owned()],
+            executor: ExecutorClass::Default,
+            layout: None,
+            own_root: None,
+            tasktracker,
+            rescan: Duration::from_secs(2),
+        })
+        .unwrap();
+        Node { dir, finder, leaders: Vec::new() }
+    }
+
+    fn private(&self, container: ContainerId) -> std::path::PathBuf {
+        let application = container.application.to_string();
+        let dir = self.dir.path().join("nmPrivate").join(application).join(container.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// Starts a container whose script says `command`, as DefaultContainerExecutor does: a
+    /// session script writes the pid file, then execs what execs the command.
+    fn launch(&mut self, container: ContainerId, command: &str, environment: &str) -> Child {
+        let private = self.private(container);
+        let script = format!(
+            "export NM_HOST=\"n7\"\nexport NM_PORT=\"4545\"\nexec /bin/bash -c \"{command}\"\n"
+        );
+        fs::write(private.join("launch_container.sh"), script).unwrap();
+        let work = tempfile::Builder::new().tempdir_in(self.dir.path()).unwrap().keep();
+        let run = format!("{environment}\nexec /bin/bash -c \"sleep 600\"\n");
+        fs::write(work.join("launch_container.sh"), run).unwrap();
+        let file = private.join(format!("{container}.pid"));
+        let (file, work) = (file.display(), work.display());
+        let session = format!(
+            "echo $$ > {file}.tmp; /bin/mv -f {file}.tmp {file}; \
+             exec setsid /bin/bash {work}/launch_container.sh"
+        );
+        let child = Command::new("/bin/bash").args(["-c", &session]).env_clear().spawn().unwrap();
+        self.leaders.push(Pid::new(child.id() as i32).unwrap());
+        child
+    }
+
+    fn start(&mut self, container: ContainerId, command: &str) -> Child {
+        self.launch(container, command, &format!("export CONTAINER_ID=\"{container}\""))
+    }
+
+    fn pid_file(&self, container: ContainerId, pid: u32) {
+        fs::write(self.private(container).join(format!("{container}.pid")), format!("{pid}\n"))
+            .unwrap();
+    }
+
+    /// Passes, each answered with a task, until `enough` says so of all that was found.
+    fn until(&mut self, mut enough: impl FnMut(&[Found], &NodeFinder) -> bool) -> Vec<Found> {
+        let deadline = clock::boot_time().after(Duration::from_secs(60));
+        let mut found = Vec::new();
+        loop {
+            let now = clock::now();
+            for proposal in self.finder.pass(now) {
+                let task = TaskId { epoch: 1, number: found.len() as u64 };
+                self.finder.answered(proposal.process, now, Ok(task));
+                found.push(proposal);
+            }
+            if enough(&found, &self.finder) {
+                return found;
+            }
+            assert!(now.boot < deadline, "found only {found:#?}");
+            let wait = self.finder.next_due().since(clock::boot_time());
+            let timeout =
+                Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+            let fd = self.finder.fd();
+            poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap();
+        }
+    }
+}
+
+fn id(sequence: u64) -> ContainerId {
+    format!("container_1700000000000_0001_01_{sequence:06}").parse().unwrap()
+}
+
+fn name(found: &Found) -> &str {
+    found.labels.name.as_ref().unwrap().as_str()
+}
+
+fn map(task: u64) -> String {
+    format!(
+        "java -Xmx1g org.apache.hadoop.mapred.YarnChild h 1 attempt_1700000000000_0001_m_{task:06}_0 {task} 1>o 2>e"
+    )
+}
+
+#[test]
+fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
+    const COUNT: u64 = 200;
+    let manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    node.until(|_, _| true);
+    let mut children = Vec::new();
+    children.push(node.start(id(1), "java org.apache.hadoop.mapreduce.v2.app.MRAppMaster 1>o"));
+    for number in 2..=COUNT {
+        children.push(node.start(id(number), &map(number)));
+    }
+    let found = node.until(|found, _| found.len() as u64 >= COUNT);
+    let names: BTreeSet<&str> = found.iter().map(name).collect();
+    assert_eq!(names.len() as u64, COUNT);
+    for found in &found {
+        assert_eq!(found.attach, Attach::Session);
+        assert_eq!(found.labels.job.as_ref().unwrap().as_str(), "application_1700000000000_0001");
+        let (kind, standing) = match name(found) == id(1).to_string() {
+            true => ("am", Standing::Slotless),
+            false => ("map", Standing::Slot),
+        };
+        assert_eq!(
+            (found.labels.kind.as_ref().unwrap().as_str(), found.standing),
+            (kind, standing)
+        );
+    }
+    for info in node.finder.containers() {
+        assert!(info.task.is_some() && info.ignored.is_none());
+        assert_eq!(info.node_id.as_deref(), Some("n7:4545"));
+    }
+    // Another daemon finds the same ones, all of them with its first listing.
+    drop(manager);
+    let manager = Daemon::start(NODE_MANAGER);
+    let mut again = Node::at(tempfile::tempdir().unwrap(), false);
+    again.finder = NodeFinder::new(&Settings {
+        local_dirs: vec![node.dir.path().to_owned()],
+        executor: ExecutorClass::Default,
+        layout: None,
+        own_root: None,
+        tasktracker: false,
+        rescan: Duration::from_secs(2),
+    })
+    .unwrap();
+    assert_eq!(again.finder.pass(clock::now()).len() as u64, COUNT);
+    drop(manager);
+    drop(node);
+    for mut child in children {
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_only_says_that_it_is_a_container_is_left_alone() {
+    let _manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    let mut other = node.launch(id(2), &map(2), &format!("export CONTAINER_ID=\"{}\"", id(3)));
+    // A process that leads no session, and one that is not there.
+    let mut asleep =
+        Command::new("sleep").arg("600").env("CONTAINER_ID", id(4).to_string()).spawn().unwrap();
+    node.pid_file(id(4), asleep.id());
+    node.pid_file(id(5), i32::MAX as u32);
+    let ignored = |finder: &NodeFinder, container: ContainerId| {
+        let info = finder.containers().find(|info| info.id == container);
+        info.and_then(|info| info.ignored)
+    };
+    let found = node.until(|_, finder| ignored(finder, id(2)).is_some());
+    assert_eq!(found, []);
+    assert!(ignored(&node.finder, id(2)).unwrap().contains("another CONTAINER_ID"));
+    // Much later it is still no container, and that is said.
+    let mut now = clock::now();
+    for _ in 0..40 {
+        now.boot = now.boot.after(Duration::from_secs(3));
+        assert_eq!(node.finder.pass(now), []);
+    }
+    assert!(ignored(&node.finder, id(4)).unwrap().contains("does not lead its session"));
+    assert_eq!(ignored(&node.finder, id(5)), None, "there is no process to ignore");
+    asleep.kill().unwrap();
+    asleep.wait().unwrap();
+    drop(node);
+    other.wait().unwrap();
+}
+
+#[test]
+fn hints_change_how_a_container_stands() {
+    let _manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    let early = Hint { priority: None, opportunistic: Some(true) };
+    node.finder.set_hint(&id(2), early);
+    let mut child = node.start(id(2), "python3 task.py");
+    let found = node.until(|found, _| !found.is_empty());
+    assert_eq!((found[0].standing, found[0].priority), (Standing::Opportunistic, Priority(0)));
+    node.finder.set_hint(&id(2), early);
+    assert_eq!(node.finder.pass(clock::now()), [], "nothing new");
+    node.finder.set_hint(&id(2), Hint { priority: Some(Priority(7)), opportunistic: Some(false) });
+    let again = node.finder.pass(clock::now());
+    assert_eq!(again.len(), 1);
+    assert_eq!((again[0].standing, again[0].priority), (Standing::Slot, Priority(7)));
+    assert_eq!(again[0].process, found[0].process);
+    drop(node);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_refusal_is_said_and_asked_again_later() {
+    let _manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    let mut child = node.start(id(2), &map(2));
+    let process = node.until(|found, _| !found.is_empty())[0].process;
+    let now = clock::now();
+    let refusal = CommandError::new(ErrorKind::FailedPrecondition, "frozen");
+    node.finder.answered(process, now, Err(refusal));
+    assert_eq!(node.finder.containers().next().unwrap().ignored.as_deref(), Some("frozen"));
+    let later = Moment { boot: now.boot.after(Duration::from_secs(31)), ..now };
+    assert_eq!(node.finder.pass(later).len(), 1);
+    drop(node);
+    child.wait().unwrap();
+}
+
+#[test]
+fn without_nm_private_descendants_of_the_node_manager_are_found() {
+    let mut manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::at(tempfile::tempdir().unwrap(), false);
+    let mut stranger = Command::new("setsid")
+        .args(["sleep", "600"])
+        .env("CONTAINER_ID", id(3).to_string())
+        .spawn()
+        .unwrap();
+    node.leaders.push(Pid::new(stranger.id() as i32).unwrap());
+    manager.run(&format!("CONTAINER_ID={} setsid sleep 600 &", id(2)));
+    let found = node.until(|found, _| !found.is_empty());
+    assert_eq!(found.iter().map(name).collect::<Vec<_>>(), [id(2).to_string()]);
+    node.leaders.extend(found.iter().map(|found| found.process.pid));
+    let troubles: Vec<&Path> = node.finder.troubles().map(|(path, _)| path).collect();
+    assert_eq!(troubles, [node.dir.path().join("nmPrivate")]);
+    drop(node);
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn children_of_a_tasktracker_are_found_by_their_command_line() {
+    let mut tracker = Daemon::start(TASK_TRACKER);
+    let mut node = Node::at(tempfile::tempdir().unwrap(), true);
+    let child =
+        "org.apache.hadoop.mapred.Child 127.0.0.1 4000 attempt_201207121733_0003_r_000005_0 /l 12";
+    tracker.run(&format!("setsid bash -c 'exec -a java bash -s {child} < <(sleep 600)' &"));
+    let found = node.until(|found, _| !found.is_empty());
+    node.leaders.extend(found.iter().map(|found| found.process.pid));
+    assert_eq!(found.len(), 1);
+    assert_eq!(name(&found[0]), "attempt_201207121733_0003_r_000005_0");
+    assert_eq!(found[0].labels.job.as_ref().unwrap().as_str(), "job_201207121733_0003");
+    assert_eq!(found[0].labels.kind.as_ref().unwrap().as_str(), "reduce");
+    assert_eq!(found[0].attach, Attach::Session);
+}
