@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::scan::{Candidate, Node, Scan};
 use super::{Attach, Finder, Found};
 use crate::command::{CommandError, ErrorKind};
-use crate::core::model::TaskId;
+use crate::core::model::{Label, TaskId};
 use crate::units::{BootTime, ProcessRef};
 
 /// Pause before what was refused is proposed again: doubled each time.
@@ -34,8 +34,10 @@ const REASONS: usize = 8;
 pub struct RuleFinder {
     scan: Scan,
     told: HashMap<Subject, Told>,
-    /// Whose answers are to come.
-    asked: HashMap<ProcessRef, Subject>,
+    /// Whose answers are to come, with the rule that found them.
+    asked: HashMap<ProcessRef, (Subject, Label)>,
+    /// Something was seen for the first time.
+    unsteady: bool,
     /// The time of the last pass.
     now: BootTime,
     /// Kinds of files that could not be read, each logged once.
@@ -79,6 +81,7 @@ impl RuleFinder {
             scan,
             told: HashMap::new(),
             asked: HashMap::new(),
+            unsteady: false,
             now: BootTime::default(),
             complained: HashSet::new(),
         }
@@ -105,14 +108,20 @@ impl RuleFinder {
         }
         let candidates = self.scan.candidates();
         self.forget(&candidates);
+        self.unsteady = candidates.iter().any(|candidate| !candidate.steady);
         let steady = candidates.into_iter().filter(|candidate| candidate.steady);
         steady.filter_map(|candidate| self.propose(candidate)).collect()
+    }
+
+    /// Whether something waits to be seen a second time: a pass before its time would find it.
+    pub fn wants_pass_soon(&self) -> bool {
+        self.unsteady
     }
 
     /// The loop's word on what [`RuleFinder::pass`] found. Where the loop cannot be asked, that is an
     /// answer too.
     pub fn answered(&mut self, process: ProcessRef, answer: Result<TaskId, CommandError>) {
-        let Some(subject) = self.asked.remove(&process) else { return };
+        let Some((subject, rule)) = self.asked.remove(&process) else { return };
         let Some(told) = self.told.get_mut(&subject) else { return };
         let before = match &mut told.state {
             State::Asked(before) => before.take(),
@@ -137,8 +146,8 @@ impl RuleFinder {
         let expected = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unavailable);
         if !expected && reasons.len() < REASONS && !reasons.contains(&error.message) {
             tracing::warn!(
-                "process {} fits a [[discover]] rule but is not taken as a task: {}; it is tried \
-                 again",
+                "process {}, found by [[discover]] rule {rule}, is not taken as a task: {}; it is \
+                 tried again",
                 process.pid,
                 error.message
             );
@@ -164,7 +173,7 @@ impl RuleFinder {
             }),
         });
         let told = &self.told;
-        self.asked.retain(|_, subject| told.contains_key(subject));
+        self.asked.retain(|_, (subject, _)| told.contains_key(subject));
     }
 
     fn propose(&mut self, candidate: Candidate) -> Option<Found> {
@@ -187,7 +196,7 @@ impl RuleFinder {
                 return None;
             }
         };
-        self.asked.insert(process, subject.clone());
+        self.asked.insert(process, (subject.clone(), rule.name.clone()));
         self.told.insert(subject, Told { state: State::Asked(before), members });
         Some(Found {
             process,

@@ -26,7 +26,10 @@ fn refused(message: &str) -> Result<TaskId, CommandError> {
 /// Two passes: what is new has to be seen twice.
 fn find(finder: &mut RuleFinder, seconds: u64) -> Vec<Found> {
     assert_eq!(finder.pass(at(seconds)), []);
-    finder.pass(at(seconds))
+    assert!(finder.wants_pass_soon());
+    let found = finder.pass(at(seconds));
+    assert!(!finder.wants_pass_soon());
+    found
 }
 
 #[test]
