@@ -219,3 +219,52 @@ fn config_show_is_toml_or_json() {
     assert_eq!(fake.run(&["config", "show"]).out, toml);
     assert_eq!(fake.run(&["config", "show", "--json"]).json(), json!({"slots": {"expand": true}}));
 }
+
+#[test]
+fn yarn_json_is_the_contract() {
+    let yarn = YarnStatus {
+        enabled: true,
+        node_manager: Some(YarnNodeManager {
+            last_seen: time(1_767_323_045),
+            ..Default::default()
+        }),
+        configured: Some(YarnResource { memory_mib: 8192, vcores: 8 }),
+        containers: vec![YarnContainer { tier: Tier::Passive as i32, ..Default::default() }],
+        ..Default::default()
+    };
+    let fake = Fake::start(Script { yarn, ..Script::default() });
+    let told = fake.run(&["yarn", "status", "--json"]).json();
+    let shape = json!({
+        "enabled": true,
+        "node_manager": {
+            "url": null, "node_id": null, "last_seen": "2026-01-02T03:04:05.000006Z",
+        },
+        "resource_manager": null,
+        "configured": {"memory_mib": 8192, "vcores": 8},
+        "containers": null,
+    });
+    assert_has(&told, &shape, "yarn");
+    assert_eq!(told["containers"][0]["tier"], "passive");
+    for unknown in ["advertised", "offered", "verified", "verified_at", "last_error"] {
+        assert_eq!(told[unknown], Value::Null, "{unknown}");
+    }
+}
+
+#[test]
+fn node_attributes_are_valid_lines_with_the_daemon_up_and_down() {
+    let fake = Fake::new(Script { status: full_status(), ..Script::default() });
+    let down = fake.run(&["yarn", "node-attributes"]);
+    assert_eq!(
+        down.out,
+        "NODE_ATTRIBUTE:lrs-state,STRING,down\nNODE_ATTRIBUTE:lrs-spare,STRING,no\n"
+    );
+    assert_eq!(down.code, Some(0));
+    fake.serve();
+    let up = fake.run(&["yarn", "node-attributes"]);
+    assert_eq!(up.code, Some(0));
+    assert!(up.out.contains("NODE_ATTRIBUTE:lrs-active-slots,STRING,2\n"), "{}", up.out);
+    for line in up.out.lines() {
+        let fields: Vec<_> = line.split(',').collect();
+        assert!(fields.len() == 3 && fields[0].starts_with("NODE_ATTRIBUTE:lrs-"), "{line}");
+    }
+}

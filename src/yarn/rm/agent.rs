@@ -14,29 +14,31 @@
 //! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
 //! of ours that still stands is taken back in the latter.
 //!
-//! Behind Kerberos nothing can be read. With `offer_by = "rmadmin"` the agent then works unseen:
-//! it needs `yarn.node_id` and the resource in yarn-site.xml, sends what should stand, repeats it
-//! now and then (a NodeManager may have registered anew), and says that nothing was verified.
+//! Behind Kerberos nothing can be read: see [`unseen`].
 //!
 //! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
 //! again.
+
+mod error;
+mod unseen;
 
 use std::time::Duration;
 
 use serde_json::{Map, json};
 
-use super::client::{Cluster, ClusterError};
-use super::http::Problem;
+use super::client::Cluster;
 use super::ledger::{Ledger, LedgerError, LedgerFile, recognise};
 use super::offer::{NodeMemory, SlotSize, Slots, due, offer};
 use super::report::Report;
 use super::shapes::{ClusterInfo, Node};
-use super::{Endpoints, NodeId, NotANodeId, Resource};
+use super::{Endpoints, NodeId, Resource};
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
 use crate::proto;
 use crate::state::StateError;
 use crate::units::{BootTime, Moment};
+
+pub use error::AgentError;
 
 /// First pause before an update is read back; each further one is twice as long.
 const VERIFY_FIRST: Duration = Duration::from_millis(50);
@@ -47,9 +49,6 @@ const VERIFY_TRIES: u32 = 8;
 /// First pause after an error, and the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(60);
-
-/// How often an offer nobody can read back is sent again. Each time is a JVM's start.
-const REPEAT_UNSEEN: Duration = Duration::from_secs(300);
 
 /// What the loop's snapshot says that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,56 +65,6 @@ pub struct View {
     pub enforce: bool,
     /// `yarn.poll`
     pub poll: Duration,
-}
-
-/// Why the offer does not stand.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
-pub enum AgentError {
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    #[error(
-        "which node this is is not known: {0}; set yarn.node_id, or yarn.node_manager to the \
-         address of the NodeManager's web service"
-    )]
-    NoNodeId(String),
-    #[error("the NodeManager calls itself by no node id: {0}")]
-    BadNodeId(#[from] NotANodeId),
-    #[error(
-        "the NodeManager at yarn.node_manager is {found}, and yarn.node_id says {set}: nothing is \
-         offered until they agree; correct one of them"
-    )]
-    OtherNode { set: NodeId, found: NodeId },
-    #[error("the ResourceManager shows no resource for {0} that could be read")]
-    NoFigures(NodeId),
-    #[error(
-        "the ResourceManager has {node} as {state}; the offer waits until it is RUNNING{}",
-        health(.report)
-    )]
-    NotRunning { node: NodeId, state: String, report: Option<String> },
-    #[error(
-        "{node} has {} beside memory and vcores, and the calls that change a node would make that \
-         0: nothing is offered on this node; set yarn.offer = false",
-        .others.join(", ")
-    )]
-    OtherResources { node: NodeId, others: Vec<String> },
-    #[error(
-        "the ResourceManager took {sent} for {node} and still shows {shown}; does \
-         dynamic-resources.xml or another tool set this node too?"
-    )]
-    NotTaken { node: NodeId, sent: Resource, shown: Resource },
-    #[error(
-        "nothing can be read ({0}) and yarn-site.xml has no fixed resource to build on; set \
-         yarn.nodemanager.resource.memory-mb and .cpu-vcores there"
-    )]
-    Unseen(ClusterError),
-    #[error("the offer was not sent, for it could not be written down: {0}")]
-    State(#[from] StateError),
-}
-
-fn health(report: &Option<String>) -> String {
-    let words = report.as_deref().map(super::http::excerpt);
-    words.map_or_else(String::new, |words| format!(" (its NodeManager says: {words})"))
 }
 
 /// What a pass found to tell.
@@ -355,7 +304,7 @@ impl Agent {
                 self.report.resource_manager.error = Some(error.to_string());
                 self.report.advertised = None;
                 self.report.verified = None;
-                if self.by == OfferBy::Rmadmin && hides(&error) {
+                if self.by == OfferBy::Rmadmin && unseen::hides(&error) {
                     return self.settle_unseen(cluster, id, error, view, told, now);
                 }
                 Err(error.into())
@@ -461,55 +410,6 @@ impl Agent {
         Err(AgentError::NotTaken { node: id.clone(), sent: pending.to, shown })
     }
 
-    /// The way without eyes: see the module's page.
-    fn settle_unseen(
-        &mut self,
-        cluster: &mut dyn Cluster,
-        id: &NodeId,
-        error: ClusterError,
-        view: &View,
-        told: &mut Told,
-        now: Moment,
-    ) -> Result<(), AgentError> {
-        let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
-        let base = self.endpoints.configured.map(|site| Ledger::new(id.clone(), site));
-        let Some(ledger) = known.or(base) else { return Err(AgentError::Unseen(error)) };
-        let wanted = self.wanted(&ledger, view);
-        self.ledger = Some(ledger.clone());
-        if !view.enforce || (!view.offer && ledger.is_clear()) {
-            return Ok(());
-        }
-        let before = self.unseen.map_or(ledger.configured, |(sent, _)| sent);
-        let stands = match self.unseen {
-            Some((sent, at)) => sent == wanted && now.boot < at.after(REPEAT_UNSEEN),
-            // Nothing was ever sent, and nothing is to be.
-            None => ledger.is_clear() && wanted == ledger.configured,
-        };
-        if stands {
-            self.report.verified = Some(false);
-            return Ok(());
-        }
-        if let Some(at) = due(before, wanted, self.changed_at).filter(|at| *at > now.boot) {
-            self.raise_at = Some(at);
-            return Ok(());
-        }
-        self.send(cluster, id, &ledger, wanted, now)?;
-        let repeated =
-            self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
-        self.report.verified = Some(false);
-        if !repeated {
-            let reason = format!(
-                "{}; not verified, for the ResourceManager cannot be read",
-                self.reason(view, false, false)
-            );
-            self.offered(before, wanted, reason, false, told, now);
-        }
-        if wanted == ledger.configured {
-            self.remember(ledger.given_back())?;
-        }
-        Ok(())
-    }
-
     /// What should stand.
     fn wanted(&mut self, ledger: &Ledger, view: &View) -> Resource {
         let offering = view.offer && view.enforce;
@@ -600,17 +500,6 @@ enum ReadBack {
 impl ReadBack {
     fn is_waiting(self) -> bool {
         self == ReadBack::Waiting
-    }
-}
-
-/// Whether the ResourceManager is there and shows nothing to us.
-fn hides(error: &ClusterError) -> bool {
-    match error {
-        ClusterError::Call(error) => {
-            matches!(error.problem, Problem::Kerberos(_) | Problem::Refused { .. })
-        }
-        ClusterError::NoAddress => true,
-        _ => false,
     }
 }
 

@@ -246,7 +246,11 @@ impl Talker {
         // Without a reading nothing was sent, though an earlier daemon may have sent something.
         let snapshot = Arc::clone(&self.snapshot.borrow());
         let view = View { offer: false, ..view(&snapshot.status, &self.config) };
-        self.client.set_timeout(self.config.yarn.timeout.min(STOP_CALL));
+        // A run of rmadmin starts a JVM and is not cut short: it outlives this process, unless
+        // the service manager ends what is left of the service.
+        if self.config.yarn.offer_by == OfferBy::Rest {
+            self.client.set_timeout(self.config.yarn.timeout.min(STOP_CALL));
+        }
         self.agent.hurry();
         while view.enforce && !self.agent.is_clear() {
             let now = clock::now();

@@ -3,6 +3,7 @@
 use tempfile::TempDir;
 
 use super::super::played::Played;
+use super::unseen::REPEAT_UNSEEN;
 use super::*;
 use crate::units::{Bytes, WallTime};
 

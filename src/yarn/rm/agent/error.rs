@@ -1,0 +1,56 @@
+//! Why an offer does not stand, in words for an operator.
+
+use crate::state::StateError;
+use crate::yarn::rm::client::ClusterError;
+use crate::yarn::rm::http::excerpt;
+use crate::yarn::rm::{NodeId, NotANodeId, Resource};
+
+/// Why the offer does not stand.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum AgentError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(
+        "which node this is is not known: {0}; set yarn.node_id, or yarn.node_manager to the \
+         address of the NodeManager's web service"
+    )]
+    NoNodeId(String),
+    #[error("the NodeManager calls itself by no node id: {0}")]
+    BadNodeId(#[from] NotANodeId),
+    #[error(
+        "the NodeManager at yarn.node_manager is {found}, and yarn.node_id says {set}: nothing is \
+         offered until they agree; correct one of them"
+    )]
+    OtherNode { set: NodeId, found: NodeId },
+    #[error("the ResourceManager shows no resource for {0} that could be read")]
+    NoFigures(NodeId),
+    #[error(
+        "the ResourceManager has {node} as {state}; the offer waits until it is RUNNING{}",
+        health(.report)
+    )]
+    NotRunning { node: NodeId, state: String, report: Option<String> },
+    #[error(
+        "{node} has {} beside memory and vcores, and the calls that change a node would make that \
+         0: nothing is offered on this node; set yarn.offer = false",
+        .others.join(", ")
+    )]
+    OtherResources { node: NodeId, others: Vec<String> },
+    #[error(
+        "the ResourceManager took {sent} for {node} and still shows {shown}; does \
+         dynamic-resources.xml or another tool set this node too?"
+    )]
+    NotTaken { node: NodeId, sent: Resource, shown: Resource },
+    #[error(
+        "nothing can be read ({0}) and yarn-site.xml has no fixed resource to build on; set \
+         yarn.nodemanager.resource.memory-mb and .cpu-vcores there"
+    )]
+    Unseen(ClusterError),
+    #[error("the offer was not sent, for it could not be written down: {0}")]
+    State(#[from] StateError),
+}
+
+fn health(report: &Option<String>) -> String {
+    let words = report.as_deref().map(excerpt);
+    words.map_or_else(String::new, |words| format!(" (its NodeManager says: {words})"))
+}

@@ -1,0 +1,81 @@
+//! Offering without reading.
+//!
+//! Behind Kerberos the ResourceManager shows nothing to a daemon without a ticket, though the
+//! command of `offer_by = "rmadmin"` has one. The agent then needs `yarn.node_id` and the resource
+//! in yarn-site.xml, sends what should stand, repeats it now and then (a NodeManager may have
+//! registered anew), and says that nothing was verified.
+
+use std::time::Duration;
+
+use super::{Agent, AgentError, Told, View};
+use crate::units::Moment;
+use crate::yarn::rm::NodeId;
+use crate::yarn::rm::client::{Cluster, ClusterError};
+use crate::yarn::rm::http::Problem;
+use crate::yarn::rm::ledger::Ledger;
+use crate::yarn::rm::offer::due;
+
+/// How often an offer nobody can read back is sent again. Each time is a JVM's start.
+pub(super) const REPEAT_UNSEEN: Duration = Duration::from_secs(300);
+
+impl Agent {
+    /// What [`Agent::settle_seen`] is to a ResourceManager that can be read.
+    pub(super) fn settle_unseen(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        error: ClusterError,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
+        let base = self.endpoints.configured.map(|site| Ledger::new(id.clone(), site));
+        let Some(ledger) = known.or(base) else { return Err(AgentError::Unseen(error)) };
+        let wanted = self.wanted(&ledger, view);
+        self.ledger = Some(ledger.clone());
+        if !view.enforce || (!view.offer && ledger.is_clear()) {
+            return Ok(());
+        }
+        let before = self.unseen.map_or(ledger.configured, |(sent, _)| sent);
+        let stands = match self.unseen {
+            Some((sent, at)) => sent == wanted && now.boot < at.after(REPEAT_UNSEEN),
+            // Nothing was ever sent, and nothing is to be.
+            None => ledger.is_clear() && wanted == ledger.configured,
+        };
+        if stands {
+            self.report.verified = Some(false);
+            return Ok(());
+        }
+        if let Some(at) = due(before, wanted, self.changed_at).filter(|at| *at > now.boot) {
+            self.raise_at = Some(at);
+            return Ok(());
+        }
+        self.send(cluster, id, &ledger, wanted, now)?;
+        let repeated =
+            self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
+        self.report.verified = Some(false);
+        if !repeated {
+            let reason = format!(
+                "{}; not verified, for the ResourceManager cannot be read",
+                self.reason(view, false, false)
+            );
+            self.offered(before, wanted, reason, false, told, now);
+        }
+        if wanted == ledger.configured {
+            self.remember(ledger.given_back())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the ResourceManager is there and shows nothing to us.
+pub(super) fn hides(error: &ClusterError) -> bool {
+    match error {
+        ClusterError::Call(error) => {
+            matches!(error.problem, Problem::Kerberos(_) | Problem::Refused { .. })
+        }
+        ClusterError::NoAddress => true,
+        _ => false,
+    }
+}
