@@ -97,6 +97,10 @@ pub enum Command {
         report: Box<proto::YarnStatus>,
         changes: Vec<Change>,
     },
+    /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
+    YarnContainers {
+        containers: Vec<proto::YarnContainer>,
+    },
 }
 
 /// Arguments of Admit.

@@ -65,10 +65,6 @@ pub(crate) const BAD_CONFIG: u8 = 78;
 /// Two seconds are promised from the signal to the exit; the doors get half of them.
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is left to take the offer back at YARN once the doors are shut. It is begun with them, and
-/// takes some hundredths of a second where the ResourceManager answers.
-const STOP_YARN_WITHIN: Duration = Duration::from_millis(700);
-
 /// How long the service manager waits for the bus. Connecting takes milliseconds; a bus that
 /// hangs must not make the start of the node hang.
 const READY_WITHIN: Duration = Duration::from_millis(1500);
@@ -142,10 +138,6 @@ enum DaemonError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
-    #[error("{0}")]
-    Yarn(#[from] crate::yarn::rm::thread::ThreadError),
-    #[error("yarn.node_id: {0}")]
-    YarnNodeId(#[from] crate::yarn::rm::NotANodeId),
     #[error("cannot {what}: {source}")]
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
@@ -210,6 +202,7 @@ fn run_on(
     let mode = config.daemon.mode;
     let bus = config.dbus.bus.clone();
     let started_with = Arc::new(config.clone());
+    let lrs_root = tree.capabilities().root.clone();
     let parts = Parts {
         config,
         config_file: file.to_owned(),
@@ -234,7 +227,13 @@ fn run_on(
         .map_err(system("start the control loop"))?;
 
     let access = Access { commands: sender, snapshot: newest, events };
-    let yarn = talk_to_yarn(&started_with, &access)?;
+    let find = crate::discover::thread::Parts {
+        config: started_with,
+        access: access.clone(),
+        lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
+    };
+    let finding = crate::discover::thread::start(find)
+        .map_err(system("start the thread that finds tasks"))?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
@@ -254,16 +253,16 @@ fn run_on(
         paths.join(" ")
     );
     let begin_stop = || {
-        if let Some(yarn) = &yarn {
-            yarn.stop();
+        if let Some(finding) = &finding {
+            finding.stop();
         }
     };
     let ended = || control.is_finished();
     let served =
         runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, begin_stop));
     // Beside the doors it had their second already.
-    if let Some(yarn) = yarn {
-        yarn.join(STOP_YARN_WITHIN);
+    if let Some(finding) = finding {
+        finding.join();
     }
     // The loop goes last: it answers calls under way until the doors are shut.
     remote.stop();
@@ -274,26 +273,6 @@ fn run_on(
     tracing::info!("stopped");
     log.tell_all();
     Ok(())
-}
-
-/// Starts the thread that talks to YARN's managers, where this is a YARN node.
-fn talk_to_yarn(
-    config: &Arc<Config>,
-    access: &Access,
-) -> Result<Option<crate::yarn::rm::thread::Handle>, DaemonError> {
-    if !config.yarn.enabled {
-        return Ok(None);
-    }
-    let endpoints = crate::yarn::rm::Endpoints::default().with(&config.yarn)?;
-    let (hints, _unread) = std::sync::mpsc::channel();
-    let parts = crate::yarn::rm::thread::Parts {
-        endpoints,
-        config: Arc::clone(config),
-        snapshot: access.snapshot.clone(),
-        commands: access.commands.clone(),
-        hints,
-    };
-    Ok(Some(crate::yarn::rm::thread::start(parts)?))
 }
 
 /// The loop must run at once when a task ends, also on a node whose CPUs are all busy.

@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub config: Option<Arc<Config>>,
     /// How the node stands with YARN; `None`: it is no YARN node.
     pub yarn: Option<Arc<proto::YarnStatus>>,
+    /// Its containers; whether their tasks are active stands in `tasks`.
+    pub yarn_containers: Arc<Vec<proto::YarnContainer>>,
 }
 
 /// What a door needs: where to ask, what to read. Cheap to clone.

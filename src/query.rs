@@ -60,10 +60,20 @@ pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, Comm
 
 /// How the node stands with YARN; where it is no YARN node, that.
 pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
-    snapshot.yarn.as_deref().cloned().unwrap_or_else(|| proto::YarnStatus {
+    let mut yarn = snapshot.yarn.as_deref().cloned().unwrap_or_else(|| proto::YarnStatus {
         enabled: snapshot.config.as_ref().is_some_and(|config| config.yarn.enabled),
         ..proto::YarnStatus::default()
-    })
+    });
+    yarn.containers.clone_from(&snapshot.yarn_containers);
+    for container in &mut yarn.containers {
+        let id = container.task.as_deref().and_then(|id| id.parse().ok());
+        match id.and_then(|id: TaskId| snapshot.tasks.get(&id)) {
+            Some(task) => container.tier = task.tier,
+            // It ended, or was released, since the list was made.
+            None => container.task = None,
+        }
+    }
+    yarn
 }
 
 /// An event as clients read it.

@@ -15,6 +15,7 @@ pub(crate) mod made_up;
 pub mod processes;
 pub mod rules;
 pub mod scan;
+pub mod thread;
 
 use std::fmt;
 

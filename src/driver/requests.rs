@@ -76,6 +76,10 @@ impl Driver {
                     .and_then(|()| self.reload(now));
                 self.answer(Some(reply), answer);
             }
+            Command::YarnContainers { containers } => {
+                self.view.yarn_containers = Arc::new(containers);
+                self.changed_status = true;
+            }
             Command::YarnReport { report, changes } => {
                 self.view.yarn = Some(Arc::new(*report));
                 self.changed_status = true;

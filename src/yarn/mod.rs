@@ -11,6 +11,7 @@
 //! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
 //! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
 //! | `tasktracker` | tasks of Hadoop 1 |
+//! | [`join`] | `[yarn]` and Hadoop's files together; the list of containers for clients |
 //! | [`rm`] | the web services: slots to the ResourceManager, priorities and queues from it |
 //!
 //! What is found is proposed as [`crate::discover::Found`]; nothing here writes to a cgroup.
@@ -20,6 +21,7 @@ mod containers;
 pub mod finder;
 pub mod hadoop_conf;
 pub mod ids;
+pub mod join;
 mod managers;
 mod proc;
 pub mod rm;

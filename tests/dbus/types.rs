@@ -36,7 +36,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             | Command::Release { reply, .. }
             | Command::Drain { reply, .. }
             | Command::Resume { reply, .. } => drop(reply.send(Ok(()))),
-            Command::YarnReport { .. } => {}
+            Command::YarnReport { .. } | Command::YarnContainers { .. } => {}
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Parts {
     /// To the loop.
     pub commands: CommandSender,
     /// To whoever finds containers.
-    pub hints: mpsc::Sender<Hint>,
+    pub hints: tokio::sync::mpsc::UnboundedSender<Hint>,
 }
 
 /// Why it does not run.
@@ -154,7 +154,7 @@ struct Talker {
     config: Arc<Config>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     commands: CommandSender,
-    hints: mpsc::Sender<Hint>,
+    hints: tokio::sync::mpsc::UnboundedSender<Hint>,
     stopping: watch::Receiver<bool>,
     reported: Option<proto::YarnStatus>,
 }

@@ -95,7 +95,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let config = Arc::new(config);
     let (publish, newest) = watch::channel(Arc::new(Snapshot::default()));
     let (commands, mut taken) = crate::command::queue().unwrap();
-    let (hints, hinted) = mpsc::channel();
+    let (hints, mut hinted) = tokio::sync::mpsc::unbounded_channel();
     let endpoints = Endpoints {
         resource_managers: vec![server.base()],
         node_manager: Some(server.base()),
@@ -108,7 +108,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let change = next_change(&mut taken);
     assert_eq!(change.kind, EventKind::Offered);
     assert_eq!(change.to.as_deref(), Some("11264 MiB, 11 vcores"));
-    let hint = hinted.recv_timeout(Duration::from_secs(20)).unwrap();
+    let hint = hinted.blocking_recv().unwrap();
     assert_eq!((hint.priority, hint.queue.as_deref()), (Some(7), Some("root.q")));
 
     publish.send_replace(snapshot(&config, 3));
@@ -132,7 +132,13 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
     let (_publish, newest) = watch::channel(snapshot(&config, 5));
     let (commands, _taken) = crate::command::queue().unwrap();
     let endpoints = Endpoints { resource_managers: vec![server.base()], ..Endpoints::default() };
-    let parts = Parts { endpoints, config, snapshot: newest, commands, hints: mpsc::channel().0 };
+    let parts = Parts {
+        endpoints,
+        config,
+        snapshot: newest,
+        commands,
+        hints: tokio::sync::mpsc::unbounded_channel().0,
+    };
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
     handle.join(Duration::from_millis(200));

@@ -1,0 +1,341 @@
+//! The thread `lrs-find`: finders at work, between the node and the loop.
+//!
+//! It hosts the finder of `[yarn]` and that of the `[[discover]]` rules, asks the loop about what
+//! they find and brings them the answers. Reading /proc and directories may take milliseconds,
+//! which here keeps nobody waiting. A container is noticed by inotify at once; what only rules
+//! can tell, once in a sample period.
+//!
+//! It is also what waits for Hadoop's configuration. A node whose files cannot be read yet (a disk
+//! that is not mounted, a package that is being installed) is shaped without YARN meanwhile, and
+//! the reason is what `lrsctl yarn status` says.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::Found;
+use super::finder::RuleFinder;
+use super::processes::Proc;
+use super::scan::Node;
+use crate::clock;
+use crate::command::{Command, CommandError, ErrorKind};
+use crate::config::Config;
+use crate::core::model::TaskId;
+use crate::publish::Access;
+use crate::units::{BootTime, Moment, Pid, ProcessRef};
+use crate::yarn::finder::NodeFinder;
+use crate::yarn::join::{self, Joined};
+use crate::yarn::rm;
+
+/// When what was seen once by a rule is looked at again: an exec may follow a fork.
+const SECOND_LOOK: Duration = Duration::from_millis(200);
+
+/// How often a configuration that could not be read is tried again.
+const CONFIGURATION_AGAIN: Duration = Duration::from_secs(10);
+
+/// Shortest time between two lists of containers for clients: a thousand may start in a second.
+const LISTS_EVERY: Duration = Duration::from_millis(200);
+
+/// Hints that are kept of containers not found yet.
+const EARLY_HINTS: usize = 1024;
+
+/// What is left to take the offer back at YARN once the doors are shut. It is begun with them, and
+/// takes some hundredths of a second where the ResourceManager answers.
+const STOP_WITHIN: Duration = Duration::from_millis(700);
+
+/// What the thread needs.
+#[derive(Debug)]
+pub struct Parts {
+    /// The settings of the start. Rules and places change with a restart only.
+    pub config: Arc<Config>,
+    /// Snapshots to read, and where commands go.
+    pub access: Access,
+    /// LRS's root below the mount, with a leading slash; `None` in observe mode.
+    pub lrs_root: Option<String>,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Handle {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Begins to stop; what YARN was offered is taken back meanwhile.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits for its end, which is bounded.
+    pub fn join(self) {
+        self.stop();
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that finds tasks panicked");
+        }
+    }
+}
+
+/// Starts the thread; `None` where nothing is to be found.
+///
+/// # Errors
+/// There are no threads or descriptors left.
+pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
+    if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
+        return Ok(None);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopping) = watch::channel(false);
+    let thread = std::thread::Builder::new().name("lrs-find".into()).spawn(move || {
+        runtime.block_on(Finding::new(parts, stopping).run());
+    })?;
+    Ok(Some(Handle { stop, thread }))
+}
+
+/// Whose find it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Yarn,
+    Rules,
+}
+
+type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
+
+/// The YARN side, once Hadoop's files were read.
+struct Yarn {
+    finder: NodeFinder,
+    ready: AsyncFd<OwnedFd>,
+    talker: Option<rm::thread::Handle>,
+    hints: mpsc::UnboundedReceiver<rm::Hint>,
+    /// What the cluster said of each container, for the list.
+    told: HashMap<String, rm::Hint>,
+}
+
+struct Finding {
+    parts: Parts,
+    stopping: watch::Receiver<bool>,
+    rules: Option<RuleFinder>,
+    rules_due: BootTime,
+    yarn: Option<Yarn>,
+    /// When Hadoop's files are read; `None`: they were, or nobody wants them.
+    join_due: Option<BootTime>,
+    /// Why they could not be read.
+    join_error: Option<String>,
+    asked: JoinSet<Answer>,
+    /// The list of containers changed since it was last sent.
+    list_changed: bool,
+    listed_at: BootTime,
+}
+
+impl Finding {
+    fn new(parts: Parts, stopping: watch::Receiver<bool>) -> Finding {
+        let own = i32::try_from(std::process::id()).ok().and_then(Pid::new);
+        let rules = parts.config.discover.clone();
+        let rules = own.filter(|_| !rules.is_empty()).map(|daemon| {
+            let node = Node { proc: Proc::default(), daemon, lrs_root: parts.lrs_root.clone() };
+            RuleFinder::with_rules(node, rules)
+        });
+        let join_due = parts.config.yarn.enabled.then(BootTime::default);
+        Finding {
+            parts,
+            stopping,
+            rules,
+            rules_due: BootTime::default(),
+            yarn: None,
+            join_due,
+            join_error: None,
+            asked: JoinSet::new(),
+            list_changed: false,
+            listed_at: BootTime::default(),
+        }
+    }
+
+    async fn run(mut self) {
+        let mut stopping = self.stopping.clone();
+        while !*stopping.borrow() {
+            let now = clock::now();
+            self.join_yarn(now).await;
+            self.look(now);
+            self.list_containers(now).await;
+            let pause = self.next_due(now).since(clock::boot_time());
+            let Finding { yarn, asked, .. } = &mut self;
+            tokio::select! {
+                // An error means the sender is gone: the daemon stops.
+                _ = stopping.wait_for(|stop| *stop) => {}
+                Some(answer) = asked.join_next() => self.answered(answer),
+                hint = next_hint(yarn) => self.hinted(hint),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        if let Some(talker) = self.yarn.and_then(|yarn| yarn.talker) {
+            talker.join(STOP_WITHIN);
+        }
+    }
+
+    /// Reads Hadoop's files when it is time, and begins to look and to talk.
+    async fn join_yarn(&mut self, now: Moment) {
+        if self.join_due.is_none_or(|due| due > now.boot) {
+            return;
+        }
+        let begun = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref())
+            .map_err(|error| error.to_string())
+            .and_then(|joined| self.begin(joined));
+        match begun {
+            Ok(yarn) => {
+                tracing::info!("Hadoop's configuration is read; containers are looked for");
+                (self.yarn, self.join_due, self.join_error) = (Some(yarn), None, None);
+            }
+            Err(reason) => {
+                self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
+                if self.join_error.as_ref() == Some(&reason) {
+                    return;
+                }
+                tracing::error!("YARN is not joined, which is tried again: {reason}");
+                let report = join::not_joined(&reason, now);
+                self.join_error = Some(reason);
+                self.tell(Command::YarnReport { report: Box::new(report), changes: Vec::new() })
+                    .await;
+            }
+        }
+    }
+
+    fn begin(&self, joined: Joined) -> Result<Yarn, String> {
+        let finder = NodeFinder::new(&joined.finder)
+            .map_err(|error| format!("containers cannot be watched: {error}"))?;
+        let waited =
+            |error: &dyn std::fmt::Display| format!("containers cannot be waited for: {error}");
+        let fd = finder.fd().try_clone_to_owned().map_err(|error| waited(&error))?;
+        // SAFETY: the descriptor is owned by what registers it, which takes it out of the reactor
+        // before it closes it.
+        let ready = unsafe { AsyncFd::register(fd) }.map_err(|error| waited(&error))?;
+        let (sender, hints) = mpsc::unbounded_channel();
+        let parts = rm::thread::Parts {
+            endpoints: joined.endpoints,
+            config: Arc::clone(&self.parts.config),
+            snapshot: self.parts.access.snapshot.clone(),
+            commands: self.parts.access.commands.clone(),
+            hints: sender,
+        };
+        let talker = rm::thread::start(parts).map_err(|error| error.to_string())?;
+        Ok(Yarn { finder, ready, talker: Some(talker), hints, told: HashMap::new() })
+    }
+
+    /// Lets the finders look whose time has come, and asks the loop about what they found.
+    fn look(&mut self, now: Moment) {
+        if let Some(yarn) = &mut self.yarn
+            && (yarn.finder.next_due() <= now.boot || is_readable(&yarn.ready))
+        {
+            let found = yarn.finder.pass(now);
+            self.list_changed = true;
+            self.ask(Source::Yarn, found);
+        }
+        if let Some(rules) = &mut self.rules
+            && self.rules_due <= now.boot
+        {
+            let found = rules.pass(now.boot);
+            let pause = match rules.wants_pass_soon() {
+                true => SECOND_LOOK,
+                false => self.parts.config.daemon.sample_period,
+            };
+            self.rules_due = now.boot.after(pause);
+            self.ask(Source::Rules, found);
+        }
+    }
+
+    fn ask(&mut self, source: Source, found: Vec<Found>) {
+        for found in found {
+            let (process, commands) = (found.process, self.parts.access.commands.clone());
+            self.asked.spawn(async move {
+                let ask = |reply| Command::Discover { found: Box::new(found), reply };
+                (source, process, commands.ask(ask).await)
+            });
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Answer, tokio::task::JoinError>) {
+        let now = clock::now();
+        match answer {
+            Ok((Source::Yarn, process, answer)) => {
+                if let Some(yarn) = &mut self.yarn {
+                    yarn.finder.answered(process, now, answer);
+                    self.list_changed = true;
+                }
+            }
+            Ok((Source::Rules, process, answer)) => {
+                if let Some(rules) = &mut self.rules {
+                    rules.answered(process, answer);
+                }
+            }
+            // It waits for an answer and nothing else.
+            Err(error) => tracing::error!("a question to the control loop panicked: {error}"),
+        }
+    }
+
+    fn hinted(&mut self, hint: Option<rm::Hint>) {
+        let (Some(yarn), Some(hint)) = (&mut self.yarn, hint) else { return };
+        if let Ok(container) = hint.container.parse() {
+            yarn.finder.set_hint(&container, join::hint(&hint));
+        }
+        yarn.told.insert(hint.container.clone(), hint);
+        self.list_changed = true;
+    }
+
+    async fn list_containers(&mut self, now: Moment) {
+        let due = now.boot >= self.listed_at.after(LISTS_EVERY);
+        let Some(yarn) = self.yarn.as_mut().filter(|_| self.list_changed && due) else { return };
+        let containers = join::containers(yarn.finder.containers(), &yarn.told);
+        if yarn.told.len() > 2 * containers.len() + EARLY_HINTS {
+            yarn.told.retain(|id, _| containers.iter().any(|container| container.id == *id));
+        }
+        (self.list_changed, self.listed_at) = (false, now.boot);
+        self.tell(Command::YarnContainers { containers }).await;
+    }
+
+    /// What nobody waits for; the loop takes nothing more once it stops, and nobody reads it then.
+    async fn tell(&self, command: Command) {
+        match self.parts.access.commands.send(command).await {
+            Ok(()) | Err(CommandError { kind: ErrorKind::Unavailable, .. }) => {}
+            Err(error) => tracing::error!("the control loop refused a report: {error}"),
+        }
+    }
+
+    fn next_due(&self, now: Moment) -> BootTime {
+        let yarn = self.yarn.as_ref().map(|yarn| match is_readable(&yarn.ready) {
+            true => now.boot,
+            false => yarn.finder.next_due(),
+        });
+        let rules = self.rules.as_ref().map(|_| self.rules_due);
+        let list = self.list_changed.then(|| self.listed_at.after(LISTS_EVERY));
+        let due = [yarn, rules, list, self.join_due].into_iter().flatten().min();
+        due.unwrap_or_else(|| now.boot.after(self.parts.config.daemon.sample_period))
+    }
+}
+
+/// The next word from the cluster (`Some`), or that a pass of the finder is due (`None`).
+async fn next_hint(yarn: &mut Option<Yarn>) -> Option<rm::Hint> {
+    let Some(Yarn { ready, hints, .. }) = yarn else { return std::future::pending().await };
+    tokio::select! {
+        Some(hint) = hints.recv() => Some(hint),
+        readable = ready.readable() => {
+            if let Ok(mut guard) = readable {
+                // Whether something is left is asked of the descriptor itself, after the pass.
+                guard.clear_ready();
+            }
+            None
+        }
+    }
+}
+
+/// Whether a pass would find events; readiness of the runtime is told once for several.
+fn is_readable(fd: &AsyncFd<OwnedFd>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut watched = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    // EINTR is asked again with the next turn; a pass too many is harmless.
+    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
