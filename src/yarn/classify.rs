@@ -95,21 +95,29 @@ pub fn launch(script: &str, container: &ContainerId) -> Launch {
         _ => None,
     });
     let claimed = command.and_then(in_command);
-    let node_id = exported("NM_HOST")
-        .zip(exported("NM_PORT"))
-        .filter(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0))
-        .map(|(host, port)| format!("{host}:{port}"));
+    let node_id = node_id(exported("NM_HOST"), exported("NM_PORT"));
     Launch { kind: ranked(claimed, exported(MASTER_VARIABLE).is_some(), container), node_id }
 }
 
-/// What the main process of `container` does by its own arguments, where its script cannot be
-/// read.
-pub fn running(arguments: &[String], container: &ContainerId) -> Option<Kind> {
+/// What the main process of `container` does by its own arguments and `variables` of its
+/// environment, where its script cannot be read.
+pub fn running(
+    arguments: &[String],
+    variables: impl Fn(&str) -> Option<String>,
+    container: &ContainerId,
+) -> Launch {
     let claimed = match arguments {
         [shell, flag, command, ..] if is_shell(shell) && flag == "-c" => in_command(command),
         _ => in_words(arguments),
     };
-    ranked(claimed, false, container)
+    let node_id = node_id(variables("NM_HOST").as_deref(), variables("NM_PORT").as_deref());
+    Launch { kind: ranked(claimed, variables(MASTER_VARIABLE).is_some(), container), node_id }
+}
+
+fn node_id(host: Option<&str>, port: Option<&str>) -> Option<String> {
+    let (host, port) = host.zip(port)?;
+    let fits = is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    fits.then(|| format!("{host}:{port}"))
 }
 
 /// The task of a TaskTracker (Hadoop 1) that a process with these arguments runs: the first one,
@@ -351,10 +359,14 @@ mod tests {
     fn a_running_process_is_known_by_its_arguments() {
         let direct = words(&format!("/j/bin/java -Xmx1g {YARN_CHILD} h 1 {MAP} 2"));
         let map = Some(Kind::Map(MAP.parse().unwrap()));
-        assert_eq!(running(&direct, &container(2)), map);
+        let none = |_: &str| None;
+        assert_eq!(running(&direct, none, &container(2)).kind, map);
         let shell = ["/bin/bash", "-c", &format!("java {YARN_CHILD} h 1 {MAP} 2 1>o")];
-        assert_eq!(running(&shell.map(str::to_owned), &container(2)), map);
-        assert_eq!(running(&[], &container(2)), None);
+        let set = |name: &str| Some(if name == "NM_HOST" { "n7" } else { "45" }.to_owned());
+        let launch = running(&shell.map(str::to_owned), set, &container(2));
+        assert_eq!((launch.kind, launch.node_id.as_deref()), (map, Some("n7:45")));
+        assert_eq!(running(&[], none, &container(2)), Launch::default());
+        assert_eq!(running(&[], set, &container(1)).kind, Some(Kind::ApplicationMaster));
         assert!(has_main_class(&direct, YARN_CHILD));
         assert!(!has_main_class(&words("java x org.apache.hadoop.mapred.YarnChild"), YARN_CHILD));
     }

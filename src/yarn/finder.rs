@@ -340,7 +340,8 @@ impl NodeFinder {
         }
         // Gone meanwhile: then it will not become a task either.
         let arguments = proc::arguments(pid).unwrap_or_default();
-        Launch { kind: classify::running(&arguments, &container), node_id: None }
+        let variable = |name: &str| proc::variable(pid, name).ok().flatten();
+        classify::running(&arguments, variable, &container)
     }
 
     /// Whether its attempt has a running master on this node. There is one at most, so another
