@@ -81,7 +81,7 @@ impl Cluster {
         let mut free = FreePorts::new();
         let ports = free.cluster();
         let nodes: Vec<NodePorts> = (0..options.node_managers).map(|_| free.node()).collect();
-        let group = process_group_root();
+        let group = group_for(dir.path());
         fs::create_dir(&group).expect("a cgroup: this test needs root and cgroups");
         let cluster = Cluster {
             dir: Some(dir),
@@ -257,9 +257,11 @@ impl Cluster {
     }
 }
 
-/// A group below the mount with the cpu controller; on the unified hierarchy any will do.
-fn process_group_root() -> PathBuf {
-    let name = format!("lrs-test-{}-nodemanager", std::process::id());
+/// The group of a cluster in `dir`: below the mount with the cpu controller, and on the unified
+/// hierarchy below the only one. `run` knows its name.
+fn group_for(dir: &Path) -> PathBuf {
+    let own = dir.file_name().and_then(|name| name.to_str()).expect("a name of our own");
+    let name = format!("lrs-test-{own}");
     let mount = Path::new("/sys/fs/cgroup");
     let cpu = mount.join("cpu");
     if cpu.join("cgroup.procs").exists() { cpu.join(name) } else { mount.join(name) }

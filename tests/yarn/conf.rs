@@ -224,6 +224,8 @@ fn yarn(
         ("yarn.nodemanager.resource.memory-mb", (options.containers * CONTAINER).to_string()),
         ("yarn.nodemanager.resource.cpu-vcores", options.containers.to_string()),
         ("yarn.scheduler.minimum-allocation-mb", CONTAINER.to_string()),
+        // The fair scheduler rounds up to these steps, by itself to 1 GiB.
+        ("yarn.scheduler.increment-allocation-mb", CONTAINER.to_string()),
         // A raised node must still satisfy the largest request the scheduler lets in.
         ("yarn.scheduler.maximum-allocation-mb", (8 * CONTAINER).to_string()),
         ("yarn.nodemanager.vmem-check-enabled", "false".to_owned()),
@@ -277,11 +279,13 @@ fn capacity() -> Properties {
     ]
 }
 
+/// Everything goes to `root.default`: by its own rules a queue is made for each user, and that of
+/// user `root` would be the root of all queues.
 const FAIR: &str = "\
 <allocations>
   <defaultQueueSchedulingPolicy>drf</defaultQueueSchedulingPolicy>
   <queueMaxAMShareDefault>0.7</queueMaxAMShareDefault>
-  <queue name=\"root\"><queue name=\"default\"/></queue>
+  <queuePlacementPolicy><rule name=\"default\"/></queuePlacementPolicy>
 </allocations>
 ";
 
