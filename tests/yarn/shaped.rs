@@ -42,7 +42,15 @@ fn containers_are_tasks_in_tiers(version: &'static str, name: &str) {
     site.nothing_left();
     let events = site.daemon.events();
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
-    assert_eq!((of("admitted"), of("completed"), of("promoted")), (6, 6, 3));
+    assert_eq!((of("admitted"), of("completed")), (6, 6));
+    // Maps that end in the same instant take no successor's place from each other: between one
+    // and three of the passive tasks were promoted, and the one that stayed last was.
+    assert!((1..=3).contains(&of("promoted")), "{events:?}");
+    let last = events.iter().rev().find(|event| event["type"] == "completed");
+    let last = last.map_or(&Value::Null, |event| &event["task"]);
+    let promoted = |event: &&Value| event["type"] == "promoted" && event["task"] == *last;
+    let master = masters[0]["id"] == *last;
+    assert!(master || events.iter().any(|event| promoted(&event)), "{events:?}");
 }
 
 #[test]
