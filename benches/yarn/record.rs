@@ -83,14 +83,23 @@ impl Machine {
             load_average: procfs::LoadAverage::current().ok().map(|load| f64::from(load.one)),
             rounds: options.rounds(),
             quick: options.effort() == Effort::Quick,
-            // Where this program lies is nobody's business.
-            command: ["cargo", "bench", "--bench", "yarn", "--"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(std::env::args().skip(1).filter(|word| word != "--bench"))
-                .collect(),
+            command: command(std::env::args().skip(1)),
         }
     }
+}
+
+/// What to type for the same: where this program lies and where its runs went is nobody's business.
+fn command(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = ["cargo", "bench", "--bench", "yarn", "--"].map(str::to_owned).to_vec();
+    while let Some(word) = arguments.next() {
+        match word.as_str() {
+            "--bench" => {}
+            "--out" => drop(arguments.next()),
+            word if word.starts_with("--out=") => {}
+            _ => words.push(word),
+        }
+    }
+    words
 }
 
 /// The runs of a directory.
