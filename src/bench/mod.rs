@@ -12,6 +12,7 @@
 mod check;
 pub(crate) mod data;
 pub(crate) mod disk;
+pub mod order;
 pub mod record;
 mod report;
 mod run;

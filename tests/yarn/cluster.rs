@@ -259,7 +259,7 @@ impl Cluster {
 
 /// The group of a cluster in `dir`: below the mount with the cpu controller, and on the unified
 /// hierarchy below the only one. `run` knows its name.
-fn group_for(dir: &Path) -> PathBuf {
+pub fn group_for(dir: &Path) -> PathBuf {
     let own = dir.file_name().and_then(|name| name.to_str()).expect("a name of our own");
     let name = format!("lrs-test-{own}");
     let mount = Path::new("/sys/fs/cgroup");

@@ -137,7 +137,7 @@ pub fn write(
     file("core-site.xml", core(cluster, options, ports));
     file("hdfs-site.xml", hdfs(cluster, ports));
     file("yarn-site.xml", yarn(conf, cluster, node, hadoop, options, ports, node_ports));
-    file("mapred-site.xml", mapred(cluster, hadoop, ports));
+    file("mapred-site.xml", mapred(cluster, hadoop, ports, node_ports));
     file("capacity-scheduler.xml", capacity());
     fs::write(conf.join("fair-scheduler.xml"), FAIR).expect("the fair scheduler's file");
     fs::write(conf.join("log4j.properties"), LOG4J).expect("the log's configuration");
@@ -217,7 +217,6 @@ fn yarn(
         ("yarn.nodemanager.address", local(node_ports.rpc)),
         ("yarn.nodemanager.localizer.address", local(node_ports.localizer)),
         ("yarn.nodemanager.webapp.address", local(node_ports.web)),
-        ("mapreduce.shuffle.port", node_ports.shuffle.to_string()),
         ("yarn.nodemanager.aux-services", "mapreduce_shuffle".to_owned()),
         ("yarn.nodemanager.local-dirs", under(node, "local")),
         ("yarn.nodemanager.log-dirs", under(node, "containers")),
@@ -242,7 +241,7 @@ fn yarn(
     ]
 }
 
-fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports) -> Properties {
+fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports, node_ports: &NodePorts) -> Properties {
     let jvm = format!("-Xmx300m {}", SMALL_JVM.join(" "));
     let off = || "false".to_owned();
     let [history, history_web, history_admin] = ports.history;
@@ -263,6 +262,8 @@ fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports) -> Properties {
         ("yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms", "200".to_owned()),
         ("mapreduce.client.progressmonitor.pollinterval", "200".to_owned()),
         ("mapreduce.client.completion.pollinterval", "200".to_owned()),
+        // Here, for mapred-default.xml has it too, and is read after yarn-site.xml.
+        ("mapreduce.shuffle.port", node_ports.shuffle.to_string()),
         ("mapreduce.jobhistory.address", local(history)),
         ("mapreduce.jobhistory.webapp.address", local(history_web)),
         ("mapreduce.jobhistory.admin.address", local(history_admin)),

@@ -20,6 +20,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// One of Hadoop's examples: its name, then its options and arguments.
+    pub fn example(cluster: &mut Cluster, words: &[&str]) -> Job {
+        Job::start(cluster, EXAMPLES, words)
+    }
+
     fn start(cluster: &mut Cluster, class: &str, words: &[&str]) -> Job {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         Job { client: cluster.client(class, &words), what: words.join(" ") }
@@ -158,14 +163,20 @@ pub fn text_of(dir: &Path) -> String {
     String::from_utf8(output_of(dir)).expect("text")
 }
 
-fn show(path: &Path) -> &str {
+pub fn show(path: &Path) -> &str {
     path.to_str().expect("a path of our own")
 }
 
 /// Counts words with as many maps as there are files.
 pub fn word_count(cluster: &mut Cluster, words: &Words) -> (Job, PathBuf) {
+    word_count_with(cluster, words, &[])
+}
+
+/// The same with options of the job's.
+pub fn word_count_with(cluster: &mut Cluster, words: &Words, options: &[&str]) -> (Job, PathBuf) {
     let out = cluster.fresh("counts");
-    let job = Job::start(cluster, EXAMPLES, &["wordcount", show(words.dir()), show(&out)]);
+    let paths = [show(words.dir()), show(&out)];
+    let job = Job::example(cluster, &[&["wordcount"], options, &paths].concat());
     (job, out)
 }
 
@@ -184,8 +195,7 @@ pub fn check_grep(cluster: &mut Cluster) {
     let (words, out) = (cluster.fresh("words"), cluster.fresh("matches"));
     let words = Words::write(&words, 2, 1_000);
     let pattern = "word[0-9]*7(?![0-9])";
-    Job::start(cluster, EXAMPLES, &["grep", show(words.dir()), show(&out), pattern])
-        .succeeded(cluster);
+    Job::example(cluster, &["grep", show(words.dir()), show(&out), pattern]).succeeded(cluster);
     let text = text_of(&out);
     words.check_matches(&text, '7');
     let counts: Vec<u64> =
@@ -195,20 +205,42 @@ pub fn check_grep(cluster: &mut Cluster) {
 
 /// pi by points of the Halton sequence, which we count ourselves.
 pub fn check_pi(cluster: &mut Cluster) {
-    const MAPS: u64 = 3;
-    const SAMPLES: u64 = 20_000;
-    let (maps, samples) = (MAPS.to_string(), SAMPLES.to_string());
-    let ended = Job::start(cluster, EXAMPLES, &["pi", &maps, &samples]).succeeded(cluster);
-    let value = ended.output.lines().find_map(|l| l.strip_prefix("Estimated value of Pi is "));
-    let value: f64 = value.expect("an estimate").trim().parse().expect("a number");
-    let points = MAPS * SAMPLES;
-    let inside = |index: &u64| {
-        let (x, y) = (radical_inverse(*index, 2) - 0.5, radical_inverse(*index, 3) - 0.5);
-        x * x + y * y <= 0.25
-    };
-    let wanted = 4.0 * (1..=points).filter(inside).count() as f64 / points as f64;
-    // Points on the circle itself may be rounded to either side.
-    assert!((value - wanted).abs() < 10.0 / points as f64, "{value}, but {wanted}");
+    let points = Points { maps: 3, samples: 20_000 };
+    let ended = points.start(cluster, &[]).succeeded(cluster);
+    points.check_estimate(&ended, points.inside());
+}
+
+/// The points by which pi estimates.
+pub struct Points {
+    pub maps: u64,
+    /// Of each map.
+    pub samples: u64,
+}
+
+impl Points {
+    pub fn start(&self, cluster: &mut Cluster, options: &[&str]) -> Job {
+        let (maps, samples) = (self.maps.to_string(), self.samples.to_string());
+        Job::example(cluster, &[&["pi"], options, &[&maps, &samples]].concat())
+    }
+
+    /// How many lie in the circle, counted by ourselves.
+    pub fn inside(&self) -> usize {
+        let inside = |index: &u64| {
+            let (x, y) = (radical_inverse(*index, 2) - 0.5, radical_inverse(*index, 3) - 0.5);
+            x * x + y * y <= 0.25
+        };
+        (1..=self.maps * self.samples).filter(inside).count()
+    }
+
+    /// The estimate is that of so many points `inside`.
+    pub fn check_estimate(&self, ended: &Ended, inside: usize) {
+        let value = ended.output.lines().find_map(|l| l.strip_prefix("Estimated value of Pi is "));
+        let value: f64 = value.expect("an estimate").trim().parse().expect("a number");
+        let points = (self.maps * self.samples) as f64;
+        let wanted = 4.0 * inside as f64 / points;
+        // Points on the circle itself may be rounded to either side.
+        assert!((value - wanted).abs() < 10.0 / points, "{value}, but {wanted}");
+    }
 }
 
 /// The digits of `index` in a base, mirrored at the point.
@@ -224,34 +256,61 @@ fn radical_inverse(mut index: u64, base: u64) -> f64 {
 
 /// teragen, terasort with two reduces, teravalidate; then our own look at the same files.
 pub fn check_terasort(cluster: &mut Cluster, rows: usize) {
+    let rows = Rows::make(cluster, rows, 2);
+    let (job, out) = rows.sort(cluster, 2, &[]);
+    job.succeeded(cluster);
+    rows.check_sorted(cluster, &out);
+}
+
+/// Records as teragen makes them.
+pub struct Rows {
+    dir: PathBuf,
+    count: usize,
+}
+
+impl Rows {
     const ROW: usize = 100;
     const KEY: usize = 10;
-    let made = cluster.fresh("rows");
-    let sorted = cluster.fresh("sorted");
-    let report = cluster.fresh("report");
-    let two_maps = "-Dmapreduce.job.maps=2";
-    let count = rows.to_string();
-    Job::start(cluster, EXAMPLES, &["teragen", two_maps, &count, show(&made)]).succeeded(cluster);
-    // Its sampled partitions travel in a file that tasks find only if the job's files are in HDFS.
-    let halves = "-Dmapreduce.terasort.simplepartitioner=true";
-    let two = ["terasort", halves, "-Dmapreduce.job.reduces=2", show(&made), show(&sorted)];
-    Job::start(cluster, EXAMPLES, &two).succeeded(cluster);
-    Job::start(cluster, EXAMPLES, &["teravalidate", show(&sorted), show(&report)])
-        .succeeded(cluster);
-    let verdict = text_of(&report);
-    assert!(verdict.starts_with("checksum\t") && verdict.lines().count() == 1, "{verdict}");
 
-    let (input, output) = (output_of(&made), output_of(&sorted));
-    assert_eq!(input.len(), rows * ROW);
-    assert!(
-        output.chunks(ROW).map(|row| &row[..KEY]).is_sorted(),
-        "keys are out of order, though teravalidate saw none"
-    );
-    let mut wanted: Vec<&[u8]> = input.chunks(ROW).collect();
-    let mut found: Vec<&[u8]> = output.chunks(ROW).collect();
-    wanted.sort_unstable();
-    found.sort_unstable();
-    assert_eq!(found, wanted, "rows were lost, doubled or changed");
+    /// `count` rows in as many files as there are `maps`, below a new directory.
+    pub fn make(cluster: &mut Cluster, count: usize, maps: u32) -> Rows {
+        let dir = cluster.fresh("rows");
+        let (maps, rows) = (format!("-Dmapreduce.job.maps={maps}"), count.to_string());
+        Job::example(cluster, &["teragen", &maps, &rows, show(&dir)]).succeeded(cluster);
+        Rows { dir, count }
+    }
+
+    /// Sorts them with a map for each file.
+    pub fn sort(&self, cluster: &mut Cluster, reduces: u32, options: &[&str]) -> (Job, PathBuf) {
+        let out = cluster.fresh("sorted");
+        // Its sampled partitions travel in a file that tasks find only if the job's files are in
+        // HDFS.
+        let by_key = "-Dmapreduce.terasort.simplepartitioner=true";
+        let reduces = format!("-Dmapreduce.job.reduces={reduces}");
+        let words = [show(&self.dir), show(&out)];
+        let words = [&["terasort", by_key, &reduces], options, &words].concat();
+        (Job::example(cluster, &words), out)
+    }
+
+    /// teravalidate finds `sorted` in order, and so do we, with every row there once.
+    pub fn check_sorted(&self, cluster: &mut Cluster, sorted: &Path) {
+        let report = cluster.fresh("report");
+        Job::example(cluster, &["teravalidate", show(sorted), show(&report)]).succeeded(cluster);
+        let verdict = text_of(&report);
+        assert!(verdict.starts_with("checksum\t") && verdict.lines().count() == 1, "{verdict}");
+
+        let (input, output) = (output_of(&self.dir), output_of(sorted));
+        assert_eq!(input.len(), self.count * Rows::ROW);
+        assert!(
+            output.chunks(Rows::ROW).map(|row| &row[..Rows::KEY]).is_sorted(),
+            "keys are out of order, though teravalidate saw none"
+        );
+        let mut wanted: Vec<&[u8]> = input.chunks(Rows::ROW).collect();
+        let mut found: Vec<&[u8]> = output.chunks(Rows::ROW).collect();
+        wanted.sort_unstable();
+        found.sort_unstable();
+        assert!(found == wanted, "rows were lost, doubled or changed");
+    }
 }
 
 /// sort over what randomtextwriter made, as lines of text.
@@ -275,7 +334,7 @@ pub fn check_sort(cluster: &mut Cluster) {
     let pairs = "org.apache.hadoop.mapreduce.lib.input.KeyValueTextInputFormat";
     let words = ["-r", "1", "-inFormat", pairs, "-outFormat", lines];
     let types = ["-outKey", text, "-outValue", text, show(&random), show(&sorted)];
-    Job::start(cluster, EXAMPLES, &[&["sort"], &words[..], &types[..]].concat()).succeeded(cluster);
+    Job::example(cluster, &[&["sort"], &words[..], &types[..]].concat()).succeeded(cluster);
     let (before, after) = (text_of(&random), text_of(&sorted));
     let keys = after.lines().map(|line| line.split('\t').next().unwrap_or_default());
     assert!(keys.is_sorted(), "keys are out of order");
@@ -297,7 +356,7 @@ pub fn check_word_count_in_hdfs(cluster: &mut Cluster) {
         assert!(status.success(), "{words:?}: {}", client.output());
     };
     shell(cluster, &["-put", show(words.dir()), "/words"]);
-    Job::start(cluster, EXAMPLES, &["wordcount", "/words", "/counts"]).succeeded(cluster);
+    Job::example(cluster, &["wordcount", "/words", "/counts"]).succeeded(cluster);
     let local = cluster.fresh("counts");
     shell(cluster, &["-get", "/counts", show(&local)]);
     words.check_counts(&text_of(&local));

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::disk::Disk;
+use super::order::order;
 use super::record::{Machine, Run};
 use super::suite::{Load, Setting, Suite};
 use super::{report, runs_file};
@@ -135,17 +136,6 @@ fn plan(suite: &Suite) -> Vec<Turn<'_>> {
     turns
 }
 
-/// The order of `count` settings in a round: turned by one every other round, and backwards in
-/// those between, so that each comes first, and each both before and after each other.
-fn order(count: usize, round: u32) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    order.rotate_left(round as usize / 2 % count.max(1));
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order
-}
-
 /// Appends a run to those kept, and has it on disk before the next begins.
 fn keep(run: &Run, output: &Path) -> Result<(), Failure> {
     let path = runs_file(output);
@@ -156,25 +146,4 @@ fn keep(run: &Run, output: &Path) -> Result<(), Failure> {
     line.push(b'\n');
     let mut file = std::fs::File::options().append(true).open(&path).map_err(cannot)?;
     file.write_all(&line).and_then(|()| file.sync_data()).map_err(cannot)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::order;
-
-    #[test]
-    fn no_setting_always_follows_the_same_one() {
-        assert_eq!(order(3, 0), [0, 1, 2]);
-        assert_eq!(order(3, 1), [2, 1, 0]);
-        assert_eq!(order(3, 2), [1, 2, 0]);
-        assert_eq!(order(3, 3), [0, 2, 1]);
-        for count in [2, 4, 7, 10] {
-            let first = |setting| {
-                (0..2 * count).filter(move |&round| order(count, round as u32)[0] == setting)
-            };
-            assert!((0..count).all(|setting| first(setting).count() == 2), "{count} settings");
-        }
-        assert_eq!(order(1, 5), [0]);
-        assert!(order(0, 5).is_empty());
-    }
 }

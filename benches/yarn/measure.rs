@@ -1,0 +1,118 @@
+//! One run: a job from its submission to its end, and what the node did meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::Cluster;
+use crate::loads::{Load, Prepared, Running};
+use crate::options::Scheduling;
+use crate::record::Run;
+use crate::rest;
+use crate::settings::Setting;
+
+/// How often containers are counted. A look reads a few small files for each.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A job that takes longer is stuck.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    pub scheduling: Scheduling,
+    pub load: Load,
+    pub setting: Setting,
+    pub round: u32,
+    /// In the order of its round's settings.
+    pub place: usize,
+}
+
+/// Runs and checks one. Nothing of it is left when it returns.
+pub fn run(turn: &Turn, cluster: &mut Cluster, prepared: &mut Prepared) -> Run {
+    prepared.prepare(turn.load, cluster);
+    emptied(cluster);
+    let daemon = turn.setting.enter(cluster);
+    let cpu = CpuTime::now();
+    let began = Instant::now();
+    let mut running = prepared.start(turn.load, cluster);
+    let containers_most = watch(&mut running, cluster, began);
+    let client = began.elapsed();
+    let [busy, waiting, stolen] = CpuTime::now().shares_since(&cpu);
+    let done = running.succeeded(cluster);
+    let seconds = elapsed(cluster, &done.ended.application()).as_secs_f64();
+    emptied(cluster);
+    turn.setting.leave(cluster, daemon);
+    prepared.check(&done, cluster);
+    Run {
+        scheduler: turn.scheduling,
+        load: turn.load,
+        setting: turn.setting.name().to_owned(),
+        round: turn.round,
+        place: turn.place,
+        seconds,
+        client_seconds: client.as_secs_f64(),
+        containers_most,
+        cpu_busy: busy,
+        cpu_iowait: waiting,
+        cpu_stolen: stolen,
+    }
+}
+
+/// A master lives on for seconds after its application has ended.
+fn emptied(cluster: &Cluster) {
+    cluster.patiently("the end of all containers", |c| c.containers().is_empty().then_some(()));
+}
+
+/// Waits for the client's end; answers the most containers seen at a time.
+fn watch(running: &mut Running, cluster: &Cluster, began: Instant) -> usize {
+    let mut most = 0;
+    while running.job.runs() {
+        assert!(began.elapsed() < LONGEST, "a job runs longer than {LONGEST:?}");
+        most = most.max(cluster.containers().len());
+        std::thread::sleep(LOOK);
+    }
+    most
+}
+
+/// From the submission to the end of an application, as the ResourceManager has it.
+fn elapsed(cluster: &Cluster, application: &str) -> Duration {
+    let address = format!("{}/ws/v1/cluster/apps/{application}", cluster.manager_url());
+    // The client hears from the master, which ends a moment before the ResourceManager knows.
+    let millis = cluster.patiently("a finished application", |_| {
+        let answer = rest::get(&address)?;
+        let app = &answer["app"];
+        assert!(app["finalStatus"] != "FAILED" && app["finalStatus"] != "KILLED", "{app}");
+        let number = |key: &str| app[key].as_u64().filter(|&number| number > 0);
+        number("finishedTime")?.checked_sub(number("startedTime")?)
+    });
+    Duration::from_millis(millis)
+}
+
+/// CPU time of the whole node in clock ticks: proc_stat(5).
+struct CpuTime {
+    all: u64,
+    idle: u64,
+    waiting: u64,
+    stolen: u64,
+}
+
+impl CpuTime {
+    fn now() -> CpuTime {
+        let text = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
+        let line = text.lines().next().unwrap_or_default();
+        // Time of guests is in that of user and nice already.
+        let fields: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();
+        let all = fields.iter().sum();
+        CpuTime { all, idle: fields[3], waiting: fields[4], stolen: fields[7] }
+    }
+
+    /// Busy, idle with somebody waiting for a disk, and taken by the hypervisor.
+    fn shares_since(&self, before: &CpuTime) -> [f64; 3] {
+        let all = (self.all - before.all).max(1) as f64;
+        // The kernel takes iowait back at times.
+        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / all;
+        let (idle, waiting) = (share(self.idle, before.idle), share(self.waiting, before.waiting));
+        let stolen = share(self.stolen, before.stolen);
+        [(1.0 - idle - waiting - stolen).max(0.0), waiting, stolen]
+    }
+}

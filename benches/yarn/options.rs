@@ -1,0 +1,92 @@
+//! What is to be measured.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::conf::Scheduler;
+use crate::loads::Load;
+
+/// How large the jobs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    Full,
+    /// Whether it all works.
+    Quick,
+}
+
+/// YARN's scheduler of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduling {
+    Capacity,
+    Fair,
+}
+
+impl Scheduling {
+    pub fn scheduler(self) -> Scheduler {
+        match self {
+            Scheduling::Capacity => Scheduler::Capacity,
+            Scheduling::Fair => Scheduler::Fair,
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Scheduling::Capacity => "CapacityScheduler",
+            Scheduling::Fair => "FairScheduler",
+        }
+    }
+}
+
+/// LRS on a real YARN against static numbers of containers.
+#[derive(Debug, Parser)]
+#[command(name = "yarn")]
+pub struct Options {
+    /// Rounds: every load under every setting once [default: 10, 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "word-count,terasort,pi")]
+    pub loads: Vec<Load>,
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "capacity,fair")]
+    pub schedulers: Vec<Scheduling>,
+    /// Small jobs, one round: to see whether it all works
+    #[arg(long)]
+    quick: bool,
+    /// Where runs.jsonl and machine.json go; runs that are there are not made again
+    /// [default: bench-yarn in cargo's target directory]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only print the tables of the runs in this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+    /// What cargo bench adds
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// What cargo test adds
+    #[arg(long, hide = true)]
+    pub test: bool,
+}
+
+impl Options {
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(match self.effort() {
+            Effort::Full => 10,
+            Effort::Quick => 1,
+        })
+    }
+
+    pub fn effort(&self) -> Effort {
+        if self.quick { Effort::Quick } else { Effort::Full }
+    }
+
+    pub fn out(&self) -> PathBuf {
+        let name = match self.effort() {
+            Effort::Full => "bench-yarn",
+            Effort::Quick => "bench-yarn-quick",
+        };
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("below target");
+        self.out.clone().unwrap_or_else(|| target.join(name))
+    }
+}
