@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::groups::{GUARANTEED, Groups, groups_of};
 use crate::harness::{Daemon, procs, signal};
-use crate::node::{Node, id, ignored_reason, pid_of, task};
+use crate::node::{MAP, Node, id, ignored_reason, pid_of, program, task};
 use crate::private::privately;
 
 const TWO: &str = "[slots]\nactive = 2\npassive = 8\nexpand = false";
@@ -63,7 +63,7 @@ fn a_session_is_moved_whole_and_nothing_else_is() {
         let impostors = [stranger(&mut daemon, 2), stranger(&mut daemon, 99)];
         let all = [victim, impostors[0], impostors[1]];
         let before = all.map(groups_of);
-        node.prepare(3, crate::node::MAP, 0);
+        node.prepare(3, MAP, 0);
         fs::write(node.pid_file(0, 3), format!("{victim}\n")).expect("a pid file");
         let reason = ignored_reason(&daemon, 3);
         assert!(reason.contains("somebody put it there"), "{reason}");
@@ -96,8 +96,7 @@ fn one_disk_does_for_the_other() {
         node.start_default(2, 0, "sleep 600");
         let mut pids = vec![pid_of(&task(&daemon, 2))];
         // Its pid file is where nobody can read it: it is found among the processes.
-        let launch = "export CONTAINER_ID=\"ID\"\nexec /bin/bash -c \"sleep 600\"\n";
-        let launch = node.work(3, "launch", &launch.replace("ID", &id(3)));
+        let launch = node.work(3, "launch", &program(&id(3), "sleep 600"));
         node.run(&format!("setsid /bin/bash {} &", launch.display()));
         pids.push(pid_of(&task(&daemon, 3)));
         node.repair(1);

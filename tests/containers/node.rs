@@ -212,7 +212,7 @@ impl Drop for Node {
 }
 
 /// The end of a launch script.
-fn program(id: &str, command: &str) -> String {
+pub fn program(id: &str, command: &str) -> String {
     format!(
         "export CONTAINER_ID=\"{id}\"\nexport NM_HOST=\"localhost\"\nexport NM_PORT=\"28041\"\n\
          exec /bin/bash -c \"{command}\"\n"
