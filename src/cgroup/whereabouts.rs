@@ -19,20 +19,27 @@ pub struct Places(Vec<Option<String>>);
 impl Whereabouts {
     /// Finds the hierarchies mounted now.
     pub fn open() -> Result<Whereabouts, CgroupError> {
-        let mounts = Mounts::read()?;
+        Ok(Whereabouts::below(&Mounts::read()?))
+    }
+
+    fn below(mounts: &Mounts) -> Whereabouts {
         let mut hierarchies = mounts.v1();
         let has_cpu = hierarchies.first().is_some_and(|first| first.has("cpu"));
         let at = if has_cpu { hierarchies.len() } else { 0 };
         hierarchies.splice(at..at, mounts.unified());
         hierarchies.extend(mounts.systemd());
-        Ok(Whereabouts { hierarchies })
+        Whereabouts { hierarchies }
     }
 
     /// Where `pid` is; `None` when it is gone. Who `pid` is must be checked before and after.
     pub fn of(&self, pid: Pid) -> Result<Option<Places>, CgroupError> {
         let Some(membership) = Membership::read(pid)? else { return Ok(None) };
+        Ok(Some(self.places(&membership)))
+    }
+
+    fn places(&self, membership: &Membership) -> Places {
         let path = |hierarchy| membership.path_in(hierarchy).map(str::to_owned);
-        Ok(Some(Places(self.hierarchies.iter().map(path).collect())))
+        Places(self.hierarchies.iter().map(path).collect())
     }
 }
 
@@ -51,6 +58,12 @@ impl Places {
     #[cfg(test)]
     pub(crate) fn made_up(cpu: &str) -> Places {
         Places(vec![Some(cpu.to_owned())])
+    }
+
+    /// What `/proc/<pid>/cgroup` said on a node with these lines in `/proc/self/mountinfo`.
+    #[cfg(test)]
+    pub(crate) fn recorded(mounts: &str, cgroup: &str) -> Places {
+        Whereabouts::below(&Mounts::parse(mounts)).places(&Membership::parse(cgroup))
     }
 }
 

@@ -580,7 +580,9 @@ fn what_a_yarn_node_lacks_is_said() {
         assert!(check.remedy.is_some(), "{check:?}");
     };
     found(&[], on, "yarn.recovery", "after a NodeManager that was killed");
-    found(&[LCE], on, "yarn.executor", "without cgroups");
+    let moved = check(&hadoop(&[LCE]), on, "yarn.executor");
+    assert_eq!(moved.verdict, Verdict::Ok, "{moved:?}");
+    assert!(moved.found.contains("without cgroups: each container is moved"), "{moved:?}");
     found(&[LCE, CPU, STRICT], on, "yarn.executor", "quotas below /hadoop-yarn");
     found(
         &[("hadoop.security.authentication", "kerberos")],

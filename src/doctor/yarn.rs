@@ -146,11 +146,10 @@ fn executor(site: &Site) -> Check {
                 layout.hierarchy
             ),
         ),
-        (ExecutorClass::Linux, None) => Check::warn(
+        (ExecutorClass::Linux, None) => Check::ok(
             ID,
-            "LinuxContainerExecutor without cgroups: containers of other users in the \
-             NodeManager's group are not moved",
-            "set yarn.nodemanager.resource.cpu.enabled to true",
+            "LinuxContainerExecutor without cgroups: each container is moved into a cgroup of \
+             LRS's, once; with yarn.nodemanager.resource.cpu.enabled none would be moved",
         ),
         (ExecutorClass::Other(class), _) => Check::warn(
             ID,

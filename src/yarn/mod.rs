@@ -24,6 +24,8 @@ pub mod ids;
 pub mod join;
 mod managers;
 mod proc;
+#[cfg(test)]
+mod recorded;
 pub mod rm;
 mod shell;
 pub mod site;

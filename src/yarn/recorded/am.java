@@ -1,0 +1,14 @@
+/usr/lib/jvm/java-17-openjdk-amd64/bin/java
+-Djava.io.tmpdir=/data/1/yarn/local/usercache/nobody/appcache/application_1795301748806_0001/container_1795301748806_0001_01_000001/tmp
+-Dlog4j.configuration=container-log4j.properties
+-Dyarn.app.container.log.dir=/var/log/hadoop-yarn/containers/application_1795301748806_0001/container_1795301748806_0001_01_000001
+-Dyarn.app.container.log.filesize=0
+-Dhadoop.root.logger=INFO,CLA
+-Dhadoop.root.logfile=syslog
+-Xmx200m
+-XX:+UseSerialGC
+-XX:TieredStopAtLevel=1
+--add-opens=java.base/java.lang=ALL-UNNAMED
+--add-exports=java.base/sun.net.dns=ALL-UNNAMED
+--add-exports=java.base/sun.net.util=ALL-UNNAMED
+org.apache.hadoop.mapreduce.v2.app.MRAppMaster
