@@ -15,13 +15,17 @@ pub fn privately(name: &str, body: impl FnOnce()) {
     }
     let itself = std::env::current_exe().expect("the path of this test");
     // The shell stays as the first process, which collects the orphans.
-    let status = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
         .args(["bash", "-c", "\"$@\"; exit $?", "bash"])
         .arg(itself)
         .args(["--ignored", "--exact", name, "--nocapture"])
         .env(INSIDE, "1")
-        .status()
+        .output()
         .expect("unshare of util-linux");
-    assert!(status.success(), "{name}: {status}");
+    // Its results are told by this process, and whoever counts them shall count each once.
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().filter(|line| !line.starts_with("test ")).for_each(|line| println!("{line}"));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name}: {}", output.status);
 }
