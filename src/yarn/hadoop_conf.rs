@@ -3,7 +3,7 @@
 //!
 //! Kept of its rules: a later file overrides an earlier one unless the property was `final`
 //! there; `<xi:include>` with a file and `<xi:fallback>`; `${name}` stands for another property.
-//! Not kept: `${env.NAME}` and system properties such as `${user.name}` are those of a Java
+//! `${env.NAME:-default}` is its default. Not kept: `${env.NAME}` and system properties such as `${user.name}` are those of a Java
 //! process that LRS is not, so they are reported as unknown instead of guessed; includes of
 //! anything but files, and entities declared in a DTD, are errors.
 //!
@@ -132,6 +132,9 @@ impl Properties {
                     expansion.left -= 1;
                     whole.push_str(&self.expand(value, depth + 1, expansion));
                 }
+                None if let Some(default) = default_of_environment(name) => {
+                    whole.push_str(default);
+                }
                 _ => {
                     expansion.unknown.get_or_insert_with(|| name.to_owned());
                     whole.push_str(&format!("${{{name}}}"));
@@ -159,6 +162,12 @@ impl Properties {
             self.set.insert(name, property);
         }
     }
+}
+
+/// What `${env.NAME:-default}` and `${env.NAME-default}` are where NAME is not set. Whether the
+/// NodeManager has it set is not known; whoever writes a default mostly means it.
+fn default_of_environment(name: &str) -> Option<&str> {
+    name.strip_prefix("env.")?.split_once('-').map(|(_, default)| default)
 }
 
 /// What stands before the first `${name}`, the name, and what stands after.

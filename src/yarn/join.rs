@@ -1,16 +1,21 @@
 //! What `[yarn]` and Hadoop's own files say together, and what clients are shown of containers.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::containers::{ContainerInfo, Hint};
 use super::finder::Settings;
-use super::rm::{self, Endpoints, NotANodeId};
+use super::rm::{self, Endpoints};
 use super::site::{Site, SiteError};
 use crate::config::{Auto, Yarn};
 use crate::core::model::Priority;
 use crate::proto;
-use crate::units::Moment;
+use crate::units::{Bytes, Moment};
 use crate::wire::proto_time;
+
+/// How often all processes and directories are looked through beside what inotify tells. Not
+/// `yarn.poll`, which spares the ResourceManager and may be an hour.
+const RESCAN: Duration = Duration::from_secs(3);
 
 /// A node that can be joined.
 #[derive(Clone, Debug)]
@@ -27,20 +32,51 @@ pub struct Joined {
 pub enum JoinError {
     #[error(transparent)]
     Site(#[from] SiteError),
-    #[error("yarn.node_id: {0}")]
-    NodeId(#[from] NotANodeId),
 }
 
 /// Reads Hadoop's files and puts the settings over them. `lrs_root` is the group of LRS's tasks.
 ///
+/// A fault in what only the managers are asked with ends up in [`Endpoints::fault`]: containers
+/// are found without them.
+///
 /// # Errors
-/// A file cannot be read, or a value needed from it is of no use.
+/// A file cannot be read, or a value by which containers are found is of no use.
 pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
     let site = Site::read(&yarn.conf_dir)?;
     let local_dirs = match &yarn.local_dirs {
         Auto::Fixed(dirs) => dirs.clone(),
         Auto::Auto => site.local_dirs()?,
     };
+    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
+    match managers(&site, yarn) {
+        Ok((resource_managers, node_manager, configured)) => {
+            endpoints.resource_managers = resource_managers;
+            endpoints.node_manager = node_manager;
+            endpoints.configured = configured;
+        }
+        Err(error) => endpoints.fault = Some(error.to_string()),
+    }
+    let endpoints = match endpoints.clone().with(yarn) {
+        Ok(endpoints) => endpoints,
+        Err(error) => Endpoints { fault: Some(format!("yarn.node_id: {error}")), ..endpoints },
+    };
+    Ok(Joined {
+        finder: Settings {
+            local_dirs,
+            executor: site.executor()?,
+            layout: site.cgroups()?,
+            own_root: lrs_root.map(str::to_owned),
+            tasktracker: yarn.tasktracker,
+            rescan: RESCAN,
+        },
+        endpoints,
+    })
+}
+
+type Managers = (Vec<String>, Option<String>, Option<rm::Resource>);
+
+/// Addresses of the ResourceManagers and the NodeManager, and what the node begins with.
+fn managers(site: &Site, yarn: &Yarn) -> Result<Managers, SiteError> {
     let resource_managers = match &yarn.resource_managers {
         Auto::Fixed(urls) => urls.clone(),
         Auto::Auto => site.resource_managers()?.into_iter().map(|one| one.url).collect(),
@@ -49,22 +85,25 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
         Auto::Fixed(url) => Some(url.clone()),
         Auto::Auto => site.node_manager()?,
     };
-    let configured = match (site.memory()?, site.vcores()?) {
-        (Some(memory), Some(vcores)) => Some(rm::Resource { memory_mib: memory.0 >> 20, vcores }),
-        _ => None,
-    };
-    let endpoints = Endpoints { resource_managers, node_manager, node_id: None, configured };
-    Ok(Joined {
-        finder: Settings {
-            local_dirs,
-            executor: site.executor()?,
-            layout: site.cgroups()?,
-            own_root: lrs_root.map(str::to_owned),
-            tasktracker: yarn.tasktracker,
-            rescan: yarn.poll,
-        },
-        endpoints: endpoints.with(yarn)?,
-    })
+    Ok((resource_managers, node_manager, configured(site)?))
+}
+
+/// What the node begins with; `None`: only the NodeManager knows.
+///
+/// # Errors
+/// A value that Hadoop would not take either.
+pub fn configured(site: &Site) -> Result<Option<rm::Resource>, SiteError> {
+    let memory = known(site.memory())?;
+    let vcores = known(site.vcores())?;
+    let resource = |(Bytes(bytes), vcores)| rm::Resource { memory_mib: bytes >> 20, vcores };
+    Ok(memory.zip(vcores).map(resource))
+}
+
+fn known<T>(answer: Result<Option<T>, SiteError>) -> Result<Option<T>, SiteError> {
+    match answer {
+        Err(SiteError::Unknown { .. }) => Ok(None),
+        answer => answer,
+    }
 }
 
 /// What clients read of a node that could not be joined.

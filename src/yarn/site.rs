@@ -193,8 +193,12 @@ impl Site {
         let handler = self.value(&format!("{PREFIX}.resources-handler.class"))?;
         let by_handler =
             handler.is_some_and(|class| class.ends_with(".CgroupsLCEResourcesHandler"));
+        let v2 = self.flag(&format!("{PREFIX}.cgroups.v2.enabled"))?;
+        // With v1 each resource has a hierarchy of its own, and where a container is shared with
+        // others or alone is told by that of cpu.
+        let resources: &[&str] = if v2 { &["cpu", "disk", "memory", "network"] } else { &["cpu"] };
         let used = by_handler || {
-            let mut each = ["cpu", "disk", "memory", "network"].iter();
+            let mut each = resources.iter();
             each.try_fold(false, |used, resource| {
                 let key = format!("yarn.nodemanager.resource.{resource}.enabled");
                 Ok::<bool, SiteError>(used || self.flag(&key)?)
@@ -214,7 +218,7 @@ impl Site {
         Ok(Some(CgroupLayout {
             hierarchy: format!("/{inner}"),
             mount_path: mount_path("mount-path")?,
-            v2: self.flag(&format!("{PREFIX}.cgroups.v2.enabled"))?,
+            v2,
             v2_mount_path: mount_path("v2.mount-path")?,
             strict: self.flag(&format!("{PREFIX}.cgroups.strict-resource-usage"))?,
         }))
@@ -320,13 +324,16 @@ impl Site {
         url.ok_or_else(|| self.invalid(&key, "an address that can be found: its port is 0"))
     }
 
-    /// Where to connect to: what listens on all addresses listens on the loopback too.
+    /// Where to connect to: what listens on all addresses listens on the loopback too. With https
+    /// it is called by the name its certificate has.
     fn url(&self, address: &HostPort) -> Result<Option<String>, SiteError> {
-        let scheme = if self.https()? { "https" } else { "http" };
+        let https = self.https()?;
+        let scheme = if https { "https" } else { "http" };
         let host = match address.host.as_str() {
-            "0.0.0.0" => "127.0.0.1",
-            "[::]" => "[::1]",
-            host => host,
+            "0.0.0.0" | "[::]" if https => self.node_host()?.unwrap_or_else(own_name),
+            "0.0.0.0" => "127.0.0.1".to_owned(),
+            "[::]" => "[::1]".to_owned(),
+            host => host.to_owned(),
         };
         Ok(address.port.map(|port| format!("{scheme}://{host}:{port}")))
     }
@@ -426,6 +433,11 @@ impl Site {
 
 fn from(file: Option<PathBuf>) -> String {
     file.map_or_else(|| String::from("Hadoop's defaults"), |file| file.display().to_string())
+}
+
+/// What the node calls itself.
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Hadoop's lists: commas, blanks around entries, empty entries dropped.

@@ -153,7 +153,7 @@ mod tests {
                 _ => {}
             }
         }
-        assert_eq!(names, 8);
+        assert_eq!(names, 9);
         assert!(text.contains("/opt/a&amp;b/lrsctl") && !text.contains("@LRSCTL@"));
     }
 }

@@ -12,14 +12,16 @@
 //! the offer builds on.
 //!
 //! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
-//! of ours that still stands is taken back in the latter.
+//! of ours that still stands is taken back in the latter, and said in the former.
 //!
-//! Behind Kerberos nothing can be read: see [`unseen`].
+//! What is compared with what, and when a change is held back: [`seen`]. Behind Kerberos nothing
+//! can be read: see [`unseen`].
 //!
 //! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
 //! again.
 
 mod error;
+mod seen;
 mod unseen;
 
 use std::time::Duration;
@@ -27,7 +29,7 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use super::client::Cluster;
-use super::ledger::{Ledger, LedgerError, LedgerFile, recognise};
+use super::ledger::{Era, Ledger, LedgerError, LedgerFile, recognise};
 use super::offer::{NodeMemory, SlotSize, Slots, due, offer};
 use super::report::Report;
 use super::shapes::{ClusterInfo, Node};
@@ -102,6 +104,8 @@ pub struct Agent {
     unseen: Option<(Resource, BootTime)>,
     /// Identity of the active ResourceManager: address and start.
     manager: Option<(String, i64, i64)>,
+    /// Starts of the managers, as far as they were told.
+    era: Era,
     /// What should stand, as of the last pass.
     wanted: Option<Resource>,
     next_poll: BootTime,
@@ -146,6 +150,7 @@ impl Agent {
             changed_at: None,
             unseen: None,
             manager: None,
+            era: Era::default(),
             wanted: None,
             next_poll: BootTime::default(),
             not_before: None,
@@ -205,7 +210,8 @@ impl Agent {
             self.next_poll = now.boot.after(view.poll);
         }
         let looked = self
-            .look_at_node(cluster, polls, now)
+            .endpoints_are_good()
+            .and_then(|()| self.look_at_node(cluster, polls, now))
             .and_then(|node| self.settle(cluster, &node, view, &mut told, now));
         match looked {
             Ok(()) => {
@@ -219,8 +225,10 @@ impl Agent {
 
     fn failed(&mut self, error: &AgentError, told: &mut Told, now: Moment) {
         let text = error.to_string();
-        self.not_before = Some(now.boot.after(self.retry));
-        self.retry = self.retry.saturating_mul(2).min(RETRY_MOST);
+        if !error.is_found_by_reading() {
+            self.not_before = Some(now.boot.after(self.retry));
+            self.retry = self.retry.saturating_mul(2).min(RETRY_MOST);
+        }
         if self.report.last_error.as_ref().is_some_and(|(said, _)| *said == text) {
             return;
         }
@@ -238,6 +246,11 @@ impl Agent {
             reason: text,
             inputs,
         });
+    }
+
+    fn endpoints_are_good(&self) -> Result<(), AgentError> {
+        let fault = self.endpoints.fault.clone();
+        fault.map_or(Ok(()), |fault| Err(AgentError::Site(fault)))
     }
 
     /// Which node this is. An id that is set is checked, one that is not is asked for anew each
@@ -266,6 +279,7 @@ impl Agent {
             Some(Ok(info)) => {
                 seen.answered(info.hadoop_version, now.wall);
                 self.health = info.health_report.filter(|_| info.node_healthy == Some(false));
+                self.era.node_manager = info.started;
                 let found: NodeId = info.id.parse()?;
                 if let Some(set) = set
                     && !set.as_str().eq_ignore_ascii_case(found.as_str())
@@ -316,71 +330,12 @@ impl Agent {
     fn saw_manager(&mut self, url: String, info: ClusterInfo, now: Moment) -> bool {
         let identity = (url.clone(), info.id, info.started_on);
         let known = self.manager.replace(identity.clone());
+        self.era.resource_manager = Some(info.started_on);
         let seen = &mut self.report.resource_manager;
         seen.url = Some(url);
         seen.state = Some(info.ha_state);
         seen.answered(info.hadoop_version, now.wall);
         known.is_some_and(|known| known != identity)
-    }
-
-    #[allow(clippy::too_many_arguments)] // one place, in which everything that was read meets
-    fn settle_seen(
-        &mut self,
-        cluster: &mut dyn Cluster,
-        id: &NodeId,
-        node: &Node,
-        restarted: bool,
-        view: &View,
-        told: &mut Told,
-        now: Moment,
-    ) -> Result<(), AgentError> {
-        let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
-        self.report.advertised = Some(shown);
-        if self.read_back(id, shown, told, now)?.is_waiting() {
-            return Ok(());
-        }
-        let known = self.ledger.take();
-        let ledger = recognise(known.as_ref(), id, shown, self.endpoints.configured);
-        let ours = ledger.is_ours(shown);
-        let wanted = self.wanted(&ledger, view);
-        let standing = known.as_ref().is_some_and(|known| *known == ledger && !known.is_clear());
-        self.ledger = Some(ledger.clone());
-        self.report.verified = Some(wanted == shown);
-        if wanted == shown {
-            self.report.verified_at = Some(now.wall);
-            if shown == ledger.configured && !ledger.is_clear() {
-                self.remember(ledger.given_back())?;
-            }
-            return Ok(());
-        }
-        if !view.enforce || (!view.offer && !ours) {
-            // Nobody asked for a change of what somebody else set.
-            self.report.verified = None;
-            return Ok(());
-        }
-        let others = node.other_resources();
-        if !others.is_empty() {
-            let others = others.into_iter().map(str::to_owned).collect();
-            return Err(AgentError::OtherResources { node: id.clone(), others });
-        }
-        if node.state != "RUNNING" {
-            return Err(AgentError::NotRunning {
-                node: id.clone(),
-                state: node.state.clone(),
-                report: self.health.clone(),
-            });
-        }
-        let anew = standing && shown == ledger.configured;
-        if !anew && let Some(at) = due(shown, wanted, self.changed_at).filter(|at| *at > now.boot) {
-            self.raise_at = Some(at);
-            return Ok(());
-        }
-        let reason = self.reason(view, anew, restarted);
-        self.send(cluster, id, &ledger, wanted, now)?;
-        self.not_before = Some(now.boot.after(VERIFY_FIRST));
-        self.pending =
-            Some(Pending { node: id.clone(), from: shown, to: wanted, reason, tries: 0 });
-        Ok(())
     }
 
     /// Looks whether the update that was sent shows.
@@ -424,18 +379,25 @@ impl Agent {
         wanted
     }
 
-    /// Written down first: see [`super::ledger`].
+    /// Written down first: see [`super::ledger`]. The configured value needs no record to be
+    /// known again, and a full disk is no reason to keep an offer standing.
     fn send(
         &mut self,
         cluster: &mut dyn Cluster,
-        id: &NodeId,
         ledger: &Ledger,
         wanted: Resource,
+        told: &mut Told,
         now: Moment,
     ) -> Result<(), AgentError> {
-        self.remember(ledger.about_to_send(wanted))?;
+        match self.remember(ledger.about_to_send(wanted, self.era)) {
+            Err(error) if wanted == ledger.configured => {
+                told.complaint =
+                    Some(format!("the offer is given back without a record of it: {error}"));
+            }
+            written => written?,
+        }
         self.changed_at = Some(now.boot);
-        Ok(cluster.update(id, wanted)?)
+        Ok(cluster.update(&ledger.node, wanted)?)
     }
 
     fn remember(&mut self, ledger: Ledger) -> Result<(), StateError> {

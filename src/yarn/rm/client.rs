@@ -8,6 +8,7 @@
 //! what does not fit, now". Its answer may still show the old figure, for the change is an event
 //! inside the ResourceManager; only the node read back says what came of it.
 
+use std::io;
 use std::time::Duration;
 
 use super::http::{CallError, Http, MAX_ANSWER_BYTES, Problem};
@@ -17,9 +18,20 @@ use super::shapes::{
     NodeManagerAnswer, NodeManagerInfo, NodesAnswer,
 };
 use super::{Endpoints, NodeId, Resource};
+use crate::clock;
+use crate::units::BootTime;
+use crate::yarn::site::Site;
+use crate::yarn::{classify, join, proc};
 
 /// The list of all nodes is only fetched to name them in an error; one has about 1.5 KiB.
 const MAX_NODES_BYTES: u64 = 16 << 20;
+
+/// How often that list is fetched at most: it is the largest answer a ResourceManager has, and
+/// a cluster whose nodes all lost their registration would ask for it all at once.
+const NAMES_EVERY: Duration = Duration::from_secs(60);
+
+/// Main class of a NodeManager.
+const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
 
 /// Most nodes an error names.
 const NODES_NAMED: usize = 5;
@@ -28,6 +40,11 @@ const NODES_NAMED: usize = 5;
 pub trait Cluster {
     /// The NodeManager about itself; `None`: nobody said where it is.
     fn node_manager(&mut self) -> Option<Result<NodeManagerInfo, CallError>>;
+    /// How many NodeManagers run on this node.
+    fn node_managers_here(&mut self) -> io::Result<usize>;
+    /// What yarn-site.xml has the node begin with, as it is now: an operator may have edited it.
+    /// `None`: it does not say.
+    fn configured(&mut self) -> Option<Resource>;
     /// The ResourceManager that schedules, about itself, and where it is.
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError>;
     /// The node as the active ResourceManager has it.
@@ -93,12 +110,16 @@ pub struct Client {
     by: By,
     /// Index of the ResourceManager that was active last.
     active: usize,
+    /// What was last said about a yarn-site.xml that cannot be read any more.
+    site_problem: Option<String>,
+    /// Which nodes were named for which, and when they were asked for.
+    named: Option<(NodeId, BootTime, Vec<String>)>,
 }
 
 impl Client {
     /// A client of these addresses.
     pub fn new(http: Http, endpoints: Endpoints, by: By) -> Client {
-        Client { http, endpoints, by, active: 0 }
+        Client { http, endpoints, by, active: 0, site_problem: None, named: None }
     }
 
     /// How long one call may take from now on.
@@ -120,7 +141,20 @@ impl Client {
 
     /// What the ResourceManager calls the nodes of this host, or else all of them. Where the list
     /// cannot be had the error names none; that it does not know ours is what matters.
-    fn known(&self, id: &NodeId) -> Vec<String> {
+    fn known(&mut self, id: &NodeId) -> Vec<String> {
+        let now = clock::boot_time();
+        if let Some((asked, at, known)) = &self.named
+            && asked == id
+            && now < at.after(NAMES_EVERY)
+        {
+            return known.clone();
+        }
+        let known = self.ask_names(id);
+        self.named = Some((id.clone(), now, known.clone()));
+        known
+    }
+
+    fn ask_names(&self, id: &NodeId) -> Vec<String> {
         let Ok(base) = self.base() else { return Vec::new() };
         let url = format!("{base}/ws/v1/cluster/nodes");
         let all: Vec<String> = match self.http.get::<NodesAnswer>(&url, MAX_NODES_BYTES) {
@@ -146,6 +180,28 @@ impl Cluster for Client {
         Some(answer.map(|answer| answer.node))
     }
 
+    fn node_managers_here(&mut self) -> io::Result<usize> {
+        count_node_managers()
+    }
+
+    fn configured(&mut self) -> Option<Resource> {
+        let Some(conf_dir) = &self.endpoints.conf_dir else { return self.endpoints.configured };
+        let problem = match Site::read(conf_dir).and_then(|site| join::configured(&site)) {
+            Ok(configured) => {
+                self.endpoints.configured = configured;
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) =
+            problem.as_ref().filter(|new| self.site_problem.as_ref() != Some(*new))
+        {
+            tracing::warn!("YARN: the configured resource is taken as it was before: {problem}");
+        }
+        self.site_problem = problem;
+        self.endpoints.configured
+    }
+
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {
         let count = self.endpoints.resource_managers.len();
         let mut passive = Vec::new();
@@ -162,8 +218,8 @@ impl Cluster for Client {
                 Ok(answer) => passive.push(format!("{base} is {}", answer.cluster.ha_state)),
                 // With one address there is nothing to choose: its error is the error.
                 Err(error) if count == 1 => return Err(error.into()),
-                Err(error) if error.problem.is_of_this_server() => passive.push(error.to_string()),
-                Err(error) => return Err(error.into()),
+                Err(error) if error.problem.is_of_the_cluster() => return Err(error.into()),
+                Err(error) => passive.push(error.to_string()),
             }
         }
         if count == 0 {
@@ -214,6 +270,20 @@ impl Cluster for Client {
         let url = format!("{}/ws/v1/cluster/apps/{id}", self.base()?);
         Ok(self.http.get::<AppAnswer>(&url, MAX_ANSWER_BYTES)?.app)
     }
+}
+
+/// Looked for among all processes: a NodeManager may have any port and any directory.
+fn count_node_managers() -> io::Result<usize> {
+    let mut count = 0;
+    for seen in proc::all()? {
+        match proc::arguments(seen.process.pid) {
+            Ok(arguments) if classify::has_main_class(&arguments, NODE_MANAGER) => count += 1,
+            Ok(_) => {}
+            Err(error) if proc::is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -299,8 +369,8 @@ mod tests {
         let server = Server::start(|_| Answer::json(r#"{"resourceInfo":{"memory":1,"vCores":1}}"#));
         client(&[&server]).update(&id(), Resource { memory_mib: 12_288, vcores: 6 }).unwrap();
         let request = server.requests().remove(0);
-        let path = "/ws/v1/cluster/nodes/node1:45454/resource?user.name=yarn";
-        assert_eq!(request.path(), path);
+        let line = "POST /ws/v1/cluster/nodes/node1:45454/resource?user.name=yarn HTTP/1.1";
+        assert_eq!(request.line, line);
         assert_eq!(
             request.body,
             "<resourceOption><resource><memory>12288</memory><vCores>6</vCores></resource>\

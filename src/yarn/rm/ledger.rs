@@ -9,17 +9,48 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{NodeId, Resource};
 use crate::state::{StateError, files};
+use crate::units::WallTime;
 
 /// Version of the record's layout.
 const VERSION: u32 = 1;
 
 /// Most offers remembered. One that shows up after so many later ones were sent is a mystery.
 const SENT_KEPT: usize = 16;
+
+/// How long offers are remembered after the configured value was seen to be back. A call that
+/// timed out here may still be carried out there, and a ResourceManager that takes over has what
+/// the NodeManager's last heartbeats told it: either brings an offer back that was thought gone.
+const GRACE: Duration = Duration::from_secs(300);
+
+/// Starts of the two managers, in ms since 1970, by which a restart is noticed; `None`: not
+/// known (a NodeManager before 3.0 does not tell).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Era {
+    pub resource_manager: Option<i64>,
+    pub node_manager: Option<i64>,
+}
+
+impl Era {
+    /// Whether the NodeManager is known to have started between the two.
+    fn node_manager_restarted(self, now: Era) -> bool {
+        matches!((self.node_manager, now.node_manager), (Some(then), Some(now)) if then != now)
+    }
+
+    /// Whether one of the two is known to have.
+    fn is_over(self, now: Era) -> bool {
+        let other =
+            matches!((self.resource_manager, now.resource_manager), (Some(a), Some(b)) if a != b);
+        other || self.node_manager_restarted(now)
+    }
+}
 
 /// What is remembered of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,18 +65,35 @@ pub struct Ledger {
     /// it, an update may be late, and after a failover the NodeManager registers with whichever
     /// had reached it.
     sent: Vec<Resource>,
+    /// Which managers were there when the newest was sent.
+    #[serde(default)]
+    era: Era,
+    /// Since when the configured value is back.
+    #[serde(default)]
+    given_back: Option<WallTime>,
+    /// Under which managers the node was seen DECOMMISSIONING.
+    #[serde(default)]
+    decommissioning: Option<Era>,
 }
 
 impl Ledger {
     /// Nothing was offered yet.
     pub fn new(node: NodeId, configured: Resource) -> Ledger {
-        Ledger { version: VERSION, node, configured, sent: Vec::new() }
+        Ledger {
+            version: VERSION,
+            node,
+            configured,
+            sent: Vec::new(),
+            era: Era::default(),
+            given_back: None,
+            decommissioning: None,
+        }
     }
 
     /// As it is to be written before `offer` is sent.
     #[must_use]
-    pub fn about_to_send(&self, offer: Resource) -> Ledger {
-        let mut ledger = self.clone();
+    pub fn about_to_send(&self, offer: Resource, era: Era) -> Ledger {
+        let mut ledger = Ledger { era, given_back: None, ..self.clone() };
         ledger.sent.retain(|sent| *sent != offer);
         ledger.sent.push(offer);
         let surplus = ledger.sent.len().saturating_sub(SENT_KEPT);
@@ -53,10 +101,47 @@ impl Ledger {
         ledger
     }
 
-    /// As it is once the configured value is seen to be back.
+    /// As it is while the configured value is seen to be there.
     #[must_use]
-    pub fn given_back(&self) -> Ledger {
-        Ledger::new(self.node.clone(), self.configured)
+    pub fn given_back(&self, now: WallTime) -> Ledger {
+        let mut ledger = self.clone();
+        let since = *ledger.given_back.get_or_insert(now);
+        let lasted = now.unix_micros().saturating_sub(since.unix_micros());
+        // Less than nothing: the clock was set back, and says no more how long it was.
+        if !u64::try_from(lasted).is_ok_and(|lasted| Duration::from_micros(lasted) < GRACE) {
+            ledger.sent.clear();
+        }
+        if ledger.sent.is_empty() {
+            ledger.given_back = None;
+        }
+        ledger
+    }
+
+    /// As it is while an offer is seen to be there.
+    #[must_use]
+    pub fn standing(&self) -> Ledger {
+        Ledger { given_back: None, ..self.clone() }
+    }
+
+    /// As it is while the node is seen DECOMMISSIONING (`true`), or in another state.
+    ///
+    /// Graceful decommission gives the scheduler's record of the node an over-commit timeout of
+    /// 0, and no later update with -1 takes it away: containers that do not fit are killed at
+    /// once. The record is made anew when either manager starts.
+    #[must_use]
+    pub fn decommissioned(&self, seen: bool, era: Era) -> Ledger {
+        let mut ledger = self.clone();
+        if seen {
+            ledger.decommissioning = Some(era);
+        } else if ledger.decommissioning.is_some_and(|then| then.is_over(era)) {
+            ledger.decommissioning = None;
+        }
+        ledger
+    }
+
+    /// Whether a lower offer would kill containers: see [`Self::decommissioned`].
+    pub fn kills(&self) -> bool {
+        self.decommissioning.is_some()
     }
 
     /// Whether `advertised` is there because LRS sent it.
@@ -66,28 +151,42 @@ impl Ledger {
 
     /// Whether anything of LRS's may stand.
     pub fn is_clear(&self) -> bool {
-        self.sent.is_empty()
+        self.sent.is_empty() || self.given_back.is_some()
+    }
+
+    fn is_worth_keeping(&self) -> bool {
+        !self.sent.is_empty() || self.kills()
     }
 }
 
-/// Which ledger holds for a node that shows `advertised`; `site` is what yarn-site.xml says.
+/// Which ledger holds for a node that runs and shows `advertised`; `site` is what yarn-site.xml
+/// says now, `era` who manages now.
 ///
 /// A figure that is neither configured nor LRS's was set by somebody: an edited yarn-site.xml, an
-/// operator's rmadmin. It is the new configured value. Without a ledger a figure above the site's
-/// own may be a forgotten offer, so the site's wins.
+/// operator's rmadmin. It is the new configured value. So is the site's figure once its
+/// NodeManager has started since the offer that is shown was sent, whatever that offer is. Without a ledger a figure
+/// above the site's own may be a forgotten offer, so the site's wins; one below it is an
+/// operator's.
 pub fn recognise(
     known: Option<&Ledger>,
     node: &NodeId,
     advertised: Resource,
     site: Option<Resource>,
+    era: Era,
 ) -> Ledger {
-    match known.filter(|ledger| ledger.node == *node) {
-        Some(ledger) if ledger.is_ours(advertised) || advertised == ledger.configured => {
-            ledger.clone()
-        }
-        Some(_) => Ledger::new(node.clone(), advertised),
-        None => Ledger::new(node.clone(), site.unwrap_or(advertised)),
+    let Some(known) = known.filter(|ledger| ledger.node == *node) else {
+        let forgotten = site.filter(|site| advertised.exceeds(*site));
+        return Ledger::new(node.clone(), forgotten.unwrap_or(advertised));
+    };
+    if advertised == known.configured {
+        return known.clone();
     }
+    if known.is_ours(advertised) {
+        let edited = site.filter(|_| known.era.node_manager_restarted(era));
+        return Ledger { configured: edited.unwrap_or(known.configured), ..known.clone() };
+    }
+    let fresh = Ledger::new(node.clone(), advertised);
+    Ledger { decommissioning: known.decommissioning, ..fresh }
 }
 
 /// The file of the ledger.
@@ -135,9 +234,9 @@ impl LedgerFile {
         Err(LedgerError::Damaged { path: self.0.clone(), aside, reason })
     }
 
-    /// Replaces it; where nothing of LRS's stands it is removed.
+    /// Replaces it; where there is nothing to remember it is removed.
     pub fn write(&self, ledger: &Ledger) -> Result<(), StateError> {
-        if ledger.is_clear() {
+        if !ledger.is_worth_keeping() {
             return files::remove(&self.0);
         }
         let bytes = serde_json::to_vec(ledger).map_err(|error| StateError {
@@ -157,42 +256,87 @@ mod tests {
     const OFFER: Resource = Resource { memory_mib: 10_240, vcores: 10 };
     const OLDER: Resource = Resource { memory_mib: 9216, vcores: 9 };
     const FOREIGN: Resource = Resource { memory_mib: 5000, vcores: 5 };
+    const ERA: Era = Era { resource_manager: Some(1), node_manager: Some(1) };
+
+    fn recognised(known: Option<&Ledger>, advertised: Resource, site: Option<Resource>) -> Ledger {
+        recognise(known, &node(), advertised, site, ERA)
+    }
+
+    fn at(seconds: i64) -> WallTime {
+        WallTime::from_unix_micros(seconds * 1_000_000)
+    }
 
     fn node() -> NodeId {
         "node1:45454".parse().unwrap()
     }
 
     fn offered() -> Ledger {
-        Ledger::new(node(), SITE).about_to_send(OLDER).about_to_send(OFFER)
+        Ledger::new(node(), SITE).about_to_send(OLDER, ERA).about_to_send(OFFER, ERA)
     }
 
     #[test]
     fn an_offer_of_ours_is_not_taken_for_the_configured_value() {
         for advertised in [OFFER, OLDER, SITE] {
-            assert_eq!(recognise(Some(&offered()), &node(), advertised, None), offered());
+            assert_eq!(recognised(Some(&offered()), advertised, None), offered());
         }
     }
 
     #[test]
     fn a_figure_of_somebody_elses_is_the_new_configured_value() {
-        let found = recognise(Some(&offered()), &node(), FOREIGN, Some(SITE));
+        let found = recognised(Some(&offered()), FOREIGN, Some(SITE));
         assert_eq!(found, Ledger::new(node(), FOREIGN));
     }
 
     #[test]
     fn without_a_ledger_the_site_wins_over_what_may_be_a_forgotten_offer() {
-        assert_eq!(recognise(None, &node(), OFFER, Some(SITE)).configured, SITE);
-        assert_eq!(recognise(None, &node(), OFFER, None).configured, OFFER);
+        assert_eq!(recognised(None, OFFER, Some(SITE)).configured, SITE);
+        assert_eq!(recognised(None, OFFER, None).configured, OFFER);
+        assert_eq!(recognised(None, FOREIGN, Some(SITE)).configured, FOREIGN, "lowered on purpose");
         let other: NodeId = "node1:4711".parse().unwrap();
-        assert_eq!(recognise(Some(&offered()), &other, OFFER, Some(SITE)).configured, SITE);
+        assert_eq!(recognise(Some(&offered()), &other, OFFER, Some(SITE), ERA).configured, SITE);
+    }
+
+    #[test]
+    fn a_sites_figure_that_equals_an_old_offer_is_the_sites_once_its_node_manager_restarted() {
+        let restarted = Era { node_manager: Some(2), ..ERA };
+        let with = |site, era| recognise(Some(&offered()), &node(), OLDER, site, era).configured;
+        assert_eq!(with(Some(OLDER), restarted), OLDER);
+        assert_eq!(with(Some(OLDER), ERA), SITE, "edited, and not yet in force");
+        assert_eq!(with(Some(SITE), restarted), SITE, "the offer still stands");
+        assert_eq!(with(Some(OLDER), Era { node_manager: None, ..ERA }), SITE);
+    }
+
+    #[test]
+    fn offers_are_remembered_for_a_while_after_they_are_given_back() {
+        let back = offered().given_back(at(1000));
+        assert!(back.is_clear() && back.is_ours(OFFER));
+        let later = back.given_back(at(1299));
+        assert!(later.is_ours(OFFER), "a late call or a fail-over brings it back");
+        assert!(!later.standing().is_clear());
+        let over = later.given_back(at(1300));
+        assert_eq!(over, Ledger { era: ERA, ..Ledger::new(node(), SITE) });
+        assert!(!back.given_back(at(0)).is_ours(OFFER), "a clock that was set back");
+    }
+
+    #[test]
+    fn decommissioning_is_remembered_until_a_manager_restarts() {
+        let seen = Ledger::new(node(), SITE).decommissioned(true, ERA);
+        assert!(seen.kills() && seen.decommissioned(false, ERA).kills());
+        assert!(recognised(Some(&seen), FOREIGN, None).kills());
+        for restarted in
+            [Era { node_manager: Some(2), ..ERA }, Era { resource_manager: Some(2), ..ERA }]
+        {
+            assert!(!seen.decommissioned(false, restarted).kills());
+        }
+        assert!(seen.decommissioned(false, Era { node_manager: None, ..ERA }).kills());
     }
 
     #[test]
     fn it_remembers_a_bounded_number_of_offers() {
         let nth = |vcores| Resource { memory_mib: 9000, vcores };
-        let many = (0..100).fold(offered(), |ledger, n| ledger.about_to_send(nth(n)));
+        let many = (0..100).fold(offered(), |ledger, n| ledger.about_to_send(nth(n), ERA));
         assert!(many.is_ours(nth(99)) && many.is_ours(nth(84)) && !many.is_ours(nth(83)));
-        assert!(!many.about_to_send(SITE).is_ours(SITE), "configured is never ours");
+        assert!(!many.about_to_send(SITE, ERA).is_ours(SITE), "configured is never ours");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! application.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,13 @@ pub struct Resource {
     pub memory_mib: u64,
     /// Virtual cores: what one counts for is the site's convention.
     pub vcores: u32,
+}
+
+impl Resource {
+    /// Whether it is more than `other` in either.
+    pub fn exceeds(self, other: Resource) -> bool {
+        self.memory_mib > other.memory_mib || self.vcores > other.vcores
+    }
 }
 
 impl fmt::Display for Resource {
@@ -126,6 +134,11 @@ pub struct Endpoints {
     /// `yarn.nodemanager.resource.memory-mb` and `.cpu-vcores` where yarn-site.xml has both as
     /// numbers; `None`: the NodeManager works them out itself.
     pub configured: Option<Resource>,
+    /// Where `configured` was read, to be read again: an operator may edit it.
+    pub conf_dir: Option<PathBuf>,
+    /// What of Hadoop's files cannot be used, and why. Containers are found and shaped without
+    /// it; nobody is asked and nothing is offered.
+    pub fault: Option<String>,
 }
 
 impl Endpoints {

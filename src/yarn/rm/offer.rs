@@ -83,9 +83,8 @@ pub fn offer(configured: Resource, slots: Slots, slot: SlotSize, memory: NodeMem
 /// From when on `to` may replace `from`: less at once, so that the scheduler does not fill what
 /// is closing; more only some time after the last change.
 pub fn due(from: Resource, to: Resource, last_change: Option<BootTime>) -> Option<BootTime> {
-    let raises = to.memory_mib > from.memory_mib || to.vcores > from.vcores;
     match last_change {
-        Some(at) if raises => Some(at.after(RAISE_EVERY)),
+        Some(at) if to.exceeds(from) => Some(at.after(RAISE_EVERY)),
         _ => None,
     }
 }

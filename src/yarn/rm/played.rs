@@ -16,6 +16,11 @@ pub struct Played {
     /// Updates are answered well and come to nothing.
     pub deaf: bool,
     pub gpus: u32,
+    pub used: Resource,
+    /// NodeManagers of the node, and when ours started.
+    pub node_managers: usize,
+    pub nm_started: i64,
+    pub site: Option<Resource>,
     pub node_id: String,
     pub state: &'static str,
     pub shown: Resource,
@@ -36,6 +41,10 @@ impl Default for Played {
             kerberos: false,
             deaf: false,
             gpus: 0,
+            used: Resource { memory_mib: 0, vcores: 0 },
+            node_managers: 1,
+            nm_started: 1,
+            site: None,
             node_id: "node1:45454".into(),
             state: "RUNNING",
             shown: Resource { memory_mib: 8192, vcores: 8 },
@@ -54,6 +63,11 @@ fn problem(problem: Problem) -> CallError {
 }
 
 impl Played {
+    /// With a yarn-site.xml.
+    pub fn at(site: Option<Resource>) -> Played {
+        Played { site, ..Played::default() }
+    }
+
     pub fn run(&mut self, id: &str, execution_type: Option<&str>) {
         self.containers.push(Container {
             id: id.into(),
@@ -88,7 +102,16 @@ impl Cluster for Played {
             node_healthy: Some(true),
             health_report: None,
             hadoop_version: Some("3.4.1".into()),
+            started: Some(self.nm_started),
         }))
+    }
+
+    fn node_managers_here(&mut self) -> std::io::Result<usize> {
+        Ok(self.node_managers)
+    }
+
+    fn configured(&mut self) -> Option<Resource> {
+        self.site
     }
 
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {
@@ -116,6 +139,7 @@ impl Cluster for Played {
         }
         let Resource { memory_mib, vcores } = self.shown;
         let text = serde_json::json!({"node": {"id": self.node_id, "state": self.state,
+            "usedMemoryMB": self.used.memory_mib, "usedVirtualCores": self.used.vcores,
             "totalResource": {"memory": memory_mib, "vCores": vcores, "resourceInformations":
             {"resourceInformation": [{"name": "yarn.io/gpu", "value": self.gpus}]}}}});
         Ok(serde_json::from_value::<NodeAnswer>(text).unwrap().node)

@@ -102,6 +102,14 @@ impl Node {
         })
     }
 
+    /// What its containers have of it; `None`: a figure is missing or negative.
+    pub fn used(&self) -> Option<Resource> {
+        Some(Resource {
+            memory_mib: u64::try_from(self.used_mib?).ok()?,
+            vcores: u32::try_from(self.used_vcores?).ok()?,
+        })
+    }
+
     /// What it has beside memory and vcores: `yarn.io/gpu` and the like. The node-resource call
     /// has no place for them, and makes them 0.
     pub fn other_resources(&self) -> Vec<&str> {
@@ -171,6 +179,9 @@ pub struct NodeManagerInfo {
     /// `3.4.1`
     #[serde(default)]
     pub hadoop_version: Option<String>,
+    /// Its start, in ms since 1970; absent before 3.0.
+    #[serde(rename = "nmStartupTime", default)]
+    pub started: Option<i64>,
 }
 
 /// `GET /ws/v1/node/containers`

@@ -19,9 +19,10 @@ impl Request {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The path with its query.
+    /// The path without its query.
     pub fn path(&self) -> &str {
-        self.line.split(' ').nth(1).unwrap_or_default()
+        let target = self.line.split(' ').nth(1).unwrap_or_default();
+        target.split('?').next().unwrap_or_default()
     }
 }
 

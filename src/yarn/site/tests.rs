@@ -88,7 +88,7 @@ fn several_resource_managers_over_https() {
             (Some("rm2".into()), "https://m2.example:9090".to_owned()),
         ]
     );
-    assert_eq!(site.node_manager().unwrap().as_deref(), Some("https://127.0.0.1:8044"));
+    assert_eq!(site.node_manager().unwrap().as_deref(), Some("https://n7:8044"));
     let node = site.node_address().unwrap();
     assert_eq!((node.host.as_str(), node.port), ("n7", Some(45454)));
     assert_eq!(site.node_host().unwrap().as_deref(), Some("n7"));

@@ -46,8 +46,39 @@ pub enum AgentError {
          yarn.nodemanager.resource.memory-mb and .cpu-vcores there"
     )]
     Unseen(ClusterError),
+    #[error(
+        "an offer of an earlier lrsd stands: the ResourceManager shows {shown} instead of \
+         {configured}, and observe mode changes nothing; start lrsd once with daemon.mode = \
+         \"enforce\", or set it back with `yarn rmadmin -updateNodeResource`"
+    )]
+    Observed { shown: Resource, configured: Resource },
+    #[error(
+        "{node} was being decommissioned, and the ResourceManager would since kill containers at \
+         once that a lower resource has no room for: it keeps {shown} instead of {wanted} until \
+         its NodeManager or the ResourceManager is restarted"
+    )]
+    Decommissioned { node: NodeId, shown: Resource, wanted: Resource },
+    #[error(
+        "{0} NodeManagers run on this node: set yarn.node_id to the one the offer is for, and \
+         yarn.node_manager to its address"
+    )]
+    Several(usize),
+    #[error(
+        "whether more than one NodeManager runs on this node cannot be told: {0}; set yarn.node_id"
+    )]
+    Uncounted(String),
+    #[error("the managers are not asked and nothing is offered: {0}; then restart lrsd")]
+    Site(String),
     #[error("the offer was not sent, for it could not be written down: {0}")]
     State(#[from] StateError),
+}
+
+impl AgentError {
+    /// Whether every call was answered, so that there is nothing to spare anybody: the next look
+    /// comes when it would.
+    pub(super) fn is_found_by_reading(&self) -> bool {
+        matches!(self, AgentError::Observed { .. } | AgentError::Decommissioned { .. })
+    }
 }
 
 fn health(report: &Option<String>) -> String {

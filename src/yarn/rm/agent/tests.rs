@@ -25,6 +25,10 @@ fn view(beyond: u32) -> View {
     }
 }
 
+fn wall(now: BootTime) -> WallTime {
+    WallTime::from_unix_micros(i64::try_from(now.0.as_micros()).unwrap())
+}
+
 /// An agent, its cluster, and a clock that only the agent's own wishes move.
 struct Scene {
     dir: TempDir,
@@ -50,7 +54,8 @@ impl Scene {
         assert!(damage.is_none());
         let now = BootTime(Duration::from_secs(1000));
         let (told, complaints) = (Vec::new(), Vec::new());
-        Scene { dir, endpoints, by, agent, cluster: Played::default(), now, told, complaints }
+        let cluster = Played::at(endpoints.configured);
+        Scene { dir, endpoints, by, agent, cluster, now, told, complaints }
     }
 
     /// lrsd was killed and started again.
@@ -63,7 +68,7 @@ impl Scene {
 
     fn pass(&mut self, view: &View) {
         self.now = self.now.max(self.agent.next(view));
-        let now = Moment { boot: self.now, wall: WallTime::from_unix_micros(1) };
+        let now = Moment { boot: self.now, wall: wall(self.now) };
         let told = self.agent.pass(&mut self.cluster, view, now);
         self.told.extend(told.changes);
         self.complaints.extend(told.complaint);
@@ -358,4 +363,118 @@ fn an_offer_that_cannot_be_written_down_is_not_sent() {
     scene.settle(&view(3));
     assert_eq!(scene.cluster.updates, []);
     assert!(scene.told[0].reason.contains("could not be written down"), "{:?}", scene.told[0]);
+}
+
+#[test]
+fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    let allocated = Resource { memory_mib: 3072, vcores: 3 };
+    (scene.cluster.state, scene.cluster.shown, scene.cluster.used) =
+        ("DECOMMISSIONING", allocated, allocated);
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, [plus(2)], "nothing is sent meanwhile");
+    (scene.cluster.state, scene.cluster.shown) = ("RUNNING", plus(2));
+    scene.settle(&view(2));
+    assert_eq!(scene.agent.report().configured.unwrap().memory_mib, SITE.memory_mib);
+    scene.settle(&view(4));
+    assert_eq!(scene.cluster.updates, [plus(2)], "no raise: lowering it would kill");
+    let error = scene.agent.report().last_error.unwrap();
+    assert!(error.contains("was being decommissioned"), "{error}");
+    scene.kill_and_restart();
+    scene.settle(&view(4));
+    assert_eq!(scene.cluster.updates, [plus(2)], "a new lrsd knows");
+    scene.cluster.used = plus(1);
+    scene.settle(&view(0));
+    assert_eq!(scene.cluster.updates, [plus(2)], "what is used would be killed");
+    scene.cluster.used = allocated;
+    scene.settle(&view(0));
+    assert_eq!(scene.cluster.updates, [plus(2), SITE], "what is not used may go");
+    scene.cluster.nm_started = 2;
+    scene.settle(&view(4));
+    assert_eq!(scene.cluster.shown, plus(4));
+}
+
+#[test]
+fn an_unhealthy_node_gives_back() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.state = "UNHEALTHY";
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.shown, plus(1), "less goes through");
+    scene.run(&View { offer: false, ..view(2) }, Duration::from_secs(70));
+    assert_eq!(scene.cluster.shown, SITE);
+}
+
+#[test]
+fn an_offer_is_given_back_though_it_cannot_be_written_down() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    std::fs::remove_dir_all(scene.dir.path().join("state")).unwrap();
+    scene.settle(&View { offer: false, ..view(2) });
+    assert_eq!(scene.cluster.shown, SITE);
+    assert!(scene.complaints[0].contains("without a record"), "{:?}", scene.complaints);
+}
+
+#[test]
+fn an_offer_that_comes_back_after_it_was_given_back_is_still_ours() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.settle(&view(0));
+    assert!(scene.agent.is_clear());
+    scene.kill_and_restart();
+    scene.cluster.shown = plus(2);
+    scene.settle(&view(0));
+    assert_eq!(scene.cluster.shown, SITE, "a fail-over brought it back");
+    scene.run(&view(0), Duration::from_secs(400));
+    scene.cluster.shown = plus(2);
+    scene.settle(&view(0));
+    assert_eq!(scene.cluster.shown, plus(2), "after that time it is an operator's");
+}
+
+#[test]
+fn a_site_that_is_raised_to_an_old_offer_is_believed() {
+    let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
+    let mut scene = Scene::with(endpoints, OfferBy::Rest);
+    scene.settle(&view(2));
+    (scene.cluster.site, scene.cluster.shown, scene.cluster.nm_started) =
+        (Some(plus(2)), plus(2), 2);
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.shown, plus(3));
+}
+
+#[test]
+fn observe_mode_says_that_an_offer_stands() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.kill_and_restart();
+    let observe = View { enforce: false, ..view(2) };
+    scene.settle(&observe);
+    assert_eq!(scene.cluster.updates, [plus(2)]);
+    let error = scene.agent.report().last_error.unwrap();
+    assert!(error.contains("an offer of an earlier lrsd stands"), "{error}");
+    assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
+}
+
+#[test]
+fn of_several_node_managers_none_is_offered_to_until_one_is_named() {
+    let mut scene = Scene::new();
+    scene.cluster.node_managers = 2;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
+    let set = Endpoints { node_id: Some("node1:45454".parse().unwrap()), ..Endpoints::default() };
+    let mut scene = Scene::with(set, OfferBy::Rest);
+    scene.cluster.node_managers = 2;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.shown, plus(2));
+}
+
+#[test]
+fn a_fault_in_hadoops_files_is_said_and_nobody_is_asked() {
+    let fault = Some(String::from("a key is wrong"));
+    let mut scene = Scene::with(Endpoints { fault, ..Endpoints::default() }, OfferBy::Rest);
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.agent.report().last_error.unwrap().contains("a key is wrong"));
 }

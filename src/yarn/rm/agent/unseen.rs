@@ -51,7 +51,7 @@ impl Agent {
             self.raise_at = Some(at);
             return Ok(());
         }
-        self.send(cluster, id, &ledger, wanted, now)?;
+        self.send(cluster, &ledger, wanted, told, now)?;
         let repeated =
             self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
         self.report.verified = Some(false);
@@ -63,7 +63,7 @@ impl Agent {
             self.offered(before, wanted, reason, false, told, now);
         }
         if wanted == ledger.configured {
-            self.remember(ledger.given_back())?;
+            self.remember(ledger.about_to_send(wanted, self.era).given_back(now.wall))?;
         }
         Ok(())
     }

@@ -1,0 +1,163 @@
+//! Offering to a ResourceManager that shows the node: everything that was read meets here.
+//!
+//! What a node shows is judged while it is RUNNING and no else. A node being decommissioned shows
+//! what its containers have at the moment, one that is unhealthy or lost whatever was there
+//! before; taken for somebody's wish either would become the configured value.
+//!
+//! Lowering an offer and giving it back are not held up by what holds up a raise: a node that is
+//! unhealthy, a record that cannot be written. The one exception is a node that would kill
+//! containers for it ([`Ledger::decommissioned`]).
+
+use super::{
+    Agent, AgentError, Cluster, Ledger, Moment, Node, NodeId, Pending, Told, VERIFY_FIRST, View,
+    due, recognise,
+};
+use crate::yarn::rm::Resource;
+
+/// The state of a node whose containers are to end before it goes.
+const DECOMMISSIONING: &str = "DECOMMISSIONING";
+
+/// What a look came to.
+struct Judged {
+    ledger: Ledger,
+    shown: Resource,
+    wanted: Resource,
+    /// LRS sent what is shown.
+    ours: bool,
+    running: bool,
+}
+
+impl Agent {
+    /// Compares and, if need be, sends.
+    #[allow(clippy::too_many_arguments)] // one place, in which everything that was read meets
+    pub(super) fn settle_seen(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        node: &Node,
+        restarted: bool,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
+        self.report.advertised = Some(shown);
+        if self.read_back(id, shown, told, now)?.is_waiting() {
+            return Ok(());
+        }
+        let known = self.ledger.clone().filter(|known| known.node == *id);
+        let judged = self.judge(cluster, id, node, shown, view, told);
+        let Judged { ledger, wanted, ours, .. } = &judged;
+        self.report.verified = Some(wanted == &shown);
+        if *wanted == shown {
+            self.report.verified_at = Some(now.wall);
+            return self.rests(&judged, now);
+        }
+        if !view.enforce || (!view.offer && !ours) {
+            // Nobody asked for a change of what somebody else set.
+            self.report.verified = None;
+            return match ours {
+                true => Err(AgentError::Observed { shown, configured: ledger.configured }),
+                false => Ok(()),
+            };
+        }
+        self.may_change(id, node, &judged)?;
+        let anew = known.is_some_and(|known| !known.is_clear()) && shown == ledger.configured;
+        if !anew && let Some(at) = due(shown, *wanted, self.changed_at).filter(|at| *at > now.boot)
+        {
+            self.raise_at = Some(at);
+            return Ok(());
+        }
+        if wanted.exceeds(shown) && self.endpoints.node_id.is_none() {
+            self.is_the_only_one(cluster)?;
+        }
+        let reason = self.reason(view, anew, restarted);
+        self.send(cluster, ledger, *wanted, told, now)?;
+        self.not_before = Some(now.boot.after(VERIFY_FIRST));
+        self.pending =
+            Some(Pending { node: id.clone(), from: shown, to: *wanted, reason, tries: 0 });
+        Ok(())
+    }
+
+    /// Whose figure is shown, and what it should be.
+    fn judge(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        node: &Node,
+        shown: Resource,
+        view: &View,
+        told: &mut Told,
+    ) -> Judged {
+        let running = node.state == "RUNNING";
+        let site = cluster.configured();
+        let known = self.ledger.take().filter(|known| known.node == *id);
+        let before = match (&known, running) {
+            (known, true) => recognise(known.as_ref(), id, shown, site, self.era),
+            (Some(known), false) => known.clone(),
+            (None, false) => Ledger::new(id.clone(), site.unwrap_or(shown)),
+        };
+        let mut ledger = before.decommissioned(node.state == DECOMMISSIONING, self.era);
+        let ours = ledger.is_ours(shown);
+        if ours {
+            ledger = ledger.standing();
+        }
+        let wanted = self.wanted(&ledger, view);
+        if ledger.kills() != known.as_ref().is_some_and(Ledger::kills)
+            && let Err(error) = self.file.write(&ledger)
+        {
+            told.complaint = Some(error.to_string());
+        }
+        // What a node shows that does not run is no base for what follows.
+        self.ledger = (running || known.is_some() || ledger.kills()).then(|| ledger.clone());
+        Judged { ledger, shown, wanted, ours, running }
+    }
+
+    /// Nothing is to be changed.
+    fn rests(&mut self, judged: &Judged, now: Moment) -> Result<(), AgentError> {
+        let Judged { ledger, shown, running, .. } = judged;
+        if *running && *shown == ledger.configured {
+            let back = ledger.given_back(now.wall);
+            if back != *ledger {
+                self.remember(back)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is shown may be replaced by what should be.
+    fn may_change(&self, id: &NodeId, node: &Node, judged: &Judged) -> Result<(), AgentError> {
+        let Judged { ledger, shown, wanted, ours, running } = judged;
+        let others = node.other_resources();
+        if !others.is_empty() {
+            let others = others.into_iter().map(str::to_owned).collect();
+            return Err(AgentError::OtherResources { node: id.clone(), others });
+        }
+        let raises = wanted.exceeds(*shown);
+        if !running && (raises || !ours) {
+            return Err(AgentError::NotRunning {
+                node: id.clone(),
+                state: node.state.clone(),
+                report: self.health.clone(),
+            });
+        }
+        let fits = node.used().is_some_and(|used| !used.exceeds(*wanted));
+        if ledger.kills() && (raises || !fits) {
+            return Err(AgentError::Decommissioned {
+                node: id.clone(),
+                shown: *shown,
+                wanted: *wanted,
+            });
+        }
+        Ok(())
+    }
+
+    /// Of several NodeManagers that each believe to be the node each would be offered its memory.
+    fn is_the_only_one(&self, cluster: &mut dyn Cluster) -> Result<(), AgentError> {
+        match cluster.node_managers_here() {
+            Ok(0 | 1) => Ok(()),
+            Ok(count) => Err(AgentError::Several(count)),
+            Err(error) => Err(AgentError::Uncounted(error.to_string())),
+        }
+    }
+}
