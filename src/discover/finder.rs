@@ -201,8 +201,8 @@ impl RuleFinder {
         Some(Found {
             process,
             labels: candidate.labels,
-            priority: rule.priority,
-            standing: rule.standing,
+            priority: Some(rule.priority),
+            standing: Some(rule.standing),
             attach,
             finder: Finder::Rule(rule.name.clone()),
         })

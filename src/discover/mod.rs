@@ -32,10 +32,11 @@ pub struct Found {
     pub process: ProcessRef,
     /// `name` is what its owner calls it: a container id, an allocation.
     pub labels: Labels,
-    /// Its place among others; what a scheduler says of it, or the rule.
-    pub priority: Priority,
-    /// What kind of place it needs.
-    pub standing: Standing,
+    /// Its place among others, as a scheduler or the rule says. `None`: the finder has not learnt
+    /// it; a known task keeps what it has, a new one gets 0.
+    pub priority: Option<Priority>,
+    /// What kind of place it needs. `None`: as above; a new one gets a slot.
+    pub standing: Option<Standing>,
     /// How its processes are taken.
     pub attach: Attach,
     /// Who found it, for the history.

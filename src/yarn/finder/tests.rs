@@ -175,7 +175,7 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
         };
         assert_eq!(
             (found.labels.kind.as_ref().unwrap().as_str(), found.standing),
-            (kind, standing)
+            (kind, Some(standing))
         );
     }
     for info in node.finder.containers() {
@@ -242,13 +242,13 @@ fn hints_change_how_a_container_stands() {
     node.finder.set_hint(&id(2), early);
     let mut child = node.start(id(2), "python3 task.py");
     let found = node.until(|found, _| !found.is_empty());
-    assert_eq!((found[0].standing, found[0].priority), (Standing::Opportunistic, Priority(0)));
+    assert_eq!((found[0].standing, found[0].priority), (Some(Standing::Opportunistic), None));
     node.finder.set_hint(&id(2), early);
     assert_eq!(node.finder.pass(clock::now()), [], "nothing new");
     node.finder.set_hint(&id(2), Hint { priority: Some(Priority(7)), opportunistic: Some(false) });
     let again = node.finder.pass(clock::now());
     assert_eq!(again.len(), 1);
-    assert_eq!((again[0].standing, again[0].priority), (Standing::Slot, Priority(7)));
+    assert_eq!((again[0].standing, again[0].priority), (Some(Standing::Slot), Some(Priority(7))));
     assert_eq!(again[0].process, found[0].process);
     drop(node);
     child.wait().unwrap();
