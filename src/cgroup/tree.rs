@@ -307,6 +307,10 @@ impl TierTree for KernelTree {
         self.write(group, tier, plan)
     }
 
+    fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+        self.heeded(group)
+    }
+
     fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
         self.files_of(group, tier, plan)
     }
