@@ -220,7 +220,7 @@ impl Plans {
         self.lock().remove(&record.inode);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Vec<WeightPlan>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Written>> {
         // No holder leaves the map half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
