@@ -415,9 +415,9 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// Why nobody without root's rights may have `process` moved: the finite memory.max or
-    /// cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape. What to do about it
-    /// depends on who asks.
+    /// Why nobody without root's rights may have `process` moved: the limit on CPU, memory, I/O
+    /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
+    /// to do about it depends on who asks.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         let _ = process;
         None

@@ -427,7 +427,7 @@ impl TierTree for KernelTree {
     }
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        limits::escaped(&self.mover(), self.root.version, process)
+        limits::escaped(&self.mover(), process)
     }
 
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
