@@ -119,16 +119,29 @@ impl Driver {
                 self.check_overlap(None, &group)?;
                 return Ok((Kin::Descendants, Some(group)));
             }
-            Attach::Session if !pinned.leads_session => {
+            Attach::Session { .. } if !pinned.leads_session => {
                 return Err(refused(format!(
                     "process {} does not lead its session, so it is not the first process of a \
                      container",
                     process.pid
                 )));
             }
-            Attach::Session => Kin::Session,
-            Attach::Descendants => Kin::Descendants,
+            Attach::Session { .. } => Kin::Session,
+            Attach::Descendants { .. } => Kin::Descendants,
         };
+        if let Some(from) = found.attach.from() {
+            let origin = self.tree.origin(process).map_err(cgroup_error)?;
+            // The hierarchy with the cpu controller comes first.
+            let present = origin.first().map(|(_, path)| path.as_str());
+            if present != Some(from) {
+                return Err(refused(format!(
+                    "process {} is in the cgroup {}, not in {from} any more, where it was found: \
+                     somebody put it there meanwhile",
+                    process.pid,
+                    present.unwrap_or("that cannot be seen from here")
+                )));
+            }
+        }
         match self.tree.escapes_limits(process) {
             None => Ok((kin, None)),
             Some(reason) => Err(refused(format!(

@@ -202,7 +202,7 @@ mod tests {
         let id = "container_1_0001_01_000002".parse().unwrap();
         let mut entry = Entry::new(id, Hint::default());
         entry.process = Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 1 });
-        entry.attach = Some(Attach::Session);
+        entry.attach = Some(Attach::Session { from: None });
         entry
     }
 

@@ -125,7 +125,7 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
         labels,
         priority: None,
         standing: Some(Standing::Slot),
-        attach: Attach::Session,
+        attach: Attach::Session { from: None },
         finder: Finder::Yarn,
     }
 }

@@ -208,7 +208,7 @@ impl Container {
             },
             priority: None,
             standing: None,
-            attach: Attach::Session,
+            attach: Attach::Session { from: None },
             finder: Finder::Yarn,
         }
     }

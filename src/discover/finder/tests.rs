@@ -43,7 +43,7 @@ fn what_a_rule_says_is_what_is_told() {
         (found.standing, found.priority),
         (Some(Standing::Opportunistic), Some(Priority(3)))
     );
-    assert_eq!(found.attach, Attach::Descendants);
+    assert!(matches!(found.attach, Attach::Descendants { .. }));
     assert_eq!(found.finder.to_string(), "rule run");
 }
 
