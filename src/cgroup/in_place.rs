@@ -5,10 +5,16 @@
 //! Of the other hierarchies only those are used where the process's group has the same path: a
 //! different one (often the root, or a group of many tasks) would count and shape strangers.
 //!
-//! The owner may write while LRS manages (YARN resizes a container). So giving back restores a
-//! value only where the present one is what LRS writes for a tier, under one of the plans this
-//! daemon has used for the group. Of a group that only an earlier daemon has written the plans
-//! are not known: what was found is restored there, since LRS's passive weight must not stay.
+//! The owner may write while LRS manages (YARN gives a container that it promotes 1024 shares
+//! instead of 2). What is there and is not what LRS wrote last is its owner's new word: it counts
+//! as found from then on ([`heeded`]), so that the tiers keep beside it and it is given back. And
+//! giving back restores a value only where the present one is what LRS writes for a tier, under
+//! one of the plans this daemon has used for the group. Of a group that only an earlier daemon
+//! has written the plans are not known: what was found is restored there, since LRS's passive
+//! weight must not stay.
+//!
+//! Limits. An owner that writes what LRS has just written has not been heard, nor has one that
+//! wrote while no daemon ran.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -164,9 +170,18 @@ pub(super) fn dirs(hierarchies: &[Hierarchy], version: Version, record: &GroupRe
     }
 }
 
-/// Plans under which this daemon has written groups of others, by the inode of the group.
+/// What this daemon has written into groups of others, by the inode of the group.
 #[derive(Debug, Default)]
-pub(super) struct Plans(Mutex<HashMap<u64, Vec<WeightPlan>>>);
+pub(super) struct Plans(Mutex<HashMap<u64, Written>>);
+
+/// What was written into one group.
+#[derive(Debug, Default)]
+struct Written {
+    /// Under these plans.
+    plans: Vec<WeightPlan>,
+    /// These weights last; empty until a write has succeeded.
+    last: Vec<(&'static str, u64)>,
+}
 
 /// Plans kept for a group; a plan changes with A and with a reload.
 const PLANS_KEPT: usize = 16;
@@ -175,7 +190,7 @@ impl Plans {
     /// Before the group is written, so that a write cut short counts.
     pub(super) fn note(&self, record: &GroupRecord, plan: &WeightPlan) {
         let mut all = self.lock();
-        let plans = all.entry(record.inode).or_default();
+        let plans = &mut all.entry(record.inode).or_default().plans;
         if plans.last() != Some(plan) {
             plans.retain(|known| known != plan);
             if plans.len() == PLANS_KEPT {
@@ -187,7 +202,17 @@ impl Plans {
 
     /// `None`: never written by this daemon.
     pub(super) fn of(&self, record: &GroupRecord) -> Option<Vec<WeightPlan>> {
-        self.lock().get(&record.inode).cloned()
+        self.lock().get(&record.inode).map(|written| written.plans.clone())
+    }
+
+    /// After the group was written, or was found to need nothing.
+    pub(super) fn wrote(&self, record: &GroupRecord, weights: Vec<(&'static str, u64)>) {
+        self.lock().entry(record.inode).or_default().last = weights;
+    }
+
+    /// The weights that were written last.
+    pub(super) fn last(&self, record: &GroupRecord) -> Vec<(&'static str, u64)> {
+        self.lock().get(&record.inode).map(|written| written.last.clone()).unwrap_or_default()
     }
 
     /// The group was given back.
@@ -195,10 +220,47 @@ impl Plans {
         self.lock().remove(&record.inode);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Vec<WeightPlan>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Written>> {
         // No holder leaves the map half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is known of the group once its owner's word since LRS wrote `last` is heeded; `None`: it
+/// wrote nothing.
+pub(super) fn heeded(
+    group: &Group,
+    last: &[(&'static str, u64)],
+) -> Result<Option<GroupRecord>, CgroupError> {
+    let Some(cpu) = &group.dirs.cpu else { return Ok(None) };
+    let mut record = group.record.clone();
+    let mut note = |file: &str, value: String| {
+        for (name, found) in &mut record.found {
+            if name == file {
+                found.clone_from(&value);
+            }
+        }
+    };
+    let is_idle = files::read_value_if_there(&cpu.join(CPU_IDLE))?.as_deref() == Some("1");
+    for (file, written) in last {
+        let is_cpu = file.starts_with("cpu.");
+        if is_cpu && is_idle {
+            // LRS makes no group of others idle, and such a group's weight is none.
+            note(CPU_IDLE, "1".to_owned());
+            continue;
+        }
+        let Some(dir) = (if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() }) else { continue };
+        let Some(present) = files::read_value_if_there(&dir.join(file))? else { continue };
+        if files::number(&present).is_none_or(|present| present == *written) {
+            continue;
+        }
+        if is_cpu {
+            // The kernel refuses a weight for an idle group: its owner took it out of that.
+            note(CPU_IDLE, "0".to_owned());
+        }
+        note(file, present);
+    }
+    Ok((record != group.record).then_some(record))
 }
 
 /// Writes back what was found, where it differs and `is_ours` says that LRS wrote the present
@@ -290,6 +352,28 @@ mod tests {
         assert_eq!(restored("0", "400"), ["1", "400"], "the kernel shows 0 from here on");
         assert_eq!(restored("1", "0"), ["1", "0"]);
         assert_eq!(restored("0", "700"), ["0", "700"]);
+    }
+
+    #[test]
+    fn what_its_owner_writes_counts_as_found() {
+        let files = Files::new(&[(CPU_IDLE, "0"), ("cpu.weight", "2"), ("io.weight", "100")]);
+        let heeded = |idle, cpu, io| {
+            files.restored(&[(CPU_IDLE, idle), ("cpu.weight", cpu), ("io.weight", io)]);
+            let record = heeded(&files.1, &[("cpu.weight", 700), ("io.weight", 900)]).unwrap();
+            record.map(|record| record.found.into_iter().map(|(_, v)| v).collect::<Vec<_>>())
+        };
+        let found = |values: [&str; 3]| Some(values.map(str::to_owned).to_vec());
+        assert_eq!(heeded("0", "700", "900"), None, "as LRS wrote it");
+        assert_eq!(heeded("0", "1024", "900"), found(["0", "1024", "100"]), "a promotion");
+        assert_eq!(heeded("0", "700", "50"), found(["0", "2", "50"]));
+        assert_eq!(heeded("1", "0", "900"), found(["1", "2", "100"]), "made idle");
+
+        let files = Files::new(&[(CPU_IDLE, "1"), ("cpu.weight", "0")]);
+        files.restored(&[(CPU_IDLE, "0"), ("cpu.weight", "300")]);
+        let record = super::heeded(&files.1, &[("cpu.weight", 700)]).unwrap().unwrap();
+        assert_eq!(found_number(&record, CPU_IDLE), Some(0), "no longer idle by its owner");
+        assert_eq!(found_number(&record, "cpu.weight"), Some(300));
+        assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: nobody knows");
     }
 
     #[test]

@@ -1,19 +1,24 @@
 //! Limits a process would leave behind by being moved.
 //!
-//! A user below a finite `memory.max` or `cpu.max` could shed it by asking for a slot. The
-//! groups above the LRS root limit the task there as well and do not count. On v1 only the cpu
-//! hierarchy matters: LRS moves nothing in `memory`.
+//! A user below a finite `memory.max` or `cpu.max` could shed it by asking for a slot, and
+//! whoever is found by being found. The groups above the LRS root limit the task there as well
+//! and do not count. On v1 only those hierarchies matter that LRS moves in: it leaves `memory`,
+//! `pids` and `cpuset` alone.
+//!
+//! Limits. `pids.max` is let go: systemd gives every unit one (DefaultTasksMax=), so heeding it
+//! would refuse all there is on v2, and the LRS root can be given one of its own.
 
 use std::path::Path;
 
 use super::attach::Mover;
-use super::process::is_within;
-use super::{CgroupError, Version, files};
+use super::mounts::Hierarchy;
+use super::process::{Membership, is_within};
+use super::{CgroupError, files};
 use crate::units::ProcessRef;
 
 /// The first limit that would be escaped, in a sentence; also when it cannot be told.
-pub(super) fn escaped(mover: &Mover<'_>, version: Version, process: ProcessRef) -> Option<String> {
-    match find(mover, version, process) {
+pub(super) fn escaped(mover: &Mover<'_>, process: ProcessRef) -> Option<String> {
+    match find(mover, process) {
         Ok(found) => found,
         Err(error) => Some(format!(
             "cannot tell whether process {} would escape a limit: {error}",
@@ -22,42 +27,70 @@ pub(super) fn escaped(mover: &Mover<'_>, version: Version, process: ProcessRef) 
     }
 }
 
-fn find(
-    mover: &Mover<'_>,
-    version: Version,
-    process: ProcessRef,
-) -> Result<Option<String>, CgroupError> {
-    let path = mover.present_group(process.pid)?;
-    let limits: &[&str] = match version {
-        Version::V1 => &["cpu.cfs_quota_us"],
-        Version::V2 => &["memory.max", "cpu.max"],
+/// v2, where all controllers are in one hierarchy, or in the one beside those of v1
+/// (cgroup-v2.rst).
+const LIMITS: &[&str] =
+    &["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max", "cpuset.cpus"];
+
+/// v1 (sched-bwc.rst).
+const CPU_LIMITS: &[&str] = &["cpu.cfs_quota_us"];
+
+/// v1 (blkio-controller.rst).
+const BLKIO_LIMITS: &[&str] = &[
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+];
+
+fn limits_of(hierarchy: &Hierarchy) -> Vec<&'static str> {
+    if hierarchy.is_unified() {
+        return LIMITS.to_vec();
+    }
+    let of = |controller: &str, files: &'static [&'static str]| {
+        if hierarchy.has(controller) { files } else { &[] }
     };
-    let mut group = Some(Path::new(&path));
-    while let Some(dir) = group {
-        let name = dir.to_string_lossy();
-        let shared = name == "/" || is_within(mover.root, &name);
-        if shared {
-            return Ok(None);
-        }
-        for file in limits {
-            let file = mover.hierarchies[0].dir(&name).join(file);
-            let Some(value) = files::read_value_if_there(&file)? else { continue };
-            if !is_unlimited(&value) {
-                return Ok(Some(format!(
-                    "process {} is limited by {} = {value}, which a move would lift",
-                    process.pid,
-                    file.display()
-                )));
+    [of("cpu", CPU_LIMITS), of("blkio", BLKIO_LIMITS)].concat()
+}
+
+fn find(mover: &Mover<'_>, process: ProcessRef) -> Result<Option<String>, CgroupError> {
+    // Refuses a process whose place cannot be seen.
+    mover.present_group(process.pid)?;
+    let membership = Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
+    for hierarchy in mover.hierarchies {
+        let Some(path) = membership.path_in(hierarchy) else { continue };
+        let limits = limits_of(hierarchy);
+        let groups = Path::new(path).ancestors().map(Path::to_string_lossy);
+        for name in groups.take_while(|name| name != "/" && !is_within(mover.root, name)) {
+            for limit in &limits {
+                let file = hierarchy.dir(&name).join(limit);
+                let Some(value) = files::read_value_if_there(&file)? else { continue };
+                if !is_unlimited(limit, &value) {
+                    return Ok(Some(format!(
+                        "process {} is limited by {} = {}, which a move would lift",
+                        process.pid,
+                        file.display(),
+                        value.replace('\n', ", ")
+                    )));
+                }
             }
         }
-        group = dir.parent();
     }
     Ok(None)
 }
 
-/// `max`, `max 100000` (v2), `-1` (v1).
-fn is_unlimited(value: &str) -> bool {
-    matches!(value.split(' ').next(), Some("max" | "-1"))
+/// `max`, `max 100000` (v2), `-1` (v1); a list of devices or CPUs that names none.
+fn is_unlimited(file: &str, value: &str) -> bool {
+    match file {
+        "cpuset.cpus" => value.is_empty(),
+        // A line for each device: `8:0 rbps=1048576 wbps=max riops=max wiops=max`.
+        "io.max" => value
+            .split_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .all(|(_, v)| v == "max"),
+        throttle if throttle.starts_with("blkio.") => value.is_empty(),
+        _ => matches!(value.split(' ').next(), Some("max" | "-1")),
+    }
 }
 
 #[cfg(test)]
@@ -67,10 +100,19 @@ mod tests {
     #[test]
     fn words_for_no_limit() {
         for value in ["max", "max 100000", "-1"] {
-            assert!(is_unlimited(value), "{value}");
+            assert!(is_unlimited("cpu.max", value), "{value}");
         }
         for value in ["0", "1073741824", "50000 100000", ""] {
-            assert!(!is_unlimited(value), "{value}");
+            assert!(!is_unlimited("memory.high", value), "{value}");
+        }
+        for (file, none, some) in [
+            ("cpuset.cpus", "", "0-3"),
+            ("io.max", "8:0 rbps=max wbps=max", "8:0 rbps=max wbps=max\n8:16 rbps=1 wbps=max"),
+            ("io.max", "", "8:0 riops=100"),
+            ("blkio.throttle.read_bps_device", "", "8:0 1048576"),
+        ] {
+            assert!(is_unlimited(file, none), "{file}: {none}");
+            assert!(!is_unlimited(file, some), "{file}: {some}");
         }
     }
 }

@@ -324,6 +324,14 @@ pub trait TierTree: Send + Sync {
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError>;
 
+    /// What is known of an in-place `group` once the weights that its owner wrote since
+    /// [`TierTree::write_tier`] count as found; `None`: none were written. Asked before the next
+    /// write, which would hide them.
+    fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+        let _ = group;
+        Ok(None)
+    }
+
     /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
     /// what its owner has to be told, where that is systemd. Of an idle group that may stay
     /// idle, `cpu.idle`.
@@ -407,9 +415,9 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// Why nobody without root's rights may have `process` moved: the finite memory.max or
-    /// cpu.max (v1: cpu.cfs_quota_us) above it that the move would escape. What to do about it
-    /// depends on who asks.
+    /// Why nobody without root's rights may have `process` moved: the limit on CPU, memory, I/O
+    /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
+    /// to do about it depends on who asks.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         let _ = process;
         None

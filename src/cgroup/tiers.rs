@@ -58,7 +58,12 @@ impl KernelTree {
         }
         let mut drifts = Vec::new();
         match self.settle(group, tier, plan, true, &mut drifts) {
-            Ok(()) => Ok(drifts),
+            Ok(()) => {
+                if in_place {
+                    self.plans.wrote(&group.record, self.weights_of(&group.record, tier, plan));
+                }
+                Ok(drifts)
+            }
             Err(error) if in_place => Err(match unsettle(group, &drifts) {
                 Ok(()) => error,
                 Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
@@ -78,14 +83,39 @@ impl KernelTree {
             CpuWish::Idle | CpuWish::WeightOrIdle(_) => (CPU_IDLE, 1),
             CpuWish::Weight(weight) => (self.scale.file, weight),
         };
-        let io = self.io.knobs.iter().filter_map(|knob| match knob {
+        std::iter::once(cpu).chain(self.io_weights(&group.record, tier, plan)).collect()
+    }
+
+    /// See [`super::TierTree::heed_owner`].
+    pub(super) fn heeded(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+        in_place::heeded(group, &self.plans.last(&group.record))
+    }
+
+    /// The weights of a group of somebody else's in `tier`, whether or not it may stay idle.
+    fn weights_of(
+        &self,
+        record: &GroupRecord,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Vec<(&'static str, u64)> {
+        let owners = in_place::found_number(record, self.scale.file);
+        let cpu = (self.scale.file, self.scale.pair(plan).beside(owners).of(tier));
+        std::iter::once(cpu).chain(self.io_weights(record, tier, plan)).collect()
+    }
+
+    fn io_weights(
+        &self,
+        record: &GroupRecord,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        self.io.knobs.iter().filter_map(move |knob| match knob {
             IoKnob::Weight(scale) => {
-                let owners = in_place::found_number(&group.record, scale.file)?;
+                let owners = in_place::found_number(record, scale.file)?;
                 Some((scale.file, scale.pair(plan).beside(Some(owners)).of(tier)))
             }
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
-        });
-        std::iter::once(cpu).chain(io).collect()
+        })
     }
 
     /// Gives an in-place group back to its owner.

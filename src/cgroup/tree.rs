@@ -307,6 +307,10 @@ impl TierTree for KernelTree {
         self.write(group, tier, plan)
     }
 
+    fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+        self.heeded(group)
+    }
+
     fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
         self.files_of(group, tier, plan)
     }
@@ -423,7 +427,7 @@ impl TierTree for KernelTree {
     }
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        limits::escaped(&self.mover(), self.root.version, process)
+        limits::escaped(&self.mover(), process)
     }
 
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {

@@ -25,7 +25,8 @@ impl fmt::Display for Tier {
 }
 
 /// What kind of place a task needs (spec 2, 8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// A slot, or overflow.
     Slot,

@@ -180,7 +180,11 @@ impl RuleFinder {
         let rule = self.scan.rules().get(candidate.rule)?;
         let process = candidate.process;
         let (subject, attach, members) = match candidate.group {
-            None => (Subject::Process(process), Attach::Descendants, Vec::new()),
+            None => (
+                Subject::Process(process),
+                Attach::Descendants { from: candidate.place },
+                Vec::new(),
+            ),
             Some(group) => {
                 let attach = Attach::InPlace { cgroup: group.path.clone() };
                 (Subject::Group(group.path), attach, group.members)
@@ -201,8 +205,8 @@ impl RuleFinder {
         Some(Found {
             process,
             labels: candidate.labels,
-            priority: rule.priority,
-            standing: rule.standing,
+            priority: Some(rule.priority),
+            standing: Some(rule.standing),
             attach,
             finder: Finder::Rule(rule.name.clone()),
         })

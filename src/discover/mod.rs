@@ -32,10 +32,11 @@ pub struct Found {
     pub process: ProcessRef,
     /// `name` is what its owner calls it: a container id, an allocation.
     pub labels: Labels,
-    /// Its place among others; what a scheduler says of it, or the rule.
-    pub priority: Priority,
-    /// What kind of place it needs.
-    pub standing: Standing,
+    /// Its place among others, as a scheduler or the rule says. `None`: the finder has not learnt
+    /// it; a known task keeps what it has, a new one gets 0.
+    pub priority: Option<Priority>,
+    /// What kind of place it needs. `None`: as above; a new one gets a slot.
+    pub standing: Option<Standing>,
     /// How its processes are taken.
     pub attach: Attach,
     /// Who found it, for the history.
@@ -47,9 +48,15 @@ pub struct Found {
 pub enum Attach {
     /// The main process, which leads its session, with all members of that session and their
     /// descendants, is moved into a group of LRS's.
-    Session,
+    Session {
+        /// See [`Attach::from`].
+        from: Option<String>,
+    },
     /// The main process with the descendants that share its group, as Admit does.
-    Descendants,
+    Descendants {
+        /// See [`Attach::from`].
+        from: Option<String>,
+    },
     /// Nothing moves: the weights of this group are edited. The path is that below the mount of
     /// the hierarchy with the cpu controller, with a leading slash; the main process must be in
     /// it or below it still.
@@ -57,6 +64,19 @@ pub enum Attach {
         /// `/hadoop-yarn/container_1_0001_01_000002`
         cgroup: String,
     },
+}
+
+impl Attach {
+    /// The group the main process was in when the finder judged that it may be moved out of it,
+    /// as a path below the mount of the hierarchy with the cpu controller, with a leading slash.
+    /// A process that somebody has put elsewhere since is not moved. `None`: the place did not
+    /// matter to the finder, or the group is managed in place.
+    pub fn from(&self) -> Option<&str> {
+        match self {
+            Attach::Session { from } | Attach::Descendants { from } => from.as_deref(),
+            Attach::InPlace { .. } => None,
+        }
+    }
 }
 
 /// Who found a task.

@@ -60,6 +60,8 @@ pub struct Candidate {
     pub labels: Labels,
     /// The group to manage in place; `None`: the process is to be moved.
     pub group: Option<Group>,
+    /// The group it was seen in, where the rule asks for one.
+    pub place: Option<String>,
     /// Seen the same twice: before, it may be a child between fork and exec.
     pub steady: bool,
 }
@@ -111,6 +113,8 @@ enum Verdict {
         labels: Labels,
         /// In a group of LRS's already.
         inside: bool,
+        /// See [`Candidate::place`].
+        place: Option<String>,
     },
     /// Its group is to be managed.
     InPlace {
@@ -206,13 +210,14 @@ impl Scan {
         for seen in self.seen.values() {
             match &seen.verdict {
                 Verdict::No | Verdict::Own { inside: true, .. } => {}
-                Verdict::Own { rule, labels, inside: false } => {
+                Verdict::Own { rule, labels, inside: false, place } => {
                     if !self.belongs_to_ancestor(seen, *rule, &labels.name) {
                         found.push(Candidate {
                             process: seen.process,
                             rule: *rule,
                             labels: labels.clone(),
                             group: None,
+                            place: place.clone(),
                             steady: seen.is_steady(),
                         });
                     }
@@ -276,6 +281,7 @@ fn in_place(path: &str, members: &[(&Seen, bool)]) -> Option<Candidate> {
         rule: *rule,
         labels: labels.clone(),
         group: Some(Group { path: path.to_owned(), members }),
+        place: None,
         steady: main.is_steady(),
     })
 }
@@ -291,7 +297,11 @@ fn verdict(node: &Node, rules: &[Rule], reader: &mut Reader<'_>) -> Verdict {
     let rule = found.rule;
     let labels = found.labels;
     match (means, found.group) {
-        (Means::Own, _) => Verdict::Own { rule, labels, inside: within(path, root) },
+        (Means::Own, _) => {
+            let place = rules.get(rule).and_then(|rule| rule.cgroup.as_ref());
+            let place = place.map(|_| path.to_owned());
+            Verdict::Own { rule, labels, inside: within(path, root), place }
+        }
         (Means::InPlace, Some(group)) => {
             let holds_root = root.is_some_and(|root| is_within(root, &group));
             if group == "/" || holds_root || within(&group, root) {

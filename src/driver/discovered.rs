@@ -75,13 +75,13 @@ impl Driver {
         let request = Request {
             uid: pinned.uid,
             labels,
-            priority: Some(priority),
+            priority,
             reservation: None,
             need: match standing {
-                Standing::Slot | Standing::Opportunistic => Need::Discovered,
-                Standing::Slotless => Need::Slotless,
+                None | Some(Standing::Slot | Standing::Opportunistic) => Need::Discovered,
+                Some(Standing::Slotless) => Need::Slotless,
             },
-            opportunistic: standing == Standing::Opportunistic,
+            opportunistic: standing == Some(Standing::Opportunistic),
         };
         let id = match self.core.request(request, None, now) {
             Ok(Answer::Placed(id)) => id,
@@ -95,7 +95,7 @@ impl Driver {
             process: Some(process),
             pinned: Some(pinned.pidfd),
             in_place: group.is_some(),
-            found: Some(FoundRecord { by: finder, priority, kin }),
+            found: Some(FoundRecord { by: finder, priority, standing, kin }),
             found_in: group.map(Box::new),
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
@@ -119,16 +119,29 @@ impl Driver {
                 self.check_overlap(None, &group)?;
                 return Ok((Kin::Descendants, Some(group)));
             }
-            Attach::Session if !pinned.leads_session => {
+            Attach::Session { .. } if !pinned.leads_session => {
                 return Err(refused(format!(
                     "process {} does not lead its session, so it is not the first process of a \
                      container",
                     process.pid
                 )));
             }
-            Attach::Session => Kin::Session,
-            Attach::Descendants => Kin::Descendants,
+            Attach::Session { .. } => Kin::Session,
+            Attach::Descendants { .. } => Kin::Descendants,
         };
+        if let Some(from) = found.attach.from() {
+            let origin = self.tree.origin(process).map_err(cgroup_error)?;
+            // The hierarchy with the cpu controller comes first.
+            let present = origin.first().map(|(_, path)| path.as_str());
+            if present != Some(from) {
+                return Err(refused(format!(
+                    "process {} is in the cgroup {}, not in {from} any more, where it was found: \
+                     somebody put it there meanwhile",
+                    process.pid,
+                    present.unwrap_or("that cannot be seen from here")
+                )));
+            }
+        }
         match self.tree.escapes_limits(process) {
             None => Ok((kin, None)),
             Some(reason) => Err(refused(format!(
@@ -155,17 +168,25 @@ impl Driver {
         if entry.phase == Placement::Releasing {
             return Err(refused(format!("task {id} is being released")));
         }
-        let news = known.priority != found.priority;
-        known.priority = found.priority;
+        // A finder that began anew, or lost its scheduler, knows less than was known: that takes
+        // nothing back.
+        let priority = found.priority.filter(|said| known.priority != Some(*said));
+        let standing = found.standing.filter(|said| known.standing != Some(*said));
+        known.priority = priority.or(known.priority);
+        known.standing = standing.or(known.standing);
         if entry.phase == Placement::Attaching {
             entry.found_replies.extend(reply.take());
         }
         self.core.add_labels(id, found.labels);
-        if news {
-            self.core.set_priority(id, found.priority, now);
+        if let Some(priority) = priority {
+            self.core.set_priority(id, priority, now);
+        }
+        if let Some(standing) = standing {
+            self.core.set_standing(id, standing, now);
+        }
+        if priority.is_some() || standing.is_some() {
             self.store_task(id);
         }
-        self.core.set_standing(id, found.standing, now);
         Ok(reply.is_some().then_some(id))
     }
 

@@ -6,7 +6,7 @@ use super::Driver;
 use super::entry::Placement;
 use super::log::log;
 use super::worker::Job;
-use crate::cgroup::{Drift, Group};
+use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{TaskId, Tier};
@@ -160,6 +160,7 @@ impl Driver {
 
     /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.
     fn write_tier(&mut self, id: TaskId, tier: Tier, now: Moment) -> Result<(), String> {
+        self.heed_owner(id);
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         let (Placement::Placed, Some(group)) = (entry.phase, &entry.group) else { return Ok(()) };
         match self.tree.write_tier(group, tier, &self.plan) {
@@ -176,6 +177,30 @@ impl Driver {
                 // cycle tells the two apart and tries again.
                 tracing::warn!(task = %id, %tier, %error, "task {id} did not get the weights of the {tier} tier: {error}");
                 Err(error.to_string())
+            }
+        }
+    }
+
+    /// Takes over what the owner of an in-place group wrote into it since LRS did, and stores it
+    /// before it is written over. A unit's weights are in a record of their own, which systemd
+    /// told.
+    fn heed_owner(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let (Placement::Placed, None, Some(group)) = (entry.phase, &entry.unit, &entry.group)
+        else {
+            return;
+        };
+        if group.record.attachment != Attachment::InPlace {
+            return;
+        }
+        match self.tree.heed_owner(group) {
+            Ok(Some(record)) => {
+                entry.group = Some(Arc::new(Group { record, dirs: group.dirs.clone() }));
+                self.store_task(id);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(task = %id, %error, "what the owner of the cgroup of task {id} wrote cannot be read: {error}");
             }
         }
     }
@@ -212,19 +237,17 @@ impl Driver {
     }
 
     /// Puts a foreign change right, or stops doing so.
-    pub(super) fn repair(
-        &mut self,
-        id: TaskId,
-        group: &Arc<Group>,
-        tier: Tier,
-        drifts: &[Drift],
-        now: Moment,
-    ) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        if entry.contested || drifts.is_empty() {
+    pub(super) fn repair(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
+        if self.entries.get(&id).is_none_or(|entry| entry.contested) || drifts.is_empty() {
             return;
         }
-        let contested = entry.repaired(now.boot);
+        self.heed_owner(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = entry.group.clone() else { return };
+        // What its owner wants may be what the tier beside it is.
+        let fits = group.record.attachment == Attachment::InPlace
+            && self.tree.drift(&group, tier, &self.plan).is_ok_and(|left| left.is_empty());
+        let contested = !fits && entry.repaired(now.boot);
         let found: Vec<String> = drifts
             .iter()
             .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
@@ -240,8 +263,10 @@ impl Driver {
                 super::entry::CONTEST_REPAIRS
             );
             (EventKind::Contested, reason)
+        } else if fits {
+            (EventKind::Drift, format!("{found}; its owner's word fits the tier and stays"))
         } else {
-            let outcome = match self.tree.write_tier(group, tier, &self.plan) {
+            let outcome = match self.tree.write_tier(&group, tier, &self.plan) {
                 Ok(_) => {
                     entry.repaired_in_all += 1;
                     // Else systemd's next daemon-reload writes the foreign value again.

@@ -175,7 +175,7 @@ impl Driver {
                 (Ok(Some((view, drifts))), Some((written, _))) if written == tier => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
-                        self.repair(id, &group, tier, &drifts, now);
+                        self.repair(id, tier, &drifts, now);
                         self.read_back(id);
                     }
                 }

@@ -29,8 +29,10 @@ const RESERVATION_TTL: RangeInclusive<Duration> =
 impl Driver {
     pub(super) fn take_commands(&mut self, now: Moment) {
         self.commands.clear_wake();
-        for _ in 0..super::COMMANDS_A_TURN {
+        let mut left = super::COMMANDS_A_TURN;
+        while left > 0 {
             let Some(command) = self.commands.try_next() else { return };
+            left = left.saturating_sub(cost(&command));
             self.command(command, now);
             self.carry_out(now);
         }
@@ -309,6 +311,15 @@ impl Driver {
         for id in placed {
             self.align(id, None, now);
         }
+    }
+}
+
+/// How much of a turn a command takes. A found task is pinned, looked up, compared with every
+/// group in place and stored, and a node manager starts hundreds at once.
+fn cost(command: &Command) -> usize {
+    match command {
+        Command::Discover { .. } => super::COMMANDS_A_TURN / 4,
+        _ => 1,
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{GroupRecord, Kin};
-use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use crate::core::model::{Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
 use crate::core::rate::RateMeter;
 use crate::core::slots::Seat;
 use crate::core::state::Reservation;
@@ -92,9 +92,13 @@ impl TaskRecord {
 pub struct FoundRecord {
     /// Who found it.
     pub by: Finder,
-    /// What the finder said last: only another word of its changes the priority, so that what an
-    /// operator sets meanwhile stays.
-    pub priority: Priority,
+    /// What the finder said last, if it has said anything: only another word of its changes the
+    /// priority, so that what an operator sets meanwhile stays.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: Option<Priority>,
+    /// The same of the kind of place.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub standing: Option<Standing>,
     /// Which processes belong to its main process.
     pub kin: Kin,
 }

@@ -46,7 +46,8 @@ fn record(number: u64) -> TaskRecord {
         admitted_by: Some(0),
         found: Some(FoundRecord {
             by: Finder::Rule(Label::new("batch").unwrap()),
-            priority: Priority(4),
+            priority: Some(Priority(4)),
+            standing: Some(crate::core::model::Standing::Opportunistic),
             kin: Kin::Session,
         }),
         repaired: 3,

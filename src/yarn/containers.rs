@@ -158,8 +158,8 @@ impl Entry {
                 job: label(self.id.application),
                 kind: self.kind().and_then(|kind| label(kind.word())),
             },
-            priority: self.hint.priority.unwrap_or_default(),
-            standing: self.standing(),
+            priority: self.hint.priority,
+            standing: Some(self.standing()),
             attach: self.attach.clone()?,
             finder: Finder::Yarn,
         })
@@ -202,7 +202,7 @@ mod tests {
         let id = "container_1_0001_01_000002".parse().unwrap();
         let mut entry = Entry::new(id, Hint::default());
         entry.process = Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 1 });
-        entry.attach = Some(Attach::Session);
+        entry.attach = Some(Attach::Session { from: None });
         entry
     }
 
@@ -229,15 +229,22 @@ mod tests {
         let found = entry.found().unwrap();
         assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
         assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
-        assert_eq!((found.labels.kind, found.standing), (None, Standing::Slot));
+        assert_eq!((found.labels.kind, found.standing), (None, Some(Standing::Slot)));
         entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true) };
         let found = entry.found().unwrap();
-        assert_eq!((found.priority, found.standing), (Priority(5), Standing::Opportunistic));
+        assert_eq!(
+            (found.priority, found.standing),
+            (Some(Priority(5)), Some(Standing::Opportunistic))
+        );
         let kind = Some(Kind::ApplicationMaster);
         entry.launch = Some(Launch { kind, node_id: None });
-        assert_eq!(entry.found().unwrap().standing, Standing::Opportunistic, "a second master");
+        assert_eq!(
+            entry.found().unwrap().standing,
+            Some(Standing::Opportunistic),
+            "a second master"
+        );
         entry.masters = true;
-        assert_eq!(entry.found().unwrap().standing, Standing::Slotless);
+        assert_eq!(entry.found().unwrap().standing, Some(Standing::Slotless));
         assert_eq!(entry.found().unwrap().labels.kind.unwrap().as_str(), "am");
     }
 }

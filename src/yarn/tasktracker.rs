@@ -13,7 +13,7 @@ use super::ids::{AttemptId, Phase, label};
 use super::proc::{self, Seen};
 use super::verify::Rules;
 use crate::cgroup::{Places, Whereabouts};
-use crate::core::model::{Labels, Priority};
+use crate::core::model::Labels;
 use crate::discover::{Attach, Finder, Found, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -123,9 +123,9 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
     Found {
         process,
         labels,
-        priority: Priority::default(),
-        standing: Standing::Slot,
-        attach: Attach::Session,
+        priority: None,
+        standing: Some(Standing::Slot),
+        attach: Attach::Session { from: None },
         finder: Finder::Yarn,
     }
 }

@@ -148,7 +148,7 @@ fn place(
         return Verdict::Take(Attach::InPlace { cgroup: path.to_owned() });
     }
     if rules.own_root.as_deref().is_some_and(|root| evidence.places.within(root)) {
-        return Verdict::Take(Attach::Session);
+        return Verdict::Take(Attach::Session { from: Some(path.to_owned()) });
     }
     if managers.one_was_at(claim.manager_uid, &evidence.places) {
         return match &rules.layout {
@@ -158,7 +158,7 @@ fn place(
                  yarn.nodemanager.resource.cpu.enabled?",
                 layout.hierarchy
             )),
-            None => Verdict::Take(Attach::Session),
+            None => Verdict::Take(Attach::Session { from: Some(path.to_owned()) }),
         };
     }
     Verdict::Foreign(if managers.any_of(claim.manager_uid) {
@@ -258,10 +258,11 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_whole() {
-        assert_eq!(verdict(|_| {}), Verdict::Take(Attach::Session));
-        assert_eq!(verdict(|c| c.claim.written = None), Verdict::Take(Attach::Session));
+        let session = |from: &str| Verdict::Take(Attach::Session { from: Some(from.to_owned()) });
+        assert_eq!(verdict(|_| {}), session("/system.slice/nm.service"));
+        assert_eq!(verdict(|c| c.claim.written = None), session("/system.slice/nm.service"));
         let back = verdict(|c| c.evidence.places = Places::made_up("/lrs/t1"));
-        assert_eq!(back, Verdict::Take(Attach::Session), "an earlier daemon's");
+        assert_eq!(back, session("/lrs/t1"), "an earlier daemon's");
     }
 
     #[test]

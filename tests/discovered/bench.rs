@@ -11,7 +11,7 @@ use lrs::cgroup::TierTree;
 use lrs::command::{Command as Order, CommandError, CommandSender};
 use lrs::config::{Config, Mode};
 use lrs::core::event::Event;
-use lrs::core::model::{Label, Labels, Priority, Standing, TaskId};
+use lrs::core::model::{Label, Labels, TaskId};
 use lrs::discover::{Attach, Finder, Found};
 use lrs::driver::{Driver, DriverError, Parts, Remote};
 use lrs::proto;
@@ -206,9 +206,9 @@ impl Container {
                 name: Some(Label::new("container_1_0001_01_000002").unwrap()),
                 ..Labels::default()
             },
-            priority: Priority(0),
-            standing: Standing::Slot,
-            attach: Attach::Session,
+            priority: None,
+            standing: None,
+            attach: Attach::Session { from: None },
             finder: Finder::Yarn,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use lrs::command::Command;
 use lrs::core::event::EventKind;
 use lrs::discover::Attach;
 
@@ -58,16 +59,28 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
 
     // The group counts no CPU time of its own on v1; its processes do.
     daemon.wait(id, |task| task?.cpu_seconds.filter(|seconds| *seconds > 0.1));
-    // The node manager resizes the container: put back, and counted.
-    std::fs::write(dir.join(weight), "1000").unwrap();
+    // The node manager resizes the container: the tier is put back beside that, and counted.
+    let (resized, neutral) = if v1 { ("1000", "1024") } else { ("50", "100") };
+    std::fs::write(dir.join(weight), resized).unwrap();
     daemon.wait(id, |task| (task?.repaired == 1).then_some(()));
-    assert_eq!(read(&dir.join(weight)).unwrap().trim(), active.to_string());
+    assert_eq!(read(&dir.join(weight)).unwrap().trim(), neutral);
     // And it may lift the quota, which is its own affair.
     std::fs::write(dir.join(quota), if v1 { "-1" } else { "max 100000" }).unwrap();
     daemon.wait(id, |task| task?.cpu_quota.is_none().then_some(()));
     assert_eq!(others.as_deref().and_then(read), others_before);
 
+    // Given back is what the node manager wrote last.
+    daemon.ask(|caller, reply| Command::Release { caller, id, reply }).unwrap();
+    assert_eq!(read(&dir.join(weight)).unwrap().trim(), resized);
+    let mut next = Container::start("echo ready; while :; do :; done");
+    std::fs::write(dir.join("cgroup.procs"), next.process().pid.to_string()).unwrap();
     container.kill();
+    let mut found_next = next.found();
+    found_next.attach = found.attach;
+    let id = daemon.discover(&found_next).unwrap();
+    daemon.wait(id, |task| task?.cpu_seconds.filter(|seconds| *seconds > 0.1));
+
+    next.kill();
     // The node manager removes the group as soon as the kernel lets it.
     remove(&dir);
     let ended = daemon.until_ended(id).last().cloned().unwrap();

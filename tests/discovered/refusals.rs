@@ -77,6 +77,13 @@ fn a_limit_is_never_shed_by_being_found() {
     assert!(error.message.contains(file) && error.message.contains("in place"), "{error}");
     assert_eq!(groups_of(&pid), before);
 
+    // Judged where it was before somebody put it here.
+    let mut moved = container.found();
+    moved.attach = Attach::Session { from: Some("/lrs-test-nowhere".into()) };
+    let error = daemon.discover(&moved).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::FailedPrecondition);
+    assert!(error.message.contains("not in /lrs-test-nowhere any more"), "{error}");
+
     let mut elsewhere = container.found();
     elsewhere.attach = Attach::InPlace { cgroup: "/lrs-test-nowhere".into() };
     let error = daemon.discover(&elsewhere).unwrap_err();

@@ -42,8 +42,8 @@ fn a_session_is_moved_whole_and_is_the_same_task_for_ever() {
     assert_eq!(admitted.inputs["standing"], "slot");
 
     // What the finder learns later is taken over; it is still the same task.
-    found.standing = Standing::Opportunistic;
-    found.priority = Priority(3);
+    found.standing = Some(Standing::Opportunistic);
+    found.priority = Some(Priority(3));
     found.labels.kind = Some(Label::new("map").unwrap());
     assert_eq!(daemon.discover(&found).unwrap(), id);
     let task = daemon.task(id);
@@ -58,7 +58,11 @@ fn a_session_is_moved_whole_and_is_the_same_task_for_ever() {
     assert_eq!(daemon.task(id).priority, Some(9));
 
     let daemon = daemon.restart();
+    // A finder that begins anew has yet to ask its scheduler: what it does not say, stays.
+    (found.priority, found.standing) = (None, None);
     assert_eq!(daemon.discover(&found).unwrap(), id, "after a restart too");
+    (found.priority, found.standing) = (Some(Priority(3)), Some(Standing::Opportunistic));
+    assert_eq!(daemon.discover(&found).unwrap(), id, "nor is its last word news");
     let task = daemon.task(id);
     assert_eq!(task.priority, Some(9));
     assert!(task.opportunistic && task.found_by.as_deref() == Some("yarn"));
@@ -77,7 +81,7 @@ fn a_full_and_draining_node_seats_what_it_finds_and_the_opportunistic_last() {
     let containers = [(); 3].map(|()| Container::start("echo ready; sleep 600 & wait"));
     let tell = |container: &Container, standing| {
         let mut found = container.found();
-        found.standing = standing;
+        found.standing = Some(standing);
         found.finder = Finder::Rule(Label::new("batch").unwrap());
         daemon.discover(&found).unwrap()
     };

@@ -1,7 +1,7 @@
 use super::super::made_up::Tree;
 use super::super::scan::tests::{node, rules};
 use super::*;
-use crate::discover::Standing;
+use crate::core::model::{Priority, Standing};
 
 const RUN: &str = "[[discover]]\nname = 'run'\nuser = 0\ncommand = 'run (?<id>\\w+)'\nid = '${id}'\n\
                    standing = 'opportunistic'\npriority = 3\n";
@@ -39,8 +39,11 @@ fn what_a_rule_says_is_what_is_told() {
     let found = find(&mut finder(&tree, RUN), 1).remove(0);
     assert_eq!((found.process.pid.raw(), found.process.start_ticks), (50, 7));
     assert_eq!(found.labels.name.unwrap().as_str(), "a");
-    assert_eq!((found.standing, found.priority.0), (Standing::Opportunistic, 3));
-    assert_eq!(found.attach, Attach::Descendants);
+    assert_eq!(
+        (found.standing, found.priority),
+        (Some(Standing::Opportunistic), Some(Priority(3)))
+    );
+    assert!(matches!(found.attach, Attach::Descendants { .. }));
     assert_eq!(found.finder.to_string(), "rule run");
 }
 
