@@ -127,9 +127,9 @@ impl NodeFinder {
             self.watch.list(&mut sighted);
             if let Some(all) = all {
                 self.managers.refresh(&self.whereabouts, all, &self.watch.owners(), now.boot);
-                due.extend(self.search(all));
             }
             self.forget(&sighted);
+            due.extend(all.map(|all| self.search(all)).unwrap_or_default());
             self.last_list = now.boot;
             self.next_list = now.boot.after(self.rescan);
         }
