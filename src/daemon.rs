@@ -142,6 +142,8 @@ enum DaemonError {
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
     LoopPanicked,
+    #[error(transparent)]
+    Finding(#[from] crate::discover::thread::Lost),
 }
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
@@ -257,19 +259,21 @@ fn run_on(
             finding.stop();
         }
     };
-    let ended = || control.is_finished();
+    let ended = || {
+        let finding = finding.as_ref();
+        control.is_finished() || finding.is_some_and(crate::discover::thread::Handle::has_ended)
+    };
     let served =
         runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, begin_stop));
     // Beside the doors it had their second already.
-    if let Some(finding) = finding {
-        finding.join();
-    }
+    let found = finding.map_or(Ok(()), crate::discover::thread::Handle::join);
     // The loop goes last: it answers calls under way until the doors are shut.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
     runtime.shutdown_timeout(Duration::from_millis(100));
     served?;
     looped?;
+    found?;
     tracing::info!("stopped");
     log.tell_all();
     Ok(())
@@ -339,7 +343,7 @@ fn shorten_slice(nice: i32) -> std::io::Result<()> {
     if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Opens the doors until a signal, or until the loop has ended by itself.
+/// Opens the doors until a signal, or until the loop or the finders have ended by themselves.
 async fn serve(
     sockets: Vec<BoundSocket>,
     bus: Bus,

@@ -133,7 +133,8 @@ pub(super) static KEYS: &[Key] = &[
     Key {
         path: "yarn.tasktracker",
         doc: "Whether the tasks of a TaskTracker (Hadoop 1) become tasks. They are found among \
-              its child processes.",
+              its child processes, and only if its user owns one of yarn.local_dirs, which has to \
+              name the directories of mapred.local.dir.",
         range: "true or false",
         applies: Applies::Restart,
         read: |v, c| {

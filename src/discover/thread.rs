@@ -11,10 +11,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -49,6 +50,10 @@ const EARLY_HINTS: usize = 1024;
 /// takes some hundredths of a second where the ResourceManager answers.
 const STOP_WITHIN: Duration = Duration::from_millis(700);
 
+/// How long the thread itself is waited for: what it waits for, and a pass under way. A read of
+/// /proc or of a dead disk that hangs is given up with the process.
+const JOIN_WITHIN: Duration = Duration::from_millis(800);
+
 /// What the thread needs.
 #[derive(Debug)]
 pub struct Parts {
@@ -64,20 +69,45 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Handle {
     stop: watch::Sender<bool>,
-    thread: JoinHandle<()>,
+    ended: std_mpsc::Receiver<()>,
+    thread: JoinHandle<Result<(), Lost>>,
 }
 
+/// A thread that finds tasks or talks to YARN ended by itself. Without it the node would be shaped
+/// as if nothing new ran on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the thread {0} panicked; the tasks keep running, a restart takes them up again")]
+pub struct Lost(&'static str);
+
 impl Handle {
-    /// Begins to stop; what YARN was offered is taken back meanwhile.
+    /// Begins to stop, at YARN too: what it was offered is taken back meanwhile.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
+    /// Whether it is over: it was told to stop, or it or what it started panicked.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits for its end, which is bounded.
-    pub fn join(self) {
+    ///
+    /// # Errors
+    /// It had not been told to stop when it ended.
+    pub fn join(self) -> Result<(), Lost> {
         self.stop();
-        if self.thread.join().is_err() {
-            tracing::error!("the thread that finds tasks panicked");
+        match self.ended.recv_timeout(JOIN_WITHIN) {
+            Err(std_mpsc::RecvTimeoutError::Timeout) => {
+                tracing::warn!(
+                    "the thread that finds tasks hangs, in a read of /proc or of a NodeManager's \
+                     directory; it is not waited for"
+                );
+                Ok(())
+            }
+            // Sent, or dropped in a panic: either way it is over.
+            Ok(()) | Err(std_mpsc::RecvTimeoutError::Disconnected) => {
+                self.thread.join().unwrap_or(Err(Lost("lrs-find")))
+            }
         }
     }
 }
@@ -92,10 +122,14 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopping) = watch::channel(false);
+    let (end, ended) = std_mpsc::channel();
     let thread = std::thread::Builder::new().name("lrs-find".into()).spawn(move || {
-        runtime.block_on(Finding::new(parts, stopping).run());
+        let outcome = runtime.block_on(Finding::new(parts, stopping).run());
+        // Nobody waits any more when the time to stop was up.
+        let _ = end.send(());
+        outcome
     })?;
-    Ok(Some(Handle { stop, thread }))
+    Ok(Some(Handle { stop, ended, thread }))
 }
 
 /// Whose find it is.
@@ -128,9 +162,11 @@ struct Finding {
     /// Why they could not be read.
     join_error: Option<String>,
     asked: JoinSet<Answer>,
-    /// The list of containers changed since it was last sent.
+    /// The list of containers may have changed since it was last sent.
     list_changed: bool,
     listed_at: BootTime,
+    /// That list.
+    listed: Option<Vec<crate::proto::YarnContainer>>,
 }
 
 impl Finding {
@@ -153,12 +189,18 @@ impl Finding {
             asked: JoinSet::new(),
             list_changed: false,
             listed_at: BootTime::default(),
+            listed: None,
         }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self) -> Result<(), Lost> {
         let mut stopping = self.stopping.clone();
-        while !*stopping.borrow() {
+        while !is_stopping(&stopping) {
+            let talker = self.yarn.as_ref().and_then(|yarn| yarn.talker.as_ref());
+            // It ends at the word to stop too, which may have come just now.
+            if talker.is_some_and(rm::thread::Handle::has_ended) && !is_stopping(&stopping) {
+                return Err(Lost("lrs-yarn"));
+            }
             let now = clock::now();
             self.join_yarn(now).await;
             self.look(now);
@@ -176,6 +218,7 @@ impl Finding {
         if let Some(talker) = self.yarn.and_then(|yarn| yarn.talker) {
             talker.join(STOP_WITHIN);
         }
+        Ok(())
     }
 
     /// Reads Hadoop's files when it is time, and begins to look and to talk.
@@ -213,7 +256,8 @@ impl Finding {
         let fd = finder.fd().try_clone_to_owned().map_err(|error| waited(&error))?;
         // SAFETY: the descriptor is owned by what registers it, which takes it out of the reactor
         // before it closes it.
-        let ready = unsafe { AsyncFd::register(fd) }.map_err(|error| waited(&error))?;
+        let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+            .map_err(|error| waited(&error))?;
         let (sender, hints) = mpsc::unbounded_channel();
         let parts = rm::thread::Parts {
             endpoints: joined.endpoints,
@@ -221,6 +265,7 @@ impl Finding {
             snapshot: self.parts.access.snapshot.clone(),
             commands: self.parts.access.commands.clone(),
             hints: sender,
+            stopping: self.stopping.clone(),
         };
         let talker = rm::thread::start(parts).map_err(|error| error.to_string())?;
         Ok(Yarn { finder, ready, talker: Some(talker), hints, told: HashMap::new() })
@@ -294,7 +339,11 @@ impl Finding {
             yarn.told.retain(|id, _| containers.iter().any(|container| container.id == *id));
         }
         (self.list_changed, self.listed_at) = (false, now.boot);
-        self.tell(Command::YarnContainers { containers }).await;
+        // A pass without news is the rule, and each list is a turn of the loop.
+        if self.listed.as_ref() != Some(&containers) {
+            self.listed = Some(containers.clone());
+            self.tell(Command::YarnContainers { containers }).await;
+        }
     }
 
     /// What nobody waits for; the loop takes nothing more once it stops, and nobody reads it then.
@@ -315,6 +364,11 @@ impl Finding {
         let due = [yarn, rules, list, self.join_due].into_iter().flatten().min();
         due.unwrap_or_else(|| now.boot.after(self.parts.config.daemon.sample_period))
     }
+}
+
+/// Whether the daemon stops; a sender that is gone says so too.
+fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
+    *stopping.borrow() || stopping.has_changed().is_err()
 }
 
 /// The next word from the cluster (`Some`), or that a pass of the finder is due (`None`).

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
+use super::watch::PidFile;
 use crate::core::model::{Labels, Priority, TaskId};
 use crate::discover::{Attach, Finder, Found, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -16,8 +17,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a launch script may take to come to its end; it links files and may list them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long after a refusal the container is proposed again.
+/// How long after a refusal the container is proposed again: longer each time, since what does
+/// not pass soon mostly stays.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
 
 /// What the ResourceManager or the NodeManager says of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,10 +75,14 @@ pub(super) struct Entry {
     pub(super) has_file: bool,
     /// Its process as /proc says, where there is no pid file, and the NodeManager's user.
     pub(super) running: Option<(Pid, u32)>,
+    /// The pid file its process was found by.
+    pub(super) file: Option<PidFile>,
     pub(super) launch: Option<Launch>,
     pub(super) process: Option<ProcessRef>,
     pub(super) attach: Option<Attach>,
     pub(super) state: State,
+    /// Why the loop would not have it when last asked, and the pause after that.
+    refused: Option<(String, Duration)>,
     pub(super) hint: Hint,
     /// Whether it is its attempt's only master on this node.
     pub(super) masters: bool,
@@ -87,10 +94,12 @@ impl Entry {
             id,
             has_file: false,
             running: None,
+            file: None,
             launch: None,
             process: None,
             attach: None,
             state: State::Expected,
+            refused: None,
             hint,
             masters: false,
         }
@@ -102,8 +111,14 @@ impl Entry {
             self.launch = None;
             self.attach = None;
             self.masters = false;
+            self.refused = None;
             self.state = State::Expected;
         }
+    }
+
+    /// Whether the loop has it, or is asked.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.state, State::Taken(_) | State::Proposed)
     }
 
     pub(super) fn kind(&self) -> Option<Kind> {
@@ -142,11 +157,17 @@ impl Entry {
         }
     }
 
-    /// The loop would not have it.
+    /// The loop would not have it. Said once for each reason.
     pub(super) fn refuse(&mut self, now: BootTime, why: &dyn fmt::Display) {
-        tracing::warn!("{} is not taken: {why}", self.id);
-        let next = now.after(REFUSED_PAUSE);
-        self.state = State::Refused { reason: why.to_string(), next };
+        let reason = why.to_string();
+        let before = self.refused.take();
+        if before.as_ref().is_none_or(|(before, _)| *before != reason) {
+            tracing::warn!("{} is not taken: {reason}", self.id);
+        }
+        let pause = before.map_or(REFUSED_PAUSE, |(_, pause)| pause * 2);
+        let pause = pause.min(LONGEST_REFUSED_PAUSE);
+        self.refused = Some((reason.clone(), pause));
+        self.state = State::Refused { reason, next: now.after(pause) };
     }
 
     /// What the loop is told; `None` until its process is known.
@@ -159,17 +180,19 @@ impl Entry {
                 kind: self.kind().and_then(|kind| label(kind.word())),
             },
             priority: self.hint.priority,
-            standing: Some(self.standing()),
+            standing: self.standing(),
             attach: self.attach.clone()?,
             finder: Finder::Yarn,
         })
     }
 
-    fn standing(&self) -> Standing {
-        match self.kind() {
-            Some(Kind::ApplicationMaster) if self.masters => Standing::Slotless,
-            _ if self.hint.opportunistic == Some(true) => Standing::Opportunistic,
-            _ => Standing::Slot,
+    /// `None`: nothing says how.
+    fn standing(&self) -> Option<Standing> {
+        match (self.kind(), self.hint.opportunistic) {
+            (Some(Kind::ApplicationMaster), _) if self.masters => Some(Standing::Slotless),
+            (_, Some(true)) => Some(Standing::Opportunistic),
+            (_, Some(false)) => Some(Standing::Slot),
+            (_, None) => None,
         }
     }
 
@@ -221,6 +244,24 @@ mod tests {
         // A later look with the same outcome begins no new wait.
         entry.wait(now, "why".into());
         assert_eq!(entry.due(), None);
+    }
+
+    #[test]
+    fn what_is_refused_again_and_again_is_proposed_less_often() {
+        let mut entry = entry();
+        let mut pauses = Vec::new();
+        let mut now = BootTime::default();
+        for _ in 0..6 {
+            entry.refuse(now, &"frozen");
+            let due = entry.due().unwrap();
+            pauses.push(due.since(now).as_secs());
+            entry.state = State::Proposed;
+            now = due;
+        }
+        assert_eq!(pauses, [30, 60, 120, 240, 300, 300]);
+        entry.is(ProcessRef { pid: Pid::new(43).unwrap(), start_ticks: 2 });
+        entry.refuse(now, &"frozen");
+        assert_eq!(entry.due(), Some(now.after(REFUSED_PAUSE)), "a relaunch begins anew");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! what no event told. It holds no thread; its owner waits for [`NodeFinder::fd`] and
 //! [`NodeFinder::next_due`] and calls [`NodeFinder::pass`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::proc::{self, Seen};
 use super::site::{CgroupLayout, ExecutorClass};
 use super::tasktracker::TaskTracker;
 use super::verify::{self, Claim, Rules, Verdict};
-use super::watch::Watch;
+use super::watch::{PidFile, Watch};
 use crate::cgroup::Whereabouts;
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::TaskId;
@@ -31,8 +31,8 @@ const MIN_PAUSE: Duration = Duration::from_millis(250);
 /// How often the children of a TaskTracker are looked for.
 const TRACKER_PERIOD: Duration = Duration::from_secs(1);
 
-/// Most hints about containers that are not found yet.
-const MAX_EARLY_HINTS: usize = 4096;
+/// Most hints that are kept for containers that may be found yet.
+const MAX_HINTS: usize = 4096;
 
 /// What the finder is told of the node.
 #[derive(Clone, Debug)]
@@ -61,8 +61,8 @@ pub struct NodeFinder {
     managers: Managers,
     entries: BTreeMap<ContainerId, Entry>,
     by_process: HashMap<ProcessRef, ContainerId>,
-    /// What was said of containers before they were found.
-    early_hints: HashMap<ContainerId, Hint>,
+    /// What was said of containers, found or not: one that is forgotten may be found again.
+    hints: HashMap<ContainerId, Hint>,
     /// Containers whose hint changed.
     changed: BTreeSet<ContainerId>,
     last_list: BootTime,
@@ -86,7 +86,7 @@ impl NodeFinder {
             managers: Managers::default(),
             entries: BTreeMap::new(),
             by_process: HashMap::new(),
-            early_hints: HashMap::new(),
+            hints: HashMap::new(),
             changed: BTreeSet::new(),
             last_list: BootTime::default(),
             next_list: BootTime::default(),
@@ -115,7 +115,8 @@ impl NodeFinder {
         let missed = self.watch.events(&mut sighted);
         let listing = missed || now.boot >= self.next_list;
         let tracking = self.tracker.is_some() && now.boot >= self.next_tracker;
-        let all = if listing || tracking { self.processes() } else { Vec::new() };
+        let all = if listing || tracking { self.processes() } else { None };
+        let all = all.as_deref();
         let mut due: BTreeSet<ContainerId> = self
             .entries
             .values()
@@ -124,23 +125,33 @@ impl NodeFinder {
             .collect();
         if listing {
             self.watch.list(&mut sighted);
-            self.managers.refresh(&self.whereabouts, &all);
+            if let Some(all) = all {
+                self.managers.refresh(&self.whereabouts, all, &self.watch.owners(), now.boot);
+            }
             self.forget(&sighted);
-            due.extend(self.search(&all));
+            due.extend(all.map(|all| self.search(all)).unwrap_or_default());
             self.last_list = now.boot;
             self.next_list = now.boot.after(self.rescan);
         }
+        let living: Option<HashSet<ProcessRef>> =
+            all.filter(|_| listing).map(|all| all.iter().map(|seen| seen.process).collect());
         for container in sighted {
             self.entry(container).has_file = true;
             due.insert(container);
         }
+        let examined = due.into_iter().filter(|id| !self.is_as_it_was(id, living.as_ref()));
+        let examined: Vec<ContainerId> = examined.collect();
         let mut found: Vec<Found> =
-            due.into_iter().filter_map(|container| self.examine(container, now)).collect();
+            examined.into_iter().filter_map(|container| self.examine(container, now)).collect();
         for container in std::mem::take(&mut self.changed) {
             found.extend(self.entries.get(&container).and_then(Entry::found));
         }
         if let Some(tracker) = self.tracker.as_mut().filter(|_| tracking) {
-            found.extend(tracker.look(&all, &self.whereabouts, &self.rules, now.boot));
+            if let Some(all) = all {
+                let owners = self.watch.owners();
+                let look = tracker.look(all, &self.whereabouts, &self.rules, &owners, now.boot);
+                found.extend(look);
+            }
             self.next_tracker = now.boot.after(TRACKER_PERIOD);
         }
         found
@@ -178,16 +189,15 @@ impl NodeFinder {
         match self.entries.get_mut(container) {
             Some(entry) if entry.hint != hint => {
                 entry.hint = hint;
-                if matches!(entry.state, State::Taken(_) | State::Proposed) {
+                if entry.is_settled() {
                     self.changed.insert(*container);
                 }
             }
-            Some(_) => {}
-            None if self.early_hints.len() < MAX_EARLY_HINTS => {
-                self.early_hints.insert(*container, hint);
-            }
-            // Hints come again with each poll.
-            None => {}
+            Some(_) | None => {}
+        }
+        // Beyond that they are not kept: each is told again within a minute.
+        if self.hints.len() < MAX_HINTS || self.hints.contains_key(container) {
+            self.hints.insert(*container, hint);
         }
     }
 
@@ -201,15 +211,33 @@ impl NodeFinder {
         self.watch.troubles()
     }
 
-    fn processes(&self) -> Vec<Seen> {
-        proc::all().unwrap_or_else(|error| {
-            tracing::warn!("/proc cannot be listed: {error}; NodeManagers are not recognised");
-            Vec::new()
+    /// `None`: not known just now; what was known of them stands.
+    fn processes(&self) -> Option<Vec<Seen>> {
+        let all = proc::all();
+        all.inspect_err(|error| {
+            tracing::warn!("/proc cannot be listed: {error}; new NodeManagers are not recognised");
         })
+        .ok()
+    }
+
+    /// Whether it is settled, and its process and pid file are those it was settled by. At each
+    /// listing this is so for nearly all, and costs one call instead of a dozen.
+    fn is_as_it_was(&self, id: &ContainerId, living: Option<&HashSet<ProcessRef>>) -> bool {
+        let Some(entry) = self.entries.get(id).filter(|entry| entry.is_settled()) else {
+            return false;
+        };
+        let (Some(process), Some(file)) = (entry.process, &entry.file) else { return false };
+        let lives = match living {
+            Some(living) => living.contains(&process),
+            None => proc::is_there(process),
+        };
+        lives && self.watch.is_unchanged(*id, file)
     }
 
     /// Containers among the processes, where a directory that would tell of them cannot be read:
-    /// leaders of sessions that have an id and descend from a NodeManager.
+    /// leaders of sessions that have an id and descend from a NodeManager. The NodeManager's user
+    /// is one that owns a local directory ([`Managers::refresh`]), so where none can be looked at,
+    /// nothing is found.
     fn search(&mut self, all: &[Seen]) -> Vec<ContainerId> {
         if self.watch.troubles().next().is_none() {
             return Vec::new();
@@ -218,10 +246,10 @@ impl NodeFinder {
         let mut found = Vec::new();
         for seen in all.iter().filter(|seen| seen.leads) {
             let pid = seen.process.pid;
-            let Some(manager) = self.managers.ancestor(pid, &by_pid) else { continue };
+            let Some(owner) = self.managers.user_above(pid, &by_pid) else { continue };
             // Gone, or not readable: then its entry could not be judged either.
             let Ok(Some(id)) = proc::variable(pid, "CONTAINER_ID") else { continue };
-            let (Ok(id), Some(owner)) = (id.parse(), proc::owner(manager.pid)) else { continue };
+            let Ok(id) = id.parse() else { continue };
             let entry = self.entry(id);
             if !entry.has_file && entry.process != Some(seen.process) {
                 entry.running = Some((pid, owner));
@@ -235,25 +263,21 @@ impl NodeFinder {
     fn forget(&mut self, listed: &BTreeSet<ContainerId>) {
         self.entries.retain(|id, entry| {
             listed.contains(id)
-                || entry.process.is_some_and(|process| {
-                    proc::look(process.pid).is_some_and(|seen| seen.process == process)
-                })
+                || entry.process.is_some_and(proc::is_there)
                 || entry.due().is_some()
         });
         let entries = &self.entries;
         self.by_process.retain(|process, id| {
             entries.get(id).is_some_and(|entry| entry.process == Some(*process))
         });
-        if self.early_hints.len() >= MAX_EARLY_HINTS {
-            self.early_hints.clear();
+        if self.hints.len() >= MAX_HINTS {
+            self.hints.retain(|id, _| entries.contains_key(id));
         }
     }
 
     fn entry(&mut self, container: ContainerId) -> &mut Entry {
-        let hints = &mut self.early_hints;
-        self.entries
-            .entry(container)
-            .or_insert_with(|| Entry::new(container, hints.remove(&container).unwrap_or_default()))
+        let hint = || self.hints.get(&container).copied().unwrap_or_default();
+        self.entries.entry(container).or_insert_with(|| Entry::new(container, hint()))
     }
 
     /// Looks at one container; what is to be said of it, if anything.
@@ -268,7 +292,7 @@ impl NodeFinder {
     }
 
     fn look_at(&mut self, entry: &mut Entry, now: Moment) -> Option<Found> {
-        let (pid, claim) = self.claim(entry, now)?;
+        let (pid, claim, file) = self.claim(entry, now)?;
         let evidence = match verify::evidence(pid, &self.whereabouts) {
             Ok(Some(evidence)) => evidence,
             Ok(None) => {
@@ -277,12 +301,17 @@ impl NodeFinder {
                 return None;
             }
             Err(why) => {
-                entry.ignore(why);
+                if entry.is_settled() {
+                    tracing::debug!("{} is left as it is: {why}", entry.id);
+                } else {
+                    entry.ignore(why);
+                }
                 return None;
             }
         };
         entry.is(evidence.seen.process);
-        if matches!(entry.state, State::Taken(_) | State::Proposed) {
+        entry.file = file;
+        if entry.is_settled() {
             return None;
         }
         match verify::judge(&claim, &evidence, &self.rules, &self.managers, now) {
@@ -295,8 +324,10 @@ impl NodeFinder {
                 self.next_list = self.next_list.min(self.last_list.after(MIN_PAUSE));
             }
             Verdict::Take(attach) => {
-                entry.launch = Some(self.launch(entry.id, pid));
-                entry.masters = entry.kind() == Some(Kind::ApplicationMaster)
+                let (launch, is_proven) = self.launch(entry, pid);
+                entry.launch = Some(launch);
+                entry.masters = is_proven
+                    && entry.kind() == Some(Kind::ApplicationMaster)
                     && !self.has_master_beside(entry.id);
                 entry.attach = Some(attach);
                 entry.state = State::Proposed;
@@ -307,21 +338,25 @@ impl NodeFinder {
     }
 
     /// Which process is said to be this container.
-    fn claim(&self, entry: &mut Entry, now: Moment) -> Option<(Pid, Claim)> {
+    fn claim(&self, entry: &mut Entry, now: Moment) -> Option<(Pid, Claim, Option<PidFile>)> {
         let container = entry.id;
         if let Some((pid, manager_uid)) = entry.running.filter(|_| !entry.has_file) {
-            return Some((pid, Claim { container, written: None, manager_uid }));
+            return Some((pid, Claim { container, written: None, manager_uid }, None));
         }
         match self.watch.pid_file(container) {
             Ok(Some(file)) => {
                 let claim =
                     Claim { container, written: Some(file.written), manager_uid: file.manager_uid };
-                Some((file.pid, claim))
+                Some((file.pid, claim, Some(file)))
             }
             Ok(None) => {
-                if !matches!(entry.state, State::Taken(_) | State::Proposed) {
+                if !entry.is_settled() {
                     entry.state = State::Expected;
                 }
+                None
+            }
+            Err(error) if entry.is_settled() => {
+                tracing::debug!("the pid file of {container} cannot be read: {error}");
                 None
             }
             Err(error) => {
@@ -331,17 +366,22 @@ impl NodeFinder {
         }
     }
 
-    /// What it does: by the NodeManager's script, else by its own arguments.
-    fn launch(&self, container: ContainerId, pid: Pid) -> Launch {
+    /// What it does: by the NodeManager's script, else by its own arguments. And whether the
+    /// NodeManager vouches for a master: by its script, or by the pid file of a container with the
+    /// number that only masters get. Arguments alone give nobody weights without a slot.
+    fn launch(&self, entry: &Entry, pid: Pid) -> (Launch, bool) {
+        const MASTER: u64 = 1;
+        let container = entry.id;
         match self.watch.script(container) {
-            Ok(Some(script)) => return classify::launch(&script, &container),
+            Ok(Some(script)) => return (classify::launch(&script, &container), true),
             Ok(None) => {}
             Err(error) => tracing::debug!("the script of {container} cannot be read: {error}"),
         }
         // Gone meanwhile: then it will not become a task either.
         let arguments = proc::arguments(pid).unwrap_or_default();
         let variable = |name: &str| proc::variable(pid, name).ok().flatten();
-        classify::running(&arguments, variable, &container)
+        let is_proven = entry.has_file && container.sequence == MASTER;
+        (classify::running(&arguments, variable, &container), is_proven)
     }
 
     /// Whether its attempt has a running master on this node. There is one at most, so another
@@ -351,11 +391,10 @@ impl NodeFinder {
             let same = (other.id.application, other.id.attempt) == (id.application, id.attempt);
             same && other.id.epoch == id.epoch && other.id != id && other.masters
         };
-        self.entries.values().filter(of_attempt).any(|other| {
-            other.process.is_some_and(|process| {
-                proc::look(process.pid).is_some_and(|seen| seen.process == process)
-            })
-        })
+        self.entries
+            .values()
+            .filter(of_attempt)
+            .any(|other| other.process.is_some_and(proc::is_there))
     }
 }
 

@@ -3,66 +3,116 @@
 //! Under DefaultContainerExecutor a container is where its NodeManager is, and only from there
 //! does LRS move it. A group is remembered while the NodeManager restarts, for containers may
 //! outlive it (`yarn.nodemanager.recovery.enabled`).
+//!
+//! Anybody may run a program under a NodeManager's name. It counts only if its user owns a local
+//! directory of the node's NodeManagers; until one of these can be looked at, nobody is one. What
+//! runs as that same user (all containers do, under DefaultContainerExecutor) is not told apart:
+//! it could do by itself whatever LRS does for it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::time::Duration;
 
 use super::classify;
 use super::proc::{self, Seen};
 use crate::cgroup::{Places, Whereabouts};
-use crate::units::{Pid, ProcessRef};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 const MAIN_CLASS: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
 
-/// Most groups that are remembered, the latest ones.
+/// Most groups that are remembered of one user, the latest ones.
 const MAX_REMEMBERED: usize = 64;
 
 /// Longest way from a container up to its NodeManager; it has three steps.
 const MAX_ANCESTORS: usize = 16;
 
+/// How long a grown process that is no NodeManager is not asked again. A shell that waited for
+/// its disks before it became one is found that much later.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
+
 /// Daemons that start containers.
 #[derive(Debug, Default)]
 pub(super) struct Managers {
-    running: Vec<ProcessRef>,
-    remembered: Vec<(u32, Places)>,
+    /// Each with its user.
+    running: HashMap<ProcessRef, u32>,
+    remembered: HashMap<u32, Vec<Places>>,
+    /// Grown processes that are none, and when they were asked: thousands of command lines do
+    /// not change between two listings.
+    others: HashMap<ProcessRef, BootTime>,
 }
 
 impl Managers {
-    /// Looks through all processes.
-    pub(super) fn refresh(&mut self, whereabouts: &Whereabouts, all: &[Seen]) {
+    /// Looks through all processes. `owners`: who owns a local directory.
+    pub(super) fn refresh(
+        &mut self,
+        whereabouts: &Whereabouts,
+        all: &[Seen],
+        owners: &BTreeSet<u32>,
+        now: BootTime,
+    ) {
+        let living: HashSet<ProcessRef> = all.iter().map(|seen| seen.process).collect();
+        self.others
+            .retain(|process, asked| living.contains(process) && now < asked.after(ASKED_AGAIN));
         self.running.clear();
-        for seen in all {
-            let Some((owner, places)) = manager(seen.process.pid, whereabouts) else { continue };
-            self.add(seen.process, owner, places);
+        self.remembered.retain(|owner, _| owners.contains(owner));
+        for process in all.iter().map(|seen| seen.process) {
+            if self.others.contains_key(&process) {
+                continue;
+            }
+            match has_the_name(process.pid) {
+                Ok(true) => {}
+                Ok(false) => {
+                    if now.since(proc::started(process)) > proc::GROWN {
+                        self.others.insert(process, now);
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    unknown(process.pid, &error);
+                    continue;
+                }
+            }
+            match standing(process, whereabouts) {
+                Ok(Some((owner, places))) if owners.contains(&owner) => {
+                    self.add(process, owner, places);
+                }
+                Ok(Some((owner, _))) => tracing::debug!(
+                    "process {} of user {owner} looks like a NodeManager, but no local directory \
+                     is that user's",
+                    process.pid
+                ),
+                Ok(None) => {}
+                Err(error) => unknown(process.pid, &error),
+            }
         }
     }
 
     fn add(&mut self, process: ProcessRef, owner: u32, places: Places) {
-        self.running.push(process);
-        let found = (owner, places);
-        self.remembered.retain(|old| *old != found);
-        self.remembered.push(found);
-        let excess = self.remembered.len().saturating_sub(MAX_REMEMBERED);
-        self.remembered.drain(..excess);
+        self.running.insert(process, owner);
+        let remembered = self.remembered.entry(owner).or_default();
+        remembered.retain(|old| *old != places);
+        remembered.push(places);
+        let excess = remembered.len().saturating_sub(MAX_REMEMBERED);
+        remembered.drain(..excess);
     }
 
     /// Whether a NodeManager of `owner` is, or was seen, in these groups.
     pub(super) fn one_was_at(&self, owner: u32, places: &Places) -> bool {
-        self.remembered.iter().any(|(uid, there)| *uid == owner && there == places)
+        self.remembered.get(&owner).is_some_and(|remembered| remembered.contains(places))
     }
 
     /// Whether any NodeManager of `owner` was ever seen.
     pub(super) fn any_of(&self, owner: u32) -> bool {
-        self.remembered.iter().any(|(uid, _)| *uid == owner)
+        self.remembered.contains_key(&owner)
     }
 
-    /// The running NodeManager that `pid` descends from.
-    pub(super) fn ancestor(&self, pid: Pid, all: &HashMap<Pid, Seen>) -> Option<ProcessRef> {
+    /// The user of the running NodeManager that `pid` descends from.
+    pub(super) fn user_above(&self, pid: Pid, all: &HashMap<Pid, Seen>) -> Option<u32> {
         let mut next = all.get(&pid)?.parent;
         for _ in 0..MAX_ANCESTORS {
             let seen = all.get(&next?)?;
-            if self.running.contains(&seen.process) {
-                return Some(seen.process);
+            if let Some(owner) = self.running.get(&seen.process) {
+                return Some(*owner);
             }
             next = seen.parent;
         }
@@ -71,29 +121,32 @@ impl Managers {
 
     #[cfg(test)]
     pub(super) fn pretend(&mut self, owner: u32, places: Places) {
-        self.remembered.push((owner, places));
+        self.remembered.entry(owner).or_default().push(places);
     }
 }
 
-/// Owner and groups of `pid` if it is a NodeManager. One that runs in a container is its owner's
-/// program of that name.
-fn manager(pid: Pid, whereabouts: &Whereabouts) -> Option<(u32, Places)> {
-    let found = || -> io::Result<Option<(u32, Places)>> {
-        if !classify::has_main_class(&proc::arguments(pid)?, MAIN_CLASS)
-            || proc::variable(pid, "CONTAINER_ID")?.is_some()
-        {
-            return Ok(None);
-        }
-        let places = whereabouts.of(pid).map_err(io::Error::other)?;
-        Ok(proc::owner(pid).zip(places))
-    };
-    match found() {
-        Ok(found) => found,
-        Err(error) if proc::is_gone(&error) => None,
-        Err(error) => {
-            tracing::debug!("process {pid} cannot be asked whether it is a NodeManager: {error}");
-            None
-        }
+/// Whether `pid` says it is a NodeManager. One that runs in a container is its owner's program of
+/// that name.
+fn has_the_name(pid: Pid) -> io::Result<bool> {
+    Ok(classify::has_main_class(&proc::arguments(pid)?, MAIN_CLASS)
+        && proc::variable(pid, "CONTAINER_ID")?.is_none())
+}
+
+/// User and groups of a process; `None` when it is gone.
+pub(super) fn standing(
+    process: ProcessRef,
+    whereabouts: &Whereabouts,
+) -> io::Result<Option<(u32, Places)>> {
+    let places = whereabouts.of(process.pid).map_err(io::Error::other)?;
+    let owner = proc::owner(process.pid)?;
+    // All that is its own only if it is the same process still.
+    let same = proc::look(process.pid)?.is_some_and(|seen| seen.process == process);
+    Ok(owner.zip(places).filter(|_| same))
+}
+
+fn unknown(pid: Pid, error: &io::Error) {
+    if !proc::is_gone(error) {
+        tracing::debug!("process {pid} cannot be asked whether it is a NodeManager: {error}");
     }
 }
 
@@ -113,27 +166,76 @@ mod tests {
         let mut managers = Managers::default();
         let manager = ProcessRef { pid: Pid::new(10).unwrap(), start_ticks: 1 };
         managers.add(manager, 7, Places::made_up("/nm"));
-        let ancestor = |pid: i32| managers.ancestor(Pid::new(pid).unwrap(), &all);
-        assert_eq!(ancestor(12), Some(manager));
-        assert_eq!((ancestor(20), ancestor(10), ancestor(99)), (None, None, None));
+        let above = |pid: i32| managers.user_above(Pid::new(pid).unwrap(), &all);
+        assert_eq!(above(12), Some(7));
+        assert_eq!((above(20), above(10), above(99)), (None, None, None));
         assert!(managers.one_was_at(7, &Places::made_up("/nm")));
         assert!(!managers.one_was_at(8, &Places::made_up("/nm")));
         assert!(!managers.one_was_at(7, &Places::made_up("/")));
         // A circle, as recycled pids may make one, ends.
         let circle = HashMap::from([seen(5, 6), seen(6, 5)]);
-        assert_eq!(managers.ancestor(Pid::new(5).unwrap(), &circle), None);
+        assert_eq!(managers.user_above(Pid::new(5).unwrap(), &circle), None);
     }
 
     #[test]
     fn groups_outlive_their_managers_but_not_without_bound() {
         let mut managers = Managers::default();
         let manager = ProcessRef { pid: Pid::new(10).unwrap(), start_ticks: 1 };
+        managers.add(manager, 8, Places::made_up("/other"));
         for i in 0..2 * MAX_REMEMBERED {
             managers.add(manager, 7, Places::made_up(&format!("/{i}")));
         }
-        assert_eq!(managers.remembered.len(), MAX_REMEMBERED);
-        managers.refresh(&Whereabouts::open().unwrap(), &[]);
+        let remembered = managers.remembered.values().map(Vec::len).sum::<usize>();
+        assert_eq!(remembered, MAX_REMEMBERED + 1, "one user's do not drive out another's");
+        let now = BootTime::default();
+        let whereabouts = Whereabouts::open().unwrap();
+        managers.refresh(&whereabouts, &[], &BTreeSet::from([7, 8]), now);
         assert!(managers.running.is_empty());
+        assert!(managers.any_of(7) && managers.any_of(8) && !managers.any_of(9));
+        // The directories were given to another user.
+        managers.refresh(&whereabouts, &[], &BTreeSet::from([7]), now);
         assert!(managers.any_of(7) && !managers.any_of(8));
+    }
+
+    #[test]
+    fn the_name_alone_makes_no_manager() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("/bin/bash")
+            .arg0("/usr/lib/jvm/bin/java")
+            .args(["-s", MAIN_CLASS])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id() as i32).unwrap();
+        let seen = proc::look(pid).unwrap().unwrap();
+        let whereabouts = Whereabouts::open().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let now = crate::clock::boot_time();
+        let mut managers = Managers::default();
+        for owners in [BTreeSet::new(), BTreeSet::from([own + 1])] {
+            managers.refresh(&whereabouts, &[seen], &owners, now);
+            assert!(managers.running.is_empty() && managers.remembered.is_empty());
+        }
+        managers.refresh(&whereabouts, &[seen], &BTreeSet::from([own]), now);
+        assert_eq!(managers.running, HashMap::from([(seen.process, own)]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_grown_process_is_asked_once_in_a_while() {
+        let own = proc::look(Pid::new(std::process::id() as i32).unwrap()).unwrap().unwrap();
+        let whereabouts = Whereabouts::open().unwrap();
+        let grown = proc::started(own.process).after(proc::GROWN * 2);
+        let mut managers = Managers::default();
+        let mut asked_at = |now: BootTime| {
+            managers.refresh(&whereabouts, &[own], &BTreeSet::new(), now);
+            managers.others.get(&own.process).copied()
+        };
+        assert_eq!(asked_at(proc::started(own.process)), None, "it may exec yet");
+        assert_eq!(asked_at(grown), Some(grown));
+        assert_eq!(asked_at(grown.after(ASKED_AGAIN / 2)), Some(grown));
+        let later = grown.after(ASKED_AGAIN);
+        assert_eq!(asked_at(later), Some(later));
     }
 }

@@ -2,14 +2,21 @@
 //!
 //! It leaves no pid files and its children have no id in their environment, so they are found
 //! among the processes: a java of the class `org.apache.hadoop.mapred.Child` that leads its
-//! session, descends from a TaskTracker, and is in the TaskTracker's cgroup. With `mapred.job.reuse.jvm.num.tasks` one process runs several tasks; its kind and
-//! name are those of the first.
+//! session, descends from a TaskTracker, and is in the TaskTracker's cgroup. With
+//! `mapred.job.reuse.jvm.num.tasks` one process runs several tasks; its kind and name are those of
+//! the first.
+//!
+//! A TaskTracker's name is nobody's property either: its user must own a local directory, so that
+//! `yarn.local_dirs` has to name those of `mapred.local.dir`. A child runs as that user or, under
+//! LinuxTaskController, as the job's: then the processes between are the TaskTracker's, root's
+//! (task-controller before it gives its rights up) or the job's own. No other way leads from a
+//! TaskTracker to another user, but by rights that user gave away.
 
-use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::classify;
 use super::ids::{AttemptId, Phase, label};
+use super::managers;
 use super::proc::{self, Seen};
 use super::verify::Rules;
 use crate::cgroup::{Places, Whereabouts};
@@ -22,26 +29,24 @@ const MAIN_CLASS: &str = "org.apache.hadoop.mapred.TaskTracker";
 /// Longest way from a child up to its TaskTracker; task-controller and a shell may be between.
 const MAX_ANCESTORS: usize = 8;
 
-/// How old a process is before its command line is taken for its last: what starts a daemon or a
-/// task is a shell first.
-const GROWN: Duration = Duration::from_secs(60);
-
 /// What is known of the processes.
 #[derive(Debug, Default)]
 pub(super) struct TaskTracker {
     /// Children that were proposed, and what is grown and is none.
     known: HashSet<ProcessRef>,
-    /// TaskTrackers and their groups.
-    trackers: HashMap<ProcessRef, Places>,
+    /// TaskTrackers, their users and their groups.
+    trackers: HashMap<ProcessRef, (u32, Places)>,
 }
 
 impl TaskTracker {
-    /// The children that have come since the last look at all processes.
+    /// The children that have come since the last look at all processes. `owners`: who owns a
+    /// local directory.
     pub(super) fn look(
         &mut self,
         all: &[Seen],
         whereabouts: &Whereabouts,
         rules: &Rules,
+        owners: &BTreeSet<u32>,
         now: BootTime,
     ) -> Vec<Found> {
         let by_pid: HashMap<Pid, Seen> = all.iter().map(|seen| (seen.process.pid, *seen)).collect();
@@ -58,7 +63,7 @@ impl TaskTracker {
             let Ok(arguments) = proc::arguments(process.pid) else { continue };
             match classify::mrv1_child(&arguments).filter(|_| seen.leads) {
                 Some(attempt) => children.push((*seen, attempt)),
-                None if now.since(started(process)) > GROWN => {
+                None if now.since(proc::started(process)) > proc::GROWN => {
                     self.known.insert(process);
                 }
                 None => {}
@@ -66,11 +71,12 @@ impl TaskTracker {
             // A TaskTracker forks before it execs, and for that time looks like two.
             self.trackers.remove(&process);
             if classify::has_main_class(&arguments, MAIN_CLASS) {
-                self.trackers
-                    .extend(places(process.pid, whereabouts).map(|there| (process, there)));
+                let tracker = standing(process, whereabouts);
+                let tracker = tracker.filter(|(owner, _)| owners.contains(owner));
+                self.trackers.extend(tracker.map(|found| (process, found)));
             }
         }
-        children.retain(|(seen, _)| self.is_child(seen, &by_pid, whereabouts, rules));
+        children.retain(|(seen, _)| self.is_child(seen, &by_pid, whereabouts, rules).is_some());
         self.known.extend(children.iter().map(|(seen, _)| seen.process));
         children.into_iter().map(|(seen, attempt)| found(seen.process, attempt)).collect()
     }
@@ -80,36 +86,41 @@ impl TaskTracker {
         self.known.remove(&process);
     }
 
-    /// Whether it descends from a TaskTracker and is where that is, or where LRS has put it.
+    /// `Some` if it descends from a TaskTracker as its children do, and is where that is, or where
+    /// LRS has put it.
     fn is_child(
         &self,
         seen: &Seen,
         all: &HashMap<Pid, Seen>,
         whereabouts: &Whereabouts,
         rules: &Rules,
-    ) -> bool {
-        let Some(here) = places(seen.process.pid, whereabouts) else { return false };
+    ) -> Option<()> {
+        let (uid, here) = standing(seen.process, whereabouts)?;
+        let mut between = Vec::new();
         let mut next = seen.parent;
         for _ in 0..MAX_ANCESTORS {
-            let Some(ancestor) = next.and_then(|pid| all.get(&pid)) else { return false };
-            if let Some(there) = self.trackers.get(&ancestor.process) {
+            let ancestor = next.and_then(|pid| all.get(&pid))?;
+            if let Some((owner, there)) = self.trackers.get(&ancestor.process) {
                 let own = rules.own_root.as_deref().is_some_and(|root| here.within(root));
-                return own || here == *there;
+                let fits = (own || here == *there) && is_way(*owner, uid, &between);
+                return fits.then_some(());
             }
+            between.push(standing(ancestor.process, whereabouts)?.0);
             next = ancestor.parent;
         }
-        false
+        None
     }
 }
 
-fn started(process: ProcessRef) -> BootTime {
-    let ticks = procfs::ticks_per_second().max(1);
-    BootTime(Duration::from_micros(process.start_ticks.saturating_mul(1_000_000) / ticks))
+/// Whether a TaskTracker of `owner` reaches a child of `uid` by processes of these users.
+fn is_way(owner: u32, uid: u32, between: &[u32]) -> bool {
+    const ROOT: u32 = 0;
+    between.iter().all(|user| *user == owner || (uid != owner && (*user == uid || *user == ROOT)))
 }
 
-fn places(pid: Pid, whereabouts: &Whereabouts) -> Option<Places> {
-    whereabouts.of(pid).unwrap_or_else(|error| {
-        tracing::debug!("the cgroup of process {pid} cannot be read: {error}");
+fn standing(process: ProcessRef, whereabouts: &Whereabouts) -> Option<(u32, Places)> {
+    managers::standing(process, whereabouts).unwrap_or_else(|error| {
+        tracing::debug!("user and cgroup of process {} cannot be read: {error}", process.pid);
         None
     })
 }
@@ -127,5 +138,18 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
         standing: Some(Standing::Slot),
         attach: Attach::Session { from: None },
         finder: Finder::Yarn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_task_controller_leads_to_another_user() {
+        let (owner, user, other) = (7, 1000, 1001);
+        assert!(is_way(owner, owner, &[]) && is_way(owner, owner, &[owner]));
+        assert!(is_way(owner, user, &[]) && is_way(owner, user, &[0, user]));
+        assert!(!is_way(owner, user, &[0, other]) && !is_way(owner, owner, &[user]));
     }
 }

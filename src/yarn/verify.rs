@@ -9,6 +9,7 @@
 //! A pid file comes before the last exec of the launch script, and under LinuxContainerExecutor
 //! before the move into the container's group. [`Verdict::Wait`] is for that time.
 
+use std::io;
 use std::time::Duration;
 
 use super::ids::ContainerId;
@@ -69,7 +70,8 @@ pub(super) enum Verdict {
 
 /// Reads what is known of `pid`; `Ok(None)` when it is gone.
 pub(super) fn evidence(pid: Pid, whereabouts: &Whereabouts) -> Result<Option<Evidence>, String> {
-    let Some(seen) = proc::look(pid) else { return Ok(None) };
+    let unread = |error: io::Error| format!("process {pid} cannot be looked at: {error}");
+    let Some(seen) = proc::look(pid).map_err(unread)? else { return Ok(None) };
     let container = match proc::variable(pid, "CONTAINER_ID") {
         Ok(container) => container,
         Err(error) if proc::is_gone(&error) => return Ok(None),
@@ -81,9 +83,9 @@ pub(super) fn evidence(pid: Pid, whereabouts: &Whereabouts) -> Result<Option<Evi
         }
     };
     let places = whereabouts.of(pid).map_err(|error| error.to_string())?;
-    let uid = proc::owner(pid);
+    let uid = proc::owner(pid).map_err(unread)?;
     // The same process as before all that, or none of it counts.
-    if proc::look(pid).map(|again| again.process) != Some(seen.process) {
+    if proc::look(pid).map_err(unread)?.map(|again| again.process) != Some(seen.process) {
         return Ok(None);
     }
     Ok(uid.zip(places).map(|(uid, places)| Evidence { seen, uid, container, places }))

@@ -38,6 +38,7 @@ pub(super) struct PidFile {
     pub(super) written: WallTime,
     /// Owner of the nmPrivate it is in: the NodeManager's user.
     pub(super) manager_uid: u32,
+    root: Root,
 }
 
 /// Longest launch script that is read.
@@ -64,6 +65,8 @@ struct LocalDir {
     private: PathBuf,
     /// Owner of nmPrivate, once it was there.
     owner: Option<u32>,
+    /// Owner of the directory it is in, until then.
+    above: Option<u32>,
     /// Why it cannot be listed. Logged when it changes, not each time.
     trouble: Option<String>,
 }
@@ -88,6 +91,7 @@ impl Watch {
         let dir = |local_dir: &PathBuf| LocalDir {
             private: local_dir.join("nmPrivate"),
             owner: None,
+            above: None,
             trouble: None,
         };
         Ok(Watch {
@@ -108,6 +112,12 @@ impl Watch {
     /// Why directories cannot be listed, each with its reason.
     pub(super) fn troubles(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.dirs.iter().filter_map(|dir| Some((dir.private.as_path(), dir.trouble.as_deref()?)))
+    }
+
+    /// Who NodeManagers run as: those who own nmPrivate or, where it never was there, the local
+    /// directory. One below a directory in which everybody may make some is its first maker's.
+    pub(super) fn owners(&self) -> BTreeSet<u32> {
+        self.dirs.iter().filter_map(|dir| dir.owner.or(dir.above)).collect()
     }
 
     /// Adds the containers whose pid file has appeared. `true`: something may have been missed,
@@ -235,6 +245,10 @@ impl Watch {
     fn list_root(&mut self, root: Root, found: &mut BTreeSet<ContainerId>) -> io::Result<()> {
         let Some(dir) = self.dirs.get_mut(root) else { return Ok(()) };
         let private = dir.private.clone();
+        // If it cannot be read, neither can nmPrivate, whose error is the one that is told.
+        if let Some(Ok(above)) = private.parent().map(fs::metadata) {
+            dir.above = Some(above.uid());
+        }
         let metadata = fs::symlink_metadata(&private)?;
         if !metadata.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
@@ -336,14 +350,22 @@ impl Watch {
         let Some((text, metadata)) = read(&dir.join(format!("{container}.pid")), 32)? else {
             return Ok(None);
         };
-        let micros = metadata.mtime().saturating_mul(1_000_000) + metadata.mtime_nsec() / 1_000;
         let owner = self.dirs.get(root).and_then(|dir| dir.owner);
         let pid = text.trim().parse().ok().and_then(Pid::new);
         Ok(pid.zip(owner).map(|(pid, manager_uid)| PidFile {
             pid,
-            written: WallTime::from_unix_micros(micros),
+            written: written(&metadata),
             manager_uid,
+            root,
         }))
+    }
+
+    /// Whether this is the container's pid file still, without reading it.
+    pub(super) fn is_unchanged(&self, container: ContainerId, file: &PidFile) -> bool {
+        self.container_dir(file.root, container).is_some_and(|dir| {
+            fs::symlink_metadata(dir.join(format!("{container}.pid")))
+                .is_ok_and(|metadata| metadata.is_file() && written(&metadata) == file.written)
+        })
     }
 
     /// Reads the NodeManager's copy of `launch_container.sh`, which may be on another disk than
@@ -372,6 +394,11 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+fn written(metadata: &fs::Metadata) -> WallTime {
+    let seconds = metadata.mtime().saturating_mul(1_000_000);
+    WallTime::from_unix_micros(seconds.saturating_add(metadata.mtime_nsec() / 1_000))
 }
 
 /// Whether it is one itself, and not a link to one.
@@ -408,106 +435,4 @@ fn read(path: &Path, most: u64) -> io::Result<Option<(String, fs::Metadata)>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(number: u64) -> ContainerId {
-        format!("container_1_0001_01_{number:06}").parse().unwrap()
-    }
-
-    /// As a NodeManager does: directories, then the file renamed into place.
-    fn start(local_dir: &Path, container: ContainerId, pid: &str) -> PathBuf {
-        let dir = local_dir
-            .join("nmPrivate")
-            .join(container.application.to_string())
-            .join(container.to_string());
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("tmp"), pid).unwrap();
-        let file = dir.join(format!("{container}.pid"));
-        fs::rename(dir.join("tmp"), &file).unwrap();
-        file
-    }
-
-    fn containers(found: &BTreeSet<ContainerId>) -> Vec<u64> {
-        found.iter().map(|container| container.sequence).collect()
-    }
-
-    #[test]
-    fn each_level_is_noticed_however_fast_it_is_made() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("nmPrivate")).unwrap();
-        let mut watch = Watch::new(&[dir.path().to_owned()]).unwrap();
-        let mut found = BTreeSet::new();
-        watch.list(&mut found);
-        assert!(found.is_empty() && watch.troubles().next().is_none());
-        for number in 1..=1000 {
-            start(dir.path(), id(number), "42\n");
-        }
-        // Those that were there when their directory was listed, and those renamed later.
-        let missed = watch.events(&mut found);
-        assert!(!missed);
-        assert_eq!(containers(&found), (1..=1000).collect::<Vec<_>>());
-        found.clear();
-        start(dir.path(), id(1), "43\n");
-        watch.events(&mut found);
-        assert_eq!(containers(&found), [1], "a relaunch in the same directory");
-        let read = watch.pid_file(id(1)).unwrap().unwrap();
-        assert_eq!(read.pid, Pid::new(43).unwrap());
-        assert_eq!(read.manager_uid, rustix::process::geteuid().as_raw());
-    }
-
-    #[test]
-    fn one_disk_of_two_may_fail_and_come_back() {
-        let (good, bad) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let dirs = [good.path().to_owned(), bad.path().to_owned()];
-        start(good.path(), id(1), "42\n");
-        let mut watch = Watch::new(&dirs).unwrap();
-        let mut found = BTreeSet::new();
-        watch.list(&mut found);
-        assert_eq!(containers(&found), [1]);
-        let trouble: Vec<_> = watch.troubles().map(|(path, _)| path.to_owned()).collect();
-        assert_eq!(trouble, [bad.path().join("nmPrivate")]);
-        start(bad.path(), id(2), "42\n");
-        watch.list(&mut found);
-        assert_eq!(containers(&found), [1, 2]);
-        assert_eq!(watch.troubles().count(), 0);
-        fs::rename(bad.path().join("nmPrivate"), bad.path().join("old")).unwrap();
-        found.clear();
-        assert!(watch.events(&mut found), "renamed: list again");
-        watch.list(&mut found);
-        assert_eq!(containers(&found), [1]);
-        start(bad.path(), id(3), "42\n");
-        watch.list(&mut found);
-        assert_eq!(containers(&found), [1, 3]);
-    }
-
-    #[test]
-    fn what_is_no_container_is_not_looked_at() {
-        let dir = tempfile::tempdir().unwrap();
-        let private = dir.path().join("nmPrivate");
-        let application = private.join("application_1_0001");
-        fs::create_dir_all(application.join("container_1_0002_01_000001")).unwrap();
-        fs::create_dir_all(application.join("container_1_0001_01_1")).unwrap();
-        fs::create_dir_all(private.join("..data")).unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        start(outside.path(), id(9), "42\n");
-        let linked = outside.path().join("nmPrivate/application_1_0001").join(id(9).to_string());
-        std::os::unix::fs::symlink(linked, application.join(id(9).to_string())).unwrap();
-        let mut watch = Watch::new(&[dir.path().to_owned()]).unwrap();
-        let mut found = BTreeSet::new();
-        watch.list(&mut found);
-        assert!(found.is_empty(), "{found:?}");
-        for (number, text) in [(1, ""), (2, "x"), (3, "-1"), (4, "0"), (5, "99999999999")] {
-            start(dir.path(), id(number), text);
-            assert_eq!(watch.pid_file(id(number)).unwrap(), None, "{text}");
-        }
-        // A pipe, which to open would wait for a writer.
-        let pipe = start(dir.path(), id(6), "");
-        fs::remove_file(&pipe).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0)
-            .unwrap();
-        assert_eq!(watch.pid_file(id(6)).unwrap(), None);
-        assert_eq!(watch.pid_file(id(7)).unwrap(), None);
-        assert_eq!(watch.script(id(7)).unwrap(), None);
-    }
-}
+mod tests;

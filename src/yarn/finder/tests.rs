@@ -21,7 +21,14 @@ struct Daemon(Child);
 
 impl Daemon {
     fn start(class: &str) -> Daemon {
+        Daemon::start_as(class, rustix::process::geteuid().as_raw())
+    }
+
+    fn start_as(class: &str, uid: u32) -> Daemon {
         let mut command = Command::new("/bin/bash");
+        if uid != rustix::process::geteuid().as_raw() {
+            command.uid(uid).gid(uid);
+        }
         command.arg0("/usr/lib/jvm/bin/java").args(["-s", class]).stdin(Stdio::piped());
         Daemon(command.spawn().unwrap())
     }
@@ -245,6 +252,12 @@ fn hints_change_how_a_container_stands() {
     assert_eq!((found[0].standing, found[0].priority), (Some(Standing::Opportunistic), None));
     node.finder.set_hint(&id(2), early);
     assert_eq!(node.finder.pass(clock::now()), [], "nothing new");
+    // One that is lost and found again is what it was said to be before.
+    node.finder.entries.clear();
+    let mut later = clock::now();
+    later.boot = later.boot.after(Duration::from_secs(3));
+    assert_eq!(node.finder.pass(later)[0].standing, Some(Standing::Opportunistic));
+    node.finder.answered(found[0].process, later, Ok(TaskId { epoch: 1, number: 0 }));
     node.finder.set_hint(&id(2), Hint { priority: Some(Priority(7)), opportunistic: Some(false) });
     let again = node.finder.pass(clock::now());
     assert_eq!(again.len(), 1);
@@ -291,6 +304,67 @@ fn without_nm_private_descendants_of_the_node_manager_are_found() {
     assert_eq!(troubles, [node.dir.path().join("nmPrivate")]);
     drop(node);
     stranger.wait().unwrap();
+}
+
+/// Another user's NodeManager or TaskTracker is a program of that name.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn who_owns_no_local_directory_has_no_containers() {
+    const NOBODY: u32 = 65534;
+    const MASTER: &str = "org.apache.hadoop.mapreduce.v2.app.MRAppMaster";
+    let mut impostor = Daemon::start_as(NODE_MANAGER, NOBODY);
+    let mut tracker = Daemon::start_as(TASK_TRACKER, NOBODY);
+    let mut manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::at(tempfile::tempdir().unwrap(), true);
+    impostor.run(&format!(
+        "CONTAINER_ID={} setsid bash -c 'exec -a java bash -s {MASTER} < <(sleep 600)' &",
+        id(2)
+    ));
+    let child =
+        "org.apache.hadoop.mapred.Child 127.0.0.1 4000 attempt_1700000000000_0001_m_000005_0 /l 12";
+    tracker.run(&format!("setsid bash -c 'exec -a java bash -s {child} < <(sleep 600)' &"));
+    // Proof that looking was of use: one that is a container, of the same kind and begun later.
+    manager.run(&format!(
+        "CONTAINER_ID={} setsid bash -c 'exec -a java bash -s {MASTER} < <(sleep 600)' &",
+        id(1)
+    ));
+    let found = node.until(|found, _| found.iter().any(|found| name(found) == id(1).to_string()));
+    let named = |wanted: &str| found.iter().any(|found| name(found) == wanted);
+    assert!(!named(&id(2).to_string()) && !named("attempt_1700000000000_0001_m_000005_0"));
+    let own = found.iter().find(|found| name(found) == id(1).to_string()).unwrap();
+    assert_eq!(own.standing, None, "no pid file, no script: no master's place");
+    for seen in proc::all().unwrap() {
+        let at = proc::variable(seen.process.pid, "CONTAINER_ID").ok().flatten();
+        let ours = [Some(id(2).to_string()), Some(id(1).to_string())].contains(&at);
+        let task = proc::arguments(seen.process.pid).unwrap_or_default();
+        if seen.leads && (ours || task.iter().any(|word| word.ends_with("0001_m_000005_0"))) {
+            node.leaders.push(seen.process.pid);
+        }
+    }
+}
+
+/// What a listing costs while a thousand containers run.
+#[test]
+#[ignore = "a measurement"]
+fn a_listing_of_a_thousand_settled_containers() {
+    const COUNT: u64 = 1000;
+    let _manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    node.until(|_, _| true);
+    let mut children: Vec<Child> =
+        (1..=COUNT).map(|number| node.start(id(number), &map(number))).collect();
+    node.until(|found, _| found.len() as u64 >= COUNT);
+    let mut now = clock::now();
+    for _ in 0..3 {
+        now.boot = now.boot.after(Duration::from_secs(61));
+        let begun = clock::boot_time();
+        assert_eq!(node.finder.pass(now), []);
+        println!("a listing takes {:?}", clock::boot_time().since(begun));
+    }
+    drop(node);
+    for child in &mut children {
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@
 mod error;
 mod seen;
 mod unseen;
+mod view;
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ use serde_json::{Map, json};
 
 use super::client::Cluster;
 use super::ledger::{Era, Ledger, LedgerError, LedgerFile, recognise};
-use super::offer::{NodeMemory, SlotSize, Slots, due, offer};
+use super::offer::{due, offer};
 use super::report::Report;
 use super::shapes::{ClusterInfo, Node};
 use super::{Endpoints, NodeId, Resource};
@@ -41,6 +42,7 @@ use crate::state::StateError;
 use crate::units::{BootTime, Moment};
 
 pub use error::AgentError;
+pub use view::{Told, View};
 
 /// First pause before an update is read back; each further one is twice as long.
 const VERIFY_FIRST: Duration = Duration::from_millis(50);
@@ -51,32 +53,6 @@ const VERIFY_TRIES: u32 = 8;
 /// First pause after an error, and the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(60);
-
-/// What the loop's snapshot says that matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// Slots open now.
-    pub slots: Slots,
-    /// The node's memory.
-    pub memory: NodeMemory,
-    /// What one slot is worth.
-    pub slot: SlotSize,
-    /// `yarn.offer`
-    pub offer: bool,
-    /// Whether anything may be changed: not in observe mode.
-    pub enforce: bool,
-    /// `yarn.poll`
-    pub poll: Duration,
-}
-
-/// What a pass found to tell.
-#[derive(Debug, Default)]
-pub struct Told {
-    /// For the history.
-    pub changes: Vec<Change>,
-    /// For the log alone: an error while nothing is offered, said once.
-    pub complaint: Option<String>,
-}
 
 /// An update that is being read back.
 #[derive(Clone, Debug)]

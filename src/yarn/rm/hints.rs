@@ -5,15 +5,21 @@
 //! leaves the hint before it standing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Hint;
 use super::client::{Cluster, ClusterError};
 use super::http::CallError;
 use super::shapes::{App, application_of};
+use crate::units::BootTime;
 
 /// Most applications asked for in one look; the rest have their turn in the next ones. A node
 /// runs containers of a few applications at a time, and each costs a call.
 const APPS_A_LOOK: usize = 64;
+
+/// How often everything is told again. Who finds containers keeps a bounded number of hints for
+/// those that come, and a container may be lost and found again.
+const ALL_EVERY: Duration = Duration::from_secs(60);
 
 /// The hints of one node.
 #[derive(Debug, Default)]
@@ -22,6 +28,7 @@ pub struct Hints {
     apps: BTreeMap<String, App>,
     /// Where the next look at the applications begins.
     next_app: Option<String>,
+    next_all: BootTime,
 }
 
 /// A look that did not show everything.
@@ -35,8 +42,13 @@ pub enum HintError {
 }
 
 impl Hints {
-    /// Looks; answers what is new or changed, and the first thing that could not be read.
-    pub fn look(&mut self, cluster: &mut dyn Cluster) -> (Vec<Hint>, Option<HintError>) {
+    /// Looks; answers what is new or changed, once a minute all, and the first thing that could
+    /// not be read.
+    pub fn look(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        now: BootTime,
+    ) -> (Vec<Hint>, Option<HintError>) {
         let containers = match cluster.containers() {
             Ok(containers) => containers,
             Err(error) => return (Vec::new(), Some(HintError::Containers(error))),
@@ -44,6 +56,10 @@ impl Hints {
         let apps: BTreeSet<String> =
             containers.iter().filter_map(|container| application_of(&container.id)).collect();
         let problem = self.look_at_applications(cluster, &apps);
+        let all = now >= self.next_all;
+        if all {
+            self.next_all = now.after(ALL_EVERY);
+        }
         let mut changed = Vec::new();
         let mut given = BTreeMap::new();
         for container in containers {
@@ -54,7 +70,7 @@ impl Hints {
                 queue: app.and_then(|app| app.queue.clone()),
                 container: container.id,
             };
-            if self.given.get(&hint.container) != Some(&hint) {
+            if all || self.given.get(&hint.container) != Some(&hint) {
                 changed.push(hint.clone());
             }
             given.insert(hint.container.clone(), hint);
@@ -88,6 +104,8 @@ mod tests {
     use super::super::played::Played;
     use super::*;
 
+    const START: BootTime = BootTime(Duration::ZERO);
+
     #[test]
     fn only_what_changed_is_told() {
         let mut played = Played::default();
@@ -96,15 +114,16 @@ mod tests {
         played.app("application_1_0001", Some(5), "root.default");
         played.app("application_1_0002", None, "root.batch");
         let mut hints = Hints::default();
-        let (told, problem) = hints.look(&mut played);
+        let (told, problem) = hints.look(&mut played, START);
         assert!(problem.is_none());
         let [first, second] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
-        assert_eq!(hints.look(&mut played).0, []);
+        assert_eq!(hints.look(&mut played, START).0, []);
+        assert_eq!(hints.look(&mut played, START.after(ALL_EVERY)).0, told, "all again");
         played.app("application_1_0001", Some(9), "root.default");
-        let told = hints.look(&mut played).0;
+        let told = hints.look(&mut played, START).0;
         assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
     }
 
@@ -114,13 +133,13 @@ mod tests {
         played.run("container_1_0001_01_000002", None);
         played.app("application_1_0001", Some(5), "q");
         let mut hints = Hints::default();
-        assert_eq!(hints.look(&mut played).0[0].opportunistic, None);
+        assert_eq!(hints.look(&mut played, START).0[0].opportunistic, None);
         played.rm_down = true;
-        let (told, problem) = hints.look(&mut played);
+        let (told, problem) = hints.look(&mut played, START);
         assert!(told.is_empty() && matches!(problem, Some(HintError::Application(..))));
         played.nm_down = true;
         assert!(
-            matches!(hints.look(&mut played), (told, Some(HintError::Containers(_))) if told.is_empty())
+            matches!(hints.look(&mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
         );
     }
 
@@ -133,7 +152,7 @@ mod tests {
         }
         let mut hints = Hints::default();
         let known = |told: &[Hint]| told.iter().filter(|hint| hint.priority.is_some()).count();
-        assert_eq!(known(&hints.look(&mut played).0), APPS_A_LOOK);
-        assert_eq!(known(&hints.look(&mut played).0), 10);
+        assert_eq!(known(&hints.look(&mut played, START).0), APPS_A_LOOK);
+        assert_eq!(known(&hints.look(&mut played, START).0), 10);
     }
 }

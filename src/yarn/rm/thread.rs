@@ -28,7 +28,7 @@ use crate::command::{Command, CommandSender};
 use crate::config::{Auto, Config, Mode, OfferBy};
 use crate::proto;
 use crate::publish::Snapshot;
-use crate::units::Bytes;
+use crate::units::{BootTime, Bytes};
 
 /// How long to wait at most for the first reading of the node; it wakes us by itself.
 const FIRST_READING: Duration = Duration::from_secs(60);
@@ -49,6 +49,9 @@ pub struct Parts {
     pub commands: CommandSender,
     /// To whoever finds containers.
     pub hints: tokio::sync::mpsc::UnboundedSender<Hint>,
+    /// Becomes true, or loses its sender, when the daemon stops. It comes from whoever began the
+    /// stop, so that no other thread has to pass it on.
+    pub stopping: watch::Receiver<bool>,
 }
 
 /// Why it does not run.
@@ -64,20 +67,18 @@ pub enum ThreadError {
 /// The running thread.
 #[derive(Debug)]
 pub struct Handle {
-    stop: watch::Sender<bool>,
     ended: mpsc::Receiver<()>,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
-    /// Begins to stop; the offer is taken back meanwhile.
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
+    /// Whether it is over: it was told to stop, or it panicked.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
-    /// Waits for its end, at most this long.
+    /// Waits for its end once it was told to stop, at most this long.
     pub fn join(self, at_most: Duration) {
-        self.stop();
         match self.ended.recv_timeout(at_most) {
             Err(mpsc::RecvTimeoutError::Timeout) => tracing::warn!(
                 "the ResourceManager does not answer: what LRS offered last may stand there until \
@@ -98,7 +99,7 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
-    let Parts { endpoints, config, snapshot, commands, hints } = parts;
+    let Parts { endpoints, config, snapshot, commands, hints, stopping } = parts;
     let yarn = &config.yarn;
     let mut addresses = endpoints.resource_managers.iter().chain(&endpoints.node_manager);
     let https = addresses.any(|url| url.starts_with("https://"));
@@ -120,7 +121,6 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
         .enable_time()
         .build()
         .map_err(ThreadError::Start)?;
-    let (stop, stopping) = watch::channel(false);
     let (end, ended) = mpsc::channel();
     let talker = Talker {
         client: Client::new(http, endpoints, by),
@@ -142,7 +142,7 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
             let _ = end.send(());
         })
         .map_err(ThreadError::Start)?;
-    Ok(Handle { stop, ended, thread })
+    Ok(Handle { ended, thread })
 }
 
 struct Talker {
@@ -161,7 +161,7 @@ struct Talker {
 
 impl Talker {
     fn run(mut self, runtime: &tokio::runtime::Runtime) {
-        while !*self.stopping.borrow() {
+        while !self.is_stopping() {
             let Some(view) = self.view() else {
                 runtime.block_on(self.wait(FIRST_READING));
                 continue;
@@ -175,11 +175,16 @@ impl Talker {
             self.client.set_timeout(self.config.yarn.timeout);
             let told = self.agent.pass(&mut self.client, &view, now);
             self.tell(runtime, told);
-            if polls && !*self.stopping.borrow() {
-                self.look_for_hints();
+            if polls && !self.is_stopping() {
+                self.look_for_hints(now.boot);
             }
         }
         self.give_back(runtime);
+    }
+
+    fn is_stopping(&self) -> bool {
+        // Without a sender nobody is left who could say it: a panic, and the daemon ends.
+        *self.stopping.borrow() || self.stopping.has_changed().is_err()
     }
 
     /// Until something happened, or this long.
@@ -224,8 +229,8 @@ impl Talker {
         let _ = runtime.block_on(self.commands.send(report));
     }
 
-    fn look_for_hints(&mut self) {
-        let (hints, problem) = self.known.look(&mut self.client);
+    fn look_for_hints(&mut self, now: BootTime) {
+        let (hints, problem) = self.known.look(&mut self.client, now);
         for hint in hints {
             if self.hints.send(hint).is_err() {
                 // Whoever found containers has ended; the daemon stops.

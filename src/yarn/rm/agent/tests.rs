@@ -2,6 +2,7 @@
 
 use tempfile::TempDir;
 
+use super::super::offer::{NodeMemory, SlotSize, Slots};
 use super::super::played::Played;
 use super::unseen::REPEAT_UNSEEN;
 use super::*;

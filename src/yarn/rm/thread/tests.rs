@@ -101,7 +101,10 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         node_manager: Some(server.base()),
         ..Endpoints::default()
     };
-    let parts = Parts { endpoints, config: Arc::clone(&config), snapshot: newest, commands, hints };
+    let (stop, stopping) = watch::channel(false);
+    let config_of_parts = Arc::clone(&config);
+    let parts =
+        Parts { endpoints, config: config_of_parts, snapshot: newest, commands, hints, stopping };
     let handle = start(parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
@@ -115,6 +118,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     assert_eq!(next_change(&mut taken).to.as_deref(), Some("9216 MiB, 9 vcores"));
 
     let before = clock::boot_time();
+    stop.send_replace(true);
     handle.join(Duration::from_secs(10));
     assert!(clock::boot_time().since(before) < Duration::from_secs(5));
     let change = next_change(&mut taken);
@@ -133,15 +137,42 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
     let (_publish, newest) = watch::channel(snapshot(&config, 5));
     let (commands, _taken) = crate::command::queue().unwrap();
     let endpoints = Endpoints { resource_managers: vec![server.base()], ..Endpoints::default() };
+    let (stop, stopping) = watch::channel(false);
     let parts = Parts {
         endpoints,
         config,
         snapshot: newest,
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
+        stopping,
     };
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
+    stop.send_replace(true);
     handle.join(Duration::from_millis(200));
     assert!(clock::boot_time().since(before) < Duration::from_secs(2));
+}
+
+#[test]
+fn it_ends_when_nobody_is_left_to_stop_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.daemon.runtime_dir = dir.path().to_owned();
+    let (_publish, newest) = watch::channel(Arc::new(Snapshot::default()));
+    let (commands, _taken) = crate::command::queue().unwrap();
+    let (stop, stopping) = watch::channel(false);
+    let parts = Parts {
+        endpoints: Endpoints::default(),
+        config: Arc::new(config),
+        snapshot: newest,
+        commands,
+        hints: tokio::sync::mpsc::unbounded_channel().0,
+        stopping,
+    };
+    let handle = start(parts).unwrap();
+    assert!(!handle.has_ended());
+    drop(stop);
+    let ended = handle.ended.recv_timeout(Duration::from_secs(20));
+    assert_eq!(ended, Ok(()), "it would wait a minute for the first reading");
+    handle.thread.join().unwrap();
 }
