@@ -270,7 +270,7 @@ mod tests {
         let found = entry.found().unwrap();
         assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
         assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
-        assert_eq!((found.labels.kind, found.standing), (None, Some(Standing::Slot)));
+        assert_eq!((found.labels.kind, found.standing), (None, None), "nobody has said yet");
         entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true) };
         let found = entry.found().unwrap();
         assert_eq!(

@@ -177,12 +177,12 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
         assert!(matches!(found.attach, Attach::Session { .. }));
         assert_eq!(found.labels.job.as_ref().unwrap().as_str(), "application_1700000000000_0001");
         let (kind, standing) = match name(found) == id(1).to_string() {
-            true => ("am", Standing::Slotless),
-            false => ("map", Standing::Slot),
+            true => ("am", Some(Standing::Slotless)),
+            false => ("map", None),
         };
         assert_eq!(
             (found.labels.kind.as_ref().unwrap().as_str(), found.standing),
-            (kind, Some(standing))
+            (kind, standing)
         );
     }
     for info in node.finder.containers() {
