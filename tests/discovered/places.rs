@@ -60,10 +60,11 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
     // The group counts no CPU time of its own on v1; its processes do.
     daemon.wait(id, |task| task?.cpu_seconds.filter(|seconds| *seconds > 0.1));
     // The node manager resizes the container: the tier is put back beside that, and counted.
-    let (resized, neutral) = if v1 { ("1000", "1024") } else { ("50", "100") };
+    // One active task to four passive ones at 100:1: 800 shares, raised to the neutral 1024.
+    let (resized, wanted) = if v1 { ("1000", "1024") } else { ("50", "400") };
     std::fs::write(dir.join(weight), resized).unwrap();
     daemon.wait(id, |task| (task?.repaired == 1).then_some(()));
-    assert_eq!(read(&dir.join(weight)).unwrap().trim(), neutral);
+    assert_eq!(read(&dir.join(weight)).unwrap().trim(), wanted);
     // And it may lift the quota, which is its own affair.
     std::fs::write(dir.join(quota), if v1 { "-1" } else { "max 100000" }).unwrap();
     daemon.wait(id, |task| task?.cpu_quota.is_none().then_some(()));
