@@ -230,9 +230,13 @@ impl Finding {
             .map_err(|error| error.to_string())
             .and_then(|joined| self.begin(joined));
         match begun {
-            Ok(yarn) => {
+            Ok((yarn, fault)) => {
                 tracing::info!("Hadoop's configuration is read; containers are looked for");
                 (self.yarn, self.join_due, self.join_error) = (Some(yarn), None, None);
+                if let Some(fault) = fault {
+                    tracing::error!("YARN's managers are not called: {fault}");
+                    self.report(&fault, now).await;
+                }
             }
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
@@ -240,15 +244,19 @@ impl Finding {
                     return;
                 }
                 tracing::error!("YARN is not joined, which is tried again: {reason}");
-                let report = join::not_joined(&reason, now);
+                self.report(&reason, now).await;
                 self.join_error = Some(reason);
-                self.tell(Command::YarnReport { report: Box::new(report), changes: Vec::new() })
-                    .await;
             }
         }
     }
 
-    fn begin(&self, joined: Joined) -> Result<Yarn, String> {
+    /// Tells clients why nobody talks to YARN.
+    async fn report(&self, reason: &str, now: Moment) {
+        let report = Box::new(join::not_joined(reason, now));
+        self.tell(Command::YarnReport { report, changes: Vec::new() }).await;
+    }
+
+    fn begin(&self, joined: Joined) -> Result<(Yarn, Option<String>), String> {
         let finder = NodeFinder::new(&joined.finder)
             .map_err(|error| format!("containers cannot be watched: {error}"))?;
         let waited =
@@ -267,8 +275,12 @@ impl Finding {
             hints: sender,
             stopping: self.stopping.clone(),
         };
-        let talker = rm::thread::start(parts).map_err(|error| error.to_string())?;
-        Ok(Yarn { finder, ready, talker: Some(talker), hints, told: HashMap::new() })
+        // Without the managers containers are shaped all the same.
+        let (talker, fault) = match rm::thread::start(parts) {
+            Ok(talker) => (Some(talker), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Ok((Yarn { finder, ready, talker, hints, told: HashMap::new() }, fault))
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
