@@ -17,9 +17,12 @@ fn end(pid: &str) {
 #[ignore = "needs root and cgroups"]
 fn a_session_is_moved_whole_and_is_the_same_task_for_ever() {
     let daemon = Loop::start("session", "slots.active = 1\nslots.passive = 1");
-    // Of the two orphans init has adopted, one is of the session and one began its own.
+    // Of the two orphans init has adopted, one is of the session and one began its own: it says
+    // so itself, since before that it is of the session too.
     let mut container = Container::start(
-        "echo ready; (sleep 600 & echo $!); (setsid sleep 60 & echo $!); sleep 600 & echo $!; wait",
+        "echo ready; (sleep 600 & echo $!)
+        echo $( (setsid sh -c 'echo $$; exec sleep 60 >/dev/null' &) )
+        sleep 600 & echo $!; wait",
     );
     let [orphan, stranger, child] = [(); 3].map(|()| container.line());
     let outside = groups_of(&stranger);
