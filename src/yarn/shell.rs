@@ -7,6 +7,15 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+/// Blanks between words. The others that ASCII knows, form feed and vertical tab, are part of a
+/// word to a shell.
+const BLANKS: [char; 3] = [' ', '\t', '\r'];
+
+/// What ends a command.
+const SEPARATORS: [char; 6] = ['\n', ';', '&', '|', '(', ')'];
+
+const REDIRECTIONS: [char; 2] = ['<', '>'];
+
 /// The simple commands of `text` in order, each its words; redirections and empty commands are
 /// left out.
 pub(super) fn commands(text: &str) -> Vec<Vec<String>> {
@@ -25,15 +34,15 @@ impl Lexer<'_> {
     fn run(&mut self) {
         while let Some(&next) = self.rest.peek() {
             match next {
-                ' ' | '\t' | '\r' => {
+                blank if BLANKS.contains(&blank) => {
                     self.rest.next();
                 }
-                '\n' | ';' | '&' | '|' | '(' | ')' => {
+                separator if SEPARATORS.contains(&separator) => {
                     self.rest.next();
                     self.end_command();
                 }
                 '#' => while self.rest.next_if(|&c| c != '\n').is_some() {},
-                '<' | '>' => self.redirection(),
+                redirection if REDIRECTIONS.contains(&redirection) => self.redirection(),
                 _ => {
                     let (word, plain) = self.word();
                     let to_file = matches!(self.rest.peek(), Some('<' | '>'));
@@ -58,17 +67,16 @@ impl Lexer<'_> {
     /// `>`, `>>`, `>&`, `<`, `<<<`, `>|`, `<>` and the word after it.
     fn redirection(&mut self) {
         while self.rest.next_if(|&c| matches!(c, '<' | '>' | '&' | '|')).is_some() {}
-        while self.rest.next_if(|&c| matches!(c, ' ' | '\t')).is_some() {}
+        while self.rest.next_if(|c| BLANKS.contains(c)).is_some() {}
         self.word();
     }
 
-    /// One word without its quotes, and whether it had none.
+    /// One word without its quotes, and whether it had none. Whatever [`Self::run`] does not
+    /// consume itself begins a word: both go by the same three sets, or there would be no end.
     fn word(&mut self) -> (String, bool) {
         let mut word = String::new();
         let mut plain = true;
-        while let Some(next) =
-            self.rest.next_if(|c| !c.is_ascii_whitespace() && !";&|<>()".contains(*c))
-        {
+        while let Some(next) = self.rest.next_if(|&c| !ends_word(c)) {
             match next {
                 '\'' => {
                     plain = false;
@@ -107,6 +115,10 @@ impl Lexer<'_> {
     }
 }
 
+fn ends_word(next: char) -> bool {
+    BLANKS.contains(&next) || SEPARATORS.contains(&next) || REDIRECTIONS.contains(&next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +133,7 @@ mod tests {
             ("a 1>/x/out 2>>err 2>&1 < /dev/null b", vec![vec!["a", "b"]]),
             ("a x2>o \"2\">o", vec![vec!["a", "x2", "2"]]),
             ("a # b\nc#d", vec![vec!["a"], vec!["c#d"]]),
+            ("a \x0c\x0b b>\x0cc", vec![vec!["a", "\x0c\x0b", "b"]]),
             ("a \\\n b", vec![vec!["a", "b"]]),
             ("a \"b\nc\" '' d", vec![vec!["a", "b\nc", "", "d"]]),
             ("a 'open", vec![vec!["a", "open"]]),
@@ -132,7 +145,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_has_an_end(text in "([a-c '\"\\\\\n;&|<>()#$2]|\\PC){0,60}") {
+        fn any_text_has_an_end(
+            text in "([a-c '\"\\\\\n;&|<>()#$2]|[\\x00-\\x20\\x7f]|\\PC){0,60}"
+        ) {
             let found: usize = commands(&text).iter().flatten().map(String::len).sum();
             proptest::prop_assert!(found <= text.len());
         }
