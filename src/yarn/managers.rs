@@ -199,13 +199,18 @@ mod tests {
 
     #[test]
     fn the_name_alone_makes_no_manager() {
+        use std::io::{Read as _, Write as _};
         use std::os::unix::process::CommandExt as _;
         let mut child = std::process::Command::new("/bin/bash")
             .arg0("/usr/lib/jvm/bin/java")
             .args(["-s", MAIN_CLASS])
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
+        // Its arguments may come a moment after the exec that spawn() waits for.
+        child.stdin.as_mut().unwrap().write_all(b"echo up\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
         let pid = Pid::new(child.id() as i32).unwrap();
         let seen = proc::look(pid).unwrap().unwrap();
         let whereabouts = Whereabouts::open().unwrap();
