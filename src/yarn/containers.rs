@@ -67,6 +67,22 @@ pub(super) enum State {
     Refused { reason: String, next: BootTime },
 }
 
+/// Why the loop would not have something when last asked, and the pause after that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: String,
+    pub(super) pause: Duration,
+}
+
+impl Refused {
+    /// One more refusal, and whether its reason is another one than before.
+    pub(super) fn again(before: Option<Refused>, reason: String) -> (Refused, bool) {
+        let is_news = before.as_ref().is_none_or(|before| before.reason != reason);
+        let pause = before.map_or(REFUSED_PAUSE, |before| before.pause * 2);
+        (Refused { reason, pause: pause.min(LONGEST_REFUSED_PAUSE) }, is_news)
+    }
+}
+
 /// One container.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -81,8 +97,7 @@ pub(super) struct Entry {
     pub(super) process: Option<ProcessRef>,
     pub(super) attach: Option<Attach>,
     pub(super) state: State,
-    /// Why the loop would not have it when last asked, and the pause after that.
-    refused: Option<(String, Duration)>,
+    refused: Option<Refused>,
     pub(super) hint: Hint,
     /// Whether it is its attempt's only master on this node.
     pub(super) masters: bool,
@@ -159,15 +174,13 @@ impl Entry {
 
     /// The loop would not have it. Said once for each reason.
     pub(super) fn refuse(&mut self, now: BootTime, why: &dyn fmt::Display) {
-        let reason = why.to_string();
-        let before = self.refused.take();
-        if before.as_ref().is_none_or(|(before, _)| *before != reason) {
-            tracing::warn!("{} is not taken: {reason}", self.id);
+        let (refused, is_news) = Refused::again(self.refused.take(), why.to_string());
+        if is_news {
+            tracing::warn!("{} is not taken: {why}", self.id);
         }
-        let pause = before.map_or(REFUSED_PAUSE, |(_, pause)| pause * 2);
-        let pause = pause.min(LONGEST_REFUSED_PAUSE);
-        self.refused = Some((reason.clone(), pause));
-        self.state = State::Refused { reason, next: now.after(pause) };
+        let next = now.after(refused.pause);
+        self.state = State::Refused { reason: refused.reason.clone(), next };
+        self.refused = Some(refused);
     }
 
     /// What the loop is told; `None` until its process is known.

@@ -13,8 +13,10 @@
 //! TaskTracker to another user, but by rights that user gave away.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 
 use super::classify;
+use super::containers::Refused;
 use super::ids::{AttemptId, Phase, label};
 use super::managers;
 use super::proc::{self, Seen};
@@ -34,6 +36,8 @@ const MAX_ANCESTORS: usize = 8;
 pub(super) struct TaskTracker {
     /// Children that were proposed, and what is grown and is none.
     known: HashSet<ProcessRef>,
+    /// Children that the loop would not have, and when they are proposed again.
+    refused: HashMap<ProcessRef, (Refused, BootTime)>,
     /// TaskTrackers, their users and their groups.
     trackers: HashMap<ProcessRef, (u32, Places)>,
 }
@@ -53,10 +57,12 @@ impl TaskTracker {
         let living: HashSet<ProcessRef> = all.iter().map(|seen| seen.process).collect();
         self.known.retain(|process| living.contains(process));
         self.trackers.retain(|process, _| living.contains(process));
+        self.refused.retain(|process, _| living.contains(process));
         let mut children = Vec::new();
         for seen in all {
             let process = seen.process;
-            if self.known.contains(&process) {
+            let waits = |(_, again): &(Refused, BootTime)| *again > now;
+            if self.known.contains(&process) || self.refused.get(&process).is_some_and(waits) {
                 continue;
             }
             // Gone meanwhile, or unreadable: no child that could be taken.
@@ -81,8 +87,16 @@ impl TaskTracker {
         children.into_iter().map(|(seen, attempt)| found(seen.process, attempt)).collect()
     }
 
-    /// Proposes this process again with the next look.
-    pub(super) fn again(&mut self, process: ProcessRef) {
+    /// The loop would not have this process: it is proposed again, less often each time. The
+    /// reason is said when it is another one than before.
+    pub(super) fn refuse(&mut self, process: ProcessRef, now: BootTime, why: &dyn fmt::Display) {
+        let before = self.refused.remove(&process).map(|(refused, _)| refused);
+        let (refused, is_news) = Refused::again(before, why.to_string());
+        if is_news {
+            tracing::warn!("process {} is not taken: {why}", process.pid);
+        }
+        let again = now.after(refused.pause);
+        self.refused.insert(process, (refused, again));
         self.known.remove(&process);
     }
 
@@ -144,6 +158,18 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_refused_is_proposed_less_often() {
+        let mut tracker = TaskTracker::default();
+        let process = ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 1 };
+        let now = BootTime::default();
+        tracker.refuse(process, now, &"frozen");
+        let (_, first) = tracker.refused[&process];
+        tracker.refuse(process, first, &"frozen");
+        let (_, second) = tracker.refused[&process];
+        assert!(second.since(first) == first.since(now) * 2, "{first:?} {second:?}");
+    }
 
     #[test]
     fn only_a_task_controller_leads_to_another_user() {
