@@ -173,7 +173,14 @@ impl Scan {
         let mut reader = match self.node.proc.open(listed.pid) {
             Ok(Some(reader)) => reader,
             Ok(None) => return,
-            Err(trouble) => return self.trouble.push(trouble),
+            Err(trouble) => {
+                // A moment without file descriptors says nothing of the process: what was known
+                // of it stands.
+                if let Some(known) = self.seen.get_mut(&listed.pid) {
+                    known.pass = self.pass;
+                }
+                return self.trouble.push(trouble);
+            }
         };
         self.read += 1;
         let process = reader.process();

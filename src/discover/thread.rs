@@ -145,10 +145,28 @@ type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
 struct Yarn {
     finder: NodeFinder,
     ready: AsyncFd<OwnedFd>,
+    /// `None`: it could not be started yet.
     talker: Option<rm::thread::Handle>,
     hints: mpsc::UnboundedReceiver<rm::Hint>,
     /// What the cluster said of each container, for the list.
     told: HashMap<String, rm::Hint>,
+}
+
+impl Yarn {
+    /// Begins to look; nobody talks yet.
+    fn new(joined: &Joined) -> Result<Yarn, String> {
+        let finder = NodeFinder::new(&joined.finder)
+            .map_err(|error| format!("containers cannot be watched: {error}"))?;
+        let waited =
+            |error: &dyn std::fmt::Display| format!("containers cannot be waited for: {error}");
+        let fd = finder.fd().try_clone_to_owned().map_err(|error| waited(&error))?;
+        // SAFETY: the descriptor is owned by what registers it, which takes it out of the reactor
+        // before it closes it.
+        let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+            .map_err(|error| waited(&error))?;
+        let (_, hints) = mpsc::unbounded_channel();
+        Ok(Yarn { finder, ready, talker: None, hints, told: HashMap::new() })
+    }
 }
 
 struct Finding {
@@ -157,7 +175,8 @@ struct Finding {
     rules: Option<RuleFinder>,
     rules_due: BootTime,
     yarn: Option<Yarn>,
-    /// When Hadoop's files are read; `None`: they were, or nobody wants them.
+    /// When Hadoop's files are read; `None`: all that follows from them has begun, or nobody
+    /// wants it.
     join_due: Option<BootTime>,
     /// Why they could not be read.
     join_error: Option<String>,
@@ -226,46 +245,36 @@ impl Finding {
         if self.join_due.is_none_or(|due| due > now.boot) {
             return;
         }
-        let begun = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref())
-            .map_err(|error| error.to_string())
-            .and_then(|joined| self.begin(joined));
-        match begun {
-            Ok((yarn, fault)) => {
-                tracing::info!("Hadoop's configuration is read; containers are looked for");
-                (self.yarn, self.join_due, self.join_error) = (Some(yarn), None, None);
-                if let Some(fault) = fault {
-                    tracing::error!("YARN's managers are not called: {fault}");
-                    self.report(&fault, now).await;
-                }
-            }
+        match self.join() {
+            Ok(()) => (self.join_due, self.join_error) = (None, None),
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
                 if self.join_error.as_ref() == Some(&reason) {
                     return;
                 }
-                tracing::error!("YARN is not joined, which is tried again: {reason}");
+                let what = match &self.yarn {
+                    Some(_) => "YARN's managers are not called",
+                    None => "YARN is not joined",
+                };
+                tracing::error!("{what}, which is tried again: {reason}");
                 self.report(&reason, now).await;
                 self.join_error = Some(reason);
             }
         }
     }
 
-    /// Tells clients why nobody talks to YARN.
-    async fn report(&self, reason: &str, now: Moment) {
-        let report = Box::new(join::not_joined(reason, now));
-        self.tell(Command::YarnReport { report, changes: Vec::new() }).await;
-    }
-
-    fn begin(&self, joined: Joined) -> Result<(Yarn, Option<String>), String> {
-        let finder = NodeFinder::new(&joined.finder)
-            .map_err(|error| format!("containers cannot be watched: {error}"))?;
-        let waited =
-            |error: &dyn std::fmt::Display| format!("containers cannot be waited for: {error}");
-        let fd = finder.fd().try_clone_to_owned().map_err(|error| waited(&error))?;
-        // SAFETY: the descriptor is owned by what registers it, which takes it out of the reactor
-        // before it closes it.
-        let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
-            .map_err(|error| waited(&error))?;
+    /// Begins what has not begun. Without the managers containers are shaped all the same.
+    fn join(&mut self) -> Result<(), String> {
+        let joined = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref())
+            .map_err(|error| error.to_string())?;
+        let yarn = match &mut self.yarn {
+            Some(yarn) => yarn,
+            none => {
+                let yarn = none.insert(Yarn::new(&joined)?);
+                tracing::info!("Hadoop's configuration is read; containers are looked for");
+                yarn
+            }
+        };
         let (sender, hints) = mpsc::unbounded_channel();
         let parts = rm::thread::Parts {
             endpoints: joined.endpoints,
@@ -275,12 +284,15 @@ impl Finding {
             hints: sender,
             stopping: self.stopping.clone(),
         };
-        // Without the managers containers are shaped all the same.
-        let (talker, fault) = match rm::thread::start(parts) {
-            Ok(talker) => (Some(talker), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        Ok((Yarn { finder, ready, talker, hints, told: HashMap::new() }, fault))
+        yarn.talker = Some(rm::thread::start(parts).map_err(|error| error.to_string())?);
+        yarn.hints = hints;
+        Ok(())
+    }
+
+    /// Tells clients why nobody talks to YARN.
+    async fn report(&self, reason: &str, now: Moment) {
+        let report = Box::new(join::not_joined(reason, now));
+        self.tell(Command::YarnReport { report, changes: Vec::new() }).await;
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
