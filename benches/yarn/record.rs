@@ -111,7 +111,7 @@ pub struct Records {
 
 impl Records {
     /// Those that are there already stay; a run is added to them.
-    pub fn open(directory: &Path, machine: Machine) -> Records {
+    pub fn open(directory: &Path, mut machine: Machine) -> Records {
         fs::create_dir_all(directory).expect("a directory for the runs");
         let described = directory.join("machine.json");
         if described.exists() {
@@ -122,6 +122,12 @@ impl Records {
                 "the runs in {} are of jobs of another size",
                 directory.display()
             );
+            let Machine { command: mut commands, .. } = before.machine;
+            if !commands.ends_with(&machine.command) {
+                commands.push("&&".to_owned());
+                commands.append(&mut machine.command);
+            }
+            machine.command = commands;
         }
         let text = serde_json::to_string_pretty(&machine).expect("JSON");
         fs::write(&described, text + "\n").expect("machine.json");
