@@ -32,7 +32,7 @@ run_test() {
     local name=$1 kind=$2 path=$3 limit=$4 log=$out/tests/$1.log status pid began leftover
     local -a command
     case $kind in
-    rust) command=("$path" --ignored --test-threads=1) ;;
+    rust) mapfile -t command < <(printf '%s\n' "$path" && cat "$payload/arguments") ;;
     script) command=(bash "$path") ;;
     *) command=(false) && say "lrs-vm: unknown kind $kind of test $name" ;;
     esac
