@@ -36,8 +36,7 @@ pub enum JoinError {
 
 /// Reads Hadoop's files and puts the settings over them. `lrs_root` is the group of LRS's tasks.
 ///
-/// A fault in what only the managers are asked with ends up in [`Endpoints::fault`]: containers
-/// are found without them.
+/// Containers are found also where the managers cannot be asked.
 ///
 /// # Errors
 /// A file cannot be read, or a value by which containers are found is of no use.
@@ -46,19 +45,6 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
     let local_dirs = match &yarn.local_dirs {
         Auto::Fixed(dirs) => dirs.clone(),
         Auto::Auto => site.local_dirs()?,
-    };
-    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
-    match managers(&site, yarn) {
-        Ok((resource_managers, node_manager, configured)) => {
-            endpoints.resource_managers = resource_managers;
-            endpoints.node_manager = node_manager;
-            endpoints.configured = configured;
-        }
-        Err(error) => endpoints.fault = Some(error.to_string()),
-    }
-    let endpoints = match endpoints.clone().with(yarn) {
-        Ok(endpoints) => endpoints,
-        Err(error) => Endpoints { fault: Some(format!("yarn.node_id: {error}")), ..endpoints },
     };
     Ok(Joined {
         finder: Settings {
@@ -69,8 +55,27 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
             tasktracker: yarn.tasktracker,
             rescan: RESCAN,
         },
-        endpoints,
+        endpoints: endpoints(yarn, &site),
     })
+}
+
+/// Where the managers are, by Hadoop's files with the settings over them.
+///
+/// A fault in those files ends up in [`Endpoints::fault`].
+pub fn endpoints(yarn: &Yarn, site: &Site) -> Endpoints {
+    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
+    match managers(site, yarn) {
+        Ok((resource_managers, node_manager, configured)) => {
+            endpoints.resource_managers = resource_managers;
+            endpoints.node_manager = node_manager;
+            endpoints.configured = configured;
+        }
+        Err(error) => endpoints.fault = Some(error.to_string()),
+    }
+    match endpoints.clone().with(yarn) {
+        Ok(endpoints) => endpoints,
+        Err(error) => Endpoints { fault: Some(format!("yarn.node_id: {error}")), ..endpoints },
+    }
 }
 
 type Managers = (Vec<String>, Option<String>, Option<rm::Resource>);

@@ -143,6 +143,11 @@ impl Agent {
         self.report.to_proto()
     }
 
+    /// Why the last pass did not do what it should; `None`: it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.report.last_error.as_ref().map(|(text, _)| text.as_str())
+    }
+
     /// The node, once it is known.
     pub fn node(&self) -> Option<&NodeId> {
         self.node.as_ref()

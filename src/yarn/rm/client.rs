@@ -11,7 +11,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::http::{CallError, Http, MAX_ANSWER_BYTES, Problem};
+use super::http::{CallError, CertificateError, Http, MAX_ANSWER_BYTES, Problem};
 use super::rmadmin::{Rmadmin, RmadminError};
 use super::shapes::{
     App, AppAnswer, ClusterInfo, ClusterInfoAnswer, Container, ContainersAnswer, Node, NodeAnswer,
@@ -19,6 +19,7 @@ use super::shapes::{
 };
 use super::{Endpoints, NodeId, Resource};
 use crate::clock;
+use crate::config::{Auto, OfferBy, Yarn};
 use crate::units::BootTime;
 use crate::yarn::site::Site;
 use crate::yarn::{classify, join, proc};
@@ -122,11 +123,30 @@ impl Client {
         Client { http, endpoints, by, active: 0, site_problem: None, named: None }
     }
 
-    /// How long one call may take from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.http.set_timeout(timeout);
+    /// A client as `[yarn]` says.
+    ///
+    /// # Errors
+    /// `yarn.ca_file` is of no use.
+    pub fn of(yarn: &Yarn, endpoints: Endpoints) -> Result<Client, CertificateError> {
+        let mut addresses = endpoints.resource_managers.iter().chain(&endpoints.node_manager);
+        let https = addresses.any(|url| url.starts_with("https://"));
+        let ca_file = match &yarn.ca_file {
+            Auto::Auto => None,
+            Auto::Fixed(path) => Some(path.as_path()),
+        };
+        let http = Http::new(&yarn.user, yarn.timeout, https, ca_file)?;
+        let by = match yarn.offer_by {
+            OfferBy::Rest => By::Rest,
+            OfferBy::Rmadmin => By::Rmadmin(Rmadmin::new(yarn.rmadmin.clone(), yarn.timeout)),
+        };
+        Ok(Client::new(http, endpoints, by))
+    }
+
+    /// How long one call, and one run of the command, may take from now on.
+    pub fn set_timeouts(&mut self, call: Duration, run: Duration) {
+        self.http.set_timeout(call);
         if let By::Rmadmin(rmadmin) = &mut self.by {
-            rmadmin.set_timeout(timeout);
+            rmadmin.set_timeout(run);
         }
     }
 

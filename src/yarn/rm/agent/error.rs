@@ -53,6 +53,12 @@ pub enum AgentError {
     )]
     Observed { shown: Resource, configured: Resource },
     #[error(
+        "an offer of an earlier lrsd for {node} may stand: the ResourceManager cannot be read, and \
+         observe mode changes nothing; start lrsd once with daemon.mode = \"enforce\", or set the \
+         node back to {configured} with `yarn rmadmin -updateNodeResource`"
+    )]
+    ObservedUnseen { node: NodeId, configured: Resource },
+    #[error(
         "{node} was being decommissioned, and the ResourceManager would since kill containers at \
          once that a lower resource has no room for: it keeps {shown} instead of {wanted} until \
          its NodeManager or the ResourceManager is restarted"
@@ -77,7 +83,12 @@ impl AgentError {
     /// Whether every call was answered, so that there is nothing to spare anybody: the next look
     /// comes when it would.
     pub(super) fn is_found_by_reading(&self) -> bool {
-        matches!(self, AgentError::Observed { .. } | AgentError::Decommissioned { .. })
+        matches!(
+            self,
+            AgentError::Observed { .. }
+                | AgentError::ObservedUnseen { .. }
+                | AgentError::Decommissioned { .. }
+        )
     }
 }
 

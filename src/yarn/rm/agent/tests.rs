@@ -349,6 +349,28 @@ fn behind_kerberos_the_command_works_unseen() {
 }
 
 #[test]
+fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
+    let endpoints = Endpoints {
+        node_id: Some("node1:45454".parse().unwrap()),
+        configured: Some(SITE),
+        ..Endpoints::default()
+    };
+    let mut scene = Scene::with(endpoints, OfferBy::Rmadmin);
+    scene.cluster.kerberos = true;
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    let observe = View { enforce: false, ..view(3) };
+    scene.settle(&observe);
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+    assert!(scene.agent.failure().unwrap().contains("for node1:45454 may stand"));
+    assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
+    scene.kill_and_restart();
+    scene.settle(&View { offer: false, ..view(3) });
+    assert_eq!(scene.cluster.updates, [plus(3), SITE]);
+    assert!(scene.agent.is_clear());
+}
+
+#[test]
 fn behind_kerberos_rest_says_what_to_use_instead() {
     let mut scene = Scene::new();
     scene.cluster.kerberos = true;

@@ -34,6 +34,10 @@ impl Agent {
         let Some(ledger) = known.or(base) else { return Err(AgentError::Unseen(error)) };
         let wanted = self.wanted(&ledger, view);
         self.ledger = Some(ledger.clone());
+        if !view.enforce && !ledger.is_clear() {
+            let Ledger { node, configured, .. } = ledger;
+            return Err(AgentError::ObservedUnseen { node, configured });
+        }
         if !view.enforce || (!view.offer && ledger.is_clear()) {
             return Ok(());
         }
