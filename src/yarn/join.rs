@@ -72,10 +72,7 @@ pub fn endpoints(yarn: &Yarn, site: &Site) -> Endpoints {
         }
         Err(error) => endpoints.fault = Some(error.to_string()),
     }
-    match endpoints.clone().with(yarn) {
-        Ok(endpoints) => endpoints,
-        Err(error) => Endpoints { fault: Some(format!("yarn.node_id: {error}")), ..endpoints },
-    }
+    endpoints.with(yarn)
 }
 
 type Managers = (Vec<String>, Option<String>, Option<rm::Resource>);

@@ -199,7 +199,7 @@ mod tests {
         config.yarn.conf_dir = dir.path().to_owned();
         config.yarn.node_manager = Auto::Fixed(node_manager.base());
         config.yarn.resource_managers = Auto::Fixed(Vec::new());
-        config.yarn.node_id = Auto::Fixed("node1:45454".into());
+        config.yarn.node_id = Auto::Fixed("node1:45454".parse().unwrap());
         config.yarn.offer_by = OfferBy::Rmadmin;
         let script = format!("cd '{}' && ls ready && echo $3 $4 >>calls", dir.path().display());
         config.yarn.rmadmin = ["sh", "-c", &script, "rmadmin"].map(str::to_owned).to_vec();

@@ -145,10 +145,8 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// With what `[yarn]` sets in place of what yarn-site.xml says.
-    ///
-    /// # Errors
-    /// `yarn.node_id` names no node.
-    pub fn with(self, yarn: &Yarn) -> Result<Endpoints, NotANodeId> {
+    #[must_use]
+    pub fn with(self, yarn: &Yarn) -> Endpoints {
         let mut endpoints = self;
         if let Auto::Fixed(urls) = &yarn.resource_managers {
             endpoints.resource_managers.clone_from(urls);
@@ -157,9 +155,9 @@ impl Endpoints {
             endpoints.node_manager = Some(url.clone());
         }
         if let Auto::Fixed(id) = &yarn.node_id {
-            endpoints.node_id = Some(id.parse()?);
+            endpoints.node_id = Some(id.clone());
         }
-        Ok(endpoints)
+        endpoints
     }
 }
 
