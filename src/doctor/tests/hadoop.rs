@@ -24,6 +24,7 @@ fn hadoop(properties: &[(&str, &str)]) -> Facts {
 }
 
 const RECOVERY: (&str, &str) = ("yarn.nodemanager.recovery.enabled", "true");
+const SUPERVISED: (&str, &str) = ("yarn.nodemanager.recovery.supervised", "true");
 
 #[test]
 fn a_node_without_yarn_is_not_asked_about_it() {
@@ -33,7 +34,8 @@ fn a_node_without_yarn_is_not_asked_about_it() {
 
 #[test]
 fn a_good_yarn_node_has_no_complaint() {
-    let facts = hadoop(&[RECOVERY, ("yarn.nodemanager.resource.memory-mb", "4096")]);
+    let memory = ("yarn.nodemanager.resource.memory-mb", "4096");
+    let facts = hadoop(&[RECOVERY, SUPERVISED, memory]);
     let report = report(&facts, "[yarn]\nenabled = true\noffer = true\n");
     let ids: Vec<&str> = report
         .checks
@@ -65,7 +67,10 @@ fn what_a_yarn_node_lacks_is_said() {
         assert!(check.found.contains(words), "{check:?}");
         assert!(check.remedy.is_some(), "{check:?}");
     };
-    found(&[], on, "yarn.recovery", "after a NodeManager that was killed");
+    for recovery in [&[][..], &[SUPERVISED]] {
+        found(recovery, on, "yarn.recovery", "after a NodeManager that was killed");
+    }
+    found(&[RECOVERY], on, "yarn.recovery", "one that is stopped in order kills them all");
     let moved = check(&hadoop(&[LCE]), on, "yarn.executor");
     assert_eq!(moved.verdict, Verdict::Ok, "{moved:?}");
     assert!(moved.found.contains("without cgroups: each container is moved"), "{moved:?}");

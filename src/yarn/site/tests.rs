@@ -22,6 +22,7 @@ fn an_empty_file_means_hadoops_defaults() {
     assert_eq!(managers.len(), 1);
     assert_eq!(managers[0].url, "http://127.0.0.1:8088");
     assert!(!site.https().unwrap() && !site.kerberos().unwrap() && !site.recovery().unwrap());
+    assert!(!site.supervised().unwrap());
     assert_eq!(site.opportunistic_queue().unwrap(), 0);
     assert!(site.scheduler_class().unwrap().ends_with("CapacityScheduler"));
     let error = site.local_dirs().unwrap_err().to_string();
