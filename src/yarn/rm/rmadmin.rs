@@ -2,8 +2,12 @@
 //! (before 3.3) and for those behind Kerberos, whose ticket the site's own command brings.
 //!
 //! The command starts a JVM and may hang on a ResourceManager that does; it runs in a process
-//! group of its own, which is killed when the time is up, so that nothing of it stays. What it
-//! prints is kept up to a bound and shown when it fails.
+//! group of its own, which is killed when the time is up. What it prints is kept up to a bound and
+//! shown when it fails.
+//!
+//! Limit: what the command has somebody else start is not in that group. `systemd-run` is killed
+//! and the unit with the JVM runs on, so the unit needs an end of its own (RuntimeMaxSec= in
+//! docs/yarn.md).
 
 use std::io::{PipeReader, Read as _};
 use std::os::unix::process::CommandExt as _;
