@@ -46,6 +46,7 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
         Auto::Fixed(dirs) => dirs.clone(),
         Auto::Auto => site.local_dirs()?,
     };
+    let endpoints = Endpoints { local_dirs: local_dirs.clone(), ..endpoints(yarn, &site) };
     Ok(Joined {
         finder: Settings {
             local_dirs,
@@ -55,7 +56,7 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
             tasktracker: yarn.tasktracker,
             rescan: RESCAN,
         },
-        endpoints: endpoints(yarn, &site),
+        endpoints,
     })
 }
 

@@ -457,7 +457,7 @@ fn from(file: Option<PathBuf>) -> String {
 }
 
 /// What the node calls itself.
-fn own_name() -> String {
+pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

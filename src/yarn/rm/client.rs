@@ -11,6 +11,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::here::is_this_node;
 use super::http::{CallError, CertificateError, Http, MAX_ANSWER_BYTES, Problem};
 use super::rmadmin::{Rmadmin, RmadminError};
 use super::shapes::{
@@ -21,8 +22,8 @@ use super::{Endpoints, NodeId, Resource};
 use crate::clock;
 use crate::config::{Auto, OfferBy, Yarn};
 use crate::units::BootTime;
-use crate::yarn::site::Site;
-use crate::yarn::{classify, join, proc};
+use crate::yarn::site::{Site, SiteError};
+use crate::yarn::{join, managers};
 
 /// The list of all nodes is only fetched to name them in an error; one has about 1.5 KiB.
 const MAX_NODES_BYTES: u64 = 16 << 20;
@@ -31,9 +32,6 @@ const MAX_NODES_BYTES: u64 = 16 << 20;
 /// a cluster whose nodes all lost their registration would ask for it all at once.
 const NAMES_EVERY: Duration = Duration::from_secs(60);
 
-/// Main class of a NodeManager.
-const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
-
 /// Most nodes an error names.
 const NODES_NAMED: usize = 5;
 
@@ -41,11 +39,15 @@ const NODES_NAMED: usize = 5;
 pub trait Cluster {
     /// The NodeManager about itself; `None`: nobody said where it is.
     fn node_manager(&mut self) -> Option<Result<NodeManagerInfo, CallError>>;
+    /// Whether this node is called `host`.
+    fn is_here(&mut self, host: &str) -> io::Result<bool>;
     /// How many NodeManagers run on this node.
     fn node_managers_here(&mut self) -> io::Result<usize>;
     /// What yarn-site.xml has the node begin with, as it is now: an operator may have edited it.
     /// `None`: it does not say.
     fn configured(&mut self) -> Option<Resource>;
+    /// What Hadoop's files name beside memory and vcores, as they are now.
+    fn other_types(&mut self) -> Result<Vec<String>, SiteError>;
     /// The ResourceManager that schedules, about itself, and where it is.
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError>;
     /// The node as the active ResourceManager has it.
@@ -115,12 +117,14 @@ pub struct Client {
     site_problem: Option<String>,
     /// Which nodes were named for which, and when they were asked for.
     named: Option<(NodeId, BootTime, Vec<String>)>,
+    /// A name that was found to be this node's: a look-up for each poll would be many.
+    here: Option<String>,
 }
 
 impl Client {
     /// A client of these addresses.
     pub fn new(http: Http, endpoints: Endpoints, by: By) -> Client {
-        Client { http, endpoints, by, active: 0, site_problem: None, named: None }
+        Client { http, endpoints, by, active: 0, site_problem: None, named: None, here: None }
     }
 
     /// A client as `[yarn]` says.
@@ -200,8 +204,21 @@ impl Cluster for Client {
         Some(answer.map(|answer| answer.node))
     }
 
+    fn is_here(&mut self, host: &str) -> io::Result<bool> {
+        let configured = self.endpoints.node_manager.as_deref().and_then(host_of);
+        let known = [self.here.as_deref(), configured];
+        if known.iter().flatten().any(|name| name.eq_ignore_ascii_case(host)) {
+            return Ok(true);
+        }
+        let is_here = is_this_node(host)?;
+        if is_here {
+            self.here = Some(host.to_owned());
+        }
+        Ok(is_here)
+    }
+
     fn node_managers_here(&mut self) -> io::Result<usize> {
-        count_node_managers()
+        managers::count(&self.endpoints.local_dirs)
     }
 
     fn configured(&mut self) -> Option<Resource> {
@@ -220,6 +237,11 @@ impl Cluster for Client {
         }
         self.site_problem = problem;
         self.endpoints.configured
+    }
+
+    fn other_types(&mut self) -> Result<Vec<String>, SiteError> {
+        let conf_dir = self.endpoints.conf_dir.as_ref();
+        conf_dir.map_or(Ok(Vec::new()), |dir| Site::read(dir)?.other_resource_types())
     }
 
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {
@@ -292,18 +314,13 @@ impl Cluster for Client {
     }
 }
 
-/// Looked for among all processes: a NodeManager may have any port and any directory.
-fn count_node_managers() -> io::Result<usize> {
-    let mut count = 0;
-    for seen in proc::all()? {
-        match proc::arguments(seen.process.pid) {
-            Ok(arguments) if classify::has_main_class(&arguments, NODE_MANAGER) => count += 1,
-            Ok(_) => {}
-            Err(error) if proc::is_gone(&error) => {}
-            Err(error) => return Err(error),
-        }
+/// The host of an address without a path; an IPv6 one without its brackets.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, authority) = url.split_once("://")?;
+    if let Some(address) = authority.strip_prefix('[') {
+        return address.split_once(']').map(|(address, _)| address);
     }
-    Ok(count)
+    Some(authority.split_once(':').map_or(authority, |(host, _)| host))
 }
 
 #[cfg(test)]

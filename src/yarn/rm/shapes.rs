@@ -107,14 +107,6 @@ impl Node {
         })
     }
 
-    /// What its containers have of it; `None`: a figure is missing or negative.
-    pub fn used(&self) -> Option<Resource> {
-        Some(Resource {
-            memory_mib: u64::try_from(self.used_mib?).ok()?,
-            vcores: u32::try_from(self.used_vcores?).ok()?,
-        })
-    }
-
     /// What it has beside memory and vcores: `yarn.io/gpu` and the like. The node-resource call
     /// has no place for them, and makes them 0.
     pub fn other_resources(&self) -> Vec<&str> {
@@ -277,11 +269,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
     }
 
     fn visit_unit<E>(self) -> Result<Vec<T>, E> {
-        Ok(elements)
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Vec<T>, M::Error> {
-        T::deserialize(MapAccessDeserializer::new(map)).map(|one| vec![one])
         Ok(Vec::new())
     }
 
@@ -290,6 +277,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
         while let Some(element) = seq.next_element()? {
             elements.push(element);
         }
+        Ok(elements)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Vec<T>, M::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|one| vec![one])
     }
 }
 

@@ -26,7 +26,7 @@ fn cluster() -> Server {
         }
         let (memory, vcores) = *shown;
         match request.path() {
-            "/ws/v1/node/info" => Answer::json(r#"{"nodeInfo":{"id":"node1:45454"}}"#),
+            "/ws/v1/node/info" => Answer::json(r#"{"nodeInfo":{"id":"localhost:45454"}}"#),
             "/ws/v1/node/containers" => {
                 Answer::json(r#"{"containers":{"container":{"id":"container_1_0001_01_000002"}}}"#)
             }
@@ -37,7 +37,7 @@ fn cluster() -> Server {
                 Answer::json(r#"{"app":{"id":"application_1_0001","priority":7,"queue":"root.q"}}"#)
             }
             _ => Answer::json(&format!(
-                r#"{{"node":{{"id":"node1:45454","state":"RUNNING",
+                r#"{{"node":{{"id":"localhost:45454","state":"RUNNING",
                 "totalResource":{{"memory":{memory},"vCores":{vcores}}}}}}}"#
             )),
         }
