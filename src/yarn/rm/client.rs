@@ -309,7 +309,9 @@ impl Cluster for Client {
     }
 
     fn application(&mut self, id: &str) -> Result<App, ClusterError> {
-        let url = format!("{}/ws/v1/cluster/apps/{id}", self.base()?);
+        // The requests of a large application are megabytes. Before 3.0 nobody minds the word.
+        let base = self.base()?;
+        let url = format!("{base}/ws/v1/cluster/apps/{id}?deSelects=resourceRequests");
         Ok(self.http.get::<AppAnswer>(&url, MAX_ANSWER_BYTES)?.app)
     }
 }
@@ -392,6 +394,25 @@ mod tests {
         let silent = Server::start(|_| Answer::status(404));
         let error = client(&[&silent]).node(&id()).unwrap_err().to_string();
         assert!(error.contains("names no node"), "{error}");
+    }
+
+    #[test]
+    fn an_application_is_asked_for_without_its_requests() {
+        let server = Server::start(|_| Answer::json(r#"{"app":{"id":"application_1_0001"}}"#));
+        client(&[&server]).application("application_1_0001").unwrap();
+        let line = server.requests().remove(0).line;
+        assert!(line.contains("?deSelects=resourceRequests&user.name=yarn "), "{line}");
+    }
+
+    #[test]
+    fn the_configured_address_and_the_nodes_own_names_are_here() {
+        let mut client = client(&[]);
+        client.endpoints.node_manager = Some("http://nm.example.invalid:8042".into());
+        assert!(client.is_here("NM.example.invalid").unwrap());
+        assert!(client.is_here("localhost").unwrap() && !client.is_here("192.0.2.1").unwrap());
+        assert_eq!(client.here.as_deref(), Some("localhost"), "remembered");
+        let hosts = ["http://a:1", "https://a", "http://[::1]:8042"].map(host_of);
+        assert_eq!(hosts, [Some("a"), Some("a"), Some("::1")]);
     }
 
     #[test]

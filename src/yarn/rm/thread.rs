@@ -32,6 +32,10 @@ use crate::units::{BootTime, Bytes};
 /// How long to wait at most for the first reading of the node; it wakes us by itself.
 const FIRST_READING: Duration = Duration::from_secs(60);
 
+/// How long a look for hints may go on; a slow ResourceManager would else have the offer wait for
+/// dozens of calls. What is not read then is in one of the next looks.
+const HINTS_WITHIN: Duration = Duration::from_secs(2);
+
 /// What the thread needs.
 #[derive(Debug)]
 pub struct Parts {
@@ -175,8 +179,7 @@ impl Talker {
     }
 
     fn is_stopping(&self) -> bool {
-        // Without a sender nobody is left who could say it: a panic, and the daemon ends.
-        *self.stopping.borrow() || self.stopping.has_changed().is_err()
+        is_stopping(&self.stopping)
     }
 
     /// Until something happened, or this long.
@@ -208,7 +211,16 @@ impl Talker {
     }
 
     fn look_for_hints(&mut self, now: BootTime) {
-        let (hints, problem) = self.known.look(&mut self.client, now);
+        let Talker { client, agent, known, config, snapshot, stopping, .. } = self;
+        let until = clock::boot_time().after(HINTS_WITHIN);
+        let enough = || {
+            let newest = snapshot.borrow();
+            let config = newest.config.as_ref().unwrap_or(config);
+            is_stopping(stopping)
+                || clock::boot_time() > until
+                || agent.asks_for_less(&view(&newest.status, config))
+        };
+        let (hints, problem) = known.look(client, &enough, now);
         for hint in hints {
             if self.hints.send(hint).is_err() {
                 // Whoever found containers has ended; the daemon stops.
@@ -254,6 +266,11 @@ fn tell(
     let report = Command::YarnReport { report: Box::new(report), changes: told.changes };
     // The loop takes nothing more once it stops, and nobody reads it then.
     let _ = runtime.block_on(commands.send(report));
+}
+
+/// Without a sender nobody is left who could say it: a panic, and the daemon ends.
+fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
+    *stopping.borrow() || stopping.has_changed().is_err()
 }
 
 /// What of status and settings the agent goes by.
