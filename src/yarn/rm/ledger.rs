@@ -173,7 +173,13 @@ impl Ledger {
         advertised != self.configured && self.sent.contains(&advertised)
     }
 
-    /// Whether anything of LRS's may stand.
+    /// Whether what LRS sent last is more than the node has by configuration, and was not given
+    /// back since: where that is not shown any more somebody took it away.
+    pub fn has_offered(&self) -> bool {
+        !self.is_clear() && self.sent.last().is_some_and(|newest| *newest != self.configured)
+    }
+
+    /// Whether nothing of LRS's may stand.
     pub fn is_clear(&self) -> bool {
         self.sent.is_empty() || self.given_back.is_some()
     }
@@ -384,6 +390,8 @@ mod tests {
         let later = back.given_back(at(1299));
         assert!(later.is_ours(OFFER), "a late call or a fail-over brings it back");
         assert!(!later.standing().is_clear());
+        assert!(offered().has_offered() && !back.has_offered());
+        assert!(!offered().about_to_send(SITE, ERA).has_offered(), "sent, and not seen yet");
         let over = later.given_back(at(1300));
         assert_eq!(over, Ledger { era: ERA, ..Ledger::new(node(), SITE) });
         assert!(!back.given_back(at(0)).is_ours(OFFER), "a clock that was set back");

@@ -70,8 +70,8 @@ impl Agent {
             };
         }
         self.may_change(id, node, &judged)?;
-        let known = known.filter(|known| !known.is_clear() && overtaken.is_none());
-        let anew = known.is_some() && shown == ledger.configured;
+        let offered = known.is_some_and(|known| known.has_offered()) && overtaken.is_none();
+        let anew = offered && shown == ledger.configured;
         let from = overtaken.unwrap_or(shown);
         if !anew && let Some(at) = due(from, *wanted, self.changed_at).filter(|at| *at > now.boot) {
             self.raise_at = Some(at);

@@ -49,6 +49,14 @@ fn a_raise_on_its_way_is_called_back_to_what_shows() {
 }
 
 #[test]
+fn more_right_after_less_keeps_its_pace() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    sent(&mut scene, &view(0), 2);
+    assert!(sent(&mut scene, &view(4), 3) > SECOND, "nobody registered anew");
+}
+
+#[test]
 fn less_ends_the_pause_after_an_error_and_more_does_not() {
     let mut scene = Scene::new();
     scene.settle(&view(4));
