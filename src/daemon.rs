@@ -51,7 +51,8 @@ struct Arguments {
     /// No daemon may run. Tasks in cgroups of LRS's own stay in them with neutral weights, and a
     /// daemon installed later takes them up again. Tasks admitted in place get the weights back
     /// that were found, services and scopes of systemd their properties too; those are then
-    /// released. What fails is named, and the rest is done; to be run again.
+    /// released. An offer that YARN still has is taken back, for half a minute at most. What fails
+    /// is named, and the rest is done; to be run again.
     #[arg(long, conflicts_with = "check_config")]
     give_back: bool,
     /// Keep a scope of systemd alive (see crate::systemd::anchor); not for people.
@@ -62,7 +63,8 @@ struct Arguments {
 /// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
 pub(crate) const BAD_CONFIG: u8 = 78;
 
-/// Two seconds are promised from the signal to the exit; the doors get half of them.
+/// Two seconds are promised from the signal to the exit; the doors get half of them. Only an offer
+/// that goes back by a command takes longer (`yarn/rm/give_back.rs`).
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long the service manager waits for the bus. Connecting takes milliseconds; a bus that

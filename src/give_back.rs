@@ -10,6 +10,9 @@
 //! | group in place | what was found, told to systemd too for its units; released, record gone |
 //! | nobody in its group any more | weights as above; the next daemon books the end |
 //!
+//! What YARN was offered goes back at the stop of the service; where that failed it is tried once
+//! more, and said how to do it by hand.
+//!
 //! Whatever instant it is killed at, and after every error, it can be run again: nothing is
 //! written that is there already, and a record goes last.
 //!
@@ -33,6 +36,7 @@ use crate::state::record::{RecordPhase, TaskRecord};
 use crate::state::{StateError, Store};
 use crate::systemd::manager::{Manager, ManagerError};
 use crate::systemd::unit::UnitRecord;
+use crate::yarn::rm::give_back::at_removal;
 
 /// Why nothing was given back.
 #[derive(Debug, thiserror::Error)]
@@ -79,25 +83,46 @@ pub fn run(config: &Path) -> ExitCode {
     }
 }
 
-/// Answers whether every task has its weights back.
+/// Answers whether every task has its weights back, and YARN nothing of LRS's.
 fn give_back(file: &Path) -> Result<bool, GiveBackError> {
     let config = Config::load(file, Absent::IsDefault)?;
     let runtime_dir = &config.daemon.runtime_dir;
-    let state = runtime_dir.join("state");
-    let nothing =
-        || say(&format!("no task is recorded in {}: nothing to give back", state.display()));
-    if !state.is_dir() {
-        nothing();
+    if !runtime_dir.join("state").is_dir() {
+        nothing_recorded(runtime_dir);
         return Ok(true);
     }
     let _lock = RuntimeLock::take(runtime_dir)?;
+    let tasks = give_back_tasks(&config);
+    // Whatever became of the tasks: the two have nothing to do with each other.
+    let offer = match at_removal(&config) {
+        Ok(None) => true,
+        Ok(Some(node)) => {
+            say(&format!("YARN: {node} has its configured resource back"));
+            true
+        }
+        Err(left) => {
+            last_words(&format!("lrsd: {left}"));
+            false
+        }
+    };
+    Ok(tasks? && offer)
+}
+
+fn nothing_recorded(runtime_dir: &Path) {
+    let state = runtime_dir.join("state");
+    say(&format!("no task is recorded in {}: nothing to give back", state.display()));
+}
+
+/// Answers whether every task has its weights back.
+fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
+    let runtime_dir = &config.daemon.runtime_dir;
     let (store, recovered) = Store::open(runtime_dir, &crate::state::boot_id()?, new_epoch())?;
     let mut complete = recovered.damaged_tasks.is_empty();
     for damage in &recovered.damaged {
         last_words(&format!("lrsd: {} {}", damage.path.display(), damage.what));
     }
     if recovered.tasks.is_empty() {
-        nothing();
+        nothing_recorded(runtime_dir);
         return Ok(complete);
     }
     let groups = RecordedGroups::find(&config.tree_settings())?;

@@ -19,11 +19,13 @@ mod restart;
 mod rpc;
 mod share;
 mod slowdown;
+#[path = "../supervise.rs"]
+mod supervise;
 mod watchers;
 mod work;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How much is measured.
@@ -100,7 +102,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     if std::env::var_os(SUPERVISOR).is_none() {
-        return supervise(&arguments);
+        return sweep_up_after();
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .expect("prctl(PR_SET_PDEATHSIG)");
@@ -116,37 +118,15 @@ fn main() -> ExitCode {
 }
 
 /// Runs the benchmark in a child and removes what it may have left.
-fn supervise(arguments: &[String]) -> ExitCode {
+fn sweep_up_after() -> ExitCode {
     let me = std::process::id();
-    let mut named = tempfile::Builder::new();
-    let named = named.prefix("lrs-bench-");
-    let scratch = named.tempdir().expect("a directory");
-    let on_disk = named.tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let status = runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT");
-        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM");
-        // The main thread is the parent whose end is the child's end.
-        let mut child = Command::new(std::env::current_exe().expect("the path of this benchmark"))
-            .args(arguments)
+    let scratch = tempfile::Builder::new().prefix("lrs-bench-").tempdir().expect("a directory");
+    let on_disk = supervise::scratch_on_disk();
+    let (status, _) = supervise::run_again(|command| {
+        command
             .env(SUPERVISOR, me.to_string())
             .env(SCRATCH, scratch.path())
-            .env(SCRATCH_ON_DISK, on_disk.path())
-            .spawn()
-            .expect("the benchmark starts");
-        loop {
-            let tick = tokio::time::sleep(Duration::from_millis(100));
-            tokio::select! {
-                _ = interrupt.recv() => child.kill().expect("kill"),
-                _ = terminate.recv() => child.kill().expect("kill"),
-                _ = tick => {}
-            }
-            if let Some(status) = child.try_wait().expect("wait") {
-                break status;
-            }
-        }
+            .env(SCRATCH_ON_DISK, on_disk.path());
     });
     for root in [node::root_name(me), node::bare_name(me)] {
         for _ in 0..20 {

@@ -30,6 +30,8 @@ mod jobs;
 mod process;
 #[path = "../../tests/yarn/rest.rs"]
 mod rest;
+#[path = "../supervise.rs"]
+mod supervisor;
 
 mod loads;
 mod measure;

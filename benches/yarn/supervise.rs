@@ -1,13 +1,13 @@
-//! The measuring process as a child, and what it may leave: daemons, containers, groups, files.
+//! What the measuring process may leave: daemons, containers, groups, files.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cluster::group_for;
 use crate::harness::groups_below;
-use crate::process;
+use crate::{process, supervisor};
 
 /// Set for the child.
 const SUPERVISED: &str = "LRS_BENCH_SUPERVISED";
@@ -16,37 +16,11 @@ pub fn is_supervised() -> bool {
     std::env::var_os(SUPERVISED).is_some()
 }
 
-/// Runs this program again with a directory for all its files, on the disk of cargo's target
-/// directory: what is read and written must not be on a tmpfs, as /tmp often is.
+/// Runs this program again with a directory for all its files.
 pub fn supervise() -> ExitCode {
-    let scratch = tempfile::Builder::new()
-        .prefix("lrs-bench-")
-        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .expect("a directory");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let (status, pid) = runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT");
-        let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM");
-        // The main thread is the parent whose end is the child's end.
-        let mut child = Command::new(std::env::current_exe().expect("the path of this benchmark"))
-            .args(std::env::args_os().skip(1))
-            .env(SUPERVISED, "1")
-            .env("TMPDIR", scratch.path())
-            .spawn()
-            .expect("the benchmark starts");
-        loop {
-            let tick = tokio::time::sleep(Duration::from_millis(100));
-            tokio::select! {
-                _ = interrupt.recv() => child.kill().expect("kill"),
-                _ = terminate.recv() => child.kill().expect("kill"),
-                _ = tick => {}
-            }
-            if let Some(status) = child.try_wait().expect("wait") {
-                break (status, child.id());
-            }
-        }
+    let scratch = supervisor::scratch_on_disk();
+    let (status, pid) = supervisor::run_again(|command| {
+        command.env(SUPERVISED, "1").env("TMPDIR", scratch.path());
     });
     // Everything the child started carries the directory's name.
     process::sweep(scratch.path());

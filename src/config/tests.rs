@@ -207,7 +207,7 @@ fn values_arrive_in_their_fields() {
                 "https://rm2:8090".into(),
             ]),
             node_manager: Auto::Fixed("http://[::1]:8042".into()),
-            node_id: Auto::Fixed("node-1.example:45454".into()),
+            node_id: Auto::Fixed("node-1.example:45454".parse().unwrap()),
             offer: true,
             offer_by: OfferBy::Rmadmin,
             rmadmin: ["k5start", "-q", "-q", "--", "yarn", "rmadmin"].map(Into::into).into(),
@@ -654,7 +654,7 @@ fn yarn() -> impl Strategy<Value = Yarn> {
         automatic(paths),
         automatic(addresses),
         automatic(address()),
-        automatic("[a-z0-9.-]{1,30}:[1-9][0-9]{0,3}"),
+        automatic("[a-z0-9.][a-z0-9.-]{0,29}:[1-9][0-9]{0,3}".prop_map(|id| id.parse().unwrap())),
     );
     let offer = (
         prop_oneof![Just(OfferBy::Rest), Just(OfferBy::Rmadmin)],

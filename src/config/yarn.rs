@@ -7,6 +7,7 @@ use super::Auto;
 use super::schema::{Applies, Key, list, show_list};
 use super::value::{self, because};
 use crate::units::Bytes;
+use crate::yarn::rm::{NodeId, NotANodeId};
 
 /// `[yarn]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct Yarn {
     /// Base address of the NodeManager's web services; auto: from yarn-site.xml.
     pub node_manager: Auto<String>,
     /// The node as the ResourceManager knows it, `host:port`; auto: asked of the NodeManager.
-    pub node_id: Auto<String>,
+    pub node_id: Auto<NodeId>,
     /// Whether slots are offered to the ResourceManager.
     pub offer: bool,
     /// How the offer gets there.
@@ -184,7 +185,7 @@ pub(super) static KEYS: &[Key] = &[
             c.yarn.node_id = value::auto(v, node_id)?;
             Ok(())
         },
-        write: |c| value::show_auto(&c.yarn.node_id, |id| value::show_text(id)),
+        write: |c| value::show_auto(&c.yarn.node_id, |id| value::show_text(id.as_str())),
     },
     Key {
         path: "yarn.offer",
@@ -328,19 +329,8 @@ fn web_address(node: &value::Node<'_>) -> value::Taken<String> {
 }
 
 /// `host:port` as in the ResourceManager's list of nodes.
-fn node_id(node: &value::Node<'_>) -> value::Taken<String> {
-    let written = value::text(node)?;
-    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':');
-    match written.rsplit_once(':') {
-        Some((host, port))
-            if !host.is_empty()
-                && written.bytes().all(fits)
-                && port.parse::<u16>().is_ok_and(|port| port != 0) =>
-        {
-            Ok(written.to_owned())
-        }
-        _ => Err(value::Rejection::OutOfRange),
-    }
+fn node_id(node: &value::Node<'_>) -> value::Taken<NodeId> {
+    value::text(node)?.parse().map_err(|_: NotANodeId| value::Rejection::OutOfRange)
 }
 
 /// A program and its arguments, which may repeat.

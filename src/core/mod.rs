@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod model;
 mod placement;
 pub mod rate;
+mod requests;
 pub mod shaper;
 pub mod slots;
 mod standing;

@@ -2,12 +2,13 @@
 //!
 //! [`Shaper::settle`] runs after every input and is the whole order of the contract, one rule
 //! after the other. Everything else here gets a request to the point where it can be settled.
+//! Refusals, waits and promises are in requests.rs.
 
 use serde_json::json;
 
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::shaper::{Deadline, REFUSAL_EVENT_EVERY, Shaper, post_increment};
+use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::Seat;
 use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
 use crate::units::Moment;
@@ -296,84 +297,6 @@ impl Shaper {
         self.tasks.insert(id, task);
         self.effects.push(Effect::Attach { task: id, waiter });
         id
-    }
-
-    pub(super) fn refusal(&self) -> Refusal {
-        if self.draining() {
-            Refusal::Draining
-        } else if self.holding() && self.slots.passive_free() > 0 {
-            let reason = self.guard.entered().map(|e| e.reason.clone()).unwrap_or_default();
-            Refusal::Holding(reason)
-        } else {
-            Refusal::NoFreeSlot {
-                active: self.slots.active_capacity,
-                passive: self.slots.passive_capacity,
-            }
-        }
-    }
-
-    pub(super) fn refuse_or<T>(
-        &mut self,
-        answer: Result<T, Refusal>,
-        now: Moment,
-    ) -> Result<T, Refusal> {
-        if let Err(refusal) = &answer {
-            self.count_refusal(&refusal.to_string(), now);
-        }
-        answer
-    }
-
-    /// Counts a request that got no slot. A client that asks in a loop must not flush the
-    /// history, so its refusals share one event a second.
-    pub fn count_refusal(&mut self, reason: &str, now: Moment) {
-        self.totals.refused += 1;
-        let recently = self
-            .refusal_said_at
-            .is_some_and(|said| said <= now.boot && now.boot.since(said) < REFUSAL_EVENT_EVERY);
-        if recently {
-            self.refusals_unsaid += 1;
-            return;
-        }
-        self.say_refusals(Some(reason), now);
-    }
-
-    /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
-    pub fn flush_refusals(&mut self, now: Moment) {
-        if self.refusals_unsaid > 0 {
-            self.refusals_unsaid -= 1;
-            self.say_refusals(None, now);
-        }
-    }
-
-    fn say_refusals(&mut self, reason: Option<&str>, now: Moment) {
-        self.refusal_said_at = Some(now.boot);
-        let unsaid = std::mem::take(&mut self.refusals_unsaid);
-        let reason = reason.unwrap_or("as the one before");
-        let inputs = self.slot_inputs();
-        self.record(now, EventKind::Refused, None, |event| {
-            event.reason = Some(reason.to_owned());
-            event.inputs = inputs;
-            event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
-        });
-    }
-
-    pub(super) fn check_reservation(&self, id: ReservationId) -> Result<(), Refusal> {
-        if self.reservations.contains_key(&id) {
-            return Ok(());
-        }
-        let made_here =
-            id.epoch == self.counters.epoch && id.number < self.counters.next_reservation;
-        Err(if made_here { Refusal::ReservationEnded(id) } else { Refusal::UnknownReservation(id) })
-    }
-
-    pub(super) fn end_reservation(&mut self, id: ReservationId, kind: EventKind, now: Moment) {
-        let Some(reservation) = self.reservations.remove(&id) else { return };
-        self.slots.unreserve(reservation.tier, reservation.rank());
-        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
-        self.effects.push(Effect::DropReservation(id));
-        self.record(now, kind, Some(id.to_string()), |event| {
-            event.from = Some(reservation.tier.to_string());
-        });
     }
 
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Task> {

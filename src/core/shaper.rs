@@ -9,10 +9,11 @@
 //! 4.3.1; spec 3 and 5): first the active tier is cut to its capacity, then passive tasks are
 //! promoted into what is free, then priorities are put right, then reservations move up, then
 //! waiting requests get what is left. Each rule is one line of that function.
+//!
+//! What comes before a task, requests, waits and promises, is in requests.rs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -20,11 +21,10 @@ use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
-use super::model::{Class, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::model::{Class, Labels, Priority, ReservationId, TaskId, Tier};
 use super::slots::Slots;
 use super::state::{
-    Answer, Counters, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Reservation,
-    Restored, Task, Totals, Waiter, WaiterId,
+    Counters, Effect, Ending, Phase, Policy, Reservation, Restored, Task, Totals, Waiter, WaiterId,
 };
 use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
 
@@ -48,7 +48,7 @@ pub struct Shaper {
     pub(super) jobs: Jobs,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
-    next_waiter: u64,
+    pub(super) next_waiter: u64,
     pub(super) draining_since: Option<WallTime>,
     pub(super) gather_until: Option<BootTime>,
     pub(super) effects: Vec<Effect>,
@@ -62,9 +62,6 @@ pub(super) enum Deadline {
     Reservation(ReservationId),
     Waiter(WaiterId),
 }
-
-/// At most one `refused` event in this time; the count of the others is in the next one.
-pub(super) const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
 
 impl Shaper {
     /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
@@ -237,113 +234,6 @@ impl Shaper {
     }
 
     // --- what happens ---
-
-    /// A request for a slot, willing to wait or not.
-    pub fn request(
-        &mut self,
-        request: Request,
-        patience: Option<Patience>,
-        now: Moment,
-    ) -> Result<Answer, Refusal> {
-        if let Some(id) = request.reservation {
-            let answer = self.redeem(id, request, now).map(Answer::Placed);
-            return self.refuse_or(answer, now);
-        }
-        let gathering = patience.is_some() && self.gather_until.is_some();
-        if request.need != Need::Slot || (self.offers(&request) && !gathering) {
-            let id = self.place(request, None, now);
-            self.settle(now);
-            return Ok(Answer::Placed(id));
-        }
-        match patience {
-            None => {
-                let refusal = self.refusal();
-                self.refuse_or(Err(refusal), now)
-            }
-            Some(patience) => {
-                let Patience { first_requested, deadline } = patience;
-                // Draining keeps those who waited before it began and refuses new ones.
-                if self.draining_since.is_some_and(|since| first_requested >= since) {
-                    return self.refuse_or(Err(Refusal::Draining), now);
-                }
-                self.next_waiter += 1;
-                let id = WaiterId(self.next_waiter);
-                self.queue.insert((
-                    Reverse(request.priority.unwrap_or_default()),
-                    first_requested,
-                    id,
-                ));
-                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(id))));
-                self.waiters.insert(id, Waiter { request, first_requested, deadline });
-                Ok(Answer::Waiting(id))
-            }
-        }
-    }
-
-    /// The waiter went away.
-    pub fn forget_waiter(&mut self, id: WaiterId) {
-        self.take_waiter(id);
-    }
-
-    pub(super) fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
-        let priority = Reverse(waiter.request.priority.unwrap_or_default());
-        self.queue.remove(&(priority, waiter.first_requested, id));
-        if let Some(deadline) = waiter.deadline {
-            self.deadlines.remove(&(deadline, Deadline::Waiter(id)));
-        }
-        Some(waiter)
-    }
-
-    /// Promises a slot. Never demotes: a priority swap happens at its admission.
-    pub fn reserve(
-        &mut self,
-        uid: u32,
-        labels: Labels,
-        priority: Priority,
-        ttl: Option<Duration>,
-        now: Moment,
-    ) -> Result<ReservationId, Refusal> {
-        let tier = if self.active_offered() > 0 {
-            Tier::Active
-        } else if self.passive_offered() > 0 {
-            Tier::Passive
-        } else {
-            let refusal = self.refusal();
-            return self.refuse_or(Err(refusal), now);
-        };
-        let id = ReservationId {
-            epoch: self.counters.epoch,
-            number: post_increment(&mut self.counters.next_reservation),
-        };
-        let reservation = Reservation {
-            labels,
-            uid,
-            priority,
-            order: Order(post_increment(&mut self.counters.next_order)),
-            tier,
-            created_at: now.wall,
-            expires: now.boot.after(ttl.unwrap_or(self.policy.reservation_ttl)),
-        };
-        self.slots.reserve(tier, reservation.rank(), id);
-        self.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
-        self.reservations.insert(id, reservation);
-        self.effects.push(Effect::StoreReservation(id));
-        self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
-            event.to = Some(tier.to_string());
-            event.inputs.insert("priority".into(), json!(priority));
-        });
-        self.settle(now);
-        Ok(id)
-    }
-
-    /// Ends a promise early.
-    pub fn cancel_reservation(&mut self, id: ReservationId, now: Moment) -> Result<(), Refusal> {
-        self.check_reservation(id)?;
-        self.end_reservation(id, EventKind::Cancelled, now);
-        self.settle(now);
-        Ok(())
-    }
 
     /// The processes of the task are in place.
     pub fn attached(&mut self, id: TaskId, now: Moment) {

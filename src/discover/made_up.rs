@@ -1,8 +1,39 @@
-//! Trees like /proc, for tests.
+//! Trees like /proc, and rules, for tests.
 
 use std::path::{Path, PathBuf};
 
 use super::processes::Proc;
+use super::rules::{Means, Pattern, Rule, Template};
+use crate::core::model::{Label, Priority, Standing};
+
+/// A rule without any pattern, which moves what it finds.
+pub fn rule(name: &str) -> Rule {
+    Rule {
+        name: Label::new(name).unwrap(),
+        command: None,
+        environment: Vec::new(),
+        cgroup: None,
+        users: Vec::new(),
+        id: None,
+        job: None,
+        kind: None,
+        attach: Means::Own,
+        standing: Standing::Slot,
+        priority: Priority(0),
+    }
+}
+
+pub fn anywhere(text: &str) -> Option<Pattern> {
+    Some(Pattern::anywhere(text).unwrap())
+}
+
+pub fn whole(text: &str) -> Option<Pattern> {
+    Some(Pattern::whole(text).unwrap())
+}
+
+pub fn template(text: &str) -> Option<Template> {
+    Some(Template::new(text).unwrap())
+}
 
 /// A directory with processes; goes with its value.
 pub struct Tree(tempfile::TempDir);

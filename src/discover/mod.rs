@@ -12,6 +12,7 @@
 pub mod finder;
 #[cfg(test)]
 pub(crate) mod made_up;
+pub mod proc_file;
 pub mod processes;
 pub mod rules;
 pub mod scan;

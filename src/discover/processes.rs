@@ -10,10 +10,11 @@
 //!
 //! The directory is a parameter, so that tests read trees they have made up.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 
+use super::proc_file::{self, Stat, beginning, vanished};
 use super::rules::Subject;
 use crate::units::{Pid, ProcessRef};
 
@@ -50,39 +51,6 @@ pub struct Listed {
     pub inode: u64,
 }
 
-/// The fields of `/proc/PID/stat` (proc_pid_stat(5)) that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
-    /// Its parent's number; 0: none that can be seen.
-    pub parent: i32,
-    /// Clock ticks since boot.
-    pub start_ticks: u64,
-    /// A thread of the kernel.
-    pub kernel: bool,
-    /// It has ended and waits for its parent.
-    pub ended: bool,
-}
-
-impl Stat {
-    /// The command name may hold anything, also `)` and blanks: fields count from the last `)`.
-    fn parse(text: &[u8]) -> Option<Stat> {
-        /// `PF_KTHREAD` of include/linux/sched.h; part of the file's ABI since 2.6.
-        const PF_KTHREAD: u64 = 0x0020_0000;
-        let end = text.iter().rposition(|&byte| byte == b')')?;
-        let mut fields = std::str::from_utf8(text.get(end + 1..)?).ok()?.split_ascii_whitespace();
-        let state = fields.next()?; // field 3 of the manual page
-        let parent = fields.next()?.parse().ok()?;
-        let flags: u64 = fields.nth(4)?.parse().ok()?; // 9
-        let start_ticks = fields.nth(12)?.parse().ok()?; // 22
-        Some(Stat {
-            parent,
-            start_ticks,
-            kernel: flags & PF_KTHREAD != 0,
-            ended: matches!(state, "Z" | "X" | "x"),
-        })
-    }
-}
-
 /// A file that is there and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
@@ -101,7 +69,7 @@ impl Proc {
         let mut listed = Vec::new();
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
-            let pid = entry.file_name().to_str().and_then(|name| Pid::new(name.parse().ok()?));
+            let pid = proc_file::pid(&entry.file_name());
             listed.extend(pid.map(|pid| Listed { pid, inode: entry.ino() }));
         }
         Ok(listed)
@@ -250,25 +218,16 @@ impl Subject for Reader<'_> {
         if let Once::Read(user) = self.user {
             return user;
         }
-        let status = self.read("status", MAX_FILE);
-        // "Uid:", then the real, effective, saved and file system one.
-        let user = status.as_deref().and_then(|status| {
-            let line = status.split(|&byte| byte == b'\n').find_map(|l| l.strip_prefix(b"Uid:"))?;
-            std::str::from_utf8(line).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-        });
+        let user = self.read("status", MAX_FILE).as_deref().and_then(proc_file::effective_user);
         self.user = Once::Read(user);
         user
     }
 
     fn command(&mut self) -> Option<&[u8]> {
         if let Once::Unread = self.command {
-            let joined = self.read("cmdline", MAX_TEXT).map(|mut text| {
-                // Each argument ends with a NUL; a process that wrote over them may lack the last.
-                if text.last() == Some(&0) {
-                    text.pop();
-                }
-                text.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-                text
+            let joined = self.read("cmdline", MAX_TEXT).map(|text| {
+                let blank = |&byte: &u8| if byte == 0 { b' ' } else { byte };
+                proc_file::arguments(&text).iter().map(blank).collect()
             });
             self.command = Once::Read(joined);
         }
@@ -292,29 +251,18 @@ impl Subject for Reader<'_> {
             self.environment = Once::Read(self.read("environ", MAX_TEXT));
         }
         let Once::Read(Some(environment)) = &self.environment else { return None };
-        // The first of two of one name, as getenv(3) has it.
-        environment
-            .split(|&byte| byte == 0)
-            .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        proc_file::variable(environment, name)
     }
 }
 
-/// The file, if it has at most `most` bytes. One buffer: files of /proc tell no size.
+/// The file, if it has at most `most` bytes.
 fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    const ROOM: usize = 1024;
-    let mut text = Vec::with_capacity(ROOM);
-    let file = std::fs::File::open(path)?;
-    file.take(most as u64 + 1).read_to_end(&mut text)?;
+    let text = beginning(path, most + 1)?;
     if text.len() > most {
         let much = format!("has more than {} KiB, which are not looked at", most >> 10);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, much));
     }
     Ok(text)
-}
-
-/// ENOENT: no such process; ESRCH: it went while the file was open.
-fn vanished(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 #[cfg(test)]
@@ -387,16 +335,6 @@ mod tests {
         assert_eq!(reader.command(), None);
         let trouble = reader.trouble().unwrap();
         assert!(trouble.path.ends_with("7/cmdline") && trouble.reason.contains("256 KiB"));
-    }
-
-    #[test]
-    fn a_stat_file_is_read_behind_any_name() {
-        let stat = b"42 (a) R 1 (b) S 7 42 41 0 -1 2097216 1 0 0 0 2 3 0 0 -11 0 5 0 1234 1 1\n";
-        let stat = Stat::parse(stat).unwrap();
-        assert_eq!((stat.parent, stat.start_ticks, stat.kernel), (7, 1234, true));
-        for broken in ["", "42 (a", "42 (a) S", "42 (a) S x 42 41 0 -1 1 1"] {
-            assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
-        }
     }
 
     #[test]

@@ -46,13 +46,8 @@ const LISTS_EVERY: Duration = Duration::from_millis(200);
 /// Hints that are kept of containers not found yet.
 const EARLY_HINTS: usize = 1024;
 
-/// What is left to take the offer back at YARN once the doors are shut. It is begun with them, and
-/// takes some hundredths of a second where the ResourceManager answers.
-const STOP_WITHIN: Duration = Duration::from_millis(700);
-
-/// How long the thread itself is waited for: what it waits for, and a pass under way. A read of
-/// /proc or of a dead disk that hangs is given up with the process.
-const JOIN_WITHIN: Duration = Duration::from_millis(800);
+/// What a thread that is told to stop may need beside what it waits for: a pass under way.
+const STOP_SLACK: Duration = Duration::from_millis(100);
 
 /// What the thread needs.
 #[derive(Debug)]
@@ -71,6 +66,9 @@ pub struct Handle {
     stop: watch::Sender<bool>,
     ended: std_mpsc::Receiver<()>,
     thread: JoinHandle<Result<(), Lost>>,
+    /// How long its end is waited for. A read of /proc or of a dead disk that hangs is given up
+    /// with the process.
+    join_within: Duration,
 }
 
 /// A thread that finds tasks or talks to YARN ended by itself. Without it the node would be shaped
@@ -96,7 +94,7 @@ impl Handle {
     /// It had not been told to stop when it ended.
     pub fn join(self) -> Result<(), Lost> {
         self.stop();
-        match self.ended.recv_timeout(JOIN_WITHIN) {
+        match self.ended.recv_timeout(self.join_within) {
             Err(std_mpsc::RecvTimeoutError::Timeout) => {
                 tracing::warn!(
                     "the thread that finds tasks hangs, in a read of /proc or of a NodeManager's \
@@ -121,6 +119,7 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
         return Ok(None);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let join_within = talker_within(&parts.config) + STOP_SLACK;
     let (stop, stopping) = watch::channel(false);
     let (end, ended) = std_mpsc::channel();
     let thread = std::thread::Builder::new().name("lrs-find".into()).spawn(move || {
@@ -129,7 +128,13 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
         let _ = end.send(());
         outcome
     })?;
-    Ok(Some(Handle { stop, ended, thread }))
+    Ok(Some(Handle { stop, ended, thread, join_within }))
+}
+
+/// How long the thread that talks to YARN is waited for at a stop. It takes the offer back from
+/// the moment the doors begin to close.
+fn talker_within(config: &Config) -> Duration {
+    rm::give_back::within(config.yarn.offer_by) + STOP_SLACK
 }
 
 /// Whose find it is.
@@ -234,8 +239,10 @@ impl Finding {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Some(talker) = self.yarn.and_then(|yarn| yarn.talker) {
-            talker.join(STOP_WITHIN);
+        if let Some(talker) = self.yarn.and_then(|yarn| yarn.talker)
+            && let Err(left) = talker.join(talker_within(&self.parts.config))
+        {
+            tracing::warn!("{left}");
         }
         Ok(())
     }

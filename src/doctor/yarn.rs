@@ -162,16 +162,24 @@ fn executor(site: &Site) -> Check {
 
 fn recovery(site: &Site) -> Check {
     const ID: &str = "yarn.recovery";
-    match site.recovery() {
-        Ok(true) => Check::ok(ID, "containers outlive a restart of the NodeManager"),
-        Ok(false) => Check::warn(
+    match (site.recovery(), site.supervised()) {
+        (Ok(true), Ok(true)) => Check::ok(ID, "containers outlive a restart of the NodeManager"),
+        (Ok(true), Ok(false)) => Check::warn(
+            ID,
+            "yarn.nodemanager.recovery.supervised is not true: containers outlive a NodeManager \
+             that crashed or was killed, but one that is stopped in order kills them all",
+            "set it to true where something starts the NodeManager again, such as its unit",
+        ),
+        (Ok(false), Ok(_)) => Check::warn(
             ID,
             "yarn.nodemanager.recovery.enabled is not true: after a NodeManager that was killed, \
              containers run on that nobody collects (they are not in its unit any more)",
-            "set it to true, with yarn.nodemanager.recovery.dir and a fixed \
+            "set it to true, with yarn.nodemanager.recovery.dir, .recovery.supervised and a fixed \
              yarn.nodemanager.address",
         ),
-        Err(error) => Check::unknown(ID, error.to_string(), "correct the file"),
+        (Err(error), _) | (_, Err(error)) => {
+            Check::unknown(ID, error.to_string(), "correct the file")
+        }
     }
 }
 

@@ -36,8 +36,7 @@ pub enum JoinError {
 
 /// Reads Hadoop's files and puts the settings over them. `lrs_root` is the group of LRS's tasks.
 ///
-/// A fault in what only the managers are asked with ends up in [`Endpoints::fault`]: containers
-/// are found without them.
+/// Containers are found also where the managers cannot be asked.
 ///
 /// # Errors
 /// A file cannot be read, or a value by which containers are found is of no use.
@@ -47,19 +46,7 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
         Auto::Fixed(dirs) => dirs.clone(),
         Auto::Auto => site.local_dirs()?,
     };
-    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
-    match managers(&site, yarn) {
-        Ok((resource_managers, node_manager, configured)) => {
-            endpoints.resource_managers = resource_managers;
-            endpoints.node_manager = node_manager;
-            endpoints.configured = configured;
-        }
-        Err(error) => endpoints.fault = Some(error.to_string()),
-    }
-    let endpoints = match endpoints.clone().with(yarn) {
-        Ok(endpoints) => endpoints,
-        Err(error) => Endpoints { fault: Some(format!("yarn.node_id: {error}")), ..endpoints },
-    };
+    let endpoints = Endpoints { local_dirs: local_dirs.clone(), ..endpoints(yarn, &site) };
     Ok(Joined {
         finder: Settings {
             local_dirs,
@@ -71,6 +58,22 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
         },
         endpoints,
     })
+}
+
+/// Where the managers are, by Hadoop's files with the settings over them.
+///
+/// A fault in those files ends up in [`Endpoints::fault`].
+pub fn endpoints(yarn: &Yarn, site: &Site) -> Endpoints {
+    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
+    match managers(site, yarn) {
+        Ok((resource_managers, node_manager, configured)) => {
+            endpoints.resource_managers = resource_managers;
+            endpoints.node_manager = node_manager;
+            endpoints.configured = configured;
+        }
+        Err(error) => endpoints.fault = Some(error.to_string()),
+    }
+    endpoints.with(yarn)
 }
 
 type Managers = (Vec<String>, Option<String>, Option<rm::Resource>);

@@ -10,7 +10,10 @@
 //! it could do by itself whatever LRS does for it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::classify;
@@ -132,6 +135,49 @@ fn has_the_name(pid: Pid) -> io::Result<bool> {
         && proc::variable(pid, "CONTAINER_ID")?.is_none())
 }
 
+/// How many NodeManagers run here: processes of that name whose user owns one of `local_dirs`. Where
+/// no such directory can be looked at anybody's count, for one too many is safe.
+///
+/// # Errors
+/// /proc cannot be read: there may be more.
+pub(super) fn count(local_dirs: &[PathBuf]) -> io::Result<usize> {
+    let owners: BTreeSet<u32> = local_dirs.iter().filter_map(|dir| owner_of(dir)).collect();
+    let mut found = HashMap::new();
+    for seen in proc::all()? {
+        match is_one_of(seen.process.pid, &owners) {
+            Ok(true) => {
+                found.insert(seen.process.pid, seen.parent);
+            }
+            Ok(false) => {}
+            Err(error) if proc::is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(unrelated(&found))
+}
+
+/// Who owns nmPrivate or, where that is not there, the local directory.
+fn owner_of(local_dir: &Path) -> Option<u32> {
+    let private = fs::symlink_metadata(local_dir.join("nmPrivate"));
+    let found = private.ok().filter(fs::Metadata::is_dir);
+    found.or_else(|| fs::metadata(local_dir).ok()).map(|metadata| metadata.uid())
+}
+
+fn is_one_of(pid: Pid, owners: &BTreeSet<u32>) -> io::Result<bool> {
+    if !has_the_name(pid)? {
+        return Ok(false);
+    }
+    let owner = proc::owner(pid)?;
+    Ok(owner.is_some_and(|owner| owners.is_empty() || owners.contains(&owner)))
+}
+
+/// Those whose parent is none: what a NodeManager starts has its command line until it has become
+/// a program of its own.
+fn unrelated(found: &HashMap<Pid, Option<Pid>>) -> usize {
+    let child = |parent: &&Option<Pid>| parent.is_some_and(|parent| found.contains_key(&parent));
+    found.values().filter(|parent| !child(parent)).count()
+}
+
 /// User and groups of a process; `None` when it is gone.
 pub(super) fn standing(
     process: ProcessRef,
@@ -223,8 +269,53 @@ mod tests {
         }
         managers.refresh(&whereabouts, &[seen], &BTreeSet::from([own]), now);
         assert_eq!(managers.running, HashMap::from([(seen.process, own)]));
+        let counts = |owners: &[u32]| is_one_of(pid, &owners.iter().copied().collect()).unwrap();
+        assert!(counts(&[own]) && counts(&[]) && !counts(&[own + 1]));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_of_that_name_in_a_container_is_no_manager() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("/bin/bash")
+            .arg0("/usr/lib/jvm/bin/java")
+            .args(["-s", MAIN_CLASS])
+            .env("CONTAINER_ID", "container_1_0001_01_000002")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id() as i32).unwrap();
+        assert!(!is_one_of(pid, &BTreeSet::new()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_manager_is_about_to_start_is_not_counted() {
+        let pid = |number: i32| Pid::new(number).unwrap();
+        let found = HashMap::from([
+            (pid(10), Pid::new(1)),
+            (pid(11), Some(pid(10))),
+            (pid(12), Some(pid(10))),
+            (pid(20), Pid::new(0)),
+        ]);
+        assert_eq!(unrelated(&found), 2);
+        assert_eq!(unrelated(&HashMap::new()), 0);
+    }
+
+    #[test]
+    fn a_local_directory_is_its_managers() {
+        let own = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(owner_of(&dir.path().join("none")), None);
+        assert_eq!(owner_of(dir.path()), Some(own));
+        let private = dir.path().join("nmPrivate");
+        std::os::unix::fs::symlink("/nonexistent", &private).unwrap();
+        assert_eq!(owner_of(dir.path()), Some(own), "no link is followed");
+        fs::remove_file(&private).unwrap();
+        fs::create_dir(&private).unwrap();
+        assert_eq!(owner_of(dir.path()), Some(own));
     }
 
     #[test]

@@ -241,6 +241,27 @@ impl Site {
         self.flag("yarn.nodemanager.recovery.enabled")
     }
 
+    /// Whether containers outlive also a NodeManager that is stopped in order
+    /// (`yarn.nodemanager.recovery.supervised`): it leaves them to its supervisor's next one.
+    pub fn supervised(&self) -> Result<bool, SiteError> {
+        self.flag("yarn.nodemanager.recovery.supervised")
+    }
+
+    /// What nodes may have beside memory and vcores: `yarn.resource-types`, as resource-types.xml
+    /// or else yarn-site.xml has it, and what the NodeManager's own plug-ins bring
+    /// (`yarn.nodemanager.resource-plugins`).
+    pub fn other_resource_types(&self) -> Result<Vec<String>, SiteError> {
+        let mut properties = self.properties.clone();
+        properties.add(&self.file.with_file_name("resource-types.xml"))?;
+        let site = Site { properties, file: self.file.clone() };
+        let mut types = site.list("yarn.resource-types")?;
+        types.extend(site.list("yarn.nodemanager.resource-plugins")?);
+        types.retain(|name| !matches!(name.as_str(), "memory-mb" | "vcores"));
+        types.sort_unstable();
+        types.dedup();
+        Ok(types)
+    }
+
     /// `yarn.nodemanager.address`: what the ResourceManager calls this node, if its port is
     /// fixed and its host written as the ResourceManager sees it.
     pub fn node_address(&self) -> Result<HostPort, SiteError> {
@@ -436,7 +457,7 @@ fn from(file: Option<PathBuf>) -> String {
 }
 
 /// What the node calls itself.
-fn own_name() -> String {
+pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

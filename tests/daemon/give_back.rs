@@ -1,8 +1,12 @@
-//! `lrsd --give-back`: no weight stays that nobody looks after.
+//! What LRS leaves behind: no weight (`lrsd --give-back`) and no offer to YARN that nobody looks
+//! after.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use crate::harness::{Daemon, procs, signal};
 
@@ -136,4 +140,92 @@ fn a_task_that_ended_meanwhile_is_fine_and_a_damaged_record_is_named() {
     daemon.launch();
     assert_eq!(daemon.tasks().len(), 1);
     daemon.consistent();
+}
+
+/// A ResourceManager behind Kerberos: it shows nothing to whoever has no ticket. Its address.
+fn kerberos() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let _asked = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+            // Whoever asked may have gone.
+            let _ = stream.write_all(
+                b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Negotiate\r\n\
+                  Content-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Words with which an offer that stands is told of, whoever tells.
+const LEFT: [&str; 3] = [
+    "for node1:45454 may still stand",
+    "no ticket",
+    "rmadmin -updateNodeResource node1:45454 8192 8 -1",
+];
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn an_offer_goes_back_by_a_command_at_the_stop_and_at_the_removal() {
+    let hadoop = tempfile::tempdir().unwrap();
+    let path = |name: &str| hadoop.path().join(name);
+    fs::write(path("yarn-site.xml"), "<configuration/>").unwrap();
+    let script = format!(
+        "cd '{}'; [ -e ticket ] || {{ echo no ticket; exit 1; }}; sleep 1; echo $3 $4 >>calls",
+        hadoop.path().display()
+    );
+    let (conf, manager) = (hadoop.path(), kerberos());
+    let settings = format!(
+        "{ONE}[yarn]\nenabled = true\nconf_dir = {conf:?}\nlocal_dirs = [{conf:?}]\n\
+         resource_managers = [{manager:?}]\nnode_manager = {manager:?}\n\
+         node_id = \"node1:45454\"\noffer_by = \"rmadmin\"\n\
+         rmadmin = [\"sh\", \"-c\", {script:?}, \"rmadmin\"]\n"
+    );
+    let mut daemon = Daemon::new("offered", &settings);
+    let state = daemon.runtime().join("state");
+    fs::create_dir_all(&state).unwrap();
+    let offered = r#"{"version":1,"node":"node1:45454","sent":[{"memory_mib":9216,"vcores":9}],
+        "configured":{"memory_mib":8192,"vcores":8}}"#;
+    fs::write(state.join("yarn.json"), offered).unwrap();
+
+    daemon.launch();
+    daemon.eventually("a first try", |daemon| {
+        daemon.events().iter().any(|event| event["type"] == "offer_failed").then_some(())
+    });
+    let (code, took) = daemon.stop();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(7), "{took:?}");
+    let log = daemon.log();
+    assert!(LEFT.iter().all(|words| log.contains(words)), "{log}");
+    let (code, text) = lrsd_give_back(&daemon);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(LEFT.iter().all(|words| text.contains(words)), "{text}");
+
+    fs::write(path("ticket"), "").unwrap();
+    for attempt in ["first", "second"] {
+        let (code, text) = lrsd_give_back(&daemon);
+        assert_eq!(code, Some(0), "{attempt}: {text}");
+        assert_eq!(text.contains("has its configured resource back"), attempt == "first", "{text}");
+        assert_eq!(fs::read_to_string(path("calls")).unwrap(), "8192 8\n");
+    }
+
+    fs::remove_file(path("ticket")).unwrap();
+    fs::write(state.join("yarn.json"), offered).unwrap();
+    let failed = |daemon: &Daemon| {
+        let events = daemon.events();
+        events.iter().filter(|event| event["type"] == "offer_failed").count()
+    };
+    daemon.launch();
+    let before = daemon.eventually("another try", |daemon| Some(failed(daemon)).filter(|n| *n > 1));
+    fs::write(path("ticket"), "").unwrap();
+    let (code, took) = daemon.stop();
+    assert_eq!(code, Some(0), "after {before} failures");
+    assert!(took < Duration::from_secs(7), "{took:?}");
+    assert_eq!(fs::read_to_string(path("calls")).unwrap(), "8192 8\n8192 8\n", "a run is awaited");
+    let log = daemon.log();
+    assert_eq!(log.matches(LEFT[0]).count(), 1, "{log}");
 }

@@ -2,16 +2,19 @@
 //! of error, the same words.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
+use lrs::publish::Access;
+use lrs::serve;
 use serde_json::{Value as Json, json};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use zbus::Connection;
 use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
 
-use crate::bench::name_owned;
+use crate::bench::{Bench, name_owned, task, task_id};
 use crate::bus::Bus;
 use crate::client::{ERROR, manager, map, maps, soon};
 use crate::daemon::{Lrsd, Process};
@@ -49,6 +52,7 @@ fn number<T: TryFrom<i64>>(arguments: &Json, field: &str) -> Option<T> {
 async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Outcome {
     let answer = match method {
         "GetStatus" => client.get_status(proto::GetStatusRequest {}).await.map(json_of),
+        "GetYarn" => client.get_yarn(proto::GetYarnRequest {}).await.map(json_of),
         "GetTask" => client.get_task(proto::GetTaskRequest { id: id(of) }).await.map(json_of),
         "ListTasks" => client
             .list_tasks(proto::ListTasksRequest::default())
@@ -172,7 +176,7 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
         maps(&body.deserialize::<Vec<HashMap<String, Value<'_>>>>().unwrap())
     };
     Ok(match method {
-        "GetStatus" => map(&call(client, method, &()).await?),
+        "GetStatus" | "GetYarn" => map(&call(client, method, &()).await?),
         "GetTask" => map(&call(client, method, &(id(of),)).await?),
         "ListTasks" | "ListJobs" => list(&call(client, method, &()).await?),
         "Admit" => {
@@ -309,6 +313,7 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
 
     let _ = step!("GetStatus", json!({}));
     let _ = step!("GetConfig", json!({}));
+    step!("GetYarn", json!({})).unwrap();
     let first = step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map"})).unwrap();
     let first = first.as_str().unwrap().to_owned();
     names.push((first.clone(), "T0".to_owned()));
@@ -401,4 +406,93 @@ async fn both_doors_give_the_same_answers() {
     for (dbus, grpc) in over_dbus.iter().zip(&over_grpc) {
         assert_eq!(dbus, grpc);
     }
+}
+
+/// A YARN node about which everything is known.
+fn yarn() -> proto::YarnStatus {
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 6_000 });
+    let resource = |memory_mib, vcores| Some(proto::YarnResource { memory_mib, vcores });
+    proto::YarnStatus {
+        enabled: true,
+        node_manager: Some(proto::YarnNodeManager {
+            url: Some("http://localhost:8042".into()),
+            node_id: Some("node1:45454".into()),
+            version: Some("3.5.0".into()),
+            state: Some("RUNNING".into()),
+            last_seen: at(1_767_323_045),
+            error: Some("refused".into()),
+        }),
+        resource_manager: Some(proto::YarnResourceManager {
+            urls: vec!["http://rm1:8088".into(), "http://rm2:8088".into()],
+            active: Some("http://rm2:8088".into()),
+            version: Some("3.5.0".into()),
+            ha_state: Some("ACTIVE".into()),
+            last_seen: at(1_767_323_046),
+            error: Some("hangs".into()),
+        }),
+        configured: resource(8192, 8),
+        advertised: resource(9216, 9),
+        offered: resource(10_240, 10),
+        offer_enabled: true,
+        offer_by: "rest".into(),
+        verified: Some(false),
+        verified_at: at(1_767_323_047),
+        containers: Vec::new(),
+        last_error: Some("it still shows 9216 MiB".into()),
+        last_error_at: at(1_767_323_048),
+    }
+}
+
+/// One that is a task, one whose task has ended, one that is none.
+fn yarn_containers() -> Vec<proto::YarnContainer> {
+    let container = |number: u64, task: Option<u64>, ignored: Option<&str>| proto::YarnContainer {
+        id: format!("container_1700000000000_0001_01_00000{number}"),
+        application: Some("application_1700000000000_0001".into()),
+        kind: Some("map".into()),
+        queue: Some("root.ä".into()),
+        execution_type: Some("GUARANTEED".into()),
+        task: task.map(|task| task_id(task).to_string()),
+        ignored_reason: ignored.map(str::to_owned),
+        ..Default::default()
+    };
+    vec![
+        container(2, Some(1), None),
+        container(3, Some(9), None),
+        container(4, None, Some("a finite MemoryMax=")),
+    ]
+}
+
+/// The real lrsd of the script is on no YARN node: here both doors show one snapshot.
+#[tokio::test]
+async fn both_doors_tell_the_same_of_yarn() {
+    let bench = Bench::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lrsd.sock");
+    let socket = serve::bind(&path).unwrap();
+    let (commands, _taken) = lrs::command::queue().unwrap();
+    let (snapshot, events) = (bench.snapshot.subscribe(), Arc::clone(&bench.events));
+    let access = Access { commands, snapshot, events };
+    tokio::spawn(serve::serve(socket, access, serve::Health::new(), std::future::pending()));
+    let endpoint = format!("unix:{}", path.display());
+    let mut over_grpc = Door::Grpc(soon(ShaperClient::connect(endpoint)).await.unwrap());
+    let mut over_dbus = Door::DBus(bench.bus.connect().await);
+    let mut told = Vec::new();
+    for complete in [false, true] {
+        bench.publish(|snapshot| {
+            snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
+            if complete {
+                snapshot.yarn = Some(Arc::new(yarn()));
+                snapshot.yarn_containers = Arc::new(yarn_containers());
+            }
+        });
+        let grpc = comparable(over_grpc.call("GetYarn", &json!({})).await.unwrap(), &[]);
+        let dbus = comparable(over_dbus.call("GetYarn", &json!({})).await.unwrap(), &[]);
+        assert_eq!(dbus, grpc);
+        told.push(dbus);
+    }
+    assert_eq!(told[0]["enabled"], false);
+    let containers = &told[1]["containers"];
+    assert_eq!((&containers[0]["tier"], &containers[1]["task"]), (&json!("passive"), &Json::Null));
+    assert_eq!(told[1]["resource_manager"]["urls"][1], "http://rm2:8088");
+    assert_eq!(told[1]["verified_at"], "2026-01-02T03:04:07.000006Z");
 }

@@ -4,54 +4,39 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{Absent, Config, example};
+use crate::discover::made_up::{anywhere, rule, template, whole};
 
 fn read(text: &str) -> Result<Config, String> {
     Config::from_toml(text, Path::new("lrs.toml")).map_err(|errors| errors.to_string())
 }
 
-fn plain(name: &str) -> Rule {
-    Rule {
-        name: Label::new(name).unwrap(),
-        command: None,
-        environment: Vec::new(),
-        cgroup: None,
-        users: Vec::new(),
-        id: None,
-        job: None,
-        kind: None,
-        attach: Means::InPlace,
-        standing: Standing::Slot,
-        priority: Priority(0),
-    }
-}
-
 /// The rules of the test that reads every key.
 pub(in crate::config) fn two_rules() -> Vec<Rule> {
-    let template = |text| Some(Template::new(text).unwrap());
     let full = Rule {
-        command: Some(Pattern::anywhere(r"java .*\.(?<what>\w+)").unwrap()),
+        command: anywhere(r"java .*\.(?<what>\w+)"),
         environment: vec![
             (String::from("A"), Pattern::anywhere(r"^\d+$").unwrap()),
             (String::from("B \" C"), Pattern::anywhere("(?<job>.*)").unwrap()),
         ],
-        cgroup: Some(Pattern::whole("/(?<id>[^/]+)").unwrap()),
+        cgroup: whole("/(?<id>[^/]+)"),
         users: vec![0, 1000],
         id: template("x-${id}"),
         job: template("${job}"),
         kind: template("${what}"),
+        attach: Means::InPlace,
         standing: Standing::Slotless,
         priority: Priority(-3),
-        ..plain("a rule")
+        ..rule("a rule")
     };
     let short =
-        Rule { cgroup: Some(Pattern::whole("/x").unwrap()), users: vec![7], ..plain("plain") };
+        Rule { cgroup: whole("/x"), users: vec![7], attach: Means::InPlace, ..rule("plain") };
     vec![full, short]
 }
 
 /// Any rules a file may have.
 pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let pattern = || "[ -\\[\\]-~\\n\\\\é]{1,20}".prop_map(|text| regex::escape(&text));
-    let rule = (
+    let any_rule = (
         proptest::option::of(pattern()),
         proptest::option::of(pattern()),
         proptest::collection::hash_map("[A-Za-z_ \"\\\\]{1,8}", pattern(), 0..3),
@@ -62,10 +47,10 @@ pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
         any::<i32>(),
     )
         .prop_map(|(command, cgroup, environment, users, id, in_place, standing, priority)| {
-            let cgroup = cgroup.map(|text| Pattern::whole(&text).unwrap());
+            let cgroup = cgroup.and_then(|text| whole(&text));
             Rule {
                 // Without any pattern it would be refused.
-                command: Some(Pattern::anywhere(&command.unwrap_or_else(|| "x".into())).unwrap()),
+                command: anywhere(&command.unwrap_or_else(|| "x".into())),
                 environment: environment
                     .into_iter()
                     .map(|(name, text)| (name, Pattern::anywhere(&text).unwrap()))
@@ -73,13 +58,13 @@ pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
                 attach: if in_place && cgroup.is_some() { Means::InPlace } else { Means::Own },
                 cgroup,
                 users: users.into_iter().collect(),
-                id: id.map(|text| Template::new(&text).unwrap()),
+                id: id.and_then(|text| template(&text)),
                 standing,
                 priority: Priority(priority),
-                ..plain("x")
+                ..rule("x")
             }
         });
-    proptest::collection::vec(rule, 0..3).prop_map(|mut rules| {
+    proptest::collection::vec(any_rule, 0..3).prop_map(|mut rules| {
         for (index, rule) in rules.iter_mut().enumerate() {
             rule.name = Label::new(&format!("rule \"{index}\"")).unwrap();
         }

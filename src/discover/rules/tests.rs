@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::discover::made_up::{anywhere, rule, template, whole};
 
 /// A process made of values; says what was asked of it.
 #[derive(Default)]
@@ -29,34 +30,6 @@ impl Subject for Made {
         self.asked.push("environment");
         self.environment.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
-}
-
-fn rule(name: &str) -> Rule {
-    Rule {
-        name: Label::new(name).unwrap(),
-        command: None,
-        environment: Vec::new(),
-        cgroup: None,
-        users: Vec::new(),
-        id: None,
-        job: None,
-        kind: None,
-        attach: Means::Own,
-        standing: Standing::Slot,
-        priority: Priority(0),
-    }
-}
-
-fn anywhere(text: &str) -> Option<Pattern> {
-    Some(Pattern::anywhere(text).unwrap())
-}
-
-fn whole(text: &str) -> Option<Pattern> {
-    Some(Pattern::whole(text).unwrap())
-}
-
-fn template(text: &str) -> Option<Template> {
-    Some(Template::new(text).unwrap())
 }
 
 fn name_of(rule: &Rule, subject: &mut Made) -> Option<String> {

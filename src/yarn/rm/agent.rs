@@ -9,18 +9,19 @@
 //! Nothing has to be noticed for an offer to be made again: a ResourceManager that restarted, a
 //! failover, a NodeManager that registered anew all come to a node that shows something else than
 //! it should. A figure that somebody else set is not fought over; it becomes the configured value
-//! the offer builds on.
+//! the offer builds on or, where it is less than the site's, the offer.
 //!
 //! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
 //! of ours that still stands is taken back in the latter, and said in the former.
 //!
-//! What is compared with what, and when a change is held back: [`seen`]. Behind Kerberos nothing
-//! can be read: see [`unseen`].
+//! Which node it is, and who is believed about that: [`node`]. What is compared with what, and when
+//! a change is held back: [`seen`]. Behind Kerberos nothing can be read: see [`unseen`].
 //!
 //! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
 //! again.
 
 mod error;
+mod node;
 mod seen;
 mod unseen;
 mod view;
@@ -41,7 +42,7 @@ use crate::proto;
 use crate::state::StateError;
 use crate::units::{BootTime, Moment};
 
-pub use error::AgentError;
+pub use error::{AgentError, Misnamed};
 pub use view::{Told, View};
 
 /// First pause before an update is read back; each further one is twice as long.
@@ -53,6 +54,9 @@ const VERIFY_TRIES: u32 = 8;
 /// First pause after an error, and the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// How soon after a pass a smaller offer may break into the pause that follows it.
+const LESS_AFTER: Duration = Duration::from_secs(1);
 
 /// An update that is being read back.
 #[derive(Clone, Debug)]
@@ -72,6 +76,8 @@ pub struct Agent {
     file: LedgerFile,
     ledger: Option<Ledger>,
     node: Option<NodeId>,
+    /// The NodeManager's last word on that, where it was not believed.
+    misnamed: Option<Misnamed>,
     health: Option<String>,
     pending: Option<Pending>,
     /// When the resource was last changed, for the pace of raises.
@@ -85,6 +91,7 @@ pub struct Agent {
     /// What should stand, as of the last pass.
     wanted: Option<Resource>,
     next_poll: BootTime,
+    last_pass: BootTime,
     /// Before that, nothing: an error's pause, or an update's.
     not_before: Option<BootTime>,
     /// A raise that waits for its time.
@@ -121,6 +128,7 @@ impl Agent {
             by,
             file,
             ledger,
+            misnamed: None,
             health: None,
             pending: None,
             changed_at: None,
@@ -129,6 +137,7 @@ impl Agent {
             era: Era::default(),
             wanted: None,
             next_poll: BootTime::default(),
+            last_pass: BootTime::default(),
             not_before: None,
             raise_at: None,
             retry: RETRY_FIRST,
@@ -141,6 +150,11 @@ impl Agent {
     /// For clients.
     pub fn report(&self) -> proto::YarnStatus {
         self.report.to_proto()
+    }
+
+    /// Why the last pass did not do what it should; `None`: it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.report.last_error.as_ref().map(|(text, _)| text.as_str())
     }
 
     /// The node, once it is known.
@@ -159,14 +173,22 @@ impl Agent {
         self.raise_at = None;
     }
 
-    /// When the next pass is due. A pause, after an error or until an update shows, is kept
-    /// whatever else there is; changed slots are a reason to look at once.
+    /// When the next pass is due. Changed slots are a reason to look at once. A pause, after an
+    /// error or until an update shows, is kept by a raise; less to offer breaks it, for what is
+    /// closing must not be filled meanwhile.
     pub fn next(&self, view: &View) -> BootTime {
         match self.not_before {
+            Some(at) if self.asks_for_less(view) => at.min(self.last_pass.after(LESS_AFTER)),
             Some(at) => at,
             None if self.view != Some(*view) => BootTime::default(),
             None => self.raise_at.map_or(self.next_poll, |at| at.min(self.next_poll)),
         }
+    }
+
+    /// Whether less should stand than the last pass was for.
+    pub fn asks_for_less(&self, view: &View) -> bool {
+        let (Some(ledger), Some(last)) = (&self.ledger, &self.view) else { return false };
+        figure(ledger, view).is_below(figure(ledger, last))
     }
 
     /// Whether [`Self::next`] is for the regular look, hints included.
@@ -177,6 +199,11 @@ impl Agent {
     /// One look, at most one change.
     pub fn pass(&mut self, cluster: &mut dyn Cluster, view: &View, now: Moment) -> Told {
         let mut told = Told::default();
+        if self.asks_for_less(view) {
+            // A pause that grew over other figures is not for this one.
+            self.retry = RETRY_FIRST;
+        }
+        self.last_pass = now.boot;
         self.report.offer_enabled = view.offer && view.enforce;
         self.not_before = None;
         self.raise_at = None;
@@ -227,48 +254,6 @@ impl Agent {
     fn endpoints_are_good(&self) -> Result<(), AgentError> {
         let fault = self.endpoints.fault.clone();
         fault.map_or(Ok(()), |fault| Err(AgentError::Site(fault)))
-    }
-
-    /// Which node this is. An id that is set is checked, one that is not is asked for anew each
-    /// time: a NodeManager that restarts may come back with another port.
-    fn look_at_node(
-        &mut self,
-        cluster: &mut dyn Cluster,
-        polls: bool,
-        now: Moment,
-    ) -> Result<NodeId, AgentError> {
-        let set = self.endpoints.node_id.clone();
-        if !polls && let Some(node) = &self.node {
-            return Ok(node.clone());
-        }
-        let seen = &mut self.report.node_manager;
-        match cluster.node_manager() {
-            None => set.ok_or_else(|| {
-                AgentError::NoNodeId("no address of the NodeManager is known".into())
-            }),
-            Some(Err(error)) => {
-                seen.error = Some(error.to_string());
-                // It may be restarting; the ResourceManager knows the node by its old id still.
-                let known = set.or_else(|| self.node.clone());
-                known.ok_or_else(|| AgentError::NoNodeId(error.to_string()))
-            }
-            Some(Ok(info)) => {
-                seen.answered(info.hadoop_version, now.wall);
-                self.health = info.health_report.filter(|_| info.node_healthy == Some(false));
-                self.era.node_manager = info.started;
-                let found: NodeId = info.id.parse()?;
-                if let Some(set) = set
-                    && !set.as_str().eq_ignore_ascii_case(found.as_str())
-                {
-                    let error = AgentError::OtherNode { set, found };
-                    seen.error = Some(error.to_string());
-                    return Err(error);
-                }
-                self.report.node_id = Some(found.to_string());
-                self.node = Some(found.clone());
-                Ok(found)
-            }
-        }
     }
 
     fn settle(
@@ -343,14 +328,9 @@ impl Agent {
 
     /// What should stand.
     fn wanted(&mut self, ledger: &Ledger, view: &View) -> Resource {
-        let offering = view.offer && view.enforce;
-        let wanted = if offering {
-            offer(ledger.configured, view.slots, view.slot, view.memory)
-        } else {
-            ledger.configured
-        };
+        let wanted = figure(ledger, view);
         self.report.configured = Some(ledger.configured);
-        self.report.offered = offering.then_some(wanted);
+        self.report.offered = (view.offer && view.enforce).then_some(wanted);
         self.wanted = Some(wanted);
         wanted
     }
@@ -426,6 +406,15 @@ impl Agent {
         inputs.insert("verified".into(), json!(verified));
         let (from, to) = (Some(from.to_string()), Some(to.to_string()));
         told.changes.push(Change { kind: EventKind::Offered, from, to, reason, inputs });
+    }
+}
+
+/// What should stand of what `ledger` knows while things are as `view` has them.
+fn figure(ledger: &Ledger, view: &View) -> Resource {
+    if view.offer && view.enforce && ledger.lowered_from().is_none() {
+        offer(ledger.configured, view.slots, view.slot, view.memory)
+    } else {
+        ledger.configured
     }
 }
 

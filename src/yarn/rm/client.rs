@@ -11,7 +11,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::http::{CallError, Http, MAX_ANSWER_BYTES, Problem};
+use super::here::is_this_node;
+use super::http::{CallError, CertificateError, Http, MAX_ANSWER_BYTES, Problem};
 use super::rmadmin::{Rmadmin, RmadminError};
 use super::shapes::{
     App, AppAnswer, ClusterInfo, ClusterInfoAnswer, Container, ContainersAnswer, Node, NodeAnswer,
@@ -19,9 +20,10 @@ use super::shapes::{
 };
 use super::{Endpoints, NodeId, Resource};
 use crate::clock;
+use crate::config::{Auto, OfferBy, Yarn};
 use crate::units::BootTime;
-use crate::yarn::site::Site;
-use crate::yarn::{classify, join, proc};
+use crate::yarn::site::{Site, SiteError};
+use crate::yarn::{join, managers};
 
 /// The list of all nodes is only fetched to name them in an error; one has about 1.5 KiB.
 const MAX_NODES_BYTES: u64 = 16 << 20;
@@ -30,9 +32,6 @@ const MAX_NODES_BYTES: u64 = 16 << 20;
 /// a cluster whose nodes all lost their registration would ask for it all at once.
 const NAMES_EVERY: Duration = Duration::from_secs(60);
 
-/// Main class of a NodeManager.
-const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
-
 /// Most nodes an error names.
 const NODES_NAMED: usize = 5;
 
@@ -40,11 +39,15 @@ const NODES_NAMED: usize = 5;
 pub trait Cluster {
     /// The NodeManager about itself; `None`: nobody said where it is.
     fn node_manager(&mut self) -> Option<Result<NodeManagerInfo, CallError>>;
+    /// Whether this node is called `host`.
+    fn is_here(&mut self, host: &str) -> io::Result<bool>;
     /// How many NodeManagers run on this node.
     fn node_managers_here(&mut self) -> io::Result<usize>;
     /// What yarn-site.xml has the node begin with, as it is now: an operator may have edited it.
     /// `None`: it does not say.
     fn configured(&mut self) -> Option<Resource>;
+    /// What Hadoop's files name beside memory and vcores, as they are now.
+    fn other_types(&mut self) -> Result<Vec<String>, SiteError>;
     /// The ResourceManager that schedules, about itself, and where it is.
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError>;
     /// The node as the active ResourceManager has it.
@@ -114,19 +117,40 @@ pub struct Client {
     site_problem: Option<String>,
     /// Which nodes were named for which, and when they were asked for.
     named: Option<(NodeId, BootTime, Vec<String>)>,
+    /// A name that was found to be this node's: a look-up for each poll would be many.
+    here: Option<String>,
 }
 
 impl Client {
     /// A client of these addresses.
     pub fn new(http: Http, endpoints: Endpoints, by: By) -> Client {
-        Client { http, endpoints, by, active: 0, site_problem: None, named: None }
+        Client { http, endpoints, by, active: 0, site_problem: None, named: None, here: None }
     }
 
-    /// How long one call may take from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.http.set_timeout(timeout);
+    /// A client as `[yarn]` says.
+    ///
+    /// # Errors
+    /// `yarn.ca_file` is of no use.
+    pub fn of(yarn: &Yarn, endpoints: Endpoints) -> Result<Client, CertificateError> {
+        let mut addresses = endpoints.resource_managers.iter().chain(&endpoints.node_manager);
+        let https = addresses.any(|url| url.starts_with("https://"));
+        let ca_file = match &yarn.ca_file {
+            Auto::Auto => None,
+            Auto::Fixed(path) => Some(path.as_path()),
+        };
+        let http = Http::new(&yarn.user, yarn.timeout, https, ca_file)?;
+        let by = match yarn.offer_by {
+            OfferBy::Rest => By::Rest,
+            OfferBy::Rmadmin => By::Rmadmin(Rmadmin::new(yarn.rmadmin.clone(), yarn.timeout)),
+        };
+        Ok(Client::new(http, endpoints, by))
+    }
+
+    /// How long one call, and one run of the command, may take from now on.
+    pub fn set_timeouts(&mut self, call: Duration, run: Duration) {
+        self.http.set_timeout(call);
         if let By::Rmadmin(rmadmin) = &mut self.by {
-            rmadmin.set_timeout(timeout);
+            rmadmin.set_timeout(run);
         }
     }
 
@@ -180,8 +204,21 @@ impl Cluster for Client {
         Some(answer.map(|answer| answer.node))
     }
 
+    fn is_here(&mut self, host: &str) -> io::Result<bool> {
+        let configured = self.endpoints.node_manager.as_deref().and_then(host_of);
+        let known = [self.here.as_deref(), configured];
+        if known.iter().flatten().any(|name| name.eq_ignore_ascii_case(host)) {
+            return Ok(true);
+        }
+        let is_here = is_this_node(host)?;
+        if is_here {
+            self.here = Some(host.to_owned());
+        }
+        Ok(is_here)
+    }
+
     fn node_managers_here(&mut self) -> io::Result<usize> {
-        count_node_managers()
+        managers::count(&self.endpoints.local_dirs)
     }
 
     fn configured(&mut self) -> Option<Resource> {
@@ -200,6 +237,11 @@ impl Cluster for Client {
         }
         self.site_problem = problem;
         self.endpoints.configured
+    }
+
+    fn other_types(&mut self) -> Result<Vec<String>, SiteError> {
+        let conf_dir = self.endpoints.conf_dir.as_ref();
+        conf_dir.map_or(Ok(Vec::new()), |dir| Site::read(dir)?.other_resource_types())
     }
 
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {
@@ -267,23 +309,20 @@ impl Cluster for Client {
     }
 
     fn application(&mut self, id: &str) -> Result<App, ClusterError> {
-        let url = format!("{}/ws/v1/cluster/apps/{id}", self.base()?);
+        // The requests of a large application are megabytes. Before 3.0 nobody minds the word.
+        let base = self.base()?;
+        let url = format!("{base}/ws/v1/cluster/apps/{id}?deSelects=resourceRequests");
         Ok(self.http.get::<AppAnswer>(&url, MAX_ANSWER_BYTES)?.app)
     }
 }
 
-/// Looked for among all processes: a NodeManager may have any port and any directory.
-fn count_node_managers() -> io::Result<usize> {
-    let mut count = 0;
-    for seen in proc::all()? {
-        match proc::arguments(seen.process.pid) {
-            Ok(arguments) if classify::has_main_class(&arguments, NODE_MANAGER) => count += 1,
-            Ok(_) => {}
-            Err(error) if proc::is_gone(&error) => {}
-            Err(error) => return Err(error),
-        }
+/// The host of an address without a path; an IPv6 one without its brackets.
+fn host_of(url: &str) -> Option<&str> {
+    let (_, authority) = url.split_once("://")?;
+    if let Some(address) = authority.strip_prefix('[') {
+        return address.split_once(']').map(|(address, _)| address);
     }
-    Ok(count)
+    Some(authority.split_once(':').map_or(authority, |(host, _)| host))
 }
 
 #[cfg(test)]
@@ -355,6 +394,25 @@ mod tests {
         let silent = Server::start(|_| Answer::status(404));
         let error = client(&[&silent]).node(&id()).unwrap_err().to_string();
         assert!(error.contains("names no node"), "{error}");
+    }
+
+    #[test]
+    fn an_application_is_asked_for_without_its_requests() {
+        let server = Server::start(|_| Answer::json(r#"{"app":{"id":"application_1_0001"}}"#));
+        client(&[&server]).application("application_1_0001").unwrap();
+        let line = server.requests().remove(0).line;
+        assert!(line.contains("?deSelects=resourceRequests&user.name=yarn "), "{line}");
+    }
+
+    #[test]
+    fn the_configured_address_and_the_nodes_own_names_are_here() {
+        let mut client = client(&[]);
+        client.endpoints.node_manager = Some("http://nm.example.invalid:8042".into());
+        assert!(client.is_here("NM.example.invalid").unwrap());
+        assert!(client.is_here("localhost").unwrap() && !client.is_here("192.0.2.1").unwrap());
+        assert_eq!(client.here.as_deref(), Some("localhost"), "remembered");
+        let hosts = ["http://a:1", "https://a", "http://[::1]:8042"].map(host_of);
+        assert_eq!(hosts, [Some("a"), Some("a"), Some("::1")]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Hint;
 use super::client::{Cluster, ClusterError};
-use super::http::CallError;
+use super::http::{CallError, Problem};
 use super::shapes::{App, application_of};
 use crate::units::BootTime;
 
@@ -43,19 +43,24 @@ pub enum HintError {
 
 impl Hints {
     /// Looks; answers what is new or changed, once a minute all, and the first thing that could
-    /// not be read.
+    /// not be read. `enough` is asked before each call, whether something else is due; the
+    /// applications that are left then have their turn first in the next look.
     pub fn look(
         &mut self,
         cluster: &mut dyn Cluster,
+        enough: &dyn Fn() -> bool,
         now: BootTime,
     ) -> (Vec<Hint>, Option<HintError>) {
+        if enough() {
+            return (Vec::new(), None);
+        }
         let containers = match cluster.containers() {
             Ok(containers) => containers,
             Err(error) => return (Vec::new(), Some(HintError::Containers(error))),
         };
         let apps: BTreeSet<String> =
             containers.iter().filter_map(|container| application_of(&container.id)).collect();
-        let problem = self.look_at_applications(cluster, &apps);
+        let problem = self.look_at_applications(cluster, enough, &apps);
         let all = now >= self.next_all;
         if all {
             self.next_all = now.after(ALL_EVERY);
@@ -82,20 +87,48 @@ impl Hints {
     fn look_at_applications(
         &mut self,
         cluster: &mut dyn Cluster,
+        enough: &dyn Fn() -> bool,
         wanted: &BTreeSet<String>,
     ) -> Option<HintError> {
         self.apps.retain(|id, _| wanted.contains(id));
         let start = self.next_app.take().unwrap_or_default();
-        let mut turn = wanted.range(start.clone()..).chain(wanted.range(..start));
-        for id in turn.by_ref().take(APPS_A_LOOK) {
+        let mut turn = wanted.range(start.clone()..).chain(wanted.range(..start)).peekable();
+        let mut problem = None;
+        for _ in 0..APPS_A_LOOK {
+            if enough() {
+                break;
+            }
+            let Some(id) = turn.next() else { return problem };
             match cluster.application(id) {
-                Ok(app) => self.apps.insert(id.clone(), app),
-                // What fails for one is likely to fail for all, each time after the timeout.
-                Err(error) => return Some(HintError::Application(id.clone(), error)),
-            };
+                Ok(app) => {
+                    self.apps.insert(id.clone(), app);
+                }
+                Err(error) => {
+                    let over = concerns_all(&error);
+                    problem.get_or_insert(HintError::Application(id.clone(), error));
+                    if over {
+                        break;
+                    }
+                }
+            }
         }
-        self.next_app = turn.next().cloned();
-        None
+        self.next_app = turn.peek().map(|id| (*id).clone());
+        problem
+    }
+}
+
+/// Whether the same would come of every application, each time after the timeout. What is said of
+/// one (it is forgotten, its answer is too long or wrong) says nothing of the next.
+fn concerns_all(error: &ClusterError) -> bool {
+    match error {
+        ClusterError::Call(error) => !matches!(
+            error.problem,
+            Problem::NotFound(_)
+                | Problem::Status { .. }
+                | Problem::TooLong(_)
+                | Problem::Malformed { .. }
+        ),
+        _ => true,
     }
 }
 
@@ -106,6 +139,28 @@ mod tests {
 
     const START: BootTime = BootTime(Duration::ZERO);
 
+    fn look(
+        hints: &mut Hints,
+        played: &mut Played,
+        now: BootTime,
+    ) -> (Vec<Hint>, Option<HintError>) {
+        hints.look(played, &|| false, now)
+    }
+
+    fn crowd(count: usize) -> Played {
+        let mut played = Played::default();
+        for n in 0..count {
+            played.run(&format!("container_1_{n:04}_01_000001"), None);
+            played.app(&format!("application_1_{n:04}"), Some(1), "q");
+        }
+        played
+    }
+
+    /// How many applications were read.
+    fn known(told: &[Hint]) -> usize {
+        told.iter().filter(|hint| hint.priority.is_some()).count()
+    }
+
     #[test]
     fn only_what_changed_is_told() {
         let mut played = Played::default();
@@ -114,16 +169,16 @@ mod tests {
         played.app("application_1_0001", Some(5), "root.default");
         played.app("application_1_0002", None, "root.batch");
         let mut hints = Hints::default();
-        let (told, problem) = hints.look(&mut played, START);
+        let (told, problem) = look(&mut hints, &mut played, START);
         assert!(problem.is_none());
         let [first, second] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
-        assert_eq!(hints.look(&mut played, START).0, []);
-        assert_eq!(hints.look(&mut played, START.after(ALL_EVERY)).0, told, "all again");
+        assert_eq!(look(&mut hints, &mut played, START).0, []);
+        assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, told, "all again");
         played.app("application_1_0001", Some(9), "root.default");
-        let told = hints.look(&mut played, START).0;
+        let told = look(&mut hints, &mut played, START).0;
         assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
     }
 
@@ -133,26 +188,67 @@ mod tests {
         played.run("container_1_0001_01_000002", None);
         played.app("application_1_0001", Some(5), "q");
         let mut hints = Hints::default();
-        assert_eq!(hints.look(&mut played, START).0[0].opportunistic, None);
+        assert_eq!(look(&mut hints, &mut played, START).0[0].opportunistic, None);
         played.rm_down = true;
-        let (told, problem) = hints.look(&mut played, START);
+        let (told, problem) = look(&mut hints, &mut played, START);
         assert!(told.is_empty() && matches!(problem, Some(HintError::Application(..))));
         played.nm_down = true;
         assert!(
-            matches!(hints.look(&mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
+            matches!(look(&mut hints, &mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
         );
     }
 
     #[test]
     fn many_applications_take_turns() {
-        let mut played = Played::default();
-        for n in 0..APPS_A_LOOK + 10 {
-            played.run(&format!("container_1_{n:04}_01_000001"), None);
-            played.app(&format!("application_1_{n:04}"), Some(1), "q");
-        }
+        let mut played = crowd(APPS_A_LOOK + 10);
         let mut hints = Hints::default();
-        let known = |told: &[Hint]| told.iter().filter(|hint| hint.priority.is_some()).count();
-        assert_eq!(known(&hints.look(&mut played, START).0), APPS_A_LOOK);
-        assert_eq!(known(&hints.look(&mut played, START).0), 10);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), APPS_A_LOOK);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), 10);
+    }
+
+    #[test]
+    fn an_application_that_cannot_be_read_keeps_nobody_from_the_rest() {
+        let reason = || String::from("x");
+        for problem in [
+            Problem::NotFound(reason()),
+            Problem::Status { status: 500, excerpt: reason() },
+            Problem::TooLong(1),
+            Problem::Malformed { reason: reason(), excerpt: reason() },
+        ] {
+            let mut played = crowd(5);
+            played.bad_app("application_1_0001", problem);
+            let (told, problem) = look(&mut Hints::default(), &mut played, START);
+            assert_eq!(known(&told), 4);
+            let Some(HintError::Application(id, _)) = problem else { panic!("{problem:?}") };
+            assert_eq!(id, "application_1_0001");
+        }
+    }
+
+    #[test]
+    fn a_manager_that_hangs_is_waited_for_once_and_the_next_begins_behind() {
+        let mut played = crowd(5);
+        played.bad_app("application_1_0001", Problem::TimedOut(Duration::from_secs(10)));
+        let mut hints = Hints::default();
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), 1);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), 3, "though it hangs still");
+    }
+
+    #[test]
+    fn what_is_due_waits_for_one_call_at_most() {
+        let mut played = crowd(50);
+        let mut hints = Hints::default();
+        let asked = std::cell::Cell::new(0);
+        // The containers and three applications.
+        let enough = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 4
+        };
+        let (told, problem) = hints.look(&mut played, &enough, START);
+        assert!(problem.is_none());
+        assert_eq!(known(&told), 3);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), 47, "the rest");
+        played.nm_down = true;
+        let (told, problem) = hints.look(&mut played, &|| true, START);
+        assert!(told.is_empty() && problem.is_none(), "nobody was asked");
     }
 }

@@ -65,7 +65,8 @@ pub struct Ledger {
     /// it, an update may be late, and after a failover the NodeManager registers with whichever
     /// had reached it.
     sent: Vec<Resource>,
-    /// Which managers were there when the newest was sent.
+    /// Which managers were there when the newest was sent or, before that, when `configured` was
+    /// first seen.
     #[serde(default)]
     era: Era,
     /// Since when the configured value is back.
@@ -74,6 +75,9 @@ pub struct Ledger {
     /// Under which managers the node was seen DECOMMISSIONING.
     #[serde(default)]
     decommissioning: Option<Era>,
+    /// What the node has by itself, where somebody set `configured` and it is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lowered_from: Option<Resource>,
 }
 
 impl Ledger {
@@ -87,7 +91,14 @@ impl Ledger {
             era: Era::default(),
             given_back: None,
             decommissioning: None,
+            lowered_from: None,
         }
+    }
+
+    /// With what yarn-site.xml says in place of what was configured, where nobody can be asked.
+    #[must_use]
+    pub fn with_site(&self, site: Resource) -> Ledger {
+        Ledger { configured: site, lowered_from: None, ..self.clone() }
     }
 
     /// As it is to be written before `offer` is sent.
@@ -144,18 +155,37 @@ impl Ledger {
         self.decommissioning.is_some()
     }
 
+    /// What the node has by itself while somebody keeps it below that: an operator who wants less
+    /// on a node, or nothing at all (`-updateNodeResource NODE 0 0`), wants no offer there.
+    pub fn lowered_from(&self) -> Option<Resource> {
+        self.lowered_from
+    }
+
+    /// Whether it says of the node what has to be known after a restart of LRS and `before` does
+    /// not, or the other way round.
+    pub fn differs_for_good(&self, before: Option<&Ledger>) -> bool {
+        let lasting = |ledger: &Ledger| (ledger.kills(), ledger.lowered_from);
+        lasting(self) != before.map_or((false, None), lasting)
+    }
+
     /// Whether `advertised` is there because LRS sent it.
     pub fn is_ours(&self, advertised: Resource) -> bool {
         advertised != self.configured && self.sent.contains(&advertised)
     }
 
-    /// Whether anything of LRS's may stand.
+    /// Whether what LRS sent last is more than the node has by configuration, and was not given
+    /// back since: where that is not shown any more somebody took it away.
+    pub fn has_offered(&self) -> bool {
+        !self.is_clear() && self.sent.last().is_some_and(|newest| *newest != self.configured)
+    }
+
+    /// Whether nothing of LRS's may stand.
     pub fn is_clear(&self) -> bool {
         self.sent.is_empty() || self.given_back.is_some()
     }
 
     fn is_worth_keeping(&self) -> bool {
-        !self.sent.is_empty() || self.kills()
+        !self.sent.is_empty() || self.kills() || self.lowered_from.is_some()
     }
 }
 
@@ -163,10 +193,11 @@ impl Ledger {
 /// says now, `era` who manages now.
 ///
 /// A figure that is neither configured nor LRS's was set by somebody: an edited yarn-site.xml, an
-/// operator's rmadmin. It is the new configured value. So is the site's figure once its
-/// NodeManager has started since the offer that is shown was sent, whatever that offer is. Without a ledger a figure
-/// above the site's own may be a forgotten offer, so the site's wins; one below it is an
-/// operator's.
+/// operator's rmadmin. It is the new configured value; where it is less than the node has by itself
+/// (what the site says or, where that is not known, what was there before) it is also all that is
+/// to be offered. So is the site's figure the configured value once its NodeManager has started
+/// since the offer that is shown was sent, whatever that offer is. Without a ledger a figure above
+/// the site's own may be a forgotten offer, so the site's wins; one below it is an operator's.
 pub fn recognise(
     known: Option<&Ledger>,
     node: &NodeId,
@@ -174,19 +205,30 @@ pub fn recognise(
     site: Option<Resource>,
     era: Era,
 ) -> Ledger {
+    let less = |by_itself: Option<Resource>| by_itself.filter(|whole| whole.exceeds(advertised));
     let Some(known) = known.filter(|ledger| ledger.node == *node) else {
         let forgotten = site.filter(|site| advertised.exceeds(*site));
-        return Ledger::new(node.clone(), forgotten.unwrap_or(advertised));
+        let lowered_from = less(site).filter(|_| forgotten.is_none());
+        let fresh = Ledger::new(node.clone(), forgotten.unwrap_or(advertised));
+        return Ledger { era, lowered_from, ..fresh };
     };
+    // What a NodeManager shows that has started since is its own.
+    let restarted = known.era.node_manager_restarted(era);
+    let by_itself = |before: Resource| site.or((!restarted).then_some(before));
     if advertised == known.configured {
-        return known.clone();
+        let lowered_from = known.lowered_from.and_then(|before| less(by_itself(before)));
+        return Ledger { lowered_from, ..known.clone() };
     }
     if known.is_ours(advertised) {
-        let edited = site.filter(|_| known.era.node_manager_restarted(era));
+        let edited = site.filter(|_| restarted);
         return Ledger { configured: edited.unwrap_or(known.configured), ..known.clone() };
     }
-    let fresh = Ledger::new(node.clone(), advertised);
-    Ledger { decommissioning: known.decommissioning, ..fresh }
+    Ledger {
+        era,
+        decommissioning: known.decommissioning,
+        lowered_from: less(by_itself(known.lowered_from.unwrap_or(known.configured))),
+        ..Ledger::new(node.clone(), advertised)
+    }
 }
 
 /// The file of the ledger.
@@ -283,8 +325,43 @@ mod tests {
 
     #[test]
     fn a_figure_of_somebody_elses_is_the_new_configured_value() {
-        let found = recognised(Some(&offered()), FOREIGN, Some(SITE));
-        assert_eq!(found, Ledger::new(node(), FOREIGN));
+        let more = Resource { memory_mib: 16_384, vcores: 16 };
+        let found = recognised(Some(&offered()), more, Some(SITE));
+        assert_eq!(found, Ledger { era: ERA, ..Ledger::new(node(), more) });
+    }
+
+    #[test]
+    fn a_figure_below_the_nodes_own_is_known_for_that_until_it_is_not() {
+        let nothing = Resource { memory_mib: 0, vcores: 0 };
+        let restarted = Era { node_manager: Some(2), ..ERA };
+        for site in [Some(SITE), None] {
+            let lowered = recognised(Some(&offered()), FOREIGN, site);
+            assert_eq!((lowered.configured, lowered.lowered_from()), (FOREIGN, Some(SITE)));
+            assert_eq!(recognised(Some(&lowered), FOREIGN, site), lowered, "it stays");
+            let further = recognised(Some(&lowered), nothing, site);
+            assert_eq!(further.lowered_from(), Some(SITE), "not what it was lowered to first");
+            let half = Resource { memory_mib: 16_384, vcores: 1 };
+            assert_eq!(recognised(Some(&further), half, site).lowered_from(), Some(SITE));
+            let back = recognised(Some(&further), SITE, site);
+            assert_eq!((back.configured, back.lowered_from()), (SITE, None));
+            let anew = recognise(Some(&lowered), &node(), SITE, site, restarted);
+            assert_eq!((anew.configured, anew.lowered_from()), (SITE, None));
+            assert!(lowered.differs_for_good(Some(&offered())) && lowered.differs_for_good(None));
+            assert!(!back.differs_for_good(None));
+        }
+        let lowered = recognised(Some(&offered()), FOREIGN, None);
+        let smaller = recognise(Some(&offered()), &node(), FOREIGN, None, restarted);
+        assert_eq!(smaller.lowered_from(), None, "the NodeManager came back with less");
+        let again = recognise(Some(&lowered), &node(), FOREIGN, None, restarted);
+        assert_eq!(again.lowered_from(), None, "that is what it measures itself");
+        let by_site = recognised(Some(&lowered), FOREIGN, Some(FOREIGN));
+        assert_eq!(by_site.lowered_from(), None, "the site says so too");
+        assert_eq!(recognised(None, FOREIGN, Some(SITE)).lowered_from(), Some(SITE));
+        assert_eq!(recognised(None, OFFER, Some(SITE)).lowered_from(), None);
+        let edited = Resource { memory_mib: 16_384, vcores: 16 };
+        let known = recognised(Some(&offered()), SITE, Some(edited));
+        assert_eq!(known.lowered_from(), None, "yarn-site.xml was edited, nobody lowered it");
+        assert_eq!(lowered.with_site(SITE), Ledger { era: ERA, ..Ledger::new(node(), SITE) });
     }
 
     #[test]
@@ -313,6 +390,8 @@ mod tests {
         let later = back.given_back(at(1299));
         assert!(later.is_ours(OFFER), "a late call or a fail-over brings it back");
         assert!(!later.standing().is_clear());
+        assert!(offered().has_offered() && !back.has_offered());
+        assert!(!offered().about_to_send(SITE, ERA).has_offered(), "sent, and not seen yet");
         let over = later.given_back(at(1300));
         assert_eq!(over, Ledger { era: ERA, ..Ledger::new(node(), SITE) });
         assert!(!back.given_back(at(0)).is_ours(OFFER), "a clock that was set back");
@@ -350,6 +429,9 @@ mod tests {
         file.write(&Ledger::new(node(), SITE)).unwrap();
         assert!(file.read().unwrap().is_none());
         file.write(&Ledger::new(node(), SITE)).unwrap();
+        let lowered = recognised(None, FOREIGN, Some(SITE));
+        file.write(&lowered).unwrap();
+        assert_eq!(file.read().unwrap(), Some(lowered), "an operator's wish outlives us");
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //!
 //! [`offer`] says how much to offer, [`ledger`] which of the figures the ResourceManager shows
 //! are ours, [`agent`] what to do next. Those decide and touch nothing. [`http`], [`shapes`],
-//! [`client`], [`rmadmin`] and [`hints`] are the calls, [`thread`] is the thread all of it runs on: a
-//! ResourceManager that hangs for ten seconds must not keep a promotion waiting.
+//! [`client`], [`rmadmin`] and [`hints`] are the calls, [`give_back`] the end of it, [`thread`] is the
+//! thread all of it runs on: a ResourceManager that hangs for ten seconds must not keep a promotion
+//! waiting.
+//!
+//! `here` tells this node's names from others.
 //!
 //! What is deliberately absent: an over-commit timeout other than -1 (any other makes YARN kill
 //! containers), a Kerberos ticket (see `yarn.offer_by = "rmadmin"`), and any call that changes an
@@ -20,6 +23,8 @@ use crate::config::{Auto, Yarn};
 
 pub mod agent;
 pub mod client;
+pub mod give_back;
+mod here;
 pub mod hints;
 pub mod http;
 pub mod ledger;
@@ -47,6 +52,11 @@ impl Resource {
     /// Whether it is more than `other` in either.
     pub fn exceeds(self, other: Resource) -> bool {
         self.memory_mib > other.memory_mib || self.vcores > other.vcores
+    }
+
+    /// Whether it is less than `other` in one and not more in the other.
+    pub fn is_below(self, other: Resource) -> bool {
+        other.exceeds(self) && !self.exceeds(other)
     }
 }
 
@@ -134,6 +144,8 @@ pub struct Endpoints {
     /// `yarn.nodemanager.resource.memory-mb` and `.cpu-vcores` where yarn-site.xml has both as
     /// numbers; `None`: the NodeManager works them out itself.
     pub configured: Option<Resource>,
+    /// Local directories of all NodeManagers: whose they are says who NodeManagers run as.
+    pub local_dirs: Vec<PathBuf>,
     /// Where `configured` was read, to be read again: an operator may edit it.
     pub conf_dir: Option<PathBuf>,
     /// What of Hadoop's files cannot be used, and why. Containers are found and shaped without
@@ -143,10 +155,8 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// With what `[yarn]` sets in place of what yarn-site.xml says.
-    ///
-    /// # Errors
-    /// `yarn.node_id` names no node.
-    pub fn with(self, yarn: &Yarn) -> Result<Endpoints, NotANodeId> {
+    #[must_use]
+    pub fn with(self, yarn: &Yarn) -> Endpoints {
         let mut endpoints = self;
         if let Auto::Fixed(urls) = &yarn.resource_managers {
             endpoints.resource_managers.clone_from(urls);
@@ -155,9 +165,9 @@ impl Endpoints {
             endpoints.node_manager = Some(url.clone());
         }
         if let Auto::Fixed(id) = &yarn.node_id {
-            endpoints.node_id = Some(id.parse()?);
+            endpoints.node_id = Some(id.clone());
         }
-        Ok(endpoints)
+        endpoints
     }
 }
 

@@ -2,11 +2,13 @@
 //! an update when the test lets them.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use super::client::{Cluster, ClusterError};
 use super::http::{CallError, Problem};
 use super::shapes::{App, ClusterInfo, Container, Node, NodeAnswer, NodeManagerInfo};
 use super::{NodeId, Resource};
+use crate::yarn::site::{Site, SiteError};
 
 #[derive(Debug)]
 pub struct Played {
@@ -16,7 +18,12 @@ pub struct Played {
     /// Updates are answered well and come to nothing.
     pub deaf: bool,
     pub gpus: u32,
-    pub used: Resource,
+    /// `yarn.resource-types` of Hadoop's files.
+    pub types: &'static str,
+    /// Names of the node the agent runs on; `None`: the resolver is away.
+    pub here: Option<Vec<&'static str>>,
+    /// A node the ResourceManager knows beside `node_id`.
+    pub other: Option<&'static str>,
     /// NodeManagers of the node, and when ours started.
     pub node_managers: usize,
     pub nm_started: i64,
@@ -28,9 +35,9 @@ pub struct Played {
     pub updates: Vec<Resource>,
     /// Reads before an update shows.
     pub lag: u32,
-    late: Option<(u32, Resource)>,
+    late: Vec<(u32, Resource)>,
     containers: Vec<Container>,
-    apps: BTreeMap<String, App>,
+    apps: BTreeMap<String, Result<App, Problem>>,
 }
 
 impl Default for Played {
@@ -41,7 +48,9 @@ impl Default for Played {
             kerberos: false,
             deaf: false,
             gpus: 0,
-            used: Resource { memory_mib: 0, vcores: 0 },
+            types: "",
+            here: Some(vec!["node1"]),
+            other: None,
             node_managers: 1,
             nm_started: 1,
             site: None,
@@ -51,7 +60,7 @@ impl Default for Played {
             started: 1,
             updates: Vec::new(),
             lag: 0,
-            late: None,
+            late: Vec::new(),
             containers: Vec::new(),
             apps: BTreeMap::new(),
         }
@@ -78,7 +87,12 @@ impl Played {
 
     pub fn app(&mut self, id: &str, priority: Option<i32>, queue: &str) {
         let app = App { id: id.into(), queue: Some(queue.into()), priority };
-        self.apps.insert(id.into(), app);
+        self.apps.insert(id.into(), Ok(app));
+    }
+
+    /// An application that is answered with this.
+    pub fn bad_app(&mut self, id: &str, problem: Problem) {
+        self.apps.insert(id.into(), Err(problem));
     }
 
     fn rm(&self) -> Result<(), ClusterError> {
@@ -106,12 +120,25 @@ impl Cluster for Played {
         }))
     }
 
-    fn node_managers_here(&mut self) -> std::io::Result<usize> {
+    fn is_here(&mut self, host: &str) -> io::Result<bool> {
+        let away = || io::Error::other("no name server answers");
+        self.here.as_ref().map(|names| names.contains(&host)).ok_or_else(away)
+    }
+
+    fn node_managers_here(&mut self) -> io::Result<usize> {
         Ok(self.node_managers)
     }
 
     fn configured(&mut self) -> Option<Resource> {
         self.site
+    }
+
+    fn other_types(&mut self) -> Result<Vec<String>, SiteError> {
+        let (name, types) = ("yarn.resource-types", self.types);
+        Site::parse(&format!(
+            "<configuration><property name='{name}' value='{types}'/></configuration>"
+        ))?
+        .other_resource_types()
     }
 
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {
@@ -127,19 +154,21 @@ impl Cluster for Played {
 
     fn node(&mut self, id: &NodeId) -> Result<Node, ClusterError> {
         self.rm()?;
-        if id.as_str() != self.node_id {
+        if id.as_str() != self.node_id && Some(id.as_str()) != self.other {
             let known = vec![self.node_id.clone()];
             let url = "http://played".into();
             return Err(ClusterError::UnknownNode { url, id: id.clone(), known });
         }
-        match self.late.take() {
-            Some((0, resource)) => self.shown = resource,
-            Some((left, resource)) => self.late = Some((left - 1, resource)),
-            None => {}
+        // In the order they came, as the ResourceManager's dispatcher has them.
+        while let Some((0, resource)) = self.late.first() {
+            self.shown = *resource;
+            self.late.remove(0);
+        }
+        for (left, _) in &mut self.late {
+            *left = left.saturating_sub(1);
         }
         let Resource { memory_mib, vcores } = self.shown;
-        let text = serde_json::json!({"node": {"id": self.node_id, "state": self.state,
-            "usedMemoryMB": self.used.memory_mib, "usedVirtualCores": self.used.vcores,
+        let text = serde_json::json!({"node": {"id": id.as_str(), "state": self.state,
             "totalResource": {"memory": memory_mib, "vCores": vcores, "resourceInformations":
             {"resourceInformation": [{"name": "yarn.io/gpu", "value": self.gpus}]}}}});
         Ok(serde_json::from_value::<NodeAnswer>(text).unwrap().node)
@@ -151,7 +180,7 @@ impl Cluster for Played {
         }
         self.updates.push(resource);
         if !self.deaf {
-            self.late = Some((self.lag, resource));
+            self.late.push((self.lag, resource));
         }
         Ok(())
     }
@@ -165,7 +194,8 @@ impl Cluster for Played {
 
     fn application(&mut self, id: &str) -> Result<App, ClusterError> {
         self.rm()?;
-        let none = || problem(Problem::NotFound("no such application".into())).into();
-        self.apps.get(id).cloned().ok_or_else(none)
+        let none = || Err(Problem::NotFound("no such application".into()));
+        let app = self.apps.get(id).cloned().unwrap_or_else(none);
+        app.map_err(|found| problem(found).into())
     }
 }

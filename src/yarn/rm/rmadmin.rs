@@ -2,8 +2,12 @@
 //! (before 3.3) and for those behind Kerberos, whose ticket the site's own command brings.
 //!
 //! The command starts a JVM and may hang on a ResourceManager that does; it runs in a process
-//! group of its own, which is killed when the time is up, so that nothing of it stays. What it
-//! prints is kept up to a bound and shown when it fails.
+//! group of its own, which is killed when the time is up. What it prints is kept up to a bound and
+//! shown when it fails.
+//!
+//! Limit: what the command has somebody else start is not in that group. `systemd-run` is killed
+//! and the unit with the JVM runs on, so the unit needs an end of its own (RuntimeMaxSec= in
+//! docs/yarn.md).
 
 use std::io::{PipeReader, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -37,11 +41,34 @@ pub enum RmadminError {
     #[error("cannot run {command} of yarn.rmadmin: {reason}; give its full path?")]
     NotRun { command: String, reason: String },
     #[error(
-        "{command} was killed: it did not end within {timeout:?} (yarn.timeout); it said: {said}"
+        "{command} was killed: it did not end within {timeout:.1?} (yarn.timeout, or what is left \
+         of a stop); it said: {said}"
     )]
     TimedOut { command: String, timeout: Duration, said: String },
     #[error("{command} ended with {how}; it said: {said}")]
     Failed { command: String, how: String, said: String },
+}
+
+/// The words of a run for this node, the program among them.
+fn words(rmadmin: &[String], id: &NodeId, resource: Resource) -> Vec<String> {
+    let Resource { memory_mib, vcores } = resource;
+    let update = ["-updateNodeResource", id.as_str(), &memory_mib.to_string(), &vcores.to_string()]
+        .map(str::to_owned);
+    // Never anything else: a timeout of 0 or more kills containers, and stays set.
+    let over_commit_timeout = String::from("-1");
+    [rmadmin, &update, &[over_commit_timeout]].concat()
+}
+
+/// What an operator types into a shell to do the same as a run of `rmadmin`.
+pub fn command_line(rmadmin: &[String], id: &NodeId, resource: Resource) -> String {
+    let quoted = |word: String| {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"_-./:=,@%+".contains(&b);
+        match !word.is_empty() && word.bytes().all(fits) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        }
+    };
+    words(rmadmin, id, resource).into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 impl Rmadmin {
@@ -57,7 +84,11 @@ impl Rmadmin {
 
     /// Runs the command for this node, and waits for it.
     pub fn update(&self, id: &NodeId, resource: Resource) -> Result<(), RmadminError> {
-        let (program, arguments) = self.words.split_first().ok_or(RmadminError::Empty)?;
+        let words = words(&self.words, id, resource);
+        let Some((program, arguments)) = words.split_first().filter(|_| !self.words.is_empty())
+        else {
+            return Err(RmadminError::Empty);
+        };
         let command = self.words.join(" ");
         let not_run = |error: std::io::Error| RmadminError::NotRun {
             command: command.clone(),
@@ -66,10 +97,6 @@ impl Rmadmin {
         let (output, writer) = std::io::pipe().map_err(not_run)?;
         let child = Command::new(program)
             .args(arguments)
-            .args(["-updateNodeResource", id.as_str()])
-            .args([resource.memory_mib.to_string(), resource.vcores.to_string()])
-            // Never anything else: a timeout of 0 or more kills containers, and stays set.
-            .arg("-1")
             .stdin(Stdio::null())
             .stdout(writer.try_clone().map_err(not_run)?)
             .stderr(writer)
@@ -200,6 +227,17 @@ mod tests {
         run(&format!("echo \"$@\" > {}", file.display()), LONG).unwrap();
         let told = std::fs::read_to_string(file).unwrap();
         assert_eq!(told, "-updateNodeResource node1:45454 9216 9 -1\n");
+    }
+
+    #[test]
+    fn an_operator_can_type_the_same() {
+        let line = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            command_line(&words, &"node1:45454".parse().unwrap(), OFFER)
+        };
+        let rest = "-updateNodeResource node1:45454 9216 9 -1";
+        assert_eq!(line(&["yarn", "rmadmin"]), format!("yarn rmadmin {rest}"));
+        assert_eq!(line(&["sh", "-c", "it's"]), format!(r"sh -c 'it'\''s' {rest}"));
     }
 
     #[test]

@@ -5,6 +5,11 @@
 //! done without is optional. Sources: `dao/{ClusterInfo,NodeInfo,AppInfo}.java` of the
 //! ResourceManager, `dao/{NodeInfo,ContainerInfo}.java` of the NodeManager.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::Resource;
@@ -99,14 +104,6 @@ impl Node {
         Some(Resource {
             memory_mib: u64::try_from(memory).ok()?,
             vcores: u32::try_from(vcores).ok()?,
-        })
-    }
-
-    /// What its containers have of it; `None`: a figure is missing or negative.
-    pub fn used(&self) -> Option<Resource> {
-        Some(Resource {
-            memory_mib: u64::try_from(self.used_mib?).ok()?,
-            vcores: u32::try_from(self.used_vcores?).ok()?,
         })
     }
 
@@ -218,36 +215,82 @@ pub fn application_of(container: &str) -> Option<String> {
     (digits(cluster) && digits(app)).then(|| format!("application_{cluster}_{app}"))
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    Many(Vec<T>),
-    One(T),
+/// The list below a key of an object. Read as it comes: the list of all nodes has megabytes of
+/// what is not used, and a tree of it would take many times as much memory.
+struct Below<T> {
+    key: &'static str,
+    elements: PhantomData<T>,
 }
 
-impl<T> OneOrMany<T> {
-    fn into_vec(self) -> Vec<T> {
-        match self {
-            OneOrMany::Many(many) => many,
-            OneOrMany::One(one) => vec![one],
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Below<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with {:?}, a text or null", self.key)
+    }
+
+    fn visit_unit<E>(self) -> Result<Vec<T>, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Vec<T>, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Vec<T>, M::Error> {
+        let mut found = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == self.key {
+                found = map.next_value::<OneOrMany<T>>()?.0;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
         }
+        Ok(found)
     }
 }
 
-/// The list below `key`; `null`, a text and an object without the key are empty lists.
-fn list<'de, D, T>(deserializer: D, key: &str) -> Result<Vec<T>, D::Error>
+/// A list, an element that stands for a list of one, or `null` for an empty one.
+struct OneOrMany<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMany<T>, D::Error> {
+        deserializer.deserialize_any(Elements(PhantomData)).map(OneOrMany)
+    }
+}
+
+struct Elements<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list, one object or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Vec<T>, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Vec<T>, S::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Vec<T>, M::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(|one| vec![one])
+    }
+}
+
+fn list<'de, D, T>(deserializer: D, key: &'static str) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: for<'a> Deserialize<'a>,
+    T: Deserialize<'de>,
 {
-    let outer = Option::<serde_json::Value>::deserialize(deserializer)?;
-    let Some(serde_json::Value::Object(mut outer)) = outer else { return Ok(Vec::new()) };
-    match outer.remove(key) {
-        None | Some(serde_json::Value::Null) => Ok(Vec::new()),
-        Some(inner) => serde_json::from_value::<OneOrMany<T>>(inner)
-            .map(OneOrMany::into_vec)
-            .map_err(|error| serde::de::Error::custom(format!("{key}: {error}"))),
-    }
+    deserializer.deserialize_any(Below { key, elements: PhantomData })
 }
 
 fn list_of_node<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeName>, D::Error> {
@@ -302,7 +345,19 @@ mod tests {
         let many = r#"{"containers":{"container":[{"id":"a"},{"id":"b"}]}}"#;
         assert_eq!(containers(many).len(), 2);
         let bad = r#"{"containers":{"container":[{"id":1}]}}"#;
-        assert!(serde_json::from_str::<ContainersAnswer>(bad).is_err());
+        let error = serde_json::from_str::<ContainersAnswer>(bad).unwrap_err().to_string();
+        assert!(error.contains("expected a string"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_used_of_a_list_is_skipped() {
+        let nodes = r#"{"nodes":{"of":[1,{"node":2}],"node":[{"rack":"/r","id":"a:1",
+            "totalResource":{"memory":[[]]},"nodeLabels":[""]},{"id":"b:1"}],"more":null}}"#;
+        let nodes = serde_json::from_str::<NodesAnswer>(nodes).unwrap().nodes;
+        assert_eq!(nodes.iter().map(|node| node.id.as_str()).collect::<Vec<_>>(), ["a:1", "b:1"]);
+        let value = serde_json::json!({"containers": {"container": {"id": "c"}}});
+        let found = serde_json::from_value::<ContainersAnswer>(value).unwrap().containers;
+        assert_eq!(found[0].id, "c");
     }
 
     #[test]

@@ -4,11 +4,10 @@
 //! calls block, which costs nobody anything but this thread; the pauses between are timers of a
 //! runtime of its own.
 //!
-//! On a stop the offer is taken back, within what [`Handle::join`] is given. A call that hangs
-//! just then is not waited for: the process ends, what stands is in the ledger, and the log says
-//! what it is.
+//! On a stop the offer is taken back ([`give_back`]), within what [`Handle::join`] is given. A call
+//! that hangs just then is not waited for: the process ends, what stands is in the ledger, and the
+//! log says what it is.
 
-use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::agent::{Agent, Told, View};
-use super::client::{By, Client};
+use super::client::Client;
+use super::give_back::{self, Left, Witness};
 use super::hints::Hints;
-use super::http::{CertificateError, Http};
+use super::http::CertificateError;
 use super::ledger::LedgerFile;
 use super::offer::{NodeMemory, SlotSize, Slots};
-use super::rmadmin::Rmadmin;
 use super::{Endpoints, Hint};
 use crate::clock;
 use crate::command::{Command, CommandSender};
-use crate::config::{Auto, Config, Mode, OfferBy};
+use crate::config::{Config, Mode};
 use crate::proto;
 use crate::publish::Snapshot;
 use crate::units::{BootTime, Bytes};
@@ -33,8 +32,9 @@ use crate::units::{BootTime, Bytes};
 /// How long to wait at most for the first reading of the node; it wakes us by itself.
 const FIRST_READING: Duration = Duration::from_secs(60);
 
-/// How long one call may take while the daemon stops, whatever `yarn.timeout` says.
-const STOP_CALL: Duration = Duration::from_millis(400);
+/// How long a look for hints may go on; a slow ResourceManager would else have the offer wait for
+/// dozens of calls. What is not read then is in one of the next looks.
+const HINTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the thread needs.
 #[derive(Debug)]
@@ -67,8 +67,9 @@ pub enum ThreadError {
 /// The running thread.
 #[derive(Debug)]
 pub struct Handle {
-    ended: mpsc::Receiver<()>,
+    ended: mpsc::Receiver<Result<(), String>>,
     thread: JoinHandle<()>,
+    witness: Witness,
 }
 
 impl Handle {
@@ -78,17 +79,22 @@ impl Handle {
     }
 
     /// Waits for its end once it was told to stop, at most this long.
-    pub fn join(self, at_most: Duration) {
-        match self.ended.recv_timeout(at_most) {
-            Err(mpsc::RecvTimeoutError::Timeout) => tracing::warn!(
-                "the ResourceManager does not answer: what LRS offered last may stand there until \
-                 lrsd runs again or the NodeManager is restarted"
-            ),
-            // Sent, or dropped in a panic: either way it is over.
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                if self.thread.join().is_err() {
-                    tracing::error!("the thread that talks to YARN panicked");
-                }
+    ///
+    /// # Errors
+    /// What was offered may still stand.
+    pub fn join(self, at_most: Duration) -> Result<(), Left> {
+        let outcome = self.ended.recv_timeout(at_most);
+        if outcome != Err(mpsc::RecvTimeoutError::Timeout) && self.thread.join().is_err() {
+            tracing::error!("the thread that talks to YARN panicked");
+        }
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(why)) => self.witness.check(&why),
+            Err(mpsc::RecvTimeoutError::Timeout) => self.witness.check(&format!(
+                "a call or a run of the command hangs, and a stop waits no longer than {at_most:?}"
+            )),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                self.witness.check("the thread that talks to YARN panicked")
             }
         }
     }
@@ -100,20 +106,10 @@ impl Handle {
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
     let Parts { endpoints, config, snapshot, commands, hints, stopping } = parts;
-    let yarn = &config.yarn;
-    let mut addresses = endpoints.resource_managers.iter().chain(&endpoints.node_manager);
-    let https = addresses.any(|url| url.starts_with("https://"));
-    let ca_file: Option<PathBuf> = match &yarn.ca_file {
-        Auto::Auto => None,
-        Auto::Fixed(path) => Some(path.clone()),
-    };
-    let http = Http::new(&yarn.user, yarn.timeout, https, ca_file.as_deref())?;
-    let by = match yarn.offer_by {
-        OfferBy::Rest => By::Rest,
-        OfferBy::Rmadmin => By::Rmadmin(Rmadmin::new(yarn.rmadmin.clone(), yarn.timeout)),
-    };
+    let client = Client::of(&config.yarn, endpoints.clone())?;
+    let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
-    let (agent, damage) = Agent::new(endpoints.clone(), yarn.offer_by, file);
+    let (agent, damage) = Agent::new(endpoints, config.yarn.offer_by, file);
     if let Some(error) = damage {
         tracing::warn!(%error, "what LRS offered YARN before is not known: {error}");
     }
@@ -123,7 +119,7 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
         .map_err(ThreadError::Start)?;
     let (end, ended) = mpsc::channel();
     let talker = Talker {
-        client: Client::new(http, endpoints, by),
+        client,
         agent,
         known: Hints::default(),
         hint_problem: None,
@@ -137,12 +133,11 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
     let thread = std::thread::Builder::new()
         .name("lrs-yarn".into())
         .spawn(move || {
-            talker.run(&runtime);
             // Nobody waits any more when the time to stop was up.
-            let _ = end.send(());
+            let _ = end.send(talker.run(&runtime));
         })
         .map_err(ThreadError::Start)?;
-    Ok(Handle { ended, thread })
+    Ok(Handle { ended, thread, witness })
 }
 
 struct Talker {
@@ -160,7 +155,8 @@ struct Talker {
 }
 
 impl Talker {
-    fn run(mut self, runtime: &tokio::runtime::Runtime) {
+    /// Until the daemon stops. An error: what was offered may still stand, and why.
+    fn run(mut self, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
         while !self.is_stopping() {
             let Some(view) = self.view() else {
                 runtime.block_on(self.wait(FIRST_READING));
@@ -172,19 +168,18 @@ impl Talker {
                 continue;
             }
             let polls = self.agent.is_poll(now.boot);
-            self.client.set_timeout(self.config.yarn.timeout);
+            self.client.set_timeouts(self.config.yarn.timeout, self.config.yarn.timeout);
             let told = self.agent.pass(&mut self.client, &view, now);
-            self.tell(runtime, told);
+            tell(&self.agent, told, &mut self.reported, &self.commands, runtime);
             if polls && !self.is_stopping() {
                 self.look_for_hints(now.boot);
             }
         }
-        self.give_back(runtime);
+        self.give_back(runtime)
     }
 
     fn is_stopping(&self) -> bool {
-        // Without a sender nobody is left who could say it: a panic, and the daemon ends.
-        *self.stopping.borrow() || self.stopping.has_changed().is_err()
+        is_stopping(&self.stopping)
     }
 
     /// Until something happened, or this long.
@@ -215,22 +210,17 @@ impl Talker {
         read.then(|| view(&snapshot.status, &self.config))
     }
 
-    fn tell(&mut self, runtime: &tokio::runtime::Runtime, told: Told) {
-        if let Some(error) = told.complaint {
-            tracing::warn!(%error, "YARN: {error}");
-        }
-        let report = self.agent.report();
-        if told.changes.is_empty() && self.reported.as_ref() == Some(&report) {
-            return;
-        }
-        self.reported = Some(report.clone());
-        let report = Command::YarnReport { report: Box::new(report), changes: told.changes };
-        // The loop takes nothing more once it stops, and nobody reads it then.
-        let _ = runtime.block_on(self.commands.send(report));
-    }
-
     fn look_for_hints(&mut self, now: BootTime) {
-        let (hints, problem) = self.known.look(&mut self.client, now);
+        let Talker { client, agent, known, config, snapshot, stopping, .. } = self;
+        let until = clock::boot_time().after(HINTS_WITHIN);
+        let enough = || {
+            let newest = snapshot.borrow();
+            let config = newest.config.as_ref().unwrap_or(config);
+            is_stopping(stopping)
+                || clock::boot_time() > until
+                || agent.asks_for_less(&view(&newest.status, config))
+        };
+        let (hints, problem) = known.look(client, &enough, now);
         for hint in hints {
             if self.hints.send(hint).is_err() {
                 // Whoever found containers has ended; the daemon stops.
@@ -246,32 +236,41 @@ impl Talker {
         self.hint_problem = problem;
     }
 
-    /// Takes the offer back; how long it may take is up to [`Handle::join`].
-    fn give_back(&mut self, runtime: &tokio::runtime::Runtime) {
+    fn give_back(&mut self, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
         // Without a reading nothing was sent, though an earlier daemon may have sent something.
         let snapshot = Arc::clone(&self.snapshot.borrow());
         let view = View { offer: false, ..view(&snapshot.status, &self.config) };
-        // A run of rmadmin starts a JVM and is not cut short: it outlives this process, unless
-        // the service manager ends what is left of the service.
-        if self.config.yarn.offer_by == OfferBy::Rest {
-            self.client.set_timeout(self.config.yarn.timeout.min(STOP_CALL));
-        }
-        self.agent.hurry();
-        while view.enforce && !self.agent.is_clear() {
-            let now = clock::now();
-            let told = self.agent.pass(&mut self.client, &view, now);
-            let failed = told
-                .changes
-                .iter()
-                .any(|change| change.kind == crate::core::event::EventKind::OfferFailed);
-            self.tell(runtime, told);
-            if failed {
-                return;
-            }
-            let pause = self.agent.next(&view).since(clock::boot_time());
-            runtime.block_on(async { tokio::time::sleep(pause).await });
-        }
+        let Talker { agent, client, config, commands, reported, .. } = self;
+        give_back::at_stop(agent, client, &view, config, |agent, told| {
+            tell(agent, told, reported, commands, runtime);
+        })
     }
+}
+
+/// Tells the loop of a pass, if there is news, and the log of what is no event.
+fn tell(
+    agent: &Agent,
+    told: Told,
+    reported: &mut Option<proto::YarnStatus>,
+    commands: &CommandSender,
+    runtime: &tokio::runtime::Runtime,
+) {
+    if let Some(error) = told.complaint {
+        tracing::warn!(%error, "YARN: {error}");
+    }
+    let report = agent.report();
+    if told.changes.is_empty() && reported.as_ref() == Some(&report) {
+        return;
+    }
+    *reported = Some(report.clone());
+    let report = Command::YarnReport { report: Box::new(report), changes: told.changes };
+    // The loop takes nothing more once it stops, and nobody reads it then.
+    let _ = runtime.block_on(commands.send(report));
+}
+
+/// Without a sender nobody is left who could say it: a panic, and the daemon ends.
+fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
+    *stopping.borrow() || stopping.has_changed().is_err()
 }
 
 /// What of status and settings the agent goes by.

@@ -22,6 +22,7 @@ fn an_empty_file_means_hadoops_defaults() {
     assert_eq!(managers.len(), 1);
     assert_eq!(managers[0].url, "http://127.0.0.1:8088");
     assert!(!site.https().unwrap() && !site.kerberos().unwrap() && !site.recovery().unwrap());
+    assert!(!site.supervised().unwrap());
     assert_eq!(site.opportunistic_queue().unwrap(), 0);
     assert!(site.scheduler_class().unwrap().ends_with("CapacityScheduler"));
     let error = site.local_dirs().unwrap_err().to_string();
@@ -133,4 +134,28 @@ fn a_directory_without_a_yarn_site_says_which_key_to_set() {
     let site = Site::read(dir.path()).unwrap();
     assert_eq!(site.local_dirs().unwrap(), [Path::new("/h/nm-local-dir")]);
     assert_eq!(site.file(), dir.path().join("yarn-site.xml"));
+}
+
+#[test]
+fn resources_beside_memory_and_vcores_are_named_where_hadoop_looks() {
+    let none: [&str; 0] = [];
+    assert_eq!(site(&[]).other_resource_types().unwrap(), none);
+    let plugins = ("yarn.nodemanager.resource-plugins", "yarn.io/gpu");
+    let types = ("yarn.resource-types", "memory-mb, vcores, yarn.io/fpga,yarn.io/gpu");
+    assert_eq!(
+        site(&[plugins, types]).other_resource_types().unwrap(),
+        ["yarn.io/fpga", "yarn.io/gpu"]
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write("yarn-site.xml", "<configuration/>");
+    write(
+        "resource-types.xml",
+        "<configuration><property name='yarn.resource-types' value='license'/></configuration>",
+    );
+    let site = Site::read(dir.path()).unwrap();
+    assert_eq!(site.other_resource_types().unwrap(), ["license"]);
+    write("resource-types.xml", "<configuration>");
+    let error = site.other_resource_types().unwrap_err().to_string();
+    assert!(error.contains("resource-types.xml"), "{error}");
 }

@@ -5,6 +5,32 @@ use crate::yarn::rm::client::ClusterError;
 use crate::yarn::rm::http::excerpt;
 use crate::yarn::rm::{NodeId, NotANodeId, Resource};
 
+/// Why the NodeManager's word on which node it is does not count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum Misnamed {
+    #[error("the NodeManager calls itself by no node id: {0}")]
+    NoId(#[from] NotANodeId),
+    #[error(
+        "the NodeManager at yarn.node_manager is {found}, and yarn.node_id says {set}: nothing is \
+         offered until they agree; correct one of them"
+    )]
+    Other { set: NodeId, found: NodeId },
+    #[error(
+        "what answers as this node's NodeManager calls itself {found}, and {} is no name of this \
+         node or of its addresses: nothing is offered until it names this node; if it is the \
+         NodeManager all the same, set yarn.node_id = \"{found}\"",
+        .found.host()
+    )]
+    Elsewhere { found: NodeId },
+    #[error(
+        "whether {found}, as the NodeManager calls itself, is this node cannot be told: {} cannot \
+         be looked up: {reason}; set yarn.node_id = \"{found}\" if it is",
+        .found.host()
+    )]
+    NotLookedUp { found: NodeId, reason: String },
+}
+
 /// Why the offer does not stand.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
@@ -16,13 +42,8 @@ pub enum AgentError {
          address of the NodeManager's web service"
     )]
     NoNodeId(String),
-    #[error("the NodeManager calls itself by no node id: {0}")]
-    BadNodeId(#[from] NotANodeId),
-    #[error(
-        "the NodeManager at yarn.node_manager is {found}, and yarn.node_id says {set}: nothing is \
-         offered until they agree; correct one of them"
-    )]
-    OtherNode { set: NodeId, found: NodeId },
+    #[error(transparent)]
+    Misnamed(#[from] Misnamed),
     #[error("the ResourceManager shows no resource for {0} that could be read")]
     NoFigures(NodeId),
     #[error(
@@ -36,6 +57,18 @@ pub enum AgentError {
         .others.join(", ")
     )]
     OtherResources { node: NodeId, others: Vec<String> },
+    #[error(
+        "Hadoop's files name {} beside memory and vcores; what {node} has of it cannot be read, and \
+         the command that changes a node would make it 0: nothing is offered on this node; set \
+         yarn.offer = false",
+        .types.join(", ")
+    )]
+    OtherTypes { node: NodeId, types: Vec<String> },
+    #[error(
+        "nothing is offered: whether {node} has resources beside memory and vcores, which the \
+         command that changes a node would make 0, cannot be told: {reason}"
+    )]
+    Types { node: NodeId, reason: String },
     #[error(
         "the ResourceManager took {sent} for {node} and still shows {shown}; does \
          dynamic-resources.xml or another tool set this node too?"
@@ -53,11 +86,24 @@ pub enum AgentError {
     )]
     Observed { shown: Resource, configured: Resource },
     #[error(
+        "an offer of an earlier lrsd for {node} may stand: the ResourceManager cannot be read, and \
+         observe mode changes nothing; start lrsd once with daemon.mode = \"enforce\", or set the \
+         node back to {configured} with `yarn rmadmin -updateNodeResource`"
+    )]
+    ObservedUnseen { node: NodeId, configured: Resource },
+    #[error(
         "{node} was being decommissioned, and the ResourceManager would since kill containers at \
-         once that a lower resource has no room for: it keeps {shown} instead of {wanted} until \
-         its NodeManager or the ResourceManager is restarted"
+         once that a lower resource has no room for: nothing is sent, and it keeps {shown} instead \
+         of {wanted}, until its NodeManager or the ResourceManager is restarted"
     )]
     Decommissioned { node: NodeId, shown: Resource, wanted: Resource },
+    #[error(
+        "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
+         beyond that until it has them back (`yarn rmadmin -updateNodeResource {node} {} {} -1`) or \
+         its NodeManager is restarted",
+        .whole.memory_mib, .whole.vcores
+    )]
+    Lowered { node: NodeId, shown: Resource, whole: Resource },
     #[error(
         "{0} NodeManagers run on this node: set yarn.node_id to the one the offer is for, and \
          yarn.node_manager to its address"
@@ -77,7 +123,13 @@ impl AgentError {
     /// Whether every call was answered, so that there is nothing to spare anybody: the next look
     /// comes when it would.
     pub(super) fn is_found_by_reading(&self) -> bool {
-        matches!(self, AgentError::Observed { .. } | AgentError::Decommissioned { .. })
+        matches!(
+            self,
+            AgentError::Observed { .. }
+                | AgentError::ObservedUnseen { .. }
+                | AgentError::Decommissioned { .. }
+                | AgentError::Lowered { .. }
+        )
     }
 }
 

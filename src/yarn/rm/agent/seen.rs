@@ -5,12 +5,13 @@
 //! before; taken for somebody's wish either would become the configured value.
 //!
 //! Lowering an offer and giving it back are not held up by what holds up a raise: a node that is
-//! unhealthy, a record that cannot be written. The one exception is a node that would kill
-//! containers for it ([`Ledger::decommissioned`]).
+//! unhealthy, a record that cannot be written, a raise that was sent and does not show yet. The one
+//! exception is a node that would kill containers for it ([`Ledger::decommissioned`]): whatever
+//! was free when it was read may be in use when the figure arrives, so nothing is sent there.
 
 use super::{
-    Agent, AgentError, Cluster, Ledger, Moment, Node, NodeId, Pending, Told, VERIFY_FIRST, View,
-    due, recognise,
+    Agent, AgentError, BootTime, Cluster, LESS_AFTER, Ledger, Moment, Node, NodeId, Pending, Told,
+    VERIFY_FIRST, View, due, figure, recognise,
 };
 use crate::yarn::rm::Resource;
 
@@ -42,18 +43,25 @@ impl Agent {
     ) -> Result<(), AgentError> {
         let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
         self.report.advertised = Some(shown);
-        if self.read_back(id, shown, told, now)?.is_waiting() {
+        let overtaken = self.overtaken(id, shown, view, now);
+        if overtaken.is_none() && self.read_back(id, shown, told, now)?.is_waiting() {
+            if self.sent_too_much(id, shown, view).is_some()
+                && let Some(at) = self.again_at()
+            {
+                self.not_before = self.not_before.map(|pause| pause.min(at));
+            }
             return Ok(());
         }
         let known = self.ledger.clone().filter(|known| known.node == *id);
         let judged = self.judge(cluster, id, node, shown, view, told);
         let Judged { ledger, wanted, ours, .. } = &judged;
-        self.report.verified = Some(wanted == &shown);
-        if *wanted == shown {
+        let stands = *wanted == shown && overtaken.is_none();
+        self.report.verified = Some(stands);
+        if stands {
             self.report.verified_at = Some(now.wall);
-            return self.rests(&judged, now);
+            return self.rests(&judged, view, now);
         }
-        if !view.enforce || (!view.offer && !ours) {
+        if !view.enforce || (!view.offer && !ours && overtaken.is_none()) {
             // Nobody asked for a change of what somebody else set.
             self.report.verified = None;
             return match ours {
@@ -62,9 +70,10 @@ impl Agent {
             };
         }
         self.may_change(id, node, &judged)?;
-        let anew = known.is_some_and(|known| !known.is_clear()) && shown == ledger.configured;
-        if !anew && let Some(at) = due(shown, *wanted, self.changed_at).filter(|at| *at > now.boot)
-        {
+        let offered = known.is_some_and(|known| known.has_offered()) && overtaken.is_none();
+        let anew = offered && shown == ledger.configured;
+        let from = overtaken.unwrap_or(shown);
+        if !anew && let Some(at) = due(from, *wanted, self.changed_at).filter(|at| *at > now.boot) {
             self.raise_at = Some(at);
             return Ok(());
         }
@@ -74,9 +83,36 @@ impl Agent {
         let reason = self.reason(view, anew, restarted);
         self.send(cluster, ledger, *wanted, told, now)?;
         self.not_before = Some(now.boot.after(VERIFY_FIRST));
-        self.pending =
-            Some(Pending { node: id.clone(), from: shown, to: *wanted, reason, tries: 0 });
+        self.pending = Some(Pending { node: id.clone(), from, to: *wanted, reason, tries: 0 });
         Ok(())
+    }
+
+    /// What was sent, does not show yet and is too much by now.
+    fn sent_too_much(&self, id: &NodeId, shown: Resource, view: &View) -> Option<Resource> {
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.node == *id)?;
+        let sent = self.pending.as_ref().filter(|pending| pending.node == *id)?.to;
+        (sent != shown && figure(ledger, view).is_below(sent)).then_some(sent)
+    }
+
+    /// The same, forgotten: it is not waited for, since the ResourceManager carries out in order
+    /// what it is sent. One that lags is not sent more than one in [`LESS_AFTER`].
+    fn overtaken(
+        &mut self,
+        id: &NodeId,
+        shown: Resource,
+        view: &View,
+        now: Moment,
+    ) -> Option<Resource> {
+        let sent = self.sent_too_much(id, shown, view)?;
+        if self.again_at().is_some_and(|at| at > now.boot) {
+            return None;
+        }
+        self.pending = None;
+        Some(sent)
+    }
+
+    fn again_at(&self) -> Option<BootTime> {
+        self.changed_at.map(|at| at.after(LESS_AFTER))
     }
 
     /// Whose figure is shown, and what it should be.
@@ -103,7 +139,7 @@ impl Agent {
             ledger = ledger.standing();
         }
         let wanted = self.wanted(&ledger, view);
-        if ledger.kills() != known.as_ref().is_some_and(Ledger::kills)
+        if ledger.differs_for_good(known.as_ref())
             && let Err(error) = self.file.write(&ledger)
         {
             told.complaint = Some(error.to_string());
@@ -114,7 +150,7 @@ impl Agent {
     }
 
     /// Nothing is to be changed.
-    fn rests(&mut self, judged: &Judged, now: Moment) -> Result<(), AgentError> {
+    fn rests(&mut self, judged: &Judged, view: &View, now: Moment) -> Result<(), AgentError> {
         let Judged { ledger, shown, running, .. } = judged;
         if *running && *shown == ledger.configured {
             let back = ledger.given_back(now.wall);
@@ -122,7 +158,12 @@ impl Agent {
                 self.remember(back)?;
             }
         }
-        Ok(())
+        match ledger.lowered_from().filter(|_| view.offer && view.enforce) {
+            Some(whole) => {
+                Err(AgentError::Lowered { node: ledger.node.clone(), shown: *shown, whole })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether what is shown may be replaced by what should be.
@@ -133,16 +174,14 @@ impl Agent {
             let others = others.into_iter().map(str::to_owned).collect();
             return Err(AgentError::OtherResources { node: id.clone(), others });
         }
-        let raises = wanted.exceeds(*shown);
-        if !running && (raises || !ours) {
+        if !running && (wanted.exceeds(*shown) || !ours) {
             return Err(AgentError::NotRunning {
                 node: id.clone(),
                 state: node.state.clone(),
                 report: self.health.clone(),
             });
         }
-        let fits = node.used().is_some_and(|used| !used.exceeds(*wanted));
-        if ledger.kills() && (raises || !fits) {
+        if ledger.kills() {
             return Err(AgentError::Decommissioned {
                 node: id.clone(),
                 shown: *shown,
@@ -153,7 +192,7 @@ impl Agent {
     }
 
     /// Of several NodeManagers that each believe to be the node each would be offered its memory.
-    fn is_the_only_one(&self, cluster: &mut dyn Cluster) -> Result<(), AgentError> {
+    pub(super) fn is_the_only_one(&self, cluster: &mut dyn Cluster) -> Result<(), AgentError> {
         match cluster.node_managers_here() {
             Ok(0 | 1) => Ok(()),
             Ok(count) => Err(AgentError::Several(count)),

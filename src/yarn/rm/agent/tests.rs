@@ -4,9 +4,12 @@ use tempfile::TempDir;
 
 use super::super::offer::{NodeMemory, SlotSize, Slots};
 use super::super::played::Played;
-use super::unseen::REPEAT_UNSEEN;
 use super::*;
 use crate::units::{Bytes, WallTime};
+
+mod less;
+mod node;
+mod unseen;
 
 const GIB: u64 = 1 << 30;
 const SITE: Resource = Resource { memory_mib: 8192, vcores: 8 };
@@ -226,11 +229,39 @@ fn without_its_record_the_site_says_what_is_configured() {
 fn what_somebody_else_set_becomes_the_configured_value() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
-    scene.cluster.shown = Resource { memory_mib: 4096, vcores: 4 };
+    scene.cluster.shown = Resource { memory_mib: 12_288, vcores: 12 };
     scene.settle(&view(2));
-    assert_eq!(scene.cluster.shown, Resource { memory_mib: 6144, vcores: 6 });
+    assert_eq!(scene.cluster.shown, Resource { memory_mib: 14_336, vcores: 14 });
     scene.settle(&View { offer: false, ..view(2) });
-    assert_eq!(scene.cluster.shown, Resource { memory_mib: 4096, vcores: 4 });
+    assert_eq!(scene.cluster.shown, Resource { memory_mib: 12_288, vcores: 12 });
+}
+
+#[test]
+fn a_node_that_somebody_keeps_small_stays_small() {
+    for site in [None, Some(SITE)] {
+        let endpoints = Endpoints { configured: site, ..Endpoints::default() };
+        let mut scene = Scene::with(endpoints, OfferBy::Rest);
+        scene.settle(&view(2));
+        let nothing = Resource { memory_mib: 0, vcores: 0 };
+        scene.cluster.shown = nothing;
+        scene.run(&view(2), Duration::from_secs(300));
+        scene.run(&view(4), Duration::from_secs(300));
+        scene.kill_and_restart();
+        scene.run(&view(2), Duration::from_secs(300));
+        assert_eq!((scene.cluster.shown, scene.cluster.updates.len()), (nothing, 1), "{site:?}");
+        let error = scene.agent.report().last_error.unwrap();
+        assert!(
+            error.contains("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"),
+            "{error}"
+        );
+        assert_eq!(scene.told.len(), 3, "the offer, and once by each lrsd: {:?}", scene.told);
+        scene.settle(&View { offer: false, ..view(2) });
+        assert!(scene.agent.report().last_error.is_none() && scene.agent.is_clear());
+        scene.cluster.shown = SITE;
+        scene.settle(&view(2));
+        assert_eq!(scene.cluster.shown, plus(2));
+        assert!(scene.agent.report().last_error.is_none());
+    }
 }
 
 #[test]
@@ -303,58 +334,11 @@ fn a_node_with_gpus_keeps_them() {
 }
 
 #[test]
-fn another_node_than_the_one_set_gets_nothing() {
-    let set = Endpoints { node_id: Some("node9:1".parse().unwrap()), ..Endpoints::default() };
-    let mut scene = Scene::with(set, OfferBy::Rest);
-    scene.settle(&view(3));
-    assert_eq!(scene.cluster.updates, []);
-    let reason = &scene.told[0].reason;
-    assert!(reason.contains("node9:1") && reason.contains("node1:45454"), "{reason}");
-    scene.cluster.nm_down = true;
-    scene.run(&view(3), Duration::from_secs(70));
-    assert!(scene.told[1].reason.contains("knows no node node9:1"), "{:?}", scene.told[1]);
-}
-
-#[test]
 fn nobody_to_say_which_node_this_is() {
     let mut scene = Scene::new();
     scene.cluster.nm_down = true;
     scene.settle(&view(3));
     assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
-}
-
-#[test]
-fn behind_kerberos_the_command_works_unseen() {
-    let endpoints = Endpoints {
-        node_id: Some("node1:45454".parse().unwrap()),
-        configured: Some(SITE),
-        ..Endpoints::default()
-    };
-    let mut scene = Scene::with(endpoints, OfferBy::Rmadmin);
-    scene.cluster.kerberos = true;
-    scene.run(&view(3), REPEAT_UNSEEN / 2);
-    assert_eq!(scene.cluster.updates, [plus(3)]);
-    assert!(scene.told[0].reason.contains("not verified"), "{:?}", scene.told[0]);
-    assert_eq!(scene.told[0].inputs["verified"], false);
-    assert_eq!(scene.agent.report().verified, Some(false));
-    scene.run(&view(3), REPEAT_UNSEEN);
-    assert_eq!(scene.cluster.updates, [plus(3), plus(3)], "again, in case it was lost");
-    assert_eq!(scene.told.len(), 1);
-    scene.settle(&View { offer: false, ..view(3) });
-    assert_eq!(scene.cluster.updates.last(), Some(&SITE));
-    assert!(scene.agent.is_clear());
-    let count = scene.cluster.updates.len();
-    scene.run(&View { offer: false, ..view(3) }, REPEAT_UNSEEN * 3);
-    assert_eq!(scene.cluster.updates.len(), count, "and no more");
-}
-
-#[test]
-fn behind_kerberos_rest_says_what_to_use_instead() {
-    let mut scene = Scene::new();
-    scene.cluster.kerberos = true;
-    scene.settle(&view(3));
-    let [failed] = scene.told.as_slice() else { panic!("{:?}", scene.told) };
-    assert!(failed.reason.contains("rmadmin"), "{failed:?}");
 }
 
 #[test]
@@ -371,8 +355,7 @@ fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
     let allocated = Resource { memory_mib: 3072, vcores: 3 };
-    (scene.cluster.state, scene.cluster.shown, scene.cluster.used) =
-        ("DECOMMISSIONING", allocated, allocated);
+    (scene.cluster.state, scene.cluster.shown) = ("DECOMMISSIONING", allocated);
     scene.settle(&view(2));
     assert_eq!(scene.cluster.updates, [plus(2)], "nothing is sent meanwhile");
     (scene.cluster.state, scene.cluster.shown) = ("RUNNING", plus(2));
@@ -385,12 +368,9 @@ fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
     scene.kill_and_restart();
     scene.settle(&view(4));
     assert_eq!(scene.cluster.updates, [plus(2)], "a new lrsd knows");
-    scene.cluster.used = plus(1);
     scene.settle(&view(0));
-    assert_eq!(scene.cluster.updates, [plus(2)], "what is used would be killed");
-    scene.cluster.used = allocated;
-    scene.settle(&view(0));
-    assert_eq!(scene.cluster.updates, [plus(2), SITE], "what is not used may go");
+    scene.settle(&View { offer: false, ..view(0) });
+    assert_eq!(scene.cluster.updates, [plus(2)], "nor less: what is free now is soon in use");
     scene.cluster.nm_started = 2;
     scene.settle(&view(4));
     assert_eq!(scene.cluster.shown, plus(4));

@@ -4,6 +4,13 @@
 //! command of `offer_by = "rmadmin"` has one. The agent then needs `yarn.node_id` and the resource
 //! in yarn-site.xml, sends what should stand, repeats it now and then (a NodeManager may have
 //! registered anew), and says that nothing was verified.
+//!
+//! What yarn-site.xml says now is the configured value, also where the ledger has another: nothing
+//! else tells that an operator wants it changed. What may be beside memory and vcores is taken
+//! from Hadoop's files in the same way.
+//!
+//! Limits: that the node is being decommissioned, that a lower figure would kill containers, and
+//! that somebody else set another figure is not seen (docs/yarn.md).
 
 use std::time::Duration;
 
@@ -30,10 +37,18 @@ impl Agent {
         now: Moment,
     ) -> Result<(), AgentError> {
         let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
-        let base = self.endpoints.configured.map(|site| Ledger::new(id.clone(), site));
-        let Some(ledger) = known.or(base) else { return Err(AgentError::Unseen(error)) };
+        let ledger = match (known, cluster.configured()) {
+            (Some(known), None) => known,
+            (Some(known), Some(site)) => known.with_site(site),
+            (None, Some(site)) => Ledger::new(id.clone(), site),
+            (None, None) => return Err(AgentError::Unseen(error)),
+        };
         let wanted = self.wanted(&ledger, view);
         self.ledger = Some(ledger.clone());
+        if !view.enforce && !ledger.is_clear() {
+            let Ledger { node, configured, .. } = ledger;
+            return Err(AgentError::ObservedUnseen { node, configured });
+        }
         if !view.enforce || (!view.offer && ledger.is_clear()) {
             return Ok(());
         }
@@ -51,6 +66,7 @@ impl Agent {
             self.raise_at = Some(at);
             return Ok(());
         }
+        self.may_send(cluster, id, wanted.exceeds(before))?;
         self.send(cluster, &ledger, wanted, told, now)?;
         let repeated =
             self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
@@ -64,6 +80,28 @@ impl Agent {
         }
         if wanted == ledger.configured {
             self.remember(ledger.about_to_send(wanted, self.era).given_back(now.wall))?;
+        }
+        Ok(())
+    }
+
+    /// What of `may_change` can be told without the ResourceManager.
+    fn may_send(
+        &self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        raises: bool,
+    ) -> Result<(), AgentError> {
+        let node = id.clone();
+        match cluster.other_types() {
+            Ok(types) if types.is_empty() => {}
+            Ok(types) => return Err(AgentError::OtherTypes { node, types }),
+            Err(error) => {
+                let reason = error.to_string();
+                return Err(AgentError::Types { node, reason });
+            }
+        }
+        if raises && self.endpoints.node_id.is_none() {
+            self.is_the_only_one(cluster)?;
         }
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use super::super::test_server::{Answer, Request, Server};
 use super::*;
 use crate::command::CommandReceiver;
+use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
+use crate::yarn::rm::Resource;
 
 const GIB: u64 = 1 << 30;
 
@@ -24,7 +26,7 @@ fn cluster() -> Server {
         }
         let (memory, vcores) = *shown;
         match request.path() {
-            "/ws/v1/node/info" => Answer::json(r#"{"nodeInfo":{"id":"node1:45454"}}"#),
+            "/ws/v1/node/info" => Answer::json(r#"{"nodeInfo":{"id":"localhost:45454"}}"#),
             "/ws/v1/node/containers" => {
                 Answer::json(r#"{"containers":{"container":{"id":"container_1_0001_01_000002"}}}"#)
             }
@@ -35,7 +37,7 @@ fn cluster() -> Server {
                 Answer::json(r#"{"app":{"id":"application_1_0001","priority":7,"queue":"root.q"}}"#)
             }
             _ => Answer::json(&format!(
-                r#"{{"node":{{"id":"node1:45454","state":"RUNNING",
+                r#"{{"node":{{"id":"localhost:45454","state":"RUNNING",
                 "totalResource":{{"memory":{memory},"vCores":{vcores}}}}}}}"#
             )),
         }
@@ -119,7 +121,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
 
     let before = clock::boot_time();
     stop.send_replace(true);
-    handle.join(Duration::from_secs(10));
+    handle.join(Duration::from_secs(10)).unwrap();
     assert!(clock::boot_time().since(before) < Duration::from_secs(5));
     let change = next_change(&mut taken);
     assert_eq!(change.to.as_deref(), Some("8192 MiB, 8 vcores"));
@@ -149,8 +151,124 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
     stop.send_replace(true);
-    handle.join(Duration::from_millis(200));
+    handle.join(Duration::from_millis(200)).unwrap();
     assert!(clock::boot_time().since(before) < Duration::from_secs(2));
+}
+
+/// A node whose ResourceManager cannot be read, and a command in place of rmadmin.
+struct Unseen {
+    dir: tempfile::TempDir,
+    config: Config,
+}
+
+/// What a run of it makes to follow.
+struct Running {
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    changes: CommandReceiver,
+    _snapshot: watch::Sender<Arc<Snapshot>>,
+}
+
+impl Unseen {
+    /// `script` runs in a directory of its own, in which `calls` has the figures of each run that
+    /// came to its end.
+    fn new(script: &str) -> Unseen {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("state")).unwrap();
+        let script = format!("cd '{}'; {script}; echo $3 $4 >>calls", dir.path().display());
+        let mut config = Config::default();
+        config.daemon.runtime_dir = dir.path().to_owned();
+        config.yarn.offer = true;
+        config.yarn.offer_by = OfferBy::Rmadmin;
+        config.yarn.rmadmin = ["sh", "-c", &script, "rmadmin"].map(str::to_owned).to_vec();
+        Unseen { dir, config }
+    }
+
+    fn start(&self, offer: bool) -> Running {
+        let mut config = self.config.clone();
+        config.yarn.offer = offer;
+        let config = Arc::new(config);
+        let (_snapshot, newest) = watch::channel(snapshot(&config, 5));
+        let (commands, changes) = crate::command::queue().unwrap();
+        let endpoints = Endpoints {
+            node_id: Some("node1:45454".parse().unwrap()),
+            configured: Some(Resource { memory_mib: 8192, vcores: 8 }),
+            ..Endpoints::default()
+        };
+        let (stop, stopping) = watch::channel(false);
+        let hints = tokio::sync::mpsc::unbounded_channel().0;
+        let parts = Parts { endpoints, config, snapshot: newest, commands, hints, stopping };
+        Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
+    }
+
+    fn calls(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.dir.path().join("calls")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Running {
+    fn offered(&mut self) -> Option<String> {
+        let change = next_change(&mut self.changes);
+        assert_eq!(change.kind, EventKind::Offered, "{change:?}");
+        change.to
+    }
+
+    fn stop(self, within: Duration) -> Result<(), String> {
+        self.stop.send_replace(true);
+        self.handle.join(within).map_err(|left| left.to_string())
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_stop_waits_until_the_command_has_taken_the_offer_back() {
+    let node = Unseen::new("true");
+    let mut lrsd = node.start(true);
+    assert_eq!(lrsd.offered().as_deref(), Some("11264 MiB, 11 vcores"));
+    lrsd.stop(LONG).unwrap();
+    assert_eq!(node.calls(), ["11264 11", "8192 8"]);
+    let mut again = node.start(true);
+    assert_eq!(again.offered().as_deref(), Some("11264 MiB, 11 vcores"));
+    again.stop(LONG).unwrap();
+    assert_eq!(node.calls().len(), 4);
+}
+
+#[test]
+fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
+    let node = Unseen::new("if [ -e broken ]; then echo no ticket; exit 1; fi");
+    let mut lrsd = node.start(true);
+    lrsd.offered();
+    let broken = node.dir.path().join("broken");
+    std::fs::write(&broken, "").unwrap();
+    let left = lrsd.stop(LONG).unwrap_err();
+    assert!(
+        left.contains("for node1:45454 may still stand") && left.contains("no ticket"),
+        "{left}"
+    );
+    let (_, by_hand) = left.split_once("by hand: ").unwrap();
+    std::fs::remove_file(broken).unwrap();
+    let typed = std::process::Command::new("sh").args(["-c", by_hand]).status().unwrap();
+    assert!(typed.success(), "{by_hand}");
+    assert_eq!(node.calls(), ["11264 11", "8192 8"]);
+    let mut next = node.start(false);
+    assert_eq!(next.offered().as_deref(), Some("8192 MiB, 8 vcores"), "nobody told it of that");
+    next.stop(LONG).unwrap();
+    node.start(false).stop(LONG).unwrap();
+    assert_eq!(node.calls().len(), 3);
+}
+
+#[test]
+fn a_command_that_hangs_does_not_hold_up_the_stop() {
+    let node = Unseen::new("[ $3 -gt 8192 ] || exec sleep 60");
+    let mut lrsd = node.start(true);
+    lrsd.offered();
+    let before = clock::boot_time();
+    let left = lrsd.stop(Duration::from_millis(300)).unwrap_err();
+    assert!(clock::boot_time().since(before) < Duration::from_secs(3));
+    assert!(left.contains("no longer than 300ms"), "{left}");
+    assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
 }
 
 #[test]
@@ -173,6 +291,6 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
     assert!(!handle.has_ended());
     drop(stop);
     let ended = handle.ended.recv_timeout(Duration::from_secs(20));
-    assert_eq!(ended, Ok(()), "it would wait a minute for the first reading");
+    assert_eq!(ended, Ok(Ok(())), "it would wait a minute for the first reading");
     handle.thread.join().unwrap();
 }

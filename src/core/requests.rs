@@ -1,0 +1,212 @@
+//! What comes before a task: requests that are granted, refused or wait, and reservations.
+//!
+//! A request is answered at once if anything is free; whoever is willing to wait is queued by
+//! priority and by when it first asked, and served by `settle` (placement.rs) from what is left
+//! over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
+//! event, so that a client that asks in a loop does not flush the history.
+//!
+//! Whether anything is free is said in placement.rs; when waits and promises end, in shaper.rs
+//! (`expire`).
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::event::EventKind;
+use super::model::{Labels, Order, Priority, ReservationId, Tier};
+use super::shaper::{Deadline, Shaper, post_increment};
+use super::state::{
+    Answer, Effect, Need, Patience, Refusal, Request, Reservation, Waiter, WaiterId,
+};
+use crate::units::Moment;
+
+/// At most one `refused` event in this time; the count of the others is in the next one.
+const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
+
+impl Shaper {
+    /// A request for a slot, willing to wait or not.
+    pub fn request(
+        &mut self,
+        request: Request,
+        patience: Option<Patience>,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
+        if let Some(id) = request.reservation {
+            let answer = self.redeem(id, request, now).map(Answer::Placed);
+            return self.refuse_or(answer, now);
+        }
+        let gathering = patience.is_some() && self.gather_until.is_some();
+        if request.need != Need::Slot || (self.offers(&request) && !gathering) {
+            let id = self.place(request, None, now);
+            self.settle(now);
+            return Ok(Answer::Placed(id));
+        }
+        match patience {
+            None => {
+                let refusal = self.refusal();
+                self.refuse_or(Err(refusal), now)
+            }
+            Some(patience) => {
+                let Patience { first_requested, deadline } = patience;
+                // Draining keeps those who waited before it began and refuses new ones.
+                if self.draining_since.is_some_and(|since| first_requested >= since) {
+                    return self.refuse_or(Err(Refusal::Draining), now);
+                }
+                self.next_waiter += 1;
+                let id = WaiterId(self.next_waiter);
+                self.queue.insert((
+                    Reverse(request.priority.unwrap_or_default()),
+                    first_requested,
+                    id,
+                ));
+                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(id))));
+                self.waiters.insert(id, Waiter { request, first_requested, deadline });
+                Ok(Answer::Waiting(id))
+            }
+        }
+    }
+
+    /// The waiter went away.
+    pub fn forget_waiter(&mut self, id: WaiterId) {
+        self.take_waiter(id);
+    }
+
+    pub(super) fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        let priority = Reverse(waiter.request.priority.unwrap_or_default());
+        self.queue.remove(&(priority, waiter.first_requested, id));
+        if let Some(deadline) = waiter.deadline {
+            self.deadlines.remove(&(deadline, Deadline::Waiter(id)));
+        }
+        Some(waiter)
+    }
+
+    /// Promises a slot. Never demotes: a priority swap happens at its admission.
+    pub fn reserve(
+        &mut self,
+        uid: u32,
+        labels: Labels,
+        priority: Priority,
+        ttl: Option<Duration>,
+        now: Moment,
+    ) -> Result<ReservationId, Refusal> {
+        let tier = if self.active_offered() > 0 {
+            Tier::Active
+        } else if self.passive_offered() > 0 {
+            Tier::Passive
+        } else {
+            let refusal = self.refusal();
+            return self.refuse_or(Err(refusal), now);
+        };
+        let id = ReservationId {
+            epoch: self.counters.epoch,
+            number: post_increment(&mut self.counters.next_reservation),
+        };
+        let reservation = Reservation {
+            labels,
+            uid,
+            priority,
+            order: Order(post_increment(&mut self.counters.next_order)),
+            tier,
+            created_at: now.wall,
+            expires: now.boot.after(ttl.unwrap_or(self.policy.reservation_ttl)),
+        };
+        self.slots.reserve(tier, reservation.rank(), id);
+        self.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
+        self.reservations.insert(id, reservation);
+        self.effects.push(Effect::StoreReservation(id));
+        self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
+            event.to = Some(tier.to_string());
+            event.inputs.insert("priority".into(), json!(priority));
+        });
+        self.settle(now);
+        Ok(id)
+    }
+
+    /// Ends a promise early.
+    pub fn cancel_reservation(&mut self, id: ReservationId, now: Moment) -> Result<(), Refusal> {
+        self.check_reservation(id)?;
+        self.end_reservation(id, EventKind::Cancelled, now);
+        self.settle(now);
+        Ok(())
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        if self.draining() {
+            Refusal::Draining
+        } else if self.holding() && self.slots.passive_free() > 0 {
+            let reason = self.guard.entered().map(|e| e.reason.clone()).unwrap_or_default();
+            Refusal::Holding(reason)
+        } else {
+            Refusal::NoFreeSlot {
+                active: self.slots.active_capacity,
+                passive: self.slots.passive_capacity,
+            }
+        }
+    }
+
+    pub(super) fn refuse_or<T>(
+        &mut self,
+        answer: Result<T, Refusal>,
+        now: Moment,
+    ) -> Result<T, Refusal> {
+        if let Err(refusal) = &answer {
+            self.count_refusal(&refusal.to_string(), now);
+        }
+        answer
+    }
+
+    /// Counts a request that got no slot. A client that asks in a loop must not flush the
+    /// history, so its refusals share one event a second.
+    pub fn count_refusal(&mut self, reason: &str, now: Moment) {
+        self.totals.refused += 1;
+        let recently = self
+            .refusal_said_at
+            .is_some_and(|said| said <= now.boot && now.boot.since(said) < REFUSAL_EVENT_EVERY);
+        if recently {
+            self.refusals_unsaid += 1;
+            return;
+        }
+        self.say_refusals(Some(reason), now);
+    }
+
+    /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
+    pub fn flush_refusals(&mut self, now: Moment) {
+        if self.refusals_unsaid > 0 {
+            self.refusals_unsaid -= 1;
+            self.say_refusals(None, now);
+        }
+    }
+
+    fn say_refusals(&mut self, reason: Option<&str>, now: Moment) {
+        self.refusal_said_at = Some(now.boot);
+        let unsaid = std::mem::take(&mut self.refusals_unsaid);
+        let reason = reason.unwrap_or("as the one before");
+        let inputs = self.slot_inputs();
+        self.record(now, EventKind::Refused, None, |event| {
+            event.reason = Some(reason.to_owned());
+            event.inputs = inputs;
+            event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
+        });
+    }
+
+    pub(super) fn check_reservation(&self, id: ReservationId) -> Result<(), Refusal> {
+        if self.reservations.contains_key(&id) {
+            return Ok(());
+        }
+        let made_here =
+            id.epoch == self.counters.epoch && id.number < self.counters.next_reservation;
+        Err(if made_here { Refusal::ReservationEnded(id) } else { Refusal::UnknownReservation(id) })
+    }
+
+    pub(super) fn end_reservation(&mut self, id: ReservationId, kind: EventKind, now: Moment) {
+        let Some(reservation) = self.reservations.remove(&id) else { return };
+        self.slots.unreserve(reservation.tier, reservation.rank());
+        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
+        self.effects.push(Effect::DropReservation(id));
+        self.record(now, kind, Some(id.to_string()), |event| {
+            event.from = Some(reservation.tier.to_string());
+        });
+    }
+}

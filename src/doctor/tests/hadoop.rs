@@ -1,0 +1,120 @@
+//! What the doctor says of a YARN node.
+
+use super::*;
+use crate::doctor::yarn::Yarn;
+use crate::yarn::site::Site;
+
+/// The same as a YARN node whose yarn-site.xml has these properties.
+fn hadoop(properties: &[(&str, &str)]) -> Facts {
+    let all = [("yarn.nodemanager.local-dirs", "/disk1/yarn,/disk2/yarn")];
+    let property = |(name, value): &(&str, &str)| {
+        format!("<property><name>{name}</name><value>{value}</value></property>")
+    };
+    let text: String = all.iter().chain(properties).map(property).collect();
+    let site = Site::parse(&format!("<configuration>{text}</configuration>")).unwrap();
+    let dirs = site.local_dirs().unwrap();
+    let managers = site.resource_managers().unwrap();
+    with(v2(), |facts| {
+        facts.yarn = Some(Yarn {
+            local_dirs: Ok(dirs.into_iter().map(|dir| (dir, Ok(()))).collect()),
+            resource_managers: Ok(managers.into_iter().map(|rm| (rm.url, Ok(()))).collect()),
+            site: Ok(site),
+        });
+    })
+}
+
+const RECOVERY: (&str, &str) = ("yarn.nodemanager.recovery.enabled", "true");
+const SUPERVISED: (&str, &str) = ("yarn.nodemanager.recovery.supervised", "true");
+
+#[test]
+fn a_node_without_yarn_is_not_asked_about_it() {
+    let report = report(&v2(), "");
+    assert!(!report.checks.iter().any(|check| check.id.starts_with("yarn")), "{report:?}");
+}
+
+#[test]
+fn a_good_yarn_node_has_no_complaint() {
+    let memory = ("yarn.nodemanager.resource.memory-mb", "4096");
+    let facts = hadoop(&[RECOVERY, SUPERVISED, memory]);
+    let report = report(&facts, "[yarn]\nenabled = true\noffer = true\n");
+    let ids: Vec<&str> = report
+        .checks
+        .iter()
+        .filter(|check| check.id.starts_with("yarn"))
+        .inspect(|check| assert_eq!(check.verdict, Verdict::Ok, "{check:?}"))
+        .map(|check| check.id.as_str())
+        .collect();
+    let all = ["conf", "executor", "recovery", "local_dirs", "resource_manager", "offer"];
+    assert_eq!(ids, all.map(|id| format!("yarn.{id}")));
+    let offer = report.checks.iter().find(|check| check.id == "yarn.offer").unwrap();
+    // 8 GiB less 5 % less 4 GiB.
+    assert!(offer.found.ends_with("room for 3 slots more"), "{offer:?}");
+}
+
+#[test]
+fn what_a_yarn_node_lacks_is_said() {
+    const LCE: (&str, &str) = (
+        "yarn.nodemanager.container-executor.class",
+        "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor",
+    );
+    const CPU: (&str, &str) = ("yarn.nodemanager.resource.cpu.enabled", "true");
+    const STRICT: (&str, &str) =
+        ("yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage", "true");
+    let on = "[yarn]\nenabled = true\n";
+    let found = |properties: &[(&str, &str)], toml: &str, id: &str, words: &str| {
+        let check = check(&hadoop(properties), toml, id);
+        assert!(check.verdict > Verdict::Ok, "{check:?}");
+        assert!(check.found.contains(words), "{check:?}");
+        assert!(check.remedy.is_some(), "{check:?}");
+    };
+    for recovery in [&[][..], &[SUPERVISED]] {
+        found(recovery, on, "yarn.recovery", "after a NodeManager that was killed");
+    }
+    found(&[RECOVERY], on, "yarn.recovery", "one that is stopped in order kills them all");
+    let moved = check(&hadoop(&[LCE]), on, "yarn.executor");
+    assert_eq!(moved.verdict, Verdict::Ok, "{moved:?}");
+    assert!(moved.found.contains("without cgroups: each container is moved"), "{moved:?}");
+    found(&[LCE, CPU, STRICT], on, "yarn.executor", "quotas below /hadoop-yarn");
+    found(
+        &[("hadoop.security.authentication", "kerberos")],
+        on,
+        "yarn.resource_manager",
+        "no ticket",
+    );
+    found(&[("yarn.nodemanager.local-dirs", "/tmp/yarn")], on, "yarn.local_dirs", "/tmp/yarn");
+    let offer = format!("{on}offer = true\n");
+    found(&[], &offer, "yarn.offer", "not even one slot");
+    found(
+        &[("yarn.nodemanager.resource.memory-mb", "2048")],
+        &format!("{offer}[daemon]\nmode = \"observe\"\n"),
+        "yarn.offer",
+        "observe mode",
+    );
+    let detected = [("yarn.nodemanager.resource.detect-hardware-capabilities", "true")];
+    found(&detected, &offer, "yarn.offer", "measures the node's memory itself");
+}
+
+#[test]
+fn one_failed_disk_is_not_all_of_them() {
+    let failing = |dirs: usize| {
+        with(hadoop(&[RECOVERY]), |facts| {
+            let all = facts.yarn.as_mut().unwrap().local_dirs.as_mut().unwrap();
+            for (dir, found) in all.iter_mut().take(dirs) {
+                *found = Err(format!("cannot read {}/nmPrivate: EIO", dir.display()));
+            }
+        })
+    };
+    let remedy = |facts: &Facts| {
+        let check = check(facts, "[yarn]\nenabled = true\n", "yarn.local_dirs");
+        assert_eq!(check.verdict, Verdict::Warn, "{check:?}");
+        check.remedy.unwrap()
+    };
+    assert_eq!(remedy(&failing(1)), "look at that disk");
+    assert!(remedy(&failing(2)).starts_with("start the NodeManager"));
+    let down = with(hadoop(&[RECOVERY]), |facts| {
+        let managers = &mut facts.yarn.as_mut().unwrap().resource_managers;
+        *managers = Ok(vec![("http://rm1:8088".into(), Err("http://rm1:8088: refused".into()))]);
+    });
+    let check = check(&down, "[yarn]\nenabled = true\n", "yarn.resource_manager");
+    assert_eq!((check.verdict, check.found.as_str()), (Verdict::Warn, "http://rm1:8088: refused"));
+}

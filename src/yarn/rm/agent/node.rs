@@ -1,0 +1,83 @@
+//! Which node this is.
+//!
+//! The NodeManager says, at each poll: one that restarts may come back with another port. But what
+//! answers at its address need not be it. While it is down any user of the node may bind a port
+//! such as 8042, and a node named there would be offered what is open here. So an id is believed
+//! if it is the one that was set, or if its host is this node ([`Cluster::is_here`]). One that is
+//! not believed is remembered until a poll brings one that is, for the passes in between ask
+//! nobody.
+//!
+//! Limit: who names the right node is believed in the rest too, that is in its health and its
+//! start.
+
+use super::{Agent, AgentError, Cluster, Misnamed, Moment, NodeId};
+
+impl Agent {
+    /// The node, asked for anew at a poll.
+    pub(super) fn look_at_node(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        polls: bool,
+        now: Moment,
+    ) -> Result<NodeId, AgentError> {
+        if !polls {
+            self.is_not_misnamed()?;
+            if let Some(node) = &self.node {
+                return Ok(node.clone());
+            }
+        }
+        let set = self.endpoints.node_id.clone();
+        match cluster.node_manager() {
+            None => set.ok_or_else(|| {
+                AgentError::NoNodeId("no address of the NodeManager is known".into())
+            }),
+            Some(Err(error)) => {
+                self.report.node_manager.error = Some(error.to_string());
+                self.is_not_misnamed()?;
+                // It may be restarting; the ResourceManager knows the node by its old id still.
+                let known = set.or_else(|| self.node.clone());
+                known.ok_or_else(|| AgentError::NoNodeId(error.to_string()))
+            }
+            Some(Ok(info)) => {
+                let believed = believed(cluster, set, &info.id);
+                let seen = &mut self.report.node_manager;
+                seen.answered(info.hadoop_version, now.wall);
+                let found = match believed {
+                    Ok(found) => found,
+                    Err(misnamed) => {
+                        seen.error = Some(misnamed.to_string());
+                        self.misnamed = Some(misnamed.clone());
+                        return Err(misnamed.into());
+                    }
+                };
+                self.misnamed = None;
+                self.health = info.health_report.filter(|_| info.node_healthy == Some(false));
+                self.era.node_manager = info.started;
+                self.report.node_id = Some(found.to_string());
+                self.node = Some(found.clone());
+                Ok(found)
+            }
+        }
+    }
+
+    fn is_not_misnamed(&self) -> Result<(), Misnamed> {
+        self.misnamed.clone().map_or(Ok(()), Err)
+    }
+}
+
+fn believed(
+    cluster: &mut dyn Cluster,
+    set: Option<NodeId>,
+    called: &str,
+) -> Result<NodeId, Misnamed> {
+    let found: NodeId = called.parse()?;
+    match set {
+        Some(set) if set.as_str().eq_ignore_ascii_case(found.as_str()) => Ok(found),
+        Some(set) => Err(Misnamed::Other { set, found }),
+        None => match cluster.is_here(found.host()) {
+            Ok(true) => Ok(found),
+            Ok(false) => Err(Misnamed::Elsewhere { found }),
+            Err(error) => Err(Misnamed::NotLookedUp { found, reason: error.to_string() }),
+        },
+    }
+}

@@ -1,0 +1,99 @@
+//! Behind Kerberos.
+
+use super::super::unseen::REPEAT_UNSEEN;
+use super::*;
+
+fn scene() -> Scene {
+    let endpoints = Endpoints {
+        node_id: Some("node1:45454".parse().unwrap()),
+        configured: Some(SITE),
+        ..Endpoints::default()
+    };
+    let mut scene = Scene::with(endpoints, OfferBy::Rmadmin);
+    scene.cluster.kerberos = true;
+    scene
+}
+
+#[test]
+fn behind_kerberos_the_command_works_unseen() {
+    let mut scene = scene();
+    scene.run(&view(3), REPEAT_UNSEEN / 2);
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+    assert!(scene.told[0].reason.contains("not verified"), "{:?}", scene.told[0]);
+    assert_eq!(scene.told[0].inputs["verified"], false);
+    assert_eq!(scene.agent.report().verified, Some(false));
+    scene.run(&view(3), REPEAT_UNSEEN);
+    assert_eq!(scene.cluster.updates, [plus(3), plus(3)], "again, in case it was lost");
+    assert_eq!(scene.told.len(), 1);
+    scene.settle(&View { offer: false, ..view(3) });
+    assert_eq!(scene.cluster.updates.last(), Some(&SITE));
+    assert!(scene.agent.is_clear());
+    let count = scene.cluster.updates.len();
+    scene.run(&View { offer: false, ..view(3) }, REPEAT_UNSEEN * 3);
+    assert_eq!(scene.cluster.updates.len(), count, "and no more");
+}
+
+#[test]
+fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
+    let mut scene = scene();
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    let observe = View { enforce: false, ..view(3) };
+    scene.settle(&observe);
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+    assert!(scene.agent.failure().unwrap().contains("for node1:45454 may stand"));
+    assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
+    scene.kill_and_restart();
+    scene.settle(&View { offer: false, ..view(3) });
+    assert_eq!(scene.cluster.updates, [plus(3), SITE]);
+    assert!(scene.agent.is_clear());
+}
+
+#[test]
+fn behind_kerberos_rest_says_what_to_use_instead() {
+    let mut scene = Scene::new();
+    scene.cluster.kerberos = true;
+    scene.settle(&view(3));
+    let [failed] = scene.told.as_slice() else { panic!("{:?}", scene.told) };
+    assert!(failed.reason.contains("rmadmin"), "{failed:?}");
+}
+
+#[test]
+fn behind_kerberos_an_edited_site_counts_and_not_what_was_written_down() {
+    let mut scene = scene();
+    scene.settle(&view(3));
+    let less = Resource { memory_mib: 4096, vcores: 4 };
+    scene.cluster.site = Some(less);
+    scene.run(&view(3), REPEAT_UNSEEN);
+    let offer = Resource { memory_mib: 4096 + 3 * 1024, vcores: 7 };
+    assert_eq!(scene.cluster.updates, [plus(3), offer]);
+    scene.kill_and_restart();
+    scene.cluster.site = Some(SITE);
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.updates.last(), Some(&plus(1)));
+    scene.cluster.site = None;
+    scene.settle(&View { offer: false, ..view(1) });
+    assert_eq!(scene.cluster.updates.last(), Some(&SITE), "what was known when it said nothing");
+}
+
+#[test]
+fn behind_kerberos_a_node_that_may_have_gpus_keeps_them() {
+    let mut scene = scene();
+    scene.cluster.types = "yarn.io/gpu";
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("yarn.io/gpu"), "{:?}", scene.told[0]);
+    scene.cluster.types = "memory-mb,vcores";
+    scene.run(&view(3), Duration::from_secs(70));
+    assert_eq!(scene.cluster.updates, [plus(3)]);
+}
+
+#[test]
+fn behind_kerberos_one_of_several_has_to_be_named() {
+    let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
+    let mut scene = Scene::with(endpoints, OfferBy::Rmadmin);
+    (scene.cluster.kerberos, scene.cluster.node_managers) = (true, 2);
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates, []);
+    assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
+}
