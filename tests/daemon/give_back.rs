@@ -2,13 +2,12 @@
 //! after.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::harness::{Daemon, procs, signal};
+use crate::kerberos::kerberos;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
 
@@ -140,25 +139,6 @@ fn a_task_that_ended_meanwhile_is_fine_and_a_damaged_record_is_named() {
     daemon.launch();
     assert_eq!(daemon.tasks().len(), 1);
     daemon.consistent();
-}
-
-/// A ResourceManager behind Kerberos: it shows nothing to whoever has no ticket. Its address.
-fn kerberos() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-            let _asked = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).count();
-            // Whoever asked may have gone.
-            let _ = stream.write_all(
-                b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Negotiate\r\n\
-                  Content-Length: 0\r\nConnection: close\r\n\r\n",
-            );
-        }
-    });
-    format!("http://{address}")
 }
 
 /// Words with which an offer that stands is told of, whoever tells.

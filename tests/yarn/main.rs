@@ -9,6 +9,8 @@
 
 #[path = "../daemon/harness.rs"]
 mod harness;
+#[path = "../daemon/kerberos.rs"]
+mod kerberos;
 
 mod cluster;
 mod conf;
@@ -17,6 +19,7 @@ mod jobs;
 mod process;
 mod rest;
 
+mod command;
 mod plain;
 mod restarts;
 mod shaped;

@@ -57,8 +57,8 @@ pub enum Problem {
     #[error("no secure connection: {0}; yarn.ca_file names the certificates to trust")]
     Tls(String),
     #[error(
-        "status {0} asks for Kerberos and LRS has no ticket: set yarn.offer_by = \"rmadmin\" and \
-         put what gets one from a keytab (k5start, kinit) before yarn.rmadmin"
+        "status {0} asks for Kerberos and LRS has no ticket: offers need \
+         yarn.offer_by = \"rmadmin\", with what gets one from a keytab (k5start, kinit) before yarn.rmadmin"
     )]
     Kerberos(u16),
     #[error(

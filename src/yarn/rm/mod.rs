@@ -3,9 +3,9 @@
 //!
 //! [`offer`] says how much to offer, [`ledger`] which of the figures the ResourceManager shows
 //! are ours, [`agent`] what to do next. Those decide and touch nothing. [`http`], [`shapes`],
-//! [`client`], [`rmadmin`] and [`hints`] are the calls, [`give_back`] the end of it, [`thread`] is the
-//! thread all of it runs on: a ResourceManager that hangs for ten seconds must not keep a promotion
-//! waiting.
+//! [`client`], [`rmadmin`] and [`hints`] are the calls, [`give_back`] the end of it, [`thread`] is
+//! the thread all of it runs on: a ResourceManager that hangs for ten seconds must not keep a
+//! promotion waiting.
 //!
 //! `here` tells this node's names from others.
 //!
