@@ -43,19 +43,24 @@ pub enum HintError {
 
 impl Hints {
     /// Looks; answers what is new or changed, once a minute all, and the first thing that could
-    /// not be read.
+    /// not be read. `is_stopping` is asked before each call, so that a stop waits for one at most;
+    /// the applications that are left have their turn in the next look, if there is one.
     pub fn look(
         &mut self,
         cluster: &mut dyn Cluster,
+        is_stopping: &dyn Fn() -> bool,
         now: BootTime,
     ) -> (Vec<Hint>, Option<HintError>) {
+        if is_stopping() {
+            return (Vec::new(), None);
+        }
         let containers = match cluster.containers() {
             Ok(containers) => containers,
             Err(error) => return (Vec::new(), Some(HintError::Containers(error))),
         };
         let apps: BTreeSet<String> =
             containers.iter().filter_map(|container| application_of(&container.id)).collect();
-        let problem = self.look_at_applications(cluster, &apps);
+        let problem = self.look_at_applications(cluster, is_stopping, &apps);
         let all = now >= self.next_all;
         if all {
             self.next_all = now.after(ALL_EVERY);
@@ -82,12 +87,17 @@ impl Hints {
     fn look_at_applications(
         &mut self,
         cluster: &mut dyn Cluster,
+        is_stopping: &dyn Fn() -> bool,
         wanted: &BTreeSet<String>,
     ) -> Option<HintError> {
         self.apps.retain(|id, _| wanted.contains(id));
         let start = self.next_app.take().unwrap_or_default();
         let mut turn = wanted.range(start.clone()..).chain(wanted.range(..start));
         for id in turn.by_ref().take(APPS_A_LOOK) {
+            if is_stopping() {
+                self.next_app = Some(id.clone());
+                return None;
+            }
             match cluster.application(id) {
                 Ok(app) => self.apps.insert(id.clone(), app),
                 // What fails for one is likely to fail for all, each time after the timeout.
@@ -106,6 +116,14 @@ mod tests {
 
     const START: BootTime = BootTime(Duration::ZERO);
 
+    fn look(
+        hints: &mut Hints,
+        played: &mut Played,
+        now: BootTime,
+    ) -> (Vec<Hint>, Option<HintError>) {
+        hints.look(played, &|| false, now)
+    }
+
     #[test]
     fn only_what_changed_is_told() {
         let mut played = Played::default();
@@ -114,16 +132,16 @@ mod tests {
         played.app("application_1_0001", Some(5), "root.default");
         played.app("application_1_0002", None, "root.batch");
         let mut hints = Hints::default();
-        let (told, problem) = hints.look(&mut played, START);
+        let (told, problem) = look(&mut hints, &mut played, START);
         assert!(problem.is_none());
         let [first, second] = told.as_slice() else { panic!("{told:?}") };
         assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
-        assert_eq!(hints.look(&mut played, START).0, []);
-        assert_eq!(hints.look(&mut played, START.after(ALL_EVERY)).0, told, "all again");
+        assert_eq!(look(&mut hints, &mut played, START).0, []);
+        assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, told, "all again");
         played.app("application_1_0001", Some(9), "root.default");
-        let told = hints.look(&mut played, START).0;
+        let told = look(&mut hints, &mut played, START).0;
         assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
     }
 
@@ -133,13 +151,13 @@ mod tests {
         played.run("container_1_0001_01_000002", None);
         played.app("application_1_0001", Some(5), "q");
         let mut hints = Hints::default();
-        assert_eq!(hints.look(&mut played, START).0[0].opportunistic, None);
+        assert_eq!(look(&mut hints, &mut played, START).0[0].opportunistic, None);
         played.rm_down = true;
-        let (told, problem) = hints.look(&mut played, START);
+        let (told, problem) = look(&mut hints, &mut played, START);
         assert!(told.is_empty() && matches!(problem, Some(HintError::Application(..))));
         played.nm_down = true;
         assert!(
-            matches!(hints.look(&mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
+            matches!(look(&mut hints, &mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
         );
     }
 
@@ -152,7 +170,31 @@ mod tests {
         }
         let mut hints = Hints::default();
         let known = |told: &[Hint]| told.iter().filter(|hint| hint.priority.is_some()).count();
-        assert_eq!(known(&hints.look(&mut played, START).0), APPS_A_LOOK);
-        assert_eq!(known(&hints.look(&mut played, START).0), 10);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), APPS_A_LOOK);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), 10);
+    }
+
+    #[test]
+    fn a_stop_waits_for_one_call_at_most() {
+        let mut played = Played::default();
+        for n in 0..50 {
+            played.run(&format!("container_1_{n:04}_01_000001"), None);
+            played.app(&format!("application_1_{n:04}"), Some(1), "q");
+        }
+        let mut hints = Hints::default();
+        let asked = std::cell::Cell::new(0);
+        // The word comes while the third application is asked for.
+        let stops = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 4
+        };
+        let (told, problem) = hints.look(&mut played, &stops, START);
+        assert!(problem.is_none());
+        assert_eq!(told.iter().filter(|hint| hint.priority.is_some()).count(), 3);
+        let all = look(&mut hints, &mut played, START).0;
+        assert_eq!(all.iter().filter(|hint| hint.priority.is_some()).count(), 47, "the rest");
+        played.nm_down = true;
+        let (told, problem) = hints.look(&mut played, &|| true, START);
+        assert!(told.is_empty() && problem.is_none(), "nobody was asked");
     }
 }

@@ -183,8 +183,7 @@ impl Talker {
     }
 
     fn is_stopping(&self) -> bool {
-        // Without a sender nobody is left who could say it: a panic, and the daemon ends.
-        *self.stopping.borrow() || self.stopping.has_changed().is_err()
+        is_stopping(&self.stopping)
     }
 
     /// Until something happened, or this long.
@@ -230,7 +229,8 @@ impl Talker {
     }
 
     fn look_for_hints(&mut self, now: BootTime) {
-        let (hints, problem) = self.known.look(&mut self.client, now);
+        let stopping = self.stopping.clone();
+        let (hints, problem) = self.known.look(&mut self.client, &|| is_stopping(&stopping), now);
         for hint in hints {
             if self.hints.send(hint).is_err() {
                 // Whoever found containers has ended; the daemon stops.
@@ -272,6 +272,11 @@ impl Talker {
             runtime.block_on(async { tokio::time::sleep(pause).await });
         }
     }
+}
+
+/// Without a sender nobody is left who could say it: that is a stop too.
+fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
+    *stopping.borrow() || stopping.has_changed().is_err()
 }
 
 /// What of status and settings the agent goes by.
