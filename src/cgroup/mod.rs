@@ -311,8 +311,27 @@ pub trait TierTree: Send + Sync {
     /// # Errors
     /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
     /// most once more. `Refused` for a session that `process` does not lead.
-    fn attach(&self, group: &Group, process: ProcessRef, kin: Kin)
-    -> Result<Attached, CgroupError>;
+    fn attach(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+    ) -> Result<Attached, CgroupError> {
+        self.attach_from(group, process, kin, None)
+    }
+
+    /// [`TierTree::attach`] of a process that was judged by where it is: `from`, what
+    /// [`TierTree::origin`] said then. `None`: it is moved from wherever it is.
+    ///
+    /// # Errors
+    /// `Refused` where it is in another group now, in any hierarchy in use.
+    fn attach_from(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+        from: Option<&[(String, String)]>,
+    ) -> Result<Attached, CgroupError>;
 
     /// Writes the weights of `tier`, only where they differ; answers what differed.
     /// The promotion path: no allocation of note, no waiting. On an error an in-place group is

@@ -81,7 +81,10 @@ impl Driver {
     fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
         let Some(process) = entry.process else { return Ok(None) };
-        entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+        if entry.found.is_none() {
+            // A found one keeps where it was when it was judged.
+            entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+        }
         if entry.unit.is_some() {
             self.prepare_unit(id)?;
             return Ok(None);
@@ -123,6 +126,7 @@ impl Driver {
             found: entry.group.clone(),
             tier: task.tier(),
             plan: self.plan,
+            discovered: entry.found.is_some(),
         })
     }
 
