@@ -21,7 +21,7 @@ use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Class, Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::slots::Slots;
+use super::slots::{Seat, Slots};
 use super::state::{
     Answer, Counters, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Reservation,
     Restored, Task, Totals, Waiter, WaiterId,
@@ -345,8 +345,9 @@ impl Shaper {
         Ok(())
     }
 
-    /// The processes of the task are in place.
+    /// The processes of the task are in place. One that was found gets its seat now.
     pub fn attached(&mut self, id: TaskId, now: Moment) {
+        self.arrive(id, now);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Phase::Attaching { reason, .. } = std::mem::replace(&mut task.phase, Phase::Running)
         else {
@@ -380,7 +381,8 @@ impl Shaper {
     }
 
     /// The processes could not be put in place: the slot is free again, and a reservation that
-    /// was used is back with what is left of its time.
+    /// was used is back with what is left of its time. What was found, and asked for by nobody, is
+    /// no refused request, however often its finder tries.
     pub fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.remove_task(id) else { return };
         if let Some(key) = task.labels.job_key() {
@@ -393,7 +395,9 @@ impl Shaper {
             self.reservations.insert(rid, reservation);
             self.effects.push(Effect::StoreReservation(rid));
         }
-        self.count_refusal(reason, now);
+        if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
+            self.count_refusal(reason, now);
+        }
         self.settle(now);
     }
 

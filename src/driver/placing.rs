@@ -217,15 +217,14 @@ impl Driver {
             };
             entry.begin(now.boot, born);
         }
-        let in_place = group.record.attachment == Attachment::InPlace;
         entry.group = Some(group);
-        if in_place {
-            // Its owner's quota is part of how it was admitted.
-            self.read_back(id);
-        }
+        // An owner's quota is part of how a task was admitted.
+        self.read_back(id);
         self.core.attached(id, now);
         self.carry_out(now);
-        self.settle_in(id, Some(tier), now);
+        // A found one may have got its tier just now.
+        let written = self.entries.get(&id).and_then(|entry| entry.written);
+        self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
         if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
             self.tell_unit(id, tier);
         }
@@ -251,8 +250,9 @@ impl Driver {
 
     /// Weights, watches and sampling of a task that is in place.
     pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
-        self.align(id, has, now);
-        self.read_back(id);
+        if self.align(id, has, now) {
+            self.read_back(id);
+        }
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let (Some(process), false) = (entry.process, entry.main_exited) {
             let watched = match entry.pinned.take() {
