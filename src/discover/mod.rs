@@ -13,6 +13,7 @@ pub mod finder;
 #[cfg(test)]
 pub(crate) mod made_up;
 pub mod processes;
+pub mod refusals;
 pub mod rules;
 pub mod scan;
 pub mod thread;

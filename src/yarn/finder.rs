@@ -174,9 +174,8 @@ impl NodeFinder {
                 _ => entry.refuse(now.boot, &error),
             },
             (None, Err(error)) if !is_final(error.kind) => {
-                tracing::warn!("process {} is not taken: {error}", process.pid);
                 if let Some(tracker) = &mut self.tracker {
-                    tracker.again(process);
+                    tracker.refused(process, &error, now.boot);
                 }
             }
             (None, _) => {}

@@ -15,12 +15,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::classify;
+use super::containers::REFUSED_PAUSE;
 use super::ids::{AttemptId, Phase, label};
 use super::managers;
 use super::proc::{self, Seen};
 use super::verify::Rules;
 use crate::cgroup::{Places, Whereabouts};
+use crate::command::CommandError;
 use crate::core::model::Labels;
+use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -34,6 +37,8 @@ const MAX_ANCESTORS: usize = 8;
 pub(super) struct TaskTracker {
     /// Children that were proposed, and what is grown and is none.
     known: HashSet<ProcessRef>,
+    /// Children the loop would not have. Proposed again when their time has come.
+    refused: HashMap<ProcessRef, Refusals>,
     /// TaskTrackers, their users and their groups.
     trackers: HashMap<ProcessRef, (u32, Places)>,
 }
@@ -52,11 +57,13 @@ impl TaskTracker {
         let by_pid: HashMap<Pid, Seen> = all.iter().map(|seen| (seen.process.pid, *seen)).collect();
         let living: HashSet<ProcessRef> = all.iter().map(|seen| seen.process).collect();
         self.known.retain(|process| living.contains(process));
+        self.refused.retain(|process, _| living.contains(process));
         self.trackers.retain(|process, _| living.contains(process));
         let mut children = Vec::new();
         for seen in all {
             let process = seen.process;
-            if self.known.contains(&process) {
+            let waits = self.refused.get(&process).is_some_and(|said| said.again_at() > now);
+            if waits || self.known.contains(&process) {
                 continue;
             }
             // Gone meanwhile, or unreadable: no child that could be taken.
@@ -81,9 +88,14 @@ impl TaskTracker {
         children.into_iter().map(|(seen, attempt)| found(seen.process, attempt)).collect()
     }
 
-    /// Proposes this process again with the next look.
-    pub(super) fn again(&mut self, process: ProcessRef) {
+    /// The loop would not have this process: it is proposed again after a while. Said once for
+    /// each reason.
+    pub(super) fn refused(&mut self, process: ProcessRef, why: &CommandError, now: BootTime) {
         self.known.remove(&process);
+        let refusals = self.refused.entry(process).or_insert_with(|| Refusals::new(REFUSED_PAUSE));
+        if refusals.add(&why.message, now) {
+            tracing::warn!("process {} is not taken: {why}", process.pid);
+        }
     }
 
     /// `Some` if it descends from a TaskTracker as its children do, and is where that is, or where
