@@ -224,6 +224,13 @@ pub struct Group {
     pub dirs: GroupDirs,
 }
 
+impl Group {
+    /// Whether it is somebody else's, whose weights are edited.
+    pub fn is_in_place(&self) -> bool {
+        self.record.attachment == Attachment::InPlace
+    }
+}
+
 /// Where the sampler and the watcher find the files of a group. `None`: not there on this
 /// machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -454,12 +461,6 @@ pub trait TierTree: Send + Sync {
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
         let _ = (group, process);
         Ok(None)
-    }
-
-    /// Whether editing the weight of one changes what the other gets: the same group, or one
-    /// within the other, in the hierarchy whose weight is edited.
-    fn overlaps(&self, a: &Group, b: &Group) -> bool {
-        members::overlaps(&a.record, &b.record)
     }
 
     /// The effective uids of all processes in `group` and below, each once, in order: all whom

@@ -110,6 +110,9 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
         // Stored before its first weight is written: its values must come back.
         entry.baseline = crate::sample::read_final(&group.dirs);
+        if group.is_in_place() {
+            self.taken.put(id, &group.record.path);
+        }
         entry.group = Some(Arc::new(group));
         self.store_admission(id)?;
         Ok(self.attach_job(id))
@@ -149,11 +152,10 @@ impl Driver {
         id: Option<TaskId>,
         group: &Group,
     ) -> Result<(), CommandError> {
-        let other = self.entries.iter().find(|(other, entry)| {
-            Some(**other) != id
-                && entry.group.as_ref().is_some_and(|taken| self.tree.overlaps(taken, group))
-        });
-        let Some((other, _)) = other else { return Ok(()) };
+        if !group.is_in_place() {
+            return Ok(());
+        }
+        let Some(other) = self.taken.overlapping(&group.record.path, id) else { return Ok(()) };
         Err(CommandError::new(
             ErrorKind::FailedPrecondition,
             format!(
@@ -297,6 +299,7 @@ impl Driver {
     /// Takes a task out of the loop's books.
     pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(&id)?;
+        self.taken.forget(id);
         if let Some(process) = entry.process {
             self.mains.remove(&process);
         }

@@ -314,8 +314,8 @@ impl Driver {
     }
 }
 
-/// How much of a turn a command takes. A found task is pinned, looked up, compared with every
-/// group in place and stored, and a node manager starts hundreds at once.
+/// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
+/// dozens of files read and one written, and a node manager starts hundreds at once.
 fn cost(command: &Command) -> usize {
     match command {
         Command::Discover { .. } => super::COMMANDS_A_TURN / 4,
