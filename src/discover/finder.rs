@@ -194,6 +194,7 @@ impl RuleFinder {
             labels: candidate.labels,
             priority: Some(rule.priority),
             standing: Some(rule.standing),
+            least_is_opportunistic: false,
             attach,
             finder: Finder::Rule(rule.name.clone()),
         })

@@ -38,6 +38,9 @@ pub struct Found {
     pub priority: Option<Priority>,
     /// What kind of place it needs. `None`: as above; a new one gets a slot.
     pub standing: Option<Standing>,
+    /// Whether the owner of a group marks an opportunistic task by the least CPU weight there is:
+    /// goes for a new one taken in place, where `standing` is not known.
+    pub least_is_opportunistic: bool,
     /// How its processes are taken.
     pub attach: Attach,
     /// Who found it, for the history.

@@ -82,7 +82,10 @@ impl Driver {
             )));
         }
         let Place { kin, origin, group } = self.place_of(&found, &pinned)?;
-        let Found { labels, priority, standing, finder, .. } = found;
+        let Found { labels, priority, standing, least_is_opportunistic, finder, .. } = found;
+        let least = || group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight());
+        let marked = least_is_opportunistic && standing.is_none() && least();
+        let standing = standing.or(marked.then_some(Standing::Opportunistic));
         let request = Request {
             uid: pinned.uid,
             labels,

@@ -182,6 +182,10 @@ impl Entry {
             },
             priority: self.hint.priority,
             standing: self.standing(),
+            // LinuxContainerExecutor gives one cpu.shares 2 or cpu.weight 1, and any other a
+            // thousand or a hundred times its vcores (CGroupsCpuResourceHandlerImpl,
+            // CGroupsV2CpuResourceHandlerImpl: CPU_DEFAULT_WEIGHT_OPPORTUNISTIC).
+            least_is_opportunistic: true,
             attach: self.attach.clone()?,
             finder: Finder::Yarn,
         })

@@ -148,6 +148,7 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
         labels,
         priority: None,
         standing: Some(Standing::Slot),
+        least_is_opportunistic: false,
         attach: Attach::Session { from: None },
         finder: Finder::Yarn,
     }

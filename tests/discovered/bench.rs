@@ -207,6 +207,7 @@ impl Container {
                 ..Labels::default()
             },
             priority: None,
+            least_is_opportunistic: false,
             standing: None,
             attach: Attach::Session { from: None },
             finder: Finder::Yarn,
