@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::Found;
@@ -42,6 +42,11 @@ const CONFIGURATION_AGAIN: Duration = Duration::from_secs(10);
 
 /// Shortest time between two lists of containers for clients: a thousand may start in a second.
 const LISTS_EVERY: Duration = Duration::from_millis(200);
+
+/// Questions the loop is asked at once. A client's command comes behind those that were asked
+/// before it, and a thousand containers may start together; one after the other is put in place
+/// anyway.
+const ASKED_AT_ONCE: usize = 16;
 
 /// Hints that are kept of containers not found yet.
 const EARLY_HINTS: usize = 1024;
@@ -162,6 +167,7 @@ struct Finding {
     /// Why they could not be read.
     join_error: Option<String>,
     asked: JoinSet<Answer>,
+    turns: Arc<Semaphore>,
     /// The list of containers may have changed since it was last sent.
     list_changed: bool,
     listed_at: BootTime,
@@ -187,6 +193,7 @@ impl Finding {
             join_due,
             join_error: None,
             asked: JoinSet::new(),
+            turns: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
             list_changed: false,
             listed_at: BootTime::default(),
             listed: None,
@@ -308,7 +315,11 @@ impl Finding {
     fn ask(&mut self, source: Source, found: Vec<Found>) {
         for found in found {
             let (process, commands) = (found.process, self.parts.access.commands.clone());
+            let turns = Arc::clone(&self.turns);
             self.asked.spawn(async move {
+                // First come, first served; an error is of a semaphore that was closed, and this
+                // one never is.
+                let _turn = turns.acquire_owned().await.ok();
                 let ask = |reply| Command::Discover { found: Box::new(found), reply };
                 (source, process, commands.ask(ask).await)
             });
