@@ -10,6 +10,7 @@
 //! [`Attach`].
 
 pub mod finder;
+pub mod keeper;
 #[cfg(test)]
 pub(crate) mod made_up;
 pub mod processes;

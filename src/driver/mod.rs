@@ -105,6 +105,8 @@ pub struct Driver {
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
+    /// Why no tasks are found; `None`: they are, or nobody looks for any.
+    finder_trouble: Option<String>,
     /// Tasks whose weights were written in this turn.
     retiered: Vec<TaskId>,
     /// Of those, the ones the kernel refused, by id, and why.

@@ -171,6 +171,7 @@ impl Driver {
             commands: parts.commands,
             workers,
             inbox,
+            finder_trouble: None,
             retiered: Vec::new(),
             unwritten: HashMap::new(),
             let_go: HashSet::new(),

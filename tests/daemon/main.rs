@@ -9,6 +9,7 @@
 mod harness;
 
 mod crash;
+mod finder;
 mod give_back;
 mod lifecycle;
 mod tiers;
