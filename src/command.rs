@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
 use crate::discover::Found;
+use crate::discover::keeper::News;
 use crate::proto;
 use crate::rights::Role;
 use crate::systemd::unit::UnitName;
@@ -97,6 +98,9 @@ pub enum Command {
         report: Box<proto::YarnStatus>,
         changes: Vec<Change>,
     },
+    /// What is new about the thread that finds tasks, from who keeps it. Nobody waits for an
+    /// answer.
+    FinderNews(News),
     /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
     YarnContainers {
         containers: Vec<proto::YarnContainer>,

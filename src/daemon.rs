@@ -16,7 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use crate::cgroup::{CgroupError, TierTree};
+use crate::command::Command;
 use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
+use crate::discover::keeper::Keeper;
 use crate::driver::{Driver, DriverError, EVENTS_KEPT, Parts, Remote, StartError};
 use crate::log::{Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
@@ -144,8 +146,6 @@ enum DaemonError {
     System { what: &'static str, source: std::io::Error },
     #[error("the control loop panicked; the tasks keep running, a restart takes them up again")]
     LoopPanicked,
-    #[error(transparent)]
-    Finding(#[from] crate::discover::thread::Lost),
 }
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
@@ -236,8 +236,7 @@ fn run_on(
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
     };
-    let finding = crate::discover::thread::start(find)
-        .map_err(system("start the thread that finds tasks"))?;
+    let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
@@ -256,26 +255,17 @@ fn run_on(
         env!("CARGO_PKG_VERSION"),
         paths.join(" ")
     );
-    let begin_stop = || {
-        if let Some(finding) = &finding {
-            finding.stop();
-        }
-    };
-    let ended = || {
-        let finding = finding.as_ref();
-        control.is_finished() || finding.is_some_and(crate::discover::thread::Handle::has_ended)
-    };
+    let ended = || control.is_finished();
     let served =
-        runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, begin_stop));
+        runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, &mut keeper));
     // Beside the doors it had their second already.
-    let found = finding.map_or(Ok(()), crate::discover::thread::Handle::join);
+    keeper.join();
     // The loop goes last: it answers calls under way until the doors are shut.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
     runtime.shutdown_timeout(Duration::from_millis(100));
     served?;
     looped?;
-    found?;
     tracing::info!("stopped");
     log.tell_all();
     Ok(())
@@ -345,7 +335,7 @@ fn shorten_slice(nice: i32) -> std::io::Result<()> {
     if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Opens the doors until a signal, or until the loop or the finders have ended by themselves.
+/// Opens the doors until a signal, or until the loop has ended by itself.
 async fn serve(
     sockets: Vec<BoundSocket>,
     bus: Bus,
@@ -353,7 +343,7 @@ async fn serve(
     remote: Remote,
     log: &Log,
     loop_ended: impl Fn() -> bool,
-    begin_stop: impl Fn(),
+    keeper: &mut Keeper,
 ) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("wait for SIGINT"))?;
@@ -403,6 +393,14 @@ async fn serve(
                 if loop_ended() {
                     break;
                 }
+                if let Some(news) = keeper.look(crate::clock::boot_time()) {
+                    let commands = access.commands.clone();
+                    // Not awaited here: a loop that is busy must not keep signals waiting.
+                    tokio::spawn(async move {
+                        // One that stops has nobody left to tell.
+                        let _ = commands.send(Command::FinderNews(news)).await;
+                    });
+                }
                 status_line.show(summary(&access.snapshot.borrow().status));
             }
             Some(ended) = doors.join_next() => {
@@ -412,7 +410,7 @@ async fn serve(
         }
     }
     notify::stopping();
-    begin_stop();
+    keeper.stop();
     stop.send_replace(true);
     let close = async {
         while let Some(ended) = doors.join_next().await {

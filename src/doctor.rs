@@ -12,6 +12,7 @@
 mod cgroups;
 mod daemon;
 mod disks;
+mod finding;
 mod node;
 mod probe;
 mod render;
@@ -191,6 +192,7 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
         daemon::descriptors(facts, config),
         daemon::daemon(facts, config),
     ]);
+    checks.extend(finding::check(facts, config));
     checks.extend(yarn::checks(facts, config));
     checks
 }

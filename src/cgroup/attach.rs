@@ -80,16 +80,20 @@ pub(super) enum Step {
 }
 
 impl Mover<'_> {
-    /// See [`super::TierTree::attach`]. `again`: the task is in `group` already, so that on an
-    /// error what was brought in stays. Answers how many processes were moved.
+    /// See [`super::TierTree::attach_from`]. `again`: the task is in `group` already, so that on
+    /// an error what was brought in stays. Answers how many processes were moved.
     pub(super) fn attach(
         &self,
         group: &str,
         process: ProcessRef,
         kin: Kin,
+        from: Option<&[(String, String)]>,
         again: bool,
     ) -> Result<usize, CgroupError> {
         let pinned = self.pin(process)?;
+        if let Some(from) = from {
+            self.refuse_elsewhere(process.pid, from)?;
+        }
         let origin = self.present_group(process.pid)?;
         if is_within(&origin, self.root) && !is_within(&origin, group) {
             let task = origin[self.root.len()..].trim_start_matches('/');
@@ -163,6 +167,21 @@ impl Mover<'_> {
         &self.hierarchies[0]
     }
 
+    /// Refuses a process that somebody has moved since it was found to be at `from`: it may be
+    /// where it must not be taken out of.
+    fn refuse_elsewhere(&self, pid: Pid, from: &[(String, String)]) -> Result<(), CgroupError> {
+        let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        for hierarchy in self.hierarchies {
+            let present = membership.path_in(hierarchy);
+            let judged = from.iter().find(|(name, _)| *name == hierarchy.name);
+            let judged = judged.map(|(_, path)| path.as_str());
+            if present != judged {
+                return Err(elsewhere(pid, present, judged));
+            }
+        }
+        Ok(())
+    }
+
     fn bring_in(
         &self,
         group: &str,
@@ -175,8 +194,19 @@ impl Mover<'_> {
         let deadline = Deadline::after(self.budget);
         let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         kin.check(pid, &facts)?;
-        if let Step::Gone = self.settle(pid, &facts, group, origin, moves)? {
-            return Err(CgroupError::ProcessGone(pid));
+        match self.settle(pid, &facts, group, origin, moves)? {
+            Step::Gone => return Err(CgroupError::ProcessGone(pid)),
+            Step::Moved => {}
+            Step::Stays if facts.ended() => return Err(CgroupError::ProcessGone(pid)),
+            // Inside already, or moved by somebody since `origin` was read.
+            Step::Stays => {
+                let present = Membership::of_living_thread(pid, &facts)?;
+                let present = present.ok_or(CgroupError::ProcessGone(pid))?;
+                let present = present.path_in(self.primary());
+                if !present.is_some_and(|path| is_within(path, group)) {
+                    return Err(elsewhere(pid, present, Some(origin)));
+                }
+            }
         }
         let mut outside = 0;
         for _ in 0..ATTACH_PASSES {
@@ -207,7 +237,8 @@ impl Mover<'_> {
                 })?;
             }
             if outside == 0 && kin == Kin::Session {
-                let found = self.bring_in_session(pid, group, origin, moves, deadline)?;
+                let found =
+                    self.bring_in_session(pid, &family.pids, group, origin, moves, deadline)?;
                 outside =
                     found.ok_or_else(|| self.too_slow(pid, moves, "members of its session"))?;
             }
@@ -387,6 +418,16 @@ impl Mover<'_> {
             }
         }
     }
+}
+
+fn elsewhere(pid: Pid, present: Option<&str>, judged: Option<&str>) -> CgroupError {
+    const HIDDEN: &str = "one that cannot be seen from here";
+    CgroupError::Refused(format!(
+        "process {pid} is in the cgroup {}, and not in {} any more: somebody moved it meanwhile; \
+         it is left there",
+        present.unwrap_or(HIDDEN),
+        judged.unwrap_or(HIDDEN)
+    ))
 }
 
 fn not_empty(hierarchy: &Hierarchy, group: &str, left: usize, budget: Duration) -> CgroupError {

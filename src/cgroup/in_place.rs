@@ -24,7 +24,7 @@ use super::dirs::inode;
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
-use super::weights::Scale;
+use super::weights::{CPU_SHARES, CPU_WEIGHT, Scale};
 use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, WeightPlan, files};
 use crate::units::ProcessRef;
 
@@ -35,6 +35,15 @@ pub(super) const IO_PRIO_CLASS: &str = "io.prio.class";
 pub(super) fn found_number(record: &GroupRecord, file: &str) -> Option<u64> {
     let (_, value) = record.found.iter().find(|(name, _)| name == file)?;
     files::number(value)
+}
+
+impl GroupRecord {
+    /// Whether its owner gave it the least CPU weight the kernel takes. An idle group has none.
+    pub fn has_least_cpu_weight(&self) -> bool {
+        [CPU_SHARES, CPU_WEIGHT]
+            .iter()
+            .any(|scale| found_number(self, scale.file) == Some(scale.min))
+    }
 }
 
 /// See [`super::TierTree::find_in_place`].
@@ -374,6 +383,16 @@ mod tests {
         assert_eq!(found_number(&record, CPU_IDLE), Some(0), "no longer idle by its owner");
         assert_eq!(found_number(&record, "cpu.weight"), Some(300));
         assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: nobody knows");
+    }
+
+    #[test]
+    fn the_least_weight_is_told_from_all_others() {
+        let is_least = |file, value| Files::new(&[(CPU_IDLE, "0"), (file, value)]).1.record;
+        let is_least = |file, value| is_least(file, value).has_least_cpu_weight();
+        assert!(is_least("cpu.shares", "2") && is_least("cpu.weight", "1"));
+        assert!(!is_least("cpu.shares", "1024") && !is_least("cpu.weight", "100"));
+        assert!(!is_least("cpu.weight", "2") && !is_least("io.weight", "1"));
+        assert!(!is_least("cpu.weight", "0"), "what an idle group shows");
     }
 
     #[test]

@@ -7,7 +7,10 @@
 //!
 //! Only what shares the main process's group is ever moved, so the members are looked for in
 //! that group's `cgroup.procs`, not in all of /proc: with a thousand containers starting at once
-//! the list grows shorter with every one that is moved.
+//! the list grows shorter with every one that is moved. That nothing is left outside can only be
+//! told by a list made after the last move, so each attach makes its own, and asks for the session
+//! of everybody in it: by getsid(2), since `/proc/PID/stat` costs more than ten times as much and
+//! made a burst of containers wait for it.
 //!
 //! Limits. A process that began a session of its own and whose ancestors have all ended belongs
 //! to nobody that can be told.
@@ -15,6 +18,7 @@
 use std::collections::HashSet;
 use std::fs;
 
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::attach::{Deadline, Mover, Moves, Step};
@@ -48,63 +52,104 @@ impl Kin {
 }
 
 impl Mover<'_> {
-    /// Brings in what is in `origin` and belongs to the session of `main`, which leads it.
+    /// Brings in what is in `origin` and belongs to the session of `main`, which leads it, and
+    /// what descends from a member. `family`: the descendants of `main`, which are inside already.
     /// `None`: the deadline passed before all were looked at.
     pub(super) fn bring_in_session(
         &self,
         main: Pid,
+        family: &[Pid],
         group: &str,
         origin: &str,
         moves: &mut Moves,
         deadline: Deadline,
     ) -> Result<Option<usize>, CgroupError> {
-        let mut left = self.members_of(origin, deadline)?;
-        let listed: HashSet<i32> = left.iter().map(|(pid, _)| pid.raw()).collect();
-        // A number in the list is of a process in `origin`, whoever had it when it was moved.
-        let mut ours: HashSet<i32> =
-            moves.keys().map(|pid| pid.raw()).filter(|pid| !listed.contains(pid)).collect();
-        ours.insert(main.raw());
         let mut found = 0;
-        loop {
-            let (members, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, facts)| {
-                facts.session == main.raw() || ours.contains(&facts.parent)
-            });
-            if members.is_empty() {
-                // The listing itself may have been cut short.
-                return Ok((!deadline.passed()).then_some(found));
+        for pid in self.listed_in(origin, deadline)? {
+            if deadline.passed() {
+                return Ok(None);
             }
-            left = others;
-            for (pid, facts) in members {
+            if session_of(pid)? != Some(main.raw()) {
+                continue;
+            }
+            // The number may have changed hands since.
+            let Some(facts) = Facts::read(pid)?.filter(|facts| facts.session == main.raw()) else {
+                continue;
+            };
+            if matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved) {
+                found += 1;
+            }
+        }
+        // Children of orphans may have begun sessions of their own, also since the last pass.
+        let walked: HashSet<Pid> = family.iter().copied().chain([main]).collect();
+        let orphans: Vec<(Pid, u64)> = moves
+            .iter()
+            .filter(|(pid, _)| !walked.contains(pid))
+            .map(|(pid, (start_ticks, _))| (*pid, *start_ticks))
+            .collect();
+        for (orphan, start_ticks) in orphans {
+            let below = process::descendants(orphan, &|| deadline.passed())?;
+            // Asked afterwards: it was this process all the time, and not one that took its number.
+            let same = Facts::read(orphan)?.is_some_and(|facts| facts.start_ticks == start_ticks);
+            for pid in below.pids.into_iter().filter(|_| same) {
                 if deadline.passed() {
                     return Ok(None);
                 }
-                ours.insert(pid.raw());
+                let Some(facts) = Facts::read(pid)? else { continue };
                 if matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved) {
                     found += 1;
                 }
             }
         }
+        // A list itself may have been cut short.
+        Ok((!deadline.passed()).then_some(found))
     }
 
-    /// The processes directly in the group `path`.
-    fn members_of(&self, path: &str, deadline: Deadline) -> Result<Vec<(Pid, Facts)>, CgroupError> {
+    /// The processes directly in the group `path`, some of which may have ended.
+    fn listed_in(&self, path: &str, deadline: Deadline) -> Result<Vec<Pid>, CgroupError> {
         let Some(primary) = self.hierarchies.first() else { return Ok(Vec::new()) };
         let file = primary.dir(path).join("cgroup.procs");
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if files::is_gone(&error) => return Ok(Vec::new()),
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(text.lines().filter_map(|line| Pid::new(line.parse().ok()?)).collect()),
+            Err(error) if files::is_gone(&error) => Ok(Vec::new()),
             // A threaded group lists no processes (cgroup-v2.rst "Threads").
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                return process::all(&|| deadline.passed());
+                let all = process::all(&|| deadline.passed())?;
+                Ok(all.into_iter().map(|(pid, _)| pid).collect())
             }
-            Err(error) => return Err(files::failed("read", &file, None, error)),
-        };
-        let pids = text.lines().filter_map(|line| Pid::new(line.parse().ok()?));
-        let mut members = Vec::new();
-        for pid in pids.take_while(|_| !deadline.passed()) {
-            // One that ended since the list was made has left nothing to move.
-            members.extend(Facts::read(pid)?.map(|facts| (pid, facts)));
+            Err(error) => Err(files::failed("read", &file, None, error)),
         }
-        Ok(members)
+    }
+}
+
+/// Number of the session that `pid` is in; `None`: it has ended.
+fn session_of(pid: Pid) -> Result<Option<i32>, CgroupError> {
+    match nix::unistd::getsid(Some(nix::unistd::Pid::from_raw(pid.raw()))) {
+        Ok(session) => Ok(Some(session.as_raw())),
+        Err(Errno::ESRCH) => Ok(None),
+        // A security module may keep it from us; /proc has it too.
+        Err(_) => Ok(Facts::read(pid)?.map(|facts| facts.session)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_of_a_process_is_that_of_its_stat_file() {
+        let mut child = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+        let pid = Pid::new(child.id() as i32).unwrap();
+        while session_of(pid).unwrap() != Some(pid.raw()) {
+            std::thread::yield_now();
+        }
+        let own = Pid::new(std::process::id() as i32).unwrap();
+        for pid in [pid, own, Pid::new(1).unwrap()] {
+            let facts = Facts::read(pid).unwrap().unwrap();
+            assert_eq!(session_of(pid).unwrap(), Some(facts.session));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(session_of(pid).unwrap(), None);
     }
 }

@@ -63,13 +63,6 @@ pub(super) fn holds(
     Ok(Some(inside))
 }
 
-/// See [`super::TierTree::overlaps`].
-pub(super) fn overlaps(a: &GroupRecord, b: &GroupRecord) -> bool {
-    // A task that is only booked edits no weight.
-    let edits = |record: &GroupRecord| record.attachment != Attachment::None;
-    edits(a) && edits(b) && (is_within(&a.path, &b.path) || is_within(&b.path, &a.path))
-}
-
 /// See [`super::TierTree::occupants`].
 pub(super) fn occupants(group: &Group) -> Result<Vec<u32>, CgroupError> {
     let mut uids = BTreeSet::new();
@@ -179,19 +172,6 @@ mod tests {
             origin: Vec::new(),
             found: Vec::new(),
         }
-    }
-
-    #[test]
-    fn groups_overlap_when_one_is_within_the_other() {
-        let of = |a: &str, b: &str| {
-            let (a, b) = (record(Attachment::InPlace, a), record(Attachment::InPlace, b));
-            assert_eq!(overlaps(&a, &b), overlaps(&b, &a));
-            overlaps(&a, &b)
-        };
-        assert!(of("/yarn/c1", "/yarn/c1") && of("/yarn", "/yarn/c1"));
-        assert!(!of("/yarn/c1", "/yarn/c10") && !of("/yarn/c1", "/yarn/c2"));
-        let booked = record(Attachment::None, "");
-        assert!(!overlaps(&booked, &booked), "nothing is edited");
     }
 
     #[test]

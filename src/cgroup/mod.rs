@@ -224,6 +224,13 @@ pub struct Group {
     pub dirs: GroupDirs,
 }
 
+impl Group {
+    /// Whether it is somebody else's, whose weights are edited.
+    pub fn is_in_place(&self) -> bool {
+        self.record.attachment == Attachment::InPlace
+    }
+}
+
 /// Where the sampler and the watcher find the files of a group. `None`: not there on this
 /// machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -311,8 +318,27 @@ pub trait TierTree: Send + Sync {
     /// # Errors
     /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
     /// most once more. `Refused` for a session that `process` does not lead.
-    fn attach(&self, group: &Group, process: ProcessRef, kin: Kin)
-    -> Result<Attached, CgroupError>;
+    fn attach(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+    ) -> Result<Attached, CgroupError> {
+        self.attach_from(group, process, kin, None)
+    }
+
+    /// [`TierTree::attach`] of a process that was judged by where it is: `from`, what
+    /// [`TierTree::origin`] said then. `None`: it is moved from wherever it is.
+    ///
+    /// # Errors
+    /// `Refused` where it is in another group now, in any hierarchy in use.
+    fn attach_from(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+        from: Option<&[(String, String)]>,
+    ) -> Result<Attached, CgroupError>;
 
     /// Writes the weights of `tier`, only where they differ; answers what differed.
     /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
@@ -435,12 +461,6 @@ pub trait TierTree: Send + Sync {
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
         let _ = (group, process);
         Ok(None)
-    }
-
-    /// Whether editing the weight of one changes what the other gets: the same group, or one
-    /// within the other, in the hierarchy whose weight is edited.
-    fn overlaps(&self, a: &Group, b: &Group) -> bool {
-        members::overlaps(&a.record, &b.record)
     }
 
     /// The effective uids of all processes in `group` and below, each once, in order: all whom

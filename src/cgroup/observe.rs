@@ -129,7 +129,13 @@ impl TierTree for ObserveTree {
         Ok(Vec::new())
     }
 
-    fn attach(&self, _: &Group, process: ProcessRef, _: Kin) -> Result<Attached, CgroupError> {
+    fn attach_from(
+        &self,
+        _: &Group,
+        process: ProcessRef,
+        _: Kin,
+        _: Option<&[(String, String)]>,
+    ) -> Result<Attached, CgroupError> {
         let mover = self.mover();
         mover.pin(process).map(|_| Attached { moved: 0 })
     }

@@ -274,11 +274,12 @@ impl TierTree for KernelTree {
         Ok(found)
     }
 
-    fn attach(
+    fn attach_from(
         &self,
         group: &Group,
         process: ProcessRef,
         kin: Kin,
+        from: Option<&[(String, String)]>,
     ) -> Result<Attached, CgroupError> {
         match group.record.attachment {
             Attachment::Own => {
@@ -291,7 +292,7 @@ impl TierTree for KernelTree {
                         dirs::make_if_missing(&dir)?;
                     }
                 }
-                let moved = self.mover().attach(path, process, kin, again)?;
+                let moved = self.mover().attach(path, process, kin, from, again)?;
                 Ok(Attached { moved })
             }
             Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
-use super::slots::Seat;
+use super::slots::{Rank, Seat};
 use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
 use crate::units::Moment;
 
@@ -187,15 +187,39 @@ impl Shaper {
         !queued && self.active_offered() + self.passive_offered() > 0
     }
 
-    pub(super) fn placement_reason(&self, request: &Request) -> &'static str {
-        match request.need {
+    /// Seats a found task whose processes are in place: whatever is free, drained or held.
+    pub(super) fn arrive(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.tasks.get(&id).filter(|task| task.seat == Seat::Arriving) else {
+            return;
+        };
+        let rank = task.rank();
+        let why = self.placement_reason(Need::Discovered, rank);
+        let seat = if self.slots.active_free() > 0 {
+            Seat::Active
+        } else if self.slots.passive_free() > 0 {
+            Seat::Passive
+        } else {
+            Seat::Overflow
+        };
+        self.reseat(id, seat);
+        if let Some(Task { phase: Phase::Attaching { reason, .. }, .. }) = self.tasks.get_mut(&id) {
+            *reason = why;
+        }
+        if seat.tier() != Seat::Arriving.tier() {
+            self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+        }
+        self.settle(now);
+    }
+
+    pub(super) fn placement_reason(&self, need: Need, rank: Rank) -> &'static str {
+        match need {
             Need::Slotless => "must not be passive and holds no slot",
             Need::Slot | Need::Discovered if self.slots.active_free() > 0 => {
                 "an active slot was free"
             }
             Need::Discovered if self.slots.passive_free() == 0 => "found running beyond capacity",
             Need::Slot | Need::Discovered => match self.slots.worst_active() {
-                Some((worst, _)) if request.rank().outranks(worst) => {
+                Some((worst, _)) if rank.outranks(worst) => {
                     "its priority is above the lowest in the active tier"
                 }
                 _ => "all active slots were taken",
@@ -210,13 +234,12 @@ impl Shaper {
         waiter: Option<WaiterId>,
         now: Moment,
     ) -> TaskId {
-        let reason = self.placement_reason(&request);
+        let reason = self.placement_reason(request.need, request.rank());
         let seat = match request.need {
             Need::Slotless => Seat::Slotless,
-            Need::Slot | Need::Discovered if self.slots.active_free() > 0 => Seat::Active,
+            Need::Discovered => Seat::Arriving,
+            Need::Slot if self.slots.active_free() > 0 => Seat::Active,
             Need::Slot => Seat::Passive,
-            Need::Discovered if self.slots.passive_free() > 0 => Seat::Passive,
-            Need::Discovered => Seat::Overflow,
         };
         let order = Order(post_increment(&mut self.counters.next_order));
         let priority = request.priority.unwrap_or_default();

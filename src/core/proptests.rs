@@ -8,13 +8,14 @@ use proptest::prelude::*;
 
 use super::Measured;
 use super::capacity::CpuShares;
-use super::event::EventKind;
+use super::event::{Event, EventKind};
 use super::guard::{GuardPolicy, Memory};
 use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{
-    Answer, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, WaiterId,
+    Answer, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, Totals,
+    WaiterId,
 };
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
@@ -452,6 +453,44 @@ fn a_found_task_is_seated_while_draining_holding_and_full() {
 }
 
 #[test]
+fn a_found_task_disturbs_nobody_before_it_is_in_place() {
+    let mut shaper = shaper(1);
+    let seated = admit(&mut shaper, 0, at(0));
+    shaper.take_effects();
+    for attempt in 1..=3 {
+        for standing in [Standing::Slot, Standing::Opportunistic, Standing::Slotless] {
+            let Ok(Answer::Placed(id)) = shaper.request(found(9, standing), None, at(attempt))
+            else {
+                panic!("refused what runs")
+            };
+            assert_eq!(tier(&shaper, seated), Tier::Active);
+            assert_eq!(shaper.slots().passive_used(), 0);
+            assert_eq!(shaper.passive_offered(), 1, "it keeps no slot from who asks for one");
+            shaper.set_standing(id, Standing::Slotless, at(attempt));
+            shaper.set_standing(id, Standing::Slot, at(attempt));
+            assert_eq!(tier(&shaper, seated), Tier::Active);
+            shaper.attach_failed(id, "process 17 is frozen", at(attempt));
+            assert_eq!(events(&mut shaper), [], "nobody asked, nobody was refused");
+        }
+    }
+    assert_eq!(shaper.totals(), Totals { admitted: 1, ..Totals::default() });
+    // Once it is in place its rank counts, and it has had one tier only.
+    let id = discover(&mut shaper, 9, Standing::Slot, at(5));
+    assert_eq!((tier(&shaper, id), tier(&shaper, seated)), (Tier::Active, Tier::Passive));
+    let told: Vec<Event> = shaper
+        .take_effects()
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Record(event) => Some(event),
+            _ => None,
+        })
+        .collect();
+    let kinds: Vec<_> = told.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Demoted, EventKind::Admitted]);
+    assert_eq!(told[1].to.as_deref(), Some("active"));
+}
+
+#[test]
 fn a_task_that_turns_out_slotless_leaves_its_slot_and_one_that_does_not_takes_one() {
     let mut shaper = shaper(1);
     let first = discover(&mut shaper, 0, Standing::Slot, at(0));
@@ -640,10 +679,12 @@ fn check(shaper: &Shaper, world: &World) {
             Seat::Passive => "passive",
             Seat::Overflow => "overflow",
             Seat::Slotless => "slotless",
+            Seat::Arriving => "arriving",
         };
         *seats.entry(seat).or_default() += 1;
         let attaching = matches!(task.phase, Phase::Attaching { .. });
         assert_eq!(attaching, world.attaching.contains(&id));
+        assert!(attaching || task.seat != Seat::Arriving, "in place, and without a seat");
         if let Some(told) = world.tiers.get(&id) {
             assert_eq!(*told, task.tier(), "the applier was told another tier");
         }

@@ -22,7 +22,7 @@ use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Class, Labels, Priority, ReservationId, TaskId, Tier};
-use super::slots::Slots;
+use super::slots::{Seat, Slots};
 use super::state::{
     Counters, Effect, Ending, Phase, Policy, Reservation, Restored, Task, Totals, Waiter, WaiterId,
 };
@@ -235,8 +235,9 @@ impl Shaper {
 
     // --- what happens ---
 
-    /// The processes of the task are in place.
+    /// The processes of the task are in place. One that was found gets its seat now.
     pub fn attached(&mut self, id: TaskId, now: Moment) {
+        self.arrive(id, now);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Phase::Attaching { reason, .. } = std::mem::replace(&mut task.phase, Phase::Running)
         else {
@@ -270,7 +271,8 @@ impl Shaper {
     }
 
     /// The processes could not be put in place: the slot is free again, and a reservation that
-    /// was used is back with what is left of its time.
+    /// was used is back with what is left of its time. What was found, and asked for by nobody, is
+    /// no refused request, however often its finder tries.
     pub fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.remove_task(id) else { return };
         if let Some(key) = task.labels.job_key() {
@@ -283,7 +285,9 @@ impl Shaper {
             self.reservations.insert(rid, reservation);
             self.effects.push(Effect::StoreReservation(rid));
         }
-        self.count_refusal(reason, now);
+        if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
+            self.count_refusal(reason, now);
+        }
         self.settle(now);
     }
 

@@ -61,6 +61,9 @@ pub enum Seat {
     Overflow,
     /// Active weights, holding no slot.
     Slotless,
+    /// Found running and on its way to its place: it holds nothing and takes nothing from anybody,
+    /// since it may come to nothing. Passive weights meanwhile.
+    Arriving,
 }
 
 impl Seat {
@@ -68,7 +71,7 @@ impl Seat {
     pub fn tier(self) -> Tier {
         match self {
             Seat::Active | Seat::Slotless => Tier::Active,
-            Seat::Passive | Seat::Overflow => Tier::Passive,
+            Seat::Passive | Seat::Overflow | Seat::Arriving => Tier::Passive,
         }
     }
 }
@@ -88,6 +91,7 @@ pub struct Slots {
     passive: BTreeMap<Rank, TaskId>,
     overflow: BTreeMap<Rank, TaskId>,
     slotless: BTreeMap<Rank, TaskId>,
+    arriving: BTreeMap<Rank, TaskId>,
     reserved_active: BTreeMap<Rank, ReservationId>,
     reserved_passive: BTreeMap<Rank, ReservationId>,
 }
@@ -103,6 +107,7 @@ impl Slots {
             Seat::Passive => &mut self.passive,
             Seat::Overflow => &mut self.overflow,
             Seat::Slotless => &mut self.slotless,
+            Seat::Arriving => &mut self.arriving,
         }
     }
 

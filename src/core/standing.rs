@@ -38,6 +38,9 @@ impl Shaper {
             (_, Standing::Slotless) => {
                 self.take_seat(id, Seat::Slotless, "must not be passive and holds no slot", now);
             }
+            (Standing::Slotless, _) if !told => {
+                self.take_seat(id, Seat::Arriving, "all active slots were taken", now);
+            }
             (Standing::Slotless, _) => {
                 let (seat, reason) = if self.slots.active_free() > 0 {
                     (Seat::Active, "an active slot was free")

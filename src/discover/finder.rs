@@ -3,9 +3,8 @@
 //! One thread calls [`RuleFinder::pass`] from time to time, hands what comes out to the loop and
 //! brings back each answer ([`RuleFinder::answered`]). A task the loop has taken is not proposed
 //! again while its process lives, whatever becomes of the task: an operator who released it meant
-//! it. What was refused is proposed again after a second, then two, up to five minutes, since a
-//! reason may pass (a family too busy to be moved, a group without its controller); it is logged
-//! once for each process and reason.
+//! it. What was refused is proposed again after a second, then two, up to five minutes, and logged
+//! once for each process and reason ([`super::refusals`]).
 //!
 //! A group in place outlives its processes, and its path may be used again: a slot of HTCondor's
 //! keeps its name from job to job. So the task of a group counts as the same while any of the
@@ -15,19 +14,15 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
 use super::{Attach, Finder, Found};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, TaskId};
 use crate::units::{BootTime, ProcessRef};
 
-/// Pause before what was refused is proposed again: doubled each time.
+/// Pause before what was refused once is proposed again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-
-/// Reasons remembered for one process; further ones are not logged. Only a message with a number
-/// in it, such as a count of processes, takes so many forms.
-const REASONS: usize = 8;
 
 /// The rules at work.
 #[derive(Debug)]
@@ -65,13 +60,6 @@ enum State {
     /// The loop has it.
     Taken,
     Refused(Refusals),
-}
-
-#[derive(Debug)]
-struct Refusals {
-    pause: Duration,
-    again_at: BootTime,
-    reasons: Vec<String>,
 }
 
 impl RuleFinder {
@@ -138,22 +126,19 @@ impl RuleFinder {
             }
             Err(error) => error,
         };
-        let (pause, mut reasons) = match before {
-            Some(before) => ((before.pause * 2).min(LONGEST_PAUSE), before.reasons),
-            None => (FIRST_PAUSE, Vec::new()),
-        };
-        // Gone, or lrsd stops: nothing anybody has to know.
-        let expected = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unavailable);
-        if !expected && reasons.len() < REASONS && !reasons.contains(&error.message) {
+        let mut refusals = before.unwrap_or_else(|| Refusals::new(FIRST_PAUSE));
+        if matches!(error.kind, ErrorKind::NotFound | ErrorKind::Unavailable) {
+            // Gone, or lrsd stops: nothing anybody has to know.
+            refusals.put_off(self.now);
+        } else if refusals.add(&error.message, self.now) {
             tracing::warn!(
                 "process {}, found by [[discover]] rule {rule}, is not taken as a task: {}; it is \
                  tried again",
                 process.pid,
                 error.message
             );
-            reasons.push(error.message);
         }
-        told.state = State::Refused(Refusals { pause, again_at: self.now.after(pause), reasons });
+        told.state = State::Refused(refusals);
     }
 
     /// Drops what is no more.
@@ -192,7 +177,9 @@ impl RuleFinder {
         };
         let before = match self.told.remove(&subject) {
             None => None,
-            Some(Told { state: State::Refused(refusals), .. }) if refusals.again_at <= self.now => {
+            Some(Told { state: State::Refused(refusals), .. })
+                if refusals.again_at() <= self.now =>
+            {
                 Some(refusals)
             }
             Some(told) => {
@@ -207,6 +194,7 @@ impl RuleFinder {
             labels: candidate.labels,
             priority: Some(rule.priority),
             standing: Some(rule.standing),
+            least_is_opportunistic: false,
             attach,
             finder: Finder::Rule(rule.name.clone()),
         })

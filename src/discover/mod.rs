@@ -10,10 +10,12 @@
 //! [`Attach`].
 
 pub mod finder;
+pub mod keeper;
 #[cfg(test)]
 pub(crate) mod made_up;
 pub mod proc_file;
 pub mod processes;
+pub mod refusals;
 pub mod rules;
 pub mod scan;
 pub mod thread;
@@ -38,6 +40,9 @@ pub struct Found {
     pub priority: Option<Priority>,
     /// What kind of place it needs. `None`: as above; a new one gets a slot.
     pub standing: Option<Standing>,
+    /// Whether the owner of a group marks an opportunistic task by the least CPU weight there is:
+    /// goes for a new one taken in place, where `standing` is not known.
+    pub least_is_opportunistic: bool,
     /// How its processes are taken.
     pub attach: Attach,
     /// Who found it, for the history.

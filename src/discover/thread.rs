@@ -11,17 +11,18 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::{Arc, Weak, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::Found;
 use super::finder::RuleFinder;
+use super::keeper::Pulse;
 use super::processes::Proc;
 use super::scan::Node;
 use crate::clock;
@@ -43,6 +44,11 @@ const CONFIGURATION_AGAIN: Duration = Duration::from_secs(10);
 /// Shortest time between two lists of containers for clients: a thousand may start in a second.
 const LISTS_EVERY: Duration = Duration::from_millis(200);
 
+/// Questions the loop is asked at once. A client's command comes behind those that were asked
+/// before it, and a thousand containers may start together; one after the other is put in place
+/// anyway.
+const ASKED_AT_ONCE: usize = 16;
+
 /// Hints that are kept of containers not found yet.
 const EARLY_HINTS: usize = 1024;
 
@@ -50,7 +56,7 @@ const EARLY_HINTS: usize = 1024;
 const STOP_SLACK: Duration = Duration::from_millis(100);
 
 /// What the thread needs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Parts {
     /// The settings of the start. Rules and places change with a restart only.
     pub config: Arc<Config>,
@@ -66,6 +72,8 @@ pub struct Handle {
     stop: watch::Sender<bool>,
     ended: std_mpsc::Receiver<()>,
     thread: JoinHandle<Result<(), Lost>>,
+    pulse: Pulse,
+    rest: Weak<()>,
     /// How long its end is waited for. A read of /proc or of a dead disk that hangs is given up
     /// with the process.
     join_within: Duration,
@@ -73,11 +81,52 @@ pub struct Handle {
 
 /// A thread that finds tasks or talks to YARN ended by itself. Without it the node would be shaped
 /// as if nothing new ran on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the thread {0} panicked; the tasks keep running, a restart takes them up again")]
-pub struct Lost(&'static str);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum Lost {
+    #[error("the thread {0} panicked")]
+    Panicked(&'static str),
+    #[error("the thread lrs-find cannot wait for anything: {0}")]
+    Runtime(String),
+}
+
+impl Lost {
+    /// The one that finds.
+    pub(super) const FINDER: Lost = Lost::Panicked("lrs-find");
+}
 
 impl Handle {
+    /// Starts a thread that does `work`. `alive` is dropped with it, and with what it hands a
+    /// clone to.
+    pub(super) fn of(
+        name: &str,
+        alive: Arc<()>,
+        work: impl FnOnce(Pulse, watch::Receiver<bool>) -> Result<(), Lost> + Send + 'static,
+    ) -> std::io::Result<Handle> {
+        let (stop, stopping) = watch::channel(false);
+        let (end, ended) = std_mpsc::channel();
+        let (pulse, rest) = (Pulse::default(), Arc::downgrade(&alive));
+        let own = pulse.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _alive = alive;
+            let outcome = work(own, stopping);
+            // Nobody waits any more when the time to stop was up.
+            let _ = end.send(());
+            outcome
+        })?;
+        Ok(Handle { stop, ended, thread, pulse, rest, join_within: STOP_SLACK })
+    }
+
+    /// Whether it works or waits.
+    pub(super) fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// Alive while it, or the thread that talks to YARN for it, is.
+    pub(super) fn rest(&self) -> Weak<()> {
+        self.rest.clone()
+    }
+
     /// Begins to stop, at YARN too: what it was offered is taken back meanwhile.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -104,7 +153,7 @@ impl Handle {
             }
             // Sent, or dropped in a panic: either way it is over.
             Ok(()) | Err(std_mpsc::RecvTimeoutError::Disconnected) => {
-                self.thread.join().unwrap_or(Err(Lost("lrs-find")))
+                self.thread.join().unwrap_or(Err(Lost::FINDER))
             }
         }
     }
@@ -118,17 +167,17 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
     if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
         return Ok(None);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let join_within = talker_within(&parts.config) + STOP_SLACK;
-    let (stop, stopping) = watch::channel(false);
-    let (end, ended) = std_mpsc::channel();
-    let thread = std::thread::Builder::new().name("lrs-find".into()).spawn(move || {
-        let outcome = runtime.block_on(Finding::new(parts, stopping).run());
-        // Nobody waits any more when the time to stop was up.
-        let _ = end.send(());
-        outcome
-    })?;
-    Ok(Some(Handle { stop, ended, thread, join_within }))
+    let alive = Arc::new(());
+    let shared = Arc::clone(&alive);
+    let run = move |pulse, stopping| {
+        // Made here: the runtime of who starts this thread anew would not let it be dropped there.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Lost::Runtime(error.to_string()))?;
+        runtime.block_on(Finding::new(parts, pulse, shared, stopping).run())
+    };
+    let handle = Handle::of("lrs-find", alive, run)?;
+    Ok(Some(Handle { join_within, ..handle }))
 }
 
 /// How long the thread that talks to YARN is waited for at a stop. It takes the offer back from
@@ -176,6 +225,9 @@ impl Yarn {
 
 struct Finding {
     parts: Parts,
+    pulse: Pulse,
+    /// For the thread that talks to YARN, which may outlive this one.
+    alive: Arc<()>,
     stopping: watch::Receiver<bool>,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
@@ -186,6 +238,7 @@ struct Finding {
     /// Why they could not be read.
     join_error: Option<String>,
     asked: JoinSet<Answer>,
+    turns: Arc<Semaphore>,
     /// The list of containers may have changed since it was last sent.
     list_changed: bool,
     listed_at: BootTime,
@@ -194,7 +247,7 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(parts: Parts, stopping: watch::Receiver<bool>) -> Finding {
+    fn new(parts: Parts, pulse: Pulse, alive: Arc<()>, stopping: watch::Receiver<bool>) -> Finding {
         let own = i32::try_from(std::process::id()).ok().and_then(Pid::new);
         let rules = parts.config.discover.clone();
         let rules = own.filter(|_| !rules.is_empty()).map(|daemon| {
@@ -204,6 +257,8 @@ impl Finding {
         let join_due = parts.config.yarn.enabled.then(BootTime::default);
         Finding {
             parts,
+            pulse,
+            alive,
             stopping,
             rules,
             rules_due: BootTime::default(),
@@ -211,6 +266,7 @@ impl Finding {
             join_due,
             join_error: None,
             asked: JoinSet::new(),
+            turns: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
             list_changed: false,
             listed_at: BootTime::default(),
             listed: None,
@@ -223,12 +279,14 @@ impl Finding {
             let talker = self.yarn.as_ref().and_then(|yarn| yarn.talker.as_ref());
             // It ends at the word to stop too, which may have come just now.
             if talker.is_some_and(rm::thread::Handle::has_ended) && !is_stopping(&stopping) {
-                return Err(Lost("lrs-yarn"));
+                return Err(Lost::Panicked("lrs-yarn"));
             }
             let now = clock::now();
+            self.pulse.works();
             self.join_yarn(now).await;
             self.look(now);
             self.list_containers(now).await;
+            self.pulse.rests();
             let pause = self.next_due(now).since(clock::boot_time());
             let Finding { yarn, asked, .. } = &mut self;
             tokio::select! {
@@ -290,6 +348,7 @@ impl Finding {
             commands: self.parts.access.commands.clone(),
             hints: sender,
             stopping: self.stopping.clone(),
+            alive: Arc::clone(&self.alive),
         };
         yarn.talker = Some(rm::thread::start(parts).map_err(|error| error.to_string())?);
         yarn.hints = hints;
@@ -327,7 +386,11 @@ impl Finding {
     fn ask(&mut self, source: Source, found: Vec<Found>) {
         for found in found {
             let (process, commands) = (found.process, self.parts.access.commands.clone());
+            let turns = Arc::clone(&self.turns);
             self.asked.spawn(async move {
+                // First come, first served; an error is of a semaphore that was closed, and this
+                // one never is.
+                let _turn = turns.acquire_owned().await.ok();
                 let ask = |reply| Command::Discover { found: Box::new(found), reply };
                 (source, process, commands.ask(ask).await)
             });

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
+use super::finding::{self, Finder};
 use super::services::Services;
 use super::yarn::Yarn;
 use crate::config::{Auto, Config};
@@ -52,6 +53,8 @@ pub(super) struct Facts {
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
     pub(super) services: Services,
+    /// The daemon's thread that finds tasks; `None`: no daemon is seen.
+    pub(super) finder: Option<Reading<Finder>>,
     /// `None`: `yarn.enabled` is off.
     pub(super) yarn: Option<Yarn>,
 }
@@ -212,6 +215,7 @@ impl Facts {
             locked: locked(proc, &runtime_dir.join("lock")),
             root_lock,
             services,
+            finder: finding::read(proc, &socket),
             socket,
             yarn: Yarn::read(config),
         }

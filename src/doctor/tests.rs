@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use super::finding::Finder;
 use super::probe::*;
 use super::services::Services;
 use super::*;
@@ -26,6 +27,9 @@ fn mounted(point: &str, controllers: &str) -> Hierarchy {
         child_files: vec![],
     }
 }
+
+/// A configuration by which tasks are looked for.
+const YARN: &str = "yarn.enabled = true";
 
 /// A node with everything LRS can use, on v2.
 fn v2() -> Facts {
@@ -69,6 +73,7 @@ fn v2() -> Facts {
             bus: Ok(()),
             policy: Some("/usr/share/dbus-1/system.d/org.lrs.Shaper1.conf".into()),
         },
+        finder: None,
         yarn: None,
     }
 }
@@ -425,6 +430,10 @@ fn each_fault_is_found_with_a_remedy() {
         (|f| f.socket = Socket::Stale, "", "daemon", Fine, "left over"),
         (|f| f.socket = Socket::Unknown("EACCES".into()), "", "daemon", Unknown, "EACCES"),
         (|f| f.locked = Ok(true), "", "daemon", Warn, "is locked"),
+        (|f| f.finder = Some(Ok(Finder::There)), YARN, "finding", Fine, "looks for tasks"),
+        (|f| f.finder = Some(Ok(Finder::Absent)), YARN, "finding", Warn, "without its thread"),
+        (|f| f.finder = Some(Ok(Finder::Stuck)), YARN, "finding", Warn, "waits for a disk"),
+        (|f| f.finder = Some(Err("EACCES".into())), YARN, "finding", Unknown, "EACCES"),
         (|_| {}, "", "systemd", Fine, "tasks live in lrs-tasks.scope"),
         (|_| {}, "cgroup.root = \"x\"", "systemd", Fine, "tasks live in x"),
         (|f| f.services.unit = None, "", "systemd", Warn, "no lrsd.service"),

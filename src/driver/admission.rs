@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use super::Driver;
 use super::entry::{Entry, Placement};
 use super::process::{self, Pinned};
-use crate::cgroup::{Attachment, CgroupError};
+use crate::cgroup::CgroupError;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
 use crate::core::state::{Answer, Need, Patience, Phase, Refusal, Request};
@@ -200,15 +200,7 @@ impl Driver {
             return self.entries.contains_key(&id).then_some(id);
         }
         let paths = process::cgroup_paths(process.pid);
-        let in_place = self.entries.iter().find(|(_, entry)| {
-            let group = entry.group.as_ref().is_some_and(|group| {
-                let inside = |path: &String| crate::cgroup::is_within(path, &group.record.path);
-                group.record.attachment == Attachment::InPlace && paths.iter().any(inside)
-            });
-            // A unit on its way has no group yet.
-            group || entry.unit.as_ref().is_some_and(|unit| paths.contains(&unit.control_group))
-        });
-        in_place.map(|(id, _)| *id)
+        paths.iter().find_map(|path| self.taken.holding(path))
     }
 
     /// Asking twice for the same process gives the same task.
@@ -259,6 +251,10 @@ impl Driver {
             _ => None,
         };
         let Admission { caller, request, process, unit, pidfd, replies } = admission;
+        if let Some(unit) = &unit {
+            // It has no group yet, and nobody else may take that of the unit meanwhile.
+            self.taken.put(id, &unit.control_group);
+        }
         let entry = Entry {
             process: Some(process),
             admitted_by: Some(caller.uid),

@@ -1,9 +1,10 @@
 //! Tasks that a finder found running ([`crate::discover`]): from what it says to a task.
 //!
 //! Nobody asks for them, so nobody's rights are checked and nobody waits: the core seats them
-//! whatever is free, drained or held. What is checked is whether the process may be taken the
-//! way the finder says, and that is checked here, whoever runs it: no move lifts it out of a
-//! finite limit, no group is taken that it is not in, none twice.
+//! whatever is free, drained or held, once they are in place. What is checked is whether the
+//! process may be taken the way the finder says, and that is checked here, whoever runs it: no
+//! move lifts it out of a finite limit, no group is taken that it is not in, none twice. Where the
+//! process was then goes with the move, which is refused if it is elsewhere by that time.
 //!
 //! The finder asks again whenever it looks. The same process is then the same task, also after a
 //! restart, and what the finder has learnt meanwhile is taken over.
@@ -27,6 +28,16 @@ use crate::discover::{Attach, Found};
 use crate::rights::{Action, Role};
 use crate::state::record::FoundRecord;
 use crate::units::{Moment, ProcessRef};
+
+/// How a found process is taken.
+struct Place {
+    /// Who is moved with it, unless it is taken in place.
+    kin: Kin,
+    /// Where it was when that was judged, per hierarchy.
+    origin: Vec<(String, String)>,
+    /// The group it is taken in.
+    group: Option<Group>,
+}
 
 impl Driver {
     /// [`crate::command::Command::Discover`].
@@ -70,8 +81,11 @@ impl Driver {
                 process.pid
             )));
         }
-        let (kin, group) = self.place_of(&found, &pinned)?;
-        let Found { labels, priority, standing, finder, .. } = found;
+        let Place { kin, origin, group } = self.place_of(&found, &pinned)?;
+        let Found { labels, priority, standing, least_is_opportunistic, finder, .. } = found;
+        let least = || group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight());
+        let marked = least_is_opportunistic && standing.is_none() && least();
+        let standing = standing.or(marked.then_some(Standing::Opportunistic));
         let request = Request {
             uid: pinned.uid,
             labels,
@@ -97,6 +111,7 @@ impl Driver {
             in_place: group.is_some(),
             found: Some(FoundRecord { by: finder, priority, standing, kin }),
             found_in: group.map(Box::new),
+            origin,
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
         };
@@ -105,19 +120,15 @@ impl Driver {
         Ok(None)
     }
 
-    /// How the process is taken, if it may be taken that way: by moving its kin, or the group it
-    /// is in.
-    fn place_of(
-        &self,
-        found: &Found,
-        pinned: &Pinned,
-    ) -> Result<(Kin, Option<Group>), CommandError> {
+    /// How the process is taken, if it may be taken that way.
+    fn place_of(&self, found: &Found, pinned: &Pinned) -> Result<Place, CommandError> {
         let process = pinned.process;
+        let origin = self.tree.origin(process).map_err(cgroup_error)?;
         let kin = match &found.attach {
             Attach::InPlace { cgroup } => {
                 let group = self.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
                 self.check_overlap(None, &group)?;
-                return Ok((Kin::Descendants, Some(group)));
+                return Ok(Place { kin: Kin::Descendants, origin, group: Some(group) });
             }
             Attach::Session { .. } if !pinned.leads_session => {
                 return Err(refused(format!(
@@ -130,7 +141,6 @@ impl Driver {
             Attach::Descendants { .. } => Kin::Descendants,
         };
         if let Some(from) = found.attach.from() {
-            let origin = self.tree.origin(process).map_err(cgroup_error)?;
             // The hierarchy with the cpu controller comes first.
             let present = origin.first().map(|(_, path)| path.as_str());
             if present != Some(from) {
@@ -143,7 +153,7 @@ impl Driver {
             }
         }
         match self.tree.escapes_limits(process) {
-            None => Ok((kin, None)),
+            None => Ok(Place { kin, origin, group: None }),
             Some(reason) => Err(refused(format!(
                 "{reason}; take the limit off, or have the process managed in place"
             ))),

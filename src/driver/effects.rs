@@ -213,15 +213,19 @@ impl Driver {
         }
     }
 
-    /// Writes the weights of a task that just arrived, where they differ from its tier.
-    pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
-        let Some(wanted) = self.core.task(id).map(|task| task.tier()) else { return };
+    /// Writes the weights of a task that just arrived, where they differ from its tier. `true`:
+    /// what was read back before may be old.
+    pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) -> bool {
+        let Some(wanted) = self.core.task(id).map(|task| task.tier()) else { return false };
         if has != Some(wanted) {
             // Recorded by write_tier; the next cycle tries again.
             let _ = self.write_tier(id, wanted, now);
-        } else if let Some(entry) = self.entries.get_mut(&id) {
+            return true;
+        }
+        if let Some(entry) = self.entries.get_mut(&id) {
             entry.written = Some((wanted, now.boot));
         }
+        false
     }
 
     /// Reads a group's weights back for the snapshot.

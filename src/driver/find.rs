@@ -271,6 +271,9 @@ impl Finder<'_> {
         let seat = match (record.seat, tier) {
             (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,
             (Seat::Active, Some(Tier::Passive)) => Seat::Passive,
+            // Its processes are in place, and the record is from before that.
+            (Seat::Arriving, Some(Tier::Active)) => Seat::Active,
+            (Seat::Arriving, _) => Seat::Overflow,
             (seat, _) => seat,
         };
         let task = Task {

@@ -28,6 +28,7 @@ pub mod process;
 mod reader;
 mod recover;
 mod requests;
+mod taken;
 mod unit_calls;
 mod unit_queue;
 mod unit_worker;
@@ -62,6 +63,7 @@ use crate::systemd::notify::Watchdog;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Admission;
 use entry::Entry;
+use taken::Taken;
 use watch::{Ready, Waker, Watcher};
 use worker::{Message, Workers};
 
@@ -95,12 +97,16 @@ pub struct Driver {
     entries: BTreeMap<TaskId, Box<Entry>>,
     /// Tasks by their main process.
     mains: HashMap<ProcessRef, TaskId>,
+    /// The groups of others that are tasks, or of units about to be.
+    taken: Taken,
     /// Admissions on their way, by waiter or task.
     waiting: HashMap<WaiterId, Admission>,
     watcher: Watcher,
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
+    /// Why no tasks are found; `None`: they are, or nobody looks for any.
+    finder_trouble: Option<String>,
     /// Tasks whose weights were written in this turn.
     retiered: Vec<TaskId>,
     /// Of those, the ones the kernel refused, by id, and why.

@@ -81,7 +81,10 @@ impl Driver {
     fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
         let Some(process) = entry.process else { return Ok(None) };
-        entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+        if entry.found.is_none() {
+            // A found one keeps where it was when it was judged.
+            entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+        }
         if entry.unit.is_some() {
             self.prepare_unit(id)?;
             return Ok(None);
@@ -107,6 +110,9 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
         // Stored before its first weight is written: its values must come back.
         entry.baseline = crate::sample::read_final(&group.dirs);
+        if group.is_in_place() {
+            self.taken.put(id, &group.record.path);
+        }
         entry.group = Some(Arc::new(group));
         self.store_admission(id)?;
         Ok(self.attach_job(id))
@@ -123,6 +129,7 @@ impl Driver {
             found: entry.group.clone(),
             tier: task.tier(),
             plan: self.plan,
+            discovered: entry.found.is_some(),
         })
     }
 
@@ -145,11 +152,10 @@ impl Driver {
         id: Option<TaskId>,
         group: &Group,
     ) -> Result<(), CommandError> {
-        let other = self.entries.iter().find(|(other, entry)| {
-            Some(**other) != id
-                && entry.group.as_ref().is_some_and(|taken| self.tree.overlaps(taken, group))
-        });
-        let Some((other, _)) = other else { return Ok(()) };
+        if !group.is_in_place() {
+            return Ok(());
+        }
+        let Some(other) = self.taken.overlapping(&group.record.path, id) else { return Ok(()) };
         Err(CommandError::new(
             ErrorKind::FailedPrecondition,
             format!(
@@ -213,15 +219,14 @@ impl Driver {
             };
             entry.begin(now.boot, born);
         }
-        let in_place = group.record.attachment == Attachment::InPlace;
         entry.group = Some(group);
-        if in_place {
-            // Its owner's quota is part of how it was admitted.
-            self.read_back(id);
-        }
+        // An owner's quota is part of how a task was admitted.
+        self.read_back(id);
         self.core.attached(id, now);
         self.carry_out(now);
-        self.settle_in(id, Some(tier), now);
+        // A found one may have got its tier just now.
+        let written = self.entries.get(&id).and_then(|entry| entry.written);
+        self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
         if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
             self.tell_unit(id, tier);
         }
@@ -247,8 +252,9 @@ impl Driver {
 
     /// Weights, watches and sampling of a task that is in place.
     pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
-        self.align(id, has, now);
-        self.read_back(id);
+        if self.align(id, has, now) {
+            self.read_back(id);
+        }
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let (Some(process), false) = (entry.process, entry.main_exited) {
             let watched = match entry.pinned.take() {
@@ -293,6 +299,7 @@ impl Driver {
     /// Takes a task out of the loop's books.
     pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(&id)?;
+        self.taken.forget(id);
         if let Some(process) = entry.process {
             self.mains.remove(&process);
         }

@@ -24,6 +24,7 @@ use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
 use super::find::find;
+use super::taken::Taken;
 use super::watch::Watcher;
 use super::worker::{Job, Workers};
 use super::{Driver, ReloadLog, Remote, plan, policy, rights};
@@ -163,12 +164,14 @@ impl Driver {
                 .iter()
                 .filter_map(|(id, entry)| Some((entry.process?, *id)))
                 .collect(),
+            taken: Taken::default(),
             entries: findings.entries,
             waiting: HashMap::new(),
             watcher,
             commands: parts.commands,
             workers,
             inbox,
+            finder_trouble: None,
             retiered: Vec::new(),
             unwritten: HashMap::new(),
             let_go: HashSet::new(),
@@ -195,6 +198,11 @@ impl Driver {
             events: parts.events,
             answers: Vec::new(),
         };
+        for (id, entry) in &driver.entries {
+            if let Some(group) = entry.group.as_ref().filter(|group| group.is_in_place()) {
+                driver.taken.put(*id, &group.record.path);
+            }
+        }
         driver.workers.place(Job::ShapeRoot { plan: driver.plan });
         for damage in &recovered.damaged {
             let reason = format!("{} {}", damage.path.display(), damage.what);

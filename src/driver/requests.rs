@@ -16,6 +16,7 @@ use crate::command::{Caller, Command, CommandError, ErrorKind, Reply, ReserveReq
 use crate::config::{Absent, Config};
 use crate::core::event::EventKind;
 use crate::core::model::{Priority, ReservationId, TaskId};
+use crate::discover::keeper::News;
 use crate::proto;
 use crate::rights::Action;
 use crate::state::record::ReservationRecord;
@@ -77,6 +78,13 @@ impl Driver {
                     .check(&caller, Action::Operate, None)
                     .and_then(|()| self.reload(now));
                 self.answer(Some(reply), answer);
+            }
+            Command::FinderNews(news) => {
+                self.finder_trouble = match news {
+                    News::Trouble(trouble) => Some(trouble),
+                    News::Well => None,
+                };
+                self.changed_status = true;
             }
             Command::YarnContainers { containers } => {
                 self.view.yarn_containers = Arc::new(containers);
@@ -314,8 +322,8 @@ impl Driver {
     }
 }
 
-/// How much of a turn a command takes. A found task is pinned, looked up, compared with every
-/// group in place and stored, and a node manager starts hundreds at once.
+/// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
+/// dozens of files read and one written, and a node manager starts hundreds at once.
 fn cost(command: &Command) -> usize {
     match command {
         Command::Discover { .. } => super::COMMANDS_A_TURN / 4,

@@ -243,6 +243,7 @@ impl Driver {
         if let Some(problem) = &self.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }
+        warnings.extend(self.finder_trouble.clone());
         if let Some((_, node)) = &self.node_last {
             warnings.extend(node.problems.iter().cloned());
         }

@@ -5,7 +5,11 @@
 //! thousands of tasks takes as long; neither may keep a promotion waiting. So the loop only
 //! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
 //! common queue back, and ends when the loop drops its end.
+//!
+//! The placing thread does what somebody waits for first: tasks that were found, of which hundreds
+//! may come at once and for which nobody waits, are put in place when nothing else is to be done.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +50,9 @@ pub enum Job {
         tier: Tier,
         /// What the weights promise.
         plan: WeightPlan,
+        /// It was found, not announced: nobody waits for it, and its process is only taken from
+        /// `origin`.
+        discovered: bool,
     },
     /// Move a process that left its group back into it.
     Reattach {
@@ -290,22 +297,55 @@ impl Outbox {
     }
 }
 
+/// The jobs of the placing thread. Those on one group stay in order: the loop sends none for a
+/// task before the answer to its attach, which is the only job that lets others go first.
+struct PlaceQueue<'a> {
+    jobs: &'a Receiver<Job>,
+    first: VecDeque<Job>,
+    found: VecDeque<Job>,
+}
+
+impl PlaceQueue<'_> {
+    fn new(jobs: &Receiver<Job>) -> PlaceQueue<'_> {
+        PlaceQueue { jobs, first: VecDeque::new(), found: VecDeque::new() }
+    }
+
+    /// Waits for the next job; `None` once the loop has dropped its end and nothing is left.
+    fn next(&mut self) -> Option<Job> {
+        if self.first.is_empty() && self.found.is_empty() {
+            let job = self.jobs.recv().ok()?;
+            self.sort(job);
+        }
+        while let Ok(job) = self.jobs.try_recv() {
+            self.sort(job);
+        }
+        self.first.pop_front().or_else(|| self.found.pop_front())
+    }
+
+    fn sort(&mut self, job: Job) {
+        match job {
+            Job::Attach { discovered: true, .. } => self.found.push_back(job),
+            _ => self.first.push_back(job),
+        }
+    }
+}
+
 fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
-    while let Ok(job) = jobs.recv() {
+    let mut queue = PlaceQueue::new(jobs);
+    while let Some(job) = queue.next() {
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
             job if only_removals && !matches!(job, Job::Remove { .. }) => {}
-            Job::Attach { task, name, process, kin, origin, found, tier, plan } => {
+            Job::Attach { task, name, process, kin, origin, found, tier, plan, discovered } => {
                 let result = match found {
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
                         .map(|_| (group, Attached { moved: 0 }, tier)),
-                    None => {
-                        let group = tree.create(task, name.as_ref());
-                        group.and_then(|group| {
-                            attach(tree, task, group, (process, kin), origin, tier, &plan)
-                        })
-                    }
+                    None => tree.create(task, name.as_ref()).and_then(|group| {
+                        let from = discovered.then(|| origin.clone());
+                        let group = with_origin(group, origin);
+                        attach(tree, task, group, (process, kin), from.as_deref(), (tier, &plan))
+                    }),
                 };
                 outbox.send(Message::Attached { task, result });
             }
@@ -347,20 +387,24 @@ pub fn remove(tree: &dyn TierTree, group: &Group) -> Result<(), CgroupError> {
     }
 }
 
+fn with_origin(mut group: Group, origin: Vec<(String, String)>) -> Group {
+    group.record.origin = origin;
+    group
+}
+
+/// `from`: see [`TierTree::attach_from`].
 fn attach(
     tree: &dyn TierTree,
     task: TaskId,
-    mut group: Group,
+    group: Group,
     (process, kin): (ProcessRef, Kin),
-    origin: Vec<(String, String)>,
-    tier: Tier,
-    plan: &WeightPlan,
+    from: Option<&[(String, String)]>,
+    (tier, plan): (Tier, &WeightPlan),
 ) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
-    group.record.origin = origin;
     let group = Arc::new(group);
     let placed = tree
         .write_tier(&group, tier, plan)
-        .and_then(|_| tree.attach(&group, process, kin))
+        .and_then(|_| tree.attach_from(&group, process, kin, from))
         .map(|attached| (Arc::clone(&group), attached, tier));
     if placed.is_err()
         && let Err(error) = tree.remove(&group)
@@ -368,4 +412,48 @@ fn attach(
         tracing::warn!(%task, %error, "the cgroup made for task {task}, whose admission failed, stays: {error}");
     }
     placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Pid;
+
+    fn attach_job(number: u64, discovered: bool) -> Job {
+        Job::Attach {
+            task: TaskId { epoch: 1, number },
+            name: None,
+            process: ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 },
+            kin: Kin::Descendants,
+            origin: Vec::new(),
+            found: None,
+            tier: Tier::Passive,
+            plan: WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 },
+            discovered,
+        }
+    }
+
+    fn number(job: Option<Job>) -> Option<u64> {
+        match job {
+            Some(Job::Attach { task, .. }) => Some(task.number),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_a_client_waits_for_comes_before_what_was_found() {
+        let (sender, receiver) = channel();
+        let mut queue = PlaceQueue::new(&receiver);
+        for found in 1..=300 {
+            sender.send(attach_job(found, true)).unwrap();
+        }
+        assert_eq!(number(queue.next()), Some(1));
+        sender.send(attach_job(1000, false)).unwrap();
+        sender.send(attach_job(1001, false)).unwrap();
+        assert_eq!(number(queue.next()), Some(1000), "behind the one under way, no more");
+        assert_eq!(number(queue.next()), Some(1001));
+        drop(sender);
+        let rest: Vec<u64> = std::iter::from_fn(|| number(queue.next())).collect();
+        assert_eq!(rest, (2..=300).collect::<Vec<_>>(), "each once and in order");
+    }
 }

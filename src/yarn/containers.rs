@@ -7,6 +7,7 @@ use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
 use super::watch::PidFile;
 use crate::core::model::{Labels, Priority, TaskId};
+use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -17,10 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a launch script may take to come to its end; it links files and may list them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long after a refusal the container is proposed again: longer each time, since what does
-/// not pass soon mostly stays.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
-const LONGEST_REFUSED_PAUSE: Duration = Duration::from_secs(300);
+/// How long after its first refusal a container is proposed again.
+pub(super) const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the ResourceManager or the NodeManager says of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,24 +62,8 @@ pub(super) enum State {
     Taken(TaskId),
     /// No task, and why. Looked at again with each listing.
     Ignored(String),
-    /// The loop would not have it, and why. Proposed again at `next`.
-    Refused { reason: String, next: BootTime },
-}
-
-/// Why the loop would not have something when last asked, and the pause after that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) reason: String,
-    pub(super) pause: Duration,
-}
-
-impl Refused {
-    /// One more refusal, and whether its reason is another one than before.
-    pub(super) fn again(before: Option<Refused>, reason: String) -> (Refused, bool) {
-        let is_news = before.as_ref().is_none_or(|before| before.reason != reason);
-        let pause = before.map_or(REFUSED_PAUSE, |before| before.pause * 2);
-        (Refused { reason, pause: pause.min(LONGEST_REFUSED_PAUSE) }, is_news)
-    }
+    /// The loop would not have it. Proposed again at `next`.
+    Refused { next: BootTime },
 }
 
 /// One container.
@@ -97,7 +80,10 @@ pub(super) struct Entry {
     pub(super) process: Option<ProcessRef>,
     pub(super) attach: Option<Attach>,
     pub(super) state: State,
-    refused: Option<Refused>,
+    /// What the loop said when it would not have it.
+    refusals: Option<Refusals>,
+    /// Why it would not when last asked; it may be asked again just now.
+    refused: Option<String>,
     pub(super) hint: Hint,
     /// Whether it is its attempt's only master on this node.
     pub(super) masters: bool,
@@ -114,6 +100,7 @@ impl Entry {
             process: None,
             attach: None,
             state: State::Expected,
+            refusals: None,
             refused: None,
             hint,
             masters: false,
@@ -126,6 +113,7 @@ impl Entry {
             self.launch = None;
             self.attach = None;
             self.masters = false;
+            self.refusals = None;
             self.refused = None;
             self.state = State::Expected;
         }
@@ -143,7 +131,7 @@ impl Entry {
     /// When it has to be looked at again, if not by an event.
     pub(super) fn due(&self) -> Option<BootTime> {
         match self.state {
-            State::Starting { next, .. } | State::Refused { next, .. } => Some(next),
+            State::Starting { next, .. } | State::Refused { next } => Some(next),
             State::Expected | State::Proposed | State::Taken(_) | State::Ignored(_) => None,
         }
     }
@@ -174,13 +162,13 @@ impl Entry {
 
     /// The loop would not have it. Said once for each reason.
     pub(super) fn refuse(&mut self, now: BootTime, why: &dyn fmt::Display) {
-        let (refused, is_news) = Refused::again(self.refused.take(), why.to_string());
-        if is_news {
-            tracing::warn!("{} is not taken: {why}", self.id);
+        let reason = why.to_string();
+        let refusals = self.refusals.get_or_insert_with(|| Refusals::new(REFUSED_PAUSE));
+        if refusals.add(&reason, now) {
+            tracing::warn!("{} is not taken: {reason}", self.id);
         }
-        let next = now.after(refused.pause);
-        self.state = State::Refused { reason: refused.reason.clone(), next };
-        self.refused = Some(refused);
+        self.refused = Some(reason);
+        self.state = State::Refused { next: refusals.again_at() };
     }
 
     /// What the loop is told; `None` until its process is known.
@@ -194,6 +182,10 @@ impl Entry {
             },
             priority: self.hint.priority,
             standing: self.standing(),
+            // LinuxContainerExecutor gives one cpu.shares 2 or cpu.weight 1, and any other a
+            // thousand or a hundred times its vcores (CGroupsCpuResourceHandlerImpl,
+            // CGroupsV2CpuResourceHandlerImpl: CPU_DEFAULT_WEIGHT_OPPORTUNISTIC).
+            least_is_opportunistic: true,
             attach: self.attach.clone()?,
             finder: Finder::Yarn,
         })
@@ -211,8 +203,10 @@ impl Entry {
 
     pub(super) fn info(&self) -> ContainerInfo {
         let ignored = match &self.state {
-            State::Ignored(why) | State::Refused { reason: why, .. } => Some(why.clone()),
-            _ => None,
+            State::Ignored(why) => Some(why.clone()),
+            // Until the answer comes, it is what it was when it was asked before.
+            State::Refused { .. } | State::Proposed => self.refused.clone(),
+            State::Expected | State::Starting { .. } | State::Taken(_) => None,
         };
         let task = match self.state {
             State::Taken(task) => Some(task),
@@ -269,10 +263,12 @@ mod tests {
             let due = entry.due().unwrap();
             pauses.push(due.since(now).as_secs());
             entry.state = State::Proposed;
+            assert_eq!(entry.info().ignored.as_deref(), Some("frozen"), "while it is asked, too");
             now = due;
         }
         assert_eq!(pauses, [30, 60, 120, 240, 300, 300]);
         entry.is(ProcessRef { pid: Pid::new(43).unwrap(), start_ticks: 2 });
+        assert_eq!(entry.info().ignored, None);
         entry.refuse(now, &"frozen");
         assert_eq!(entry.due(), Some(now.after(REFUSED_PAUSE)), "a relaunch begins anew");
     }

@@ -175,7 +175,7 @@ impl NodeFinder {
             },
             (None, Err(error)) if !is_final(error.kind) => {
                 if let Some(tracker) = &mut self.tracker {
-                    tracker.refuse(process, now.boot, &error);
+                    tracker.refused(process, &error, now.boot);
                 }
             }
             (None, _) => {}

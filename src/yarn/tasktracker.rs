@@ -13,16 +13,17 @@
 //! TaskTracker to another user, but by rights that user gave away.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
 
 use super::classify;
-use super::containers::Refused;
+use super::containers::REFUSED_PAUSE;
 use super::ids::{AttemptId, Phase, label};
 use super::managers;
 use super::proc::{self, Seen};
 use super::verify::Rules;
 use crate::cgroup::{Places, Whereabouts};
+use crate::command::CommandError;
 use crate::core::model::Labels;
+use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -36,8 +37,8 @@ const MAX_ANCESTORS: usize = 8;
 pub(super) struct TaskTracker {
     /// Children that were proposed, and what is grown and is none.
     known: HashSet<ProcessRef>,
-    /// Children that the loop would not have, and when they are proposed again.
-    refused: HashMap<ProcessRef, (Refused, BootTime)>,
+    /// Children the loop would not have. Proposed again when their time has come.
+    refused: HashMap<ProcessRef, Refusals>,
     /// TaskTrackers, their users and their groups.
     trackers: HashMap<ProcessRef, (u32, Places)>,
 }
@@ -56,13 +57,13 @@ impl TaskTracker {
         let by_pid: HashMap<Pid, Seen> = all.iter().map(|seen| (seen.process.pid, *seen)).collect();
         let living: HashSet<ProcessRef> = all.iter().map(|seen| seen.process).collect();
         self.known.retain(|process| living.contains(process));
-        self.trackers.retain(|process, _| living.contains(process));
         self.refused.retain(|process, _| living.contains(process));
+        self.trackers.retain(|process, _| living.contains(process));
         let mut children = Vec::new();
         for seen in all {
             let process = seen.process;
-            let waits = |(_, again): &(Refused, BootTime)| *again > now;
-            if self.known.contains(&process) || self.refused.get(&process).is_some_and(waits) {
+            let waits = self.refused.get(&process).is_some_and(|said| said.again_at() > now);
+            if waits || self.known.contains(&process) {
                 continue;
             }
             // Gone meanwhile, or unreadable: no child that could be taken.
@@ -87,17 +88,14 @@ impl TaskTracker {
         children.into_iter().map(|(seen, attempt)| found(seen.process, attempt)).collect()
     }
 
-    /// The loop would not have this process: it is proposed again, less often each time. The
-    /// reason is said when it is another one than before.
-    pub(super) fn refuse(&mut self, process: ProcessRef, now: BootTime, why: &dyn fmt::Display) {
-        let before = self.refused.remove(&process).map(|(refused, _)| refused);
-        let (refused, is_news) = Refused::again(before, why.to_string());
-        if is_news {
+    /// The loop would not have this process: it is proposed again after a while. Said once for
+    /// each reason.
+    pub(super) fn refused(&mut self, process: ProcessRef, why: &CommandError, now: BootTime) {
+        self.known.remove(&process);
+        let refusals = self.refused.entry(process).or_insert_with(|| Refusals::new(REFUSED_PAUSE));
+        if refusals.add(&why.message, now) {
             tracing::warn!("process {} is not taken: {why}", process.pid);
         }
-        let again = now.after(refused.pause);
-        self.refused.insert(process, (refused, again));
-        self.known.remove(&process);
     }
 
     /// `Some` if it descends from a TaskTracker as its children do, and is where that is, or where
@@ -150,6 +148,7 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
         labels,
         priority: None,
         standing: Some(Standing::Slot),
+        least_is_opportunistic: false,
         attach: Attach::Session { from: None },
         finder: Finder::Yarn,
     }
@@ -158,18 +157,6 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_refused_is_proposed_less_often() {
-        let mut tracker = TaskTracker::default();
-        let process = ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 1 };
-        let now = BootTime::default();
-        tracker.refuse(process, now, &"frozen");
-        let (_, first) = tracker.refused[&process];
-        tracker.refuse(process, first, &"frozen");
-        let (_, second) = tracker.refused[&process];
-        assert!(second.since(first) == first.since(now) * 2, "{first:?} {second:?}");
-    }
 
     #[test]
     fn only_a_task_controller_leads_to_another_user() {

@@ -384,16 +384,28 @@ impl Watch {
     }
 }
 
-/// Names in a directory that are UTF-8; ids are.
+/// Names of directories in a directory that are UTF-8; ids are.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
+        if is_listed(&entry.path(), entry.file_type().map(|kind| kind.is_dir())) {
             names.extend(entry.file_name().into_string());
         }
     }
     Ok(names)
+}
+
+/// Whether an entry is a directory. One that is gone since, or that alone cannot be looked at,
+/// hides none of the others: a file system that keeps no types in its directories is asked for
+/// each.
+fn is_listed(path: &Path, is_dir: io::Result<bool>) -> bool {
+    is_dir.unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::debug!("{} cannot be looked at: {error}", path.display());
+        }
+        false
+    })
 }
 
 fn written(metadata: &fs::Metadata) -> WallTime {

@@ -110,6 +110,23 @@ impl Loop {
         self.runtime.block_on(self.commands.ask(|reply| order(caller, reply)))
     }
 
+    /// Sends what nobody waits for.
+    pub fn tell(&self, order: Order) {
+        self.runtime.block_on(self.commands.send(order)).unwrap();
+    }
+
+    /// Until status has this warning, or has it no more.
+    pub fn until_warned(&self, warning: &str, is_there: bool) {
+        let mut snapshot = self.snapshot.clone();
+        let is = |newest: &Arc<Snapshot>| {
+            newest.status.warnings.iter().any(|text| text == warning) == is_there
+        };
+        let waited = self.runtime.block_on(async {
+            tokio::time::timeout(PATIENCE, snapshot.wait_for(is)).await.map(|seen| seen.is_ok())
+        });
+        assert_eq!(waited, Ok(true), "{warning}");
+    }
+
     /// The first task that `is` what is waited for; `None`: it is gone.
     pub fn wait<T>(&self, id: TaskId, mut is: impl FnMut(Option<&proto::Task>) -> Option<T>) -> T {
         let mut snapshot = self.snapshot.clone();
@@ -207,6 +224,7 @@ impl Container {
                 ..Labels::default()
             },
             priority: None,
+            least_is_opportunistic: false,
             standing: None,
             attach: Attach::Session { from: None },
             finder: Finder::Yarn,

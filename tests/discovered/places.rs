@@ -5,6 +5,7 @@ use std::path::Path;
 
 use lrs::command::Command;
 use lrs::core::event::EventKind;
+use lrs::core::model::Standing;
 use lrs::discover::Attach;
 
 use crate::bench::{Container, Loop, PATIENCE, cpu_mount, groups_of};
@@ -88,6 +89,43 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
     assert_eq!(ended.kind, EventKind::Completed);
     assert!(ended.inputs["cpu_seconds"].as_f64().unwrap() > 0.1, "{ended:?}");
     remove(&parent);
+}
+
+/// LinuxContainerExecutor gives an opportunistic container the least weight there is, and its
+/// scheduler says later what it is.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn the_least_weight_marks_an_opportunistic_task_until_its_scheduler_speaks() {
+    let daemon = Loop::start("least", "slots.active = 1\nslots.passive = 1");
+    let (mount, v1) = cpu_mount();
+    let cgroup = format!("/lrs-test-{}-nodemanager/container", std::process::id());
+    let dir = mount.join(&cgroup[1..]);
+    std::fs::create_dir_all(&dir).unwrap();
+    let parent = dir.parent().unwrap();
+    if !v1 {
+        std::fs::write(parent.join("cgroup.subtree_control"), "+cpu").unwrap();
+    }
+    let (weight, least) = if v1 { ("cpu.shares", "2") } else { ("cpu.weight", "1") };
+    std::fs::write(dir.join(weight), least).unwrap();
+    let mut container = Container::start("echo ready; sleep 1000");
+    std::fs::write(dir.join("cgroup.procs"), container.process().pid.to_string()).unwrap();
+
+    let mut found = container.found();
+    found.attach = Attach::InPlace { cgroup };
+    found.least_is_opportunistic = true;
+    let id = daemon.discover(&found).unwrap();
+    assert!(daemon.task(id).opportunistic);
+    // By now the weight is LRS's, and says nothing.
+    assert_eq!(daemon.discover(&found).unwrap(), id);
+    assert!(daemon.task(id).opportunistic);
+    found.standing = Some(Standing::Slot);
+    assert_eq!(daemon.discover(&found).unwrap(), id);
+    assert!(!daemon.task(id).opportunistic);
+
+    container.kill();
+    assert_eq!(daemon.until_ended(id).last().unwrap().kind, EventKind::Completed);
+    remove(&dir);
+    remove(parent);
 }
 
 /// Slurm and Kubernetes divide the group of a job or container further.

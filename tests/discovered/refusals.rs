@@ -2,6 +2,7 @@
 
 use lrs::command::{Caller, Command as Order, ErrorKind};
 use lrs::core::model::Label;
+use lrs::discover::keeper::News;
 use lrs::discover::{Attach, Finder};
 use lrs::rights::Role;
 
@@ -56,6 +57,20 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
     let error = daemon.discover(&container.found()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::FailedPrecondition);
     assert!(error.message.contains("was released"), "{error}");
+}
+
+#[test]
+fn what_became_of_the_finders_is_a_warning_until_they_are_well() {
+    let daemon = Loop::start("news", OBSERVE);
+    daemon.until_warned("no finder", false);
+    daemon.tell(Order::FinderNews(News::Trouble("no finder".into())));
+    daemon.until_warned("no finder", true);
+    let container = Container::start("echo ready; sleep 600 & wait");
+    let id = daemon.discover(&container.found()).unwrap();
+    daemon.tell(Order::FinderNews(News::Well));
+    daemon.until_warned("no finder", false);
+    drop(container);
+    daemon.until_ended(id);
 }
 
 #[test]

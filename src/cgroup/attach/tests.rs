@@ -78,7 +78,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
     let error = stage
         .mover(Duration::ZERO)
-        .attach(&stage.path, stage.process(), Kin::Descendants, false)
+        .attach(&stage.path, stage.process(), Kin::Descendants, None, false)
         .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
@@ -89,7 +89,13 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     // In the middle of the family: some were moved, and all went back.
     let mut budget = Duration::from_micros(50);
     let text = loop {
-        match stage.mover(budget).attach(&stage.path, stage.process(), Kin::Descendants, false) {
+        match stage.mover(budget).attach(
+            &stage.path,
+            stage.process(),
+            Kin::Descendants,
+            None,
+            false,
+        ) {
             Err(error) if error.to_string().contains("up to") => break error.to_string(),
             Err(_) => budget = budget * 5 / 4,
             Ok(_) => {
@@ -102,7 +108,10 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     assert_eq!(stage.inside(), 0, "{text}");
 
     assert_eq!(
-        stage.mover(BUDGET).attach(&stage.path, stage.process(), Kin::Descendants, false).unwrap(),
+        stage
+            .mover(BUDGET)
+            .attach(&stage.path, stage.process(), Kin::Descendants, None, false)
+            .unwrap(),
         21
     );
 }
@@ -112,9 +121,52 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
 fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_asked_again() {
     let stage = Stage::new("release-late", 5);
     let mover = stage.mover(BUDGET);
-    assert_eq!(mover.attach(&stage.path, stage.process(), Kin::Descendants, false).unwrap(), 6);
+    assert_eq!(
+        mover.attach(&stage.path, stage.process(), Kin::Descendants, None, false).unwrap(),
+        6
+    );
     let error = mover.evacuate(&stage.path, Duration::ZERO, &|_, _| vec![]).unwrap_err();
     assert!(error.to_string().contains("6 processes are still in"), "{error}");
     mover.evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();
     assert_eq!(stage.inside(), 0);
+}
+
+/// What a burst of containers costs the thread that places them: by hand, with `--nocapture`.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn what_each_session_of_a_crowd_costs() {
+    const CROWD: usize = 300;
+    let stage = Stage::new("crowd", 0);
+    let start = |_| {
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", "sleep 600 & echo ready; wait"]).stdout(Stdio::piped());
+        let mut leader = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(leader.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        leader
+    };
+    let mut crowd: Vec<Child> = (0..CROWD).map(start).collect();
+    let mover = stage.mover(BUDGET);
+    let mut took = Vec::new();
+    for leader in &crowd {
+        let pid = Pid::new(leader.id() as i32).unwrap();
+        let process =
+            ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks };
+        let begun = clock::boot_time();
+        assert_eq!(mover.attach(&stage.path, process, Kin::Session, None, false).unwrap(), 2);
+        took.push(clock::boot_time().since(begun));
+    }
+    let mean = |part: &[Duration]| part.iter().sum::<Duration>() / part.len() as u32;
+    println!(
+        "{CROWD} sessions of two: {:?} in all, {:?} each of the first 30, {:?} of the last",
+        took.iter().sum::<Duration>(),
+        mean(&took[..30]),
+        mean(&took[CROWD - 30..])
+    );
+    for leader in &mut crowd {
+        let group = rustix::process::Pid::from_raw(leader.id() as i32).unwrap();
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        leader.wait().unwrap();
+    }
 }

@@ -88,26 +88,6 @@ fn what_is_refused_is_told_again_after_growing_pauses() {
     assert_eq!(told[0], 1);
     assert_eq!(pauses[..9], [2, 4, 8, 16, 32, 64, 128, 256, 300]);
     assert!(pauses[9..].iter().all(|&pause| pause == 300), "{pauses:?}");
-    let State::Refused(refusals) = &finder.told[&Subject::Process(process)].state else {
-        panic!("not refused");
-    };
-    assert_eq!(refusals.reasons, ["too many"], "logged once");
-}
-
-#[test]
-fn reasons_are_bounded() {
-    let tree = Tree::new();
-    tree.process(50, 7).command(&["run", "a"]);
-    let mut finder = finder(&tree, RUN);
-    let process = find(&mut finder, 0)[0].process;
-    for turn in 0..100 {
-        finder.answered(process, refused(&format!("{turn} are outside")));
-        finder.pass(at((turn + 1) * 1000));
-    }
-    let State::Asked(Some(refusals)) = &finder.told[&Subject::Process(process)].state else {
-        panic!("not asked again");
-    };
-    assert_eq!(refusals.reasons.len(), REASONS);
 }
 
 #[test]

@@ -388,4 +388,15 @@ fn children_of_a_tasktracker_are_found_by_their_command_line() {
     assert_eq!(found[0].labels.job.as_ref().unwrap().as_str(), "job_201207121733_0003");
     assert_eq!(found[0].labels.kind.as_ref().unwrap().as_str(), "reduce");
     assert!(matches!(found[0].attach, Attach::Session { .. }));
+
+    // What is refused is asked again, and not with every look.
+    let process = found[0].process;
+    let now = clock::now();
+    let refusal = CommandError::new(ErrorKind::FailedPrecondition, "frozen");
+    node.finder.answered(process, now, Err(refusal));
+    let mut asked = |seconds| {
+        let later = Moment { boot: now.boot.after(Duration::from_secs(seconds)), ..now };
+        node.finder.pass(later).iter().filter(|found| found.process == process).count()
+    };
+    assert_eq!([2, 15, 29, 31, 33].map(&mut asked), [0, 0, 0, 1, 0]);
 }

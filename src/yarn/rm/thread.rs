@@ -52,6 +52,8 @@ pub struct Parts {
     /// Becomes true, or loses its sender, when the daemon stops. It comes from whoever began the
     /// stop, so that no other thread has to pass it on.
     pub stopping: watch::Receiver<bool>,
+    /// Dropped when the thread has ended.
+    pub alive: Arc<()>,
 }
 
 /// Why it does not run.
@@ -105,7 +107,7 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
-    let Parts { endpoints, config, snapshot, commands, hints, stopping } = parts;
+    let Parts { endpoints, config, snapshot, commands, hints, stopping, alive } = parts;
     let client = Client::of(&config.yarn, endpoints.clone())?;
     let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
@@ -133,6 +135,7 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
     let thread = std::thread::Builder::new()
         .name("lrs-yarn".into())
         .spawn(move || {
+            let _alive = alive;
             // Nobody waits any more when the time to stop was up.
             let _ = end.send(talker.run(&runtime));
         })

@@ -49,6 +49,15 @@ fn each_level_is_noticed_however_fast_it_is_made() {
 }
 
 #[test]
+fn one_entry_that_cannot_be_looked_at_hides_no_other() {
+    let path = Path::new("/nmPrivate/application_1_0001");
+    assert!(is_listed(path, Ok(true)) && !is_listed(path, Ok(false)));
+    for error in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
+        assert!(!is_listed(path, Err(error.into())), "passed over");
+    }
+}
+
+#[test]
 fn one_disk_of_two_may_fail_and_come_back() {
     let (good, bad) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let dirs = [good.path().to_owned(), bad.path().to_owned()];

@@ -105,8 +105,15 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     };
     let (stop, stopping) = watch::channel(false);
     let config_of_parts = Arc::clone(&config);
-    let parts =
-        Parts { endpoints, config: config_of_parts, snapshot: newest, commands, hints, stopping };
+    let parts = Parts {
+        endpoints,
+        config: config_of_parts,
+        snapshot: newest,
+        commands,
+        hints,
+        stopping,
+        alive: Arc::default(),
+    };
     let handle = start(parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
@@ -147,6 +154,7 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
+        alive: Arc::default(),
     };
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
@@ -197,7 +205,15 @@ impl Unseen {
         };
         let (stop, stopping) = watch::channel(false);
         let hints = tokio::sync::mpsc::unbounded_channel().0;
-        let parts = Parts { endpoints, config, snapshot: newest, commands, hints, stopping };
+        let parts = Parts {
+            endpoints,
+            config,
+            snapshot: newest,
+            commands,
+            hints,
+            stopping,
+            alive: Arc::default(),
+        };
         Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
     }
 
@@ -286,6 +302,7 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
+        alive: Arc::default(),
     };
     let handle = start(parts).unwrap();
     assert!(!handle.has_ended());

@@ -1,0 +1,312 @@
+//! Keeps the thread `lrs-find` at work, and says when it is not.
+//!
+//! The loop shapes what is a task whatever becomes of the finders, so neither a panic nor a hang
+//! of theirs ends the daemon. What panicked is started anew, after ten seconds at first and five
+//! minutes at last: it reads what other users wrote, and what broke it may be gone by then. A read
+//! of /proc or of a dead disk that hangs can be waited for and nothing else. Both are a line of
+//! the log, a warning in status and, for a panic, a check of doctor's.
+//!
+//! Limits. A hang is told half a minute after it began.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::thread::{Handle, Lost, Parts};
+use crate::clock;
+use crate::units::BootTime;
+
+/// How long one round of the thread may take before it counts as hanging: a listing of thousands
+/// of processes takes a tenth of a second.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// Pause before the thread is started after its first panic: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Since when the thread has been at work without a rest; shared with it.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse(Arc<Mutex<Option<BootTime>>>);
+
+impl Pulse {
+    /// A round begins.
+    pub fn works(&self) {
+        *self.lock() = Some(clock::boot_time());
+    }
+
+    /// It waits for something to do.
+    pub fn rests(&self) {
+        *self.lock() = None;
+    }
+
+    /// `None`: it waits for something to do.
+    pub fn works_since(&self) -> Option<BootTime> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<BootTime>> {
+        // A panic of the holder leaves a time or none, both whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is new about the finders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// No task is found, and why: a sentence for the operator.
+    Trouble(String),
+    /// Tasks are found again.
+    Well,
+}
+
+type Begin = Box<dyn FnMut() -> io::Result<Option<Handle>>>;
+
+/// The thread, or its place.
+pub struct Keeper {
+    begin: Begin,
+    state: State,
+    pause: Duration,
+    /// A hang was said, and not yet its end.
+    hangs: bool,
+}
+
+enum State {
+    /// Nothing is to be found.
+    Off,
+    Runs {
+        handle: Handle,
+        since: BootTime,
+    },
+    /// `rest`: alive while something that it had started is.
+    Lost {
+        again_at: BootTime,
+        rest: Weak<()>,
+    },
+}
+
+impl Keeper {
+    /// Starts the thread, where something is to be found.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn start(parts: Parts) -> io::Result<Keeper> {
+        Keeper::with(Box::new(move || super::thread::start(parts.clone())))
+    }
+
+    fn with(mut begin: Begin) -> io::Result<Keeper> {
+        let state = match begin()? {
+            Some(handle) => State::Runs { handle, since: clock::boot_time() },
+            None => State::Off,
+        };
+        Ok(Keeper { begin, state, pause: FIRST_PAUSE, hangs: false })
+    }
+
+    /// To be called every second: looks after the thread, and answers what is new about it.
+    pub fn look(&mut self, now: BootTime) -> Option<News> {
+        match std::mem::replace(&mut self.state, State::Off) {
+            State::Off => None,
+            State::Runs { handle, .. } if handle.has_ended() => Some(self.lose(handle, now)),
+            State::Runs { handle, since } => {
+                if now.since(since) > LONGEST_PAUSE {
+                    self.pause = FIRST_PAUSE;
+                }
+                let news = self.feel(&handle, now);
+                self.state = State::Runs { handle, since };
+                news
+            }
+            // Two of a kind would send YARN different offers.
+            State::Lost { again_at, rest } if now < again_at || rest.strong_count() > 0 => {
+                self.state = State::Lost { again_at, rest };
+                None
+            }
+            State::Lost { rest, .. } => self.try_again(rest, now),
+        }
+    }
+
+    fn lose(&mut self, handle: Handle, now: BootTime) -> News {
+        let rest = handle.rest();
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        self.hangs = false;
+        self.state = State::Lost { again_at: now.after(pause), rest };
+        // Nobody told it to stop; that it ended in order is no less odd.
+        let lost = handle.join().err().unwrap_or(Lost::FINDER);
+        let trouble = format!(
+            "tasks that nobody announces are not found: {lost}; those that are known are shaped, \
+             and it is started again after {pause:?}"
+        );
+        tracing::error!("{trouble}");
+        News::Trouble(trouble)
+    }
+
+    fn try_again(&mut self, rest: Weak<()>, now: BootTime) -> Option<News> {
+        match (self.begin)() {
+            Ok(Some(handle)) => {
+                tracing::info!("the thread lrs-find runs again");
+                self.state = State::Runs { handle, since: now };
+                Some(News::Well)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                let trouble = format!(
+                    "tasks that nobody announces are not found: the thread lrs-find cannot be \
+                     started again: {error}"
+                );
+                tracing::error!("{trouble}");
+                self.state = State::Lost { again_at: now.after(self.pause), rest };
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                Some(News::Trouble(trouble))
+            }
+        }
+    }
+
+    fn feel(&mut self, handle: &Handle, now: BootTime) -> Option<News> {
+        let works = handle.pulse().works_since();
+        let hangs = works.is_some_and(|since| now.since(since) >= HANGS_AFTER);
+        match (std::mem::replace(&mut self.hangs, hangs), hangs) {
+            (false, true) => {
+                let trouble = "tasks that nobody announces are not found: the thread lrs-find \
+                    hangs, in a read of /proc, of Hadoop's files or of a NodeManager's directory; \
+                    those that are known are shaped. Look for a dead disk or mount";
+                tracing::error!("{trouble}");
+                Some(News::Trouble(trouble.to_owned()))
+            }
+            (true, false) => {
+                tracing::info!("the thread lrs-find goes on");
+                Some(News::Well)
+            }
+            (false, false) | (true, true) => None,
+        }
+    }
+
+    /// Begins to stop, at YARN too: what it was offered is taken back meanwhile.
+    pub fn stop(&self) {
+        if let State::Runs { handle, .. } = &self.state {
+            handle.stop();
+        }
+    }
+
+    /// Waits for the end of the thread, which is bounded.
+    pub fn join(self) {
+        if let State::Runs { handle, .. } = self.state
+            && let Err(lost) = handle.join()
+        {
+            tracing::error!("{lost}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(Duration::from_secs(seconds))
+    }
+
+    /// A keeper of threads that do what `work` says, and how many it has started.
+    fn keeper(work: impl Fn(usize, Pulse) + Clone + Send + 'static) -> (Keeper, Arc<AtomicUsize>) {
+        let started = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&started);
+        let begin = move || {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            let work = work.clone();
+            Handle::of("lrs-test", Arc::new(()), move |pulse, _| {
+                work(number, pulse);
+                Ok(())
+            })
+            .map(Some)
+        };
+        (Keeper::with(Box::new(begin)).unwrap(), started)
+    }
+
+    /// The next news at `now`, when the thread has come so far.
+    fn news(keeper: &mut Keeper, now: BootTime) -> News {
+        loop {
+            if let Some(news) = keeper.look(now) {
+                return news;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn is_trouble(news: &News, word: &str) {
+        match news {
+            News::Trouble(text) => assert!(text.contains(word), "{text}"),
+            News::Well => panic!("no trouble"),
+        }
+    }
+
+    #[test]
+    fn a_panic_is_said_and_the_thread_is_started_again_less_and_less_often() {
+        let (mut keeper, started) = keeper(|_, _| panic!("of the test"));
+        let mut now = at(1000);
+        let mut pauses = Vec::new();
+        for turn in 1..=7 {
+            is_trouble(&news(&mut keeper, now), "panicked");
+            assert_eq!(started.load(Ordering::SeqCst), turn);
+            let lost = now;
+            while keeper.look(now).is_none() {
+                now = now.after(Duration::from_secs(1));
+            }
+            pauses.push(now.since(lost).as_secs());
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn what_it_had_started_is_waited_for() {
+        let shared = Arc::new(());
+        let kept = Mutex::new(Some(Arc::clone(&shared)));
+        let begin = move || {
+            let alive = kept.lock().unwrap().take().unwrap_or_default();
+            Handle::of("lrs-test", alive, |_, _| panic!("of the test")).map(Some)
+        };
+        let mut keeper = Keeper::with(Box::new(begin)).unwrap();
+        is_trouble(&news(&mut keeper, at(0)), "panicked");
+        assert_eq!(keeper.look(at(1000)), None, "it takes an offer back");
+        drop(shared);
+        assert_eq!(keeper.look(at(1000)), Some(News::Well));
+    }
+
+    #[test]
+    fn a_hang_is_said_once_and_so_is_its_end() {
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let (mut keeper, started) = keeper(move |_, pulse| {
+            pulse.works();
+            wait.lock().unwrap().recv().unwrap();
+            pulse.rests();
+            // Until the test is over.
+            let _ = wait.lock().unwrap().recv();
+        });
+        let State::Runs { handle, .. } = &keeper.state else { panic!("it does not run") };
+        let pulse = handle.pulse().clone();
+        let begun = loop {
+            match pulse.works_since() {
+                Some(begun) => break begun,
+                None => std::thread::yield_now(),
+            }
+        };
+        let later = |seconds| begun.after(Duration::from_secs(seconds));
+        assert_eq!(keeper.look(later(29)), None);
+        is_trouble(&news(&mut keeper, later(30)), "hangs");
+        assert_eq!(keeper.look(later(600)), None, "once");
+        go.send(()).unwrap();
+        assert_eq!(news(&mut keeper, later(601)), News::Well);
+        assert_eq!(started.load(Ordering::SeqCst), 1, "there is no second one");
+        drop(go);
+        keeper.join();
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_found_nothing_is_said() {
+        let mut keeper = Keeper::with(Box::new(|| Ok(None))).unwrap();
+        assert_eq!(keeper.look(at(1)), None);
+        keeper.stop();
+        keeper.join();
+    }
+}

@@ -1,0 +1,55 @@
+//! The daemon when the thread that finds tasks is of no use.
+
+use std::time::Duration;
+
+use crate::harness::Daemon;
+
+/// Hadoop's configuration is on a mount that does not answer: here a pipe that nobody writes.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
+    let mut daemon = Daemon::new("hang", "");
+    let conf = daemon.dir.path().join("conf");
+    std::fs::create_dir(&conf).unwrap();
+    let site = conf.join("yarn-site.xml");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &site, kind, 0o600.into(), 0).unwrap();
+    daemon.configure(&format!(
+        "[slots]\nactive = 1\npassive = 1\n[yarn]\nenabled = true\nconf_dir = {conf:?}\n"
+    ));
+    daemon.launch();
+    let warning = |daemon: &Daemon| {
+        // It takes half a minute until a hang is one, and nothing tells of its coming.
+        std::thread::sleep(Duration::from_millis(100));
+        let warnings = daemon.status()["warnings"].clone();
+        let mut all = warnings.as_array().cloned().unwrap_or_default().into_iter();
+        all.find(|warning| warning.as_str().unwrap_or_default().contains("lrs-find"))
+    };
+    let told = daemon.eventually("a warning", warning);
+    assert!(told.as_str().unwrap().contains("hangs"), "{told}");
+    assert!(daemon.log().contains("lrs-find hangs"), "{}", daemon.log());
+
+    let (first, second) = (daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"]));
+    let tier = |daemon: &Daemon, pid| daemon.task_of(pid)["tier"].clone();
+    daemon.eventually("a task in each tier", |daemon| {
+        let mut tiers = [tier(daemon, first), tier(daemon, second)].map(|tier| tier.to_string());
+        tiers.sort();
+        (tiers == [r#""active""#, r#""passive""#]).then_some(())
+    });
+    let (active, passive) = match tier(&daemon, first) == "active" {
+        true => (first, second),
+        false => (second, first),
+    };
+    daemon.finish(active);
+    daemon.eventually("a promotion", |daemon| (tier(daemon, passive) == "active").then_some(()));
+
+    // The mount answers.
+    std::fs::write(&site, "<configuration/>").unwrap();
+    daemon.eventually("no warning", |daemon| warning(daemon).is_none().then_some(()));
+    daemon.finish(passive);
+    daemon.nothing_left();
+    // It waits for the configuration again, or for containers: the stop waits for neither.
+    let (code, took) = daemon.stop();
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
