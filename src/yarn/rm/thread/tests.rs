@@ -118,7 +118,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
 
     publish.send_replace(snapshot(&config, 5));
     let change = next_change(&mut taken);
-    assert_eq!(change.kind, EventKind::Offered);
+    assert_eq!(change.kind, EventKind::Offered, "{change:?}");
     assert_eq!(change.to.as_deref(), Some("11264 MiB, 11 vcores"));
     let hint = hinted.blocking_recv().unwrap();
     assert_eq!((hint.priority, hint.queue.as_deref()), (Some(7), Some("root.q")));
