@@ -178,7 +178,7 @@ pub(super) static KEYS: &[Key] = &[
     Key {
         path: "yarn.node_id",
         doc: "The node as the ResourceManager knows it. \"auto\": the NodeManager says, so that \
-              a port it takes at random is followed. Required with several NodeManagers.",
+              a port it takes at random is followed; its host has to be this node. Required with several NodeManagers.",
         range: "\"auto\" or \"host:port\"",
         applies: Applies::Restart,
         read: |v, c| {
