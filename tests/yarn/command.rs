@@ -45,7 +45,7 @@ fn a_stop_takes_back_what_the_command_offered() {
     let mut daemon = Daemon::new("command", &settings(&cluster, "", &yarn));
     let state = daemon.runtime().join("state");
     fs::create_dir_all(&state).unwrap();
-    let resource = |containers: u64| serde_json::json!({"memory_mib": memory(containers), "vcores": containers});
+    let resource = |count: u64| serde_json::json!({"memory_mib": memory(count), "vcores": count});
     let ledger = serde_json::json!({"version": 1, "node": id, "configured": resource(configured),
         "sent": [resource(offered)]});
     fs::write(state.join("yarn.json"), ledger.to_string()).unwrap();

@@ -372,7 +372,8 @@ mod tests {
         assert_eq!(node(r#"{"node":{"id":"n:1","state":"LOST"}}"#), None);
         let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
             "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
-            {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},{"name":"x","value":0}]}}}}"#;
+            {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},
+            {"name":"x","value":0}]}}}}"#;
         let gpus = serde_json::from_str::<NodeAnswer>(gpus).unwrap().node;
         assert_eq!(gpus.other_resources(), ["yarn.io/gpu"]);
         let negative =
