@@ -847,13 +847,16 @@ fn a_session_that_orphans_while_it_is_moved_ends_inside() {
 #[ignore = "needs root and cgroups"]
 fn a_family_of_two_hundred_is_admitted_and_released_in_time() {
     let mut fixture = Fixture::new("family");
-    let mut job = Job::sh("for n in $(seq 200); do sleep 600 & done; echo ready; wait");
+    // An emulated CPU may not move as many in the time an attach has.
+    let children = if std::env::var_os("LRS_TEST_SLOW").is_some() { 50 } else { 200 };
+    let mut job =
+        Job::sh(&format!("for n in $(seq {children}); do sleep 600 & done; echo ready; wait"));
     assert_eq!(job.line(), "ready");
     let mut group = fixture.create();
     group.record.origin = fixture.tree().origin(job.process()).unwrap();
     let tree = fixture.tree();
     let start = Instant::now();
-    assert_eq!(tree.attach(&group, job.process(), Kin::Descendants).unwrap().moved, 201);
+    assert_eq!(tree.attach(&group, job.process(), Kin::Descendants).unwrap().moved, children + 1);
     let attached = start.elapsed();
     tree.release(&group).unwrap();
     println!("attach {attached:?}, release {:?}", start.elapsed() - attached);
