@@ -3,7 +3,7 @@
 //! Each found task is compared with all of them on the loop, twice; a walk over a thousand entries
 //! would cost more than the rest of what is done for it. Only the path counts, and as whole names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use crate::cgroup::is_within;
@@ -12,7 +12,8 @@ use crate::core::model::TaskId;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    by_path: BTreeMap<String, TaskId>,
+    /// More than one where a unit waits for what somebody took meanwhile, or records are damaged.
+    by_path: BTreeMap<String, BTreeSet<TaskId>>,
     by_task: HashMap<TaskId, String>,
 }
 
@@ -20,15 +21,16 @@ impl Taken {
     /// The group of `task` is the one at `path`, from now on.
     pub(super) fn put(&mut self, task: TaskId, path: &str) {
         self.forget(task);
-        self.by_path.insert(path.to_owned(), task);
+        self.by_path.entry(path.to_owned()).or_default().insert(task);
         self.by_task.insert(task, path.to_owned());
     }
 
     /// The task has none.
     pub(super) fn forget(&mut self, task: TaskId) {
-        if let Some(path) = self.by_task.remove(&task)
-            && self.by_path.get(&path) == Some(&task)
-        {
+        let Some(path) = self.by_task.remove(&task) else { return };
+        let Some(tasks) = self.by_path.get_mut(&path) else { return };
+        tasks.remove(&task);
+        if tasks.is_empty() {
             self.by_path.remove(&path);
         }
     }
@@ -46,16 +48,16 @@ impl Taken {
             .range::<str, _>((Bound::Excluded(path), Bound::Unbounded))
             .take_while(|(other, _)| other.starts_with(path))
             .filter(|(other, _)| is_within(other, path))
-            .map(|(_, task)| *task);
+            .flat_map(|(_, tasks)| tasks.iter().copied());
         self.above(path).chain(below).find(|task| Some(*task) != except)
     }
 
     /// At `path` and above, from the bottom.
     fn above<'a>(&'a self, path: &'a str) -> impl Iterator<Item = TaskId> + 'a {
         let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
-        let paths = ends.chain([path.len()]).map(|end| &path[..end]);
-        let found: Vec<TaskId> = paths.filter_map(|path| self.by_path.get(path)).copied().collect();
-        found.into_iter().rev()
+        let paths: Vec<&str> = ends.chain([path.len()]).map(|end| &path[..end]).collect();
+        let found = paths.into_iter().rev().filter_map(|path| self.by_path.get(path));
+        found.flatten().copied()
     }
 }
 
@@ -106,6 +108,7 @@ mod tests {
         taken.put(id(1), "/b");
         assert_eq!((taken.holding("/a"), taken.holding("/b")), (None, Some(id(1))));
         taken.put(id(2), "/b");
+        assert_eq!(taken.overlapping("/b", Some(id(2))), Some(id(1)), "who comes later is told");
         taken.forget(id(1));
         assert_eq!(taken.holding("/b"), Some(id(2)), "damaged records may name one twice");
         taken.forget(id(2));

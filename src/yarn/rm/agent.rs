@@ -171,6 +171,7 @@ impl Agent {
     pub fn hurry(&mut self) {
         self.not_before = None;
         self.raise_at = None;
+        self.changed_at = None;
     }
 
     /// When the next pass is due. Changed slots are a reason to look at once. A pause, after an
@@ -215,6 +216,7 @@ impl Agent {
         let looked = self
             .endpoints_are_good()
             .and_then(|()| self.look_at_node(cluster, polls, now))
+            .or_else(|error| self.withdraw(error, cluster, view, &mut told, now))
             .and_then(|node| self.settle(cluster, &node, view, &mut told, now));
         match looked {
             Ok(()) => {

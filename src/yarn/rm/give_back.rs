@@ -117,9 +117,11 @@ pub fn at_removal(config: &Config) -> Result<Option<NodeId>, Left> {
     let Some(ledger) = witness.file.read()?.filter(|ledger| !ledger.is_clear()) else {
         return Ok(None);
     };
-    if let Err(why) = take_back_alone(config, witness.file.clone()) {
-        witness.check(&why)?;
-    }
+    let why = match take_back_alone(config, witness.file.clone()) {
+        Ok(()) => "the node has another id now".to_owned(),
+        Err(why) => why,
+    };
+    witness.check(&why)?;
     Ok(Some(ledger.node))
 }
 

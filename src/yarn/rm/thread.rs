@@ -115,10 +115,6 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
     if let Some(error) = damage {
         tracing::warn!(%error, "what LRS offered YARN before is not known: {error}");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(ThreadError::Start)?;
     let (end, ended) = mpsc::channel();
     let talker = Talker {
         client,
@@ -136,8 +132,15 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
         .name("lrs-yarn".into())
         .spawn(move || {
             let _alive = alive;
+            // Made here: whoever starts this thread runs in a runtime, and could not drop another
+            // one if there were no thread.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let outcome = match runtime {
+                Ok(runtime) => talker.run(&runtime),
+                Err(error) => Err(format!("the thread that talks to YARN cannot wait: {error}")),
+            };
             // Nobody waits any more when the time to stop was up.
-            let _ = end.send(talker.run(&runtime));
+            let _ = end.send(outcome);
         })
         .map_err(ThreadError::Start)?;
     Ok(Handle { ended, thread, witness })

@@ -5,12 +5,12 @@
 //! such as 8042, and a node named there would be offered what is open here. So an id is believed
 //! if it is the one that was set, or if its host is this node ([`Cluster::is_here`]). One that is
 //! not believed is remembered until a poll brings one that is, for the passes in between ask
-//! nobody.
+//! nobody. An offer that stands is taken back meanwhile.
 //!
 //! Limit: who names the right node is believed in the rest too, that is in its health and its
 //! start.
 
-use super::{Agent, AgentError, Cluster, Misnamed, Moment, NodeId};
+use super::{Agent, AgentError, Cluster, Misnamed, Moment, NodeId, Told, View};
 
 impl Agent {
     /// The node, asked for anew at a poll.
@@ -35,11 +35,11 @@ impl Agent {
                 self.report.node_manager.error = Some(error.to_string());
                 self.is_not_misnamed()?;
                 // It may be restarting; the ResourceManager knows the node by its old id still.
-                let known = set.or_else(|| self.node.clone());
+                let known = set.or_else(|| self.node.clone()).or_else(|| self.offered_to());
                 known.ok_or_else(|| AgentError::NoNodeId(error.to_string()))
             }
             Some(Ok(info)) => {
-                let believed = believed(cluster, set, &info.id);
+                let believed = believed(cluster, set, self.offered_to(), &info.id);
                 let seen = &mut self.report.node_manager;
                 seen.answered(info.hadoop_version, now.wall);
                 let found = match believed {
@@ -60,6 +60,30 @@ impl Agent {
         }
     }
 
+    /// While the NodeManager is not believed, an offer of ours is of slots that somebody else may
+    /// have: it is taken back. Answers the error either way.
+    pub(super) fn withdraw(
+        &mut self,
+        error: AgentError,
+        cluster: &mut dyn Cluster,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<NodeId, AgentError> {
+        if matches!(error, AgentError::Misnamed(_))
+            && let Some(node) = self.offered_to()
+        {
+            self.settle(cluster, &node, &View { offer: false, ..*view }, told, now)?;
+        }
+        Err(error)
+    }
+
+    /// The node that an offer of ours may stand for.
+    pub(super) fn offered_to(&self) -> Option<NodeId> {
+        let ledger = self.ledger.as_ref().filter(|ledger| !ledger.is_clear());
+        ledger.map(|ledger| ledger.node.clone())
+    }
+
     fn is_not_misnamed(&self) -> Result<(), Misnamed> {
         self.misnamed.clone().map_or(Ok(()), Err)
     }
@@ -68,12 +92,15 @@ impl Agent {
 fn believed(
     cluster: &mut dyn Cluster,
     set: Option<NodeId>,
+    offered_to: Option<NodeId>,
     called: &str,
 ) -> Result<NodeId, Misnamed> {
     let found: NodeId = called.parse()?;
     match set {
         Some(set) if set.as_str().eq_ignore_ascii_case(found.as_str()) => Ok(found),
         Some(set) => Err(Misnamed::Other { set, found }),
+        // It was believed when that was offered.
+        None if offered_to.as_ref() == Some(&found) => Ok(found),
         None => match cluster.is_here(found.host()) {
             Ok(true) => Ok(found),
             Ok(false) => Err(Misnamed::Elsewhere { found }),

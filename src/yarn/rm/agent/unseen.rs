@@ -67,9 +67,12 @@ impl Agent {
             return Ok(());
         }
         self.may_send(cluster, id, wanted.exceeds(before))?;
+        // A run that is given up may have been carried out: what stands is not known until one
+        // ends well.
+        let last = self.unseen.take();
         self.send(cluster, &ledger, wanted, told, now)?;
-        let repeated =
-            self.unseen.replace((wanted, now.boot)).is_some_and(|(sent, _)| sent == wanted);
+        self.unseen = Some((wanted, now.boot));
+        let repeated = last.is_some_and(|(sent, _)| sent == wanted);
         self.report.verified = Some(false);
         if !repeated {
             let reason = format!(

@@ -70,6 +70,31 @@ fn who_answers_in_the_node_managers_place_changes_nothing() {
 }
 
 #[test]
+fn what_was_offered_is_taken_back_while_nobody_knows_the_node() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    scene.cluster.node_id = "node2:45454".into();
+    scene.cluster.other = Some("node1:45454");
+    scene.run(&view(3), A_WHILE);
+    assert_eq!(scene.cluster.updates, [plus(3), SITE]);
+    assert!(scene.agent.is_clear());
+    assert!(scene.agent.failure().unwrap().contains("node2"), "and it is still said");
+    scene.cluster.node_id = "node1:45454".into();
+    scene.run(&view(3), A_WHILE);
+    assert_eq!(scene.cluster.updates, [plus(3), SITE, plus(3)]);
+}
+
+#[test]
+fn a_new_lrsd_takes_back_what_stands_although_the_node_manager_is_down() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    scene.cluster.nm_down = true;
+    scene.run(&View { offer: false, ..view(0) }, A_WHILE);
+    assert_eq!(scene.cluster.updates, [plus(3), SITE]);
+}
+
+#[test]
 fn a_name_that_cannot_be_looked_up_is_said() {
     let mut scene = Scene::new();
     let names = scene.cluster.here.take();
