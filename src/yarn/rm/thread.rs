@@ -265,7 +265,8 @@ impl Talker {
                 .iter()
                 .any(|change| change.kind == crate::core::event::EventKind::OfferFailed);
             self.tell(runtime, told);
-            if failed {
+            // Looked at before the pause, which may be that until the next regular look.
+            if failed || self.agent.is_clear() {
                 return;
             }
             let pause = self.agent.next(&view).since(clock::boot_time());
