@@ -10,6 +10,7 @@
 #[path = "../daemon/harness.rs"]
 mod harness;
 
+mod certificate;
 mod cluster;
 mod conf;
 mod hadoop;
@@ -17,6 +18,9 @@ mod jobs;
 mod process;
 mod rest;
 
+mod failover;
+mod offers;
+mod opportunistic;
 mod plain;
 mod restarts;
 mod shaped;
