@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::conf::{self, FreePorts, NodePorts, Options, Ports};
+use crate::certificate;
+use crate::conf::{self, Files, FreePorts, NodePorts, Options, Ports};
 use crate::hadoop::Hadoop;
 use crate::process::{self, Container, Process};
 use crate::rest;
@@ -22,7 +23,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// A daemon of the cluster. Each can be killed, stopped and started on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    ResourceManager,
+    ResourceManager(usize),
     NodeManager(usize),
     History,
     NameNode,
@@ -32,7 +33,7 @@ pub enum Role {
 impl Role {
     fn class(self) -> &'static str {
         match self {
-            Role::ResourceManager => {
+            Role::ResourceManager(_) => {
                 "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
             }
             Role::NodeManager(_) => "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
@@ -49,6 +50,8 @@ pub struct Cluster {
     options: Options,
     ports: Ports,
     nodes: Vec<NodePorts>,
+    /// Index of the ResourceManager that was made the active one last.
+    active: usize,
     daemons: BTreeMap<Role, Process>,
     /// That of the NodeManagers, as a systemd unit would have one.
     group: PathBuf,
@@ -64,11 +67,16 @@ impl Cluster {
         if cluster.options.hdfs {
             cluster.start_hdfs();
         }
-        cluster.launch(Role::ResourceManager);
+        for index in 0..cluster.ports.managers.len() {
+            cluster.launch(Role::ResourceManager(index));
+        }
         for index in 0..cluster.nodes.len() {
             cluster.launch(Role::NodeManager(index));
         }
         cluster.launch(Role::History);
+        if cluster.ports.managers.len() > 1 {
+            cluster.activate(0);
+        }
         cluster.wait_running();
         println!("a cluster was up after {:.1} s", cluster.began.elapsed().as_secs_f64());
         cluster
@@ -79,7 +87,7 @@ impl Cluster {
         let hadoop = Hadoop::find(options.version);
         let dir = tempfile::Builder::new().prefix("lrs-yarn-").tempdir().expect("a directory");
         let mut free = FreePorts::new();
-        let ports = free.cluster();
+        let ports = free.cluster(options.resource_managers);
         let nodes: Vec<NodePorts> = (0..options.node_managers).map(|_| free.node()).collect();
         let group = group_for(dir.path());
         fs::create_dir(&group).expect("a cgroup: this test needs root and cgroups");
@@ -89,6 +97,7 @@ impl Cluster {
             options,
             ports,
             nodes,
+            active: 0,
             daemons: BTreeMap::new(),
             group,
             names: 0,
@@ -97,14 +106,33 @@ impl Cluster {
         for name in ["logs", "java"] {
             fs::create_dir(cluster.dir().join(name)).expect("a directory");
         }
-        for (index, node) in cluster.nodes.iter().enumerate() {
-            let dir = cluster.node_dir(index);
-            fs::create_dir_all(dir.join("local")).expect("a local directory");
-            let conf = cluster.conf(index);
-            let (hadoop, options, ports) = (&cluster.hadoop, &cluster.options, &cluster.ports);
-            conf::write(&conf, cluster.dir(), &dir, hadoop, options, ports, node);
+        if cluster.options.https {
+            certificate::make(cluster.dir(), &cluster.hadoop.java_home);
+        }
+        for index in 0..cluster.nodes.len() {
+            fs::create_dir_all(cluster.local_dir(index)).expect("a local directory");
+            cluster.configure(index, 0, &cluster.conf(index));
+        }
+        for index in 1..cluster.ports.managers.len() {
+            cluster.configure(0, index, &cluster.manager_conf(index));
         }
         cluster
+    }
+
+    /// Writes a configuration directory: of a NodeManager, and which ResourceManager that makes of
+    /// one that reads it.
+    fn configure(&self, node: usize, manager: usize, conf: &Path) {
+        let files = Files {
+            conf,
+            cluster: self.dir(),
+            node: &self.node_dir(node),
+            node_ports: &self.nodes[node],
+            manager,
+            hadoop: &self.hadoop,
+            options: &self.options,
+            ports: &self.ports,
+        };
+        files.write();
     }
 
     fn start_hdfs(&mut self) {
@@ -130,28 +158,87 @@ impl Cluster {
         self.node_dir(index).join("conf")
     }
 
+    /// The configuration directory of a ResourceManager.
+    fn manager_conf(&self, index: usize) -> PathBuf {
+        match index {
+            0 => self.conf(0),
+            _ => self.dir().join(format!("manager-{index}")).join("conf"),
+        }
+    }
+
     /// A NodeManager's local directory.
     pub fn local_dir(&self, index: usize) -> PathBuf {
         self.node_dir(index).join("local")
     }
 
-    /// `http://127.0.0.1:port` of the ResourceManager.
+    /// `http://127.0.0.1:port`, or https, of the ResourceManager that is active.
     pub fn manager_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.resource_manager_web)
+        self.url_of_manager(self.active)
+    }
+
+    /// The same of any.
+    pub fn url_of_manager(&self, index: usize) -> String {
+        self.url(self.ports.managers[index].web)
     }
 
     /// `http://127.0.0.1:port` of a NodeManager.
     pub fn node_url(&self, index: usize) -> String {
-        format!("http://127.0.0.1:{}", self.nodes[index].web)
+        self.url(self.nodes[index].web)
+    }
+
+    /// Of any web service but those of HDFS.
+    fn url(&self, port: u16) -> String {
+        format!("{}://127.0.0.1:{port}", self.options.scheme())
+    }
+
+    /// What a web service of YARN answers; see [`rest::get`].
+    pub fn get(&self, address: &str) -> Option<Value> {
+        if !self.options.https {
+            return rest::get(address);
+        }
+        let pem = fs::read(certificate::pem(self.dir())).expect("the certificate");
+        rest::get_trusting(address, &pem)
+    }
+
+    /// Makes a ResourceManager the active one of two, and the other, if it runs, the standby.
+    pub fn activate(&mut self, index: usize) {
+        let other = 1 - index;
+        if self.daemons.contains_key(&Role::ResourceManager(other)) {
+            self.await_state(other, None);
+            self.administer(&["-transitionToStandby", &conf::manager_id(other)]);
+        }
+        self.await_state(index, None);
+        // Without that a standby is refused while nobody answers for the other.
+        self.administer(&["-transitionToActive", "--forceactive", &conf::manager_id(index)]);
+        self.await_state(index, Some("ACTIVE"));
+        self.active = index;
+    }
+
+    /// Waits until a ResourceManager answers, with this state if it is given.
+    fn await_state(&self, index: usize, state: Option<&str>) {
+        let address = format!("{}/ws/v1/cluster/info", self.url_of_manager(index));
+        self.patiently("a resource manager's state", |cluster| {
+            let found = cluster.get(&address)?["clusterInfo"]["haState"].as_str()?.to_owned();
+            state.is_none_or(|state| found == state).then_some(())
+        });
+    }
+
+    /// Runs `yarn rmadmin`.
+    fn administer(&mut self, words: &[&str]) {
+        let arguments: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let mut client = self.client("org.apache.hadoop.yarn.client.cli.RMAdminCLI", &arguments);
+        let status = self.patiently("the administration's client", |_| client.ended());
+        assert!(status.success(), "{words:?}: {}", client.output());
     }
 
     /// Starts a daemon without waiting for it.
     pub fn launch(&mut self, role: Role) {
-        let (index, group) = match role {
-            Role::NodeManager(index) => (index, Some(self.group.as_path())),
-            _ => (0, None),
+        let (conf, group) = match role {
+            Role::NodeManager(index) => (self.conf(index), Some(self.group.as_path())),
+            Role::ResourceManager(index) => (self.manager_conf(index), None),
+            _ => (self.conf(0), None),
         };
-        let mut words = self.hadoop.java(&self.conf(index), "256m");
+        let mut words = self.hadoop.java(&conf, "256m");
         words.push(format!("-Dhadoop.log.dir={}", self.dir().join("logs").display()));
         words.push(self.scratch());
         words.push(role.class().to_owned());
@@ -182,11 +269,12 @@ impl Cluster {
     /// Waits until the ResourceManager has every NodeManager, each of this life, and the history
     /// answers.
     pub fn wait_running(&mut self) {
-        let history = format!("http://127.0.0.1:{}/ws/v1/history/info", self.ports.history[1]);
-        self.patiently("the job history", |_| rest::get(&history));
+        // By yarn.http.policy too, whatever its own says.
+        let history = format!("{}/ws/v1/history/info", self.url(self.ports.history[1]));
+        self.patiently("the job history", |cluster| cluster.get(&history));
         for index in 0..self.nodes.len() {
             self.patiently("a node manager", |cluster| {
-                rest::get(&format!("{}/ws/v1/node/info", cluster.node_url(index)))
+                cluster.get(&format!("{}/ws/v1/node/info", cluster.node_url(index)))
             });
         }
         self.patiently("running nodes", |cluster| {
@@ -198,7 +286,7 @@ impl Cluster {
     /// What the ResourceManager says of a node. Its id begins with the name that the loopback
     /// address resolves to, so it is found by its port.
     pub fn node(&self, index: usize) -> Option<Value> {
-        let answer = rest::get(&format!("{}/ws/v1/cluster/nodes", self.manager_url()))?;
+        let answer = self.get(&format!("{}/ws/v1/cluster/nodes", self.manager_url()))?;
         let port = format!(":{}", self.nodes[index].rpc);
         rest::list(&answer, "nodes", "node")
             .into_iter()
@@ -206,16 +294,16 @@ impl Cluster {
     }
 
     /// The containers the ResourceManager may place on a node, by its memory.
-    pub fn advertised(&self, index: usize) -> Option<u64> {
+    pub fn advertised(&self, index: usize) -> Option<u32> {
         let memory = self.node(index)?["totalResource"]["memory"].as_u64()?;
-        Some(memory / u64::from(conf::CONTAINER))
+        u32::try_from(memory / u64::from(conf::CONTAINER)).ok()
     }
 
     /// The attempts an application's master needed.
     pub fn masters(&self, application: &str) -> usize {
         let address =
             format!("{}/ws/v1/cluster/apps/{application}/appattempts", self.manager_url());
-        let answer = self.patiently("the attempts", |_| rest::get(&address));
+        let answer = self.patiently("the attempts", |cluster| cluster.get(&address));
         rest::list(&answer, "appAttempts", "appAttempt").len()
     }
 

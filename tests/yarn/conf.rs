@@ -1,9 +1,11 @@
 //! A cluster's configuration files. Only what must differ from Hadoop's defaults is written.
 
+use std::fmt::Display;
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 
+use crate::certificate;
 use crate::hadoop::{Hadoop, SMALL_JVM};
 
 /// Memory of a container, MiB; its heap is smaller.
@@ -25,6 +27,12 @@ pub struct Options {
     pub node_managers: usize,
     /// Files on a NameNode and a DataNode instead of the local file system.
     pub hdfs: bool,
+    /// Two of them share their state, and one is active at a time.
+    pub resource_managers: usize,
+    /// How many opportunistic containers may queue at a NodeManager; 0: there are none.
+    pub opportunistic: u32,
+    /// Web services, but those of HDFS, by https alone, under a [`certificate`] of the cluster's.
+    pub https: bool,
 }
 
 impl Default for Options {
@@ -35,18 +43,34 @@ impl Default for Options {
             containers: 3,
             node_managers: 1,
             hdfs: false,
+            resource_managers: 1,
+            opportunistic: 0,
+            https: false,
         }
     }
 }
 
-/// Ports of the daemons that are there once.
+impl Options {
+    /// Of all web services but those of HDFS.
+    pub fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
+    }
+}
+
+/// Ports of all daemons but the NodeManagers.
 #[derive(Clone, Debug)]
 pub struct Ports {
-    pub resource_manager: [u16; 4],
-    pub resource_manager_web: u16,
+    pub managers: Vec<ManagerPorts>,
     pub history: [u16; 3],
     pub name_node: [u16; 2],
     pub data_node: [u16; 3],
+}
+
+/// Ports of one ResourceManager.
+#[derive(Clone, Debug)]
+pub struct ManagerPorts {
+    pub rpc: [u16; 4],
+    pub web: u16,
 }
 
 /// Ports of one NodeManager.
@@ -93,10 +117,10 @@ impl FreePorts {
         std::array::from_fn(|_| self.take())
     }
 
-    pub fn cluster(&mut self) -> Ports {
+    pub fn cluster(&mut self, resource_managers: usize) -> Ports {
+        let mut manager = || ManagerPorts { rpc: self.several(), web: self.take() };
         Ports {
-            resource_manager: self.several(),
-            resource_manager_web: self.take(),
+            managers: (0..resource_managers).map(|_| manager()).collect(),
             history: self.several(),
             name_node: self.several(),
             data_node: self.several(),
@@ -115,32 +139,47 @@ impl FreePorts {
 
 type Properties = Vec<(&'static str, String)>;
 
-/// Writes the files of one daemon's directory. `node` is the directory of the NodeManager whose
-/// local directories and state they name; all other daemons read the first's.
-pub fn write(
-    conf: &Path,
-    cluster: &Path,
-    node: &Path,
-    hadoop: &Hadoop,
-    options: &Options,
-    ports: &Ports,
-    node_ports: &NodePorts,
-) {
-    fs::create_dir_all(conf).expect("the configuration's directory");
-    // The pages of HDFS's daemons are not in their jars; without a place for them they do not start.
-    for name in ["hdfs", "datanode"] {
-        fs::create_dir_all(conf.join("webapps").join(name)).expect("a place for pages");
+/// What the configuration directory of one daemon is made of.
+pub struct Files<'a> {
+    /// The directory.
+    pub conf: &'a Path,
+    pub cluster: &'a Path,
+    /// Directory of the NodeManager whose local directories and state they name; all other
+    /// daemons read the first's.
+    pub node: &'a Path,
+    pub node_ports: &'a NodePorts,
+    /// Index of the ResourceManager they make of one that reads them.
+    pub manager: usize,
+    pub hadoop: &'a Hadoop,
+    pub options: &'a Options,
+    pub ports: &'a Ports,
+}
+
+impl Files<'_> {
+    pub fn write(&self) {
+        let &Files { conf, cluster, hadoop, options, ports, .. } = self;
+        fs::create_dir_all(conf).expect("the configuration's directory");
+        // The pages of HDFS's daemons are not in their jars; without a place for them they do not
+        // start.
+        for name in ["hdfs", "datanode"] {
+            fs::create_dir_all(conf.join("webapps").join(name)).expect("a place for pages");
+        }
+        let file = |name: &str, properties: Properties| {
+            fs::write(conf.join(name), xml(properties)).expect("a configuration file");
+        };
+        file("core-site.xml", core(cluster, options, ports));
+        file("hdfs-site.xml", hdfs(cluster, ports));
+        file("mapred-site.xml", mapred(cluster, hadoop, ports, self.node_ports));
+        file("capacity-scheduler.xml", capacity());
+        let fixed = yarn(self).into_iter().map(|(name, value)| (name.to_owned(), value));
+        let yarn = xml(managers(self).into_iter().chain(fixed));
+        fs::write(conf.join("yarn-site.xml"), yarn).expect("a configuration file");
+        if options.https {
+            file("ssl-server.xml", key(cluster));
+        }
+        fs::write(conf.join("fair-scheduler.xml"), FAIR).expect("the fair scheduler's file");
+        fs::write(conf.join("log4j.properties"), LOG4J).expect("the log's configuration");
     }
-    let file = |name: &str, properties: Properties| {
-        fs::write(conf.join(name), xml(&properties)).expect("a configuration file");
-    };
-    file("core-site.xml", core(cluster, options, ports));
-    file("hdfs-site.xml", hdfs(cluster, ports));
-    file("yarn-site.xml", yarn(conf, cluster, node, hadoop, options, ports, node_ports));
-    file("mapred-site.xml", mapred(cluster, hadoop, ports, node_ports));
-    file("capacity-scheduler.xml", capacity());
-    fs::write(conf.join("fair-scheduler.xml"), FAIR).expect("the fair scheduler's file");
-    fs::write(conf.join("log4j.properties"), LOG4J).expect("the log's configuration");
 }
 
 fn local(port: u16) -> String {
@@ -172,30 +211,62 @@ fn hdfs(cluster: &Path, ports: &Ports) -> Properties {
     ]
 }
 
-fn yarn(
-    conf: &Path,
-    cluster: &Path,
-    node: &Path,
-    hadoop: &Hadoop,
-    options: &Options,
-    ports: &Ports,
-    node_ports: &NodePorts,
-) -> Properties {
+/// What a ResourceManager is called where there are two.
+pub fn manager_id(index: usize) -> String {
+    format!("rm{}", index + 1)
+}
+
+/// Where the ResourceManagers are; of two each has keys that end in its id.
+fn managers(files: &Files) -> Vec<(String, String)> {
+    let managers = &files.ports.managers;
+    let web = if files.options.https { "webapp.https.address" } else { "webapp.address" };
+    let mut found = Vec::new();
+    let mut set = |key: &str, value: &str| {
+        found.push((format!("yarn.resourcemanager.{key}"), value.to_owned()));
+    };
+    for (index, ports) in managers.iter().enumerate() {
+        let id = if managers.len() > 1 { format!(".{}", manager_id(index)) } else { String::new() };
+        set(&format!("hostname{id}"), "127.0.0.1");
+        let [applications, schedule, track, admin] = ports.rpc;
+        for (key, port) in [
+            ("address", applications),
+            ("scheduler.address", schedule),
+            ("resource-tracker.address", track),
+            ("admin.address", admin),
+            (web, ports.web),
+        ] {
+            set(&format!("{key}{id}"), &local(port));
+        }
+    }
+    if managers.len() > 1 {
+        let ids: Vec<String> = (0..managers.len()).map(manager_id).collect();
+        set("ha.enabled", "true");
+        set("ha.rm-ids", &ids.join(","));
+        // For everybody: by itself Hadoop takes the one at an address of this machine, and both
+        // are. Clients try all of them whatever is said here.
+        set("ha.id", &manager_id(files.manager));
+        // Who is active is the test's to say; an election needs ZooKeeper.
+        set("ha.automatic-failover.enabled", "false");
+        set("cluster-id", "tests");
+    }
+    found
+}
+
+fn yarn(files: &Files) -> Properties {
+    let &Files { conf, cluster, node, node_ports, hadoop, options, .. } = files;
     let scheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler";
     let scheduler = match options.scheduler {
         Scheduler::Capacity => format!("{scheduler}.capacity.CapacityScheduler"),
         Scheduler::Fair => format!("{scheduler}.fair.FairScheduler"),
     };
-    let [applications, schedule, track, admin] = ports.resource_manager;
+    let (policy, node_web) = match options.https {
+        true => ("HTTPS_ONLY", "yarn.nodemanager.webapp.https.address"),
+        false => ("HTTP_ONLY", "yarn.nodemanager.webapp.address"),
+    };
     let beat = || "100".to_owned();
     let yes = || "true".to_owned();
     vec![
-        ("yarn.resourcemanager.hostname", "127.0.0.1".to_owned()),
-        ("yarn.resourcemanager.address", local(applications)),
-        ("yarn.resourcemanager.scheduler.address", local(schedule)),
-        ("yarn.resourcemanager.resource-tracker.address", local(track)),
-        ("yarn.resourcemanager.admin.address", local(admin)),
-        ("yarn.resourcemanager.webapp.address", local(ports.resource_manager_web)),
+        ("yarn.http.policy", policy.to_owned()),
         ("yarn.resourcemanager.scheduler.class", scheduler),
         ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", beat()),
         ("yarn.resourcemanager.nodemanagers.heartbeat-interval-min-ms", beat()),
@@ -213,10 +284,19 @@ fn yarn(
         ("yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms", "500".to_owned()),
         ("yarn.resourcemanager.connect.retry-interval.ms", "250".to_owned()),
         ("yarn.client.failover-sleep-base-ms", "250".to_owned()),
+        ("yarn.client.failover-sleep-max-ms", "500".to_owned()),
+        (
+            "yarn.resourcemanager.opportunistic-container-allocation.enabled",
+            (options.opportunistic > 0).to_string(),
+        ),
+        (
+            "yarn.nodemanager.opportunistic-containers-max-queue-length",
+            options.opportunistic.to_string(),
+        ),
         ("yarn.nodemanager.hostname", "127.0.0.1".to_owned()),
         ("yarn.nodemanager.address", local(node_ports.rpc)),
         ("yarn.nodemanager.localizer.address", local(node_ports.localizer)),
-        ("yarn.nodemanager.webapp.address", local(node_ports.web)),
+        (node_web, local(node_ports.web)),
         ("yarn.nodemanager.aux-services", "mapreduce_shuffle".to_owned()),
         ("yarn.nodemanager.local-dirs", under(node, "local")),
         ("yarn.nodemanager.log-dirs", under(node, "containers")),
@@ -270,6 +350,18 @@ fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports, node_ports: &NodePorts
     ]
 }
 
+/// The key of all web services.
+fn key(cluster: &Path) -> Properties {
+    let store = certificate::key_store(cluster).display().to_string();
+    let password = || certificate::PASSWORD.to_owned();
+    vec![
+        ("ssl.server.keystore.location", store),
+        ("ssl.server.keystore.type", "pkcs12".to_owned()),
+        ("ssl.server.keystore.password", password()),
+        ("ssl.server.keystore.keypassword", password()),
+    ]
+}
+
 fn capacity() -> Properties {
     let calculator = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator";
     vec![
@@ -298,7 +390,7 @@ log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 ";
 
-fn xml(properties: &Properties) -> String {
+fn xml<N: Display>(properties: impl IntoIterator<Item = (N, String)>) -> String {
     let mut text = "<?xml version=\"1.0\"?>\n<configuration>\n".to_owned();
     for (name, value) in properties {
         let value = value.replace('&', "&amp;").replace('<', "&lt;");

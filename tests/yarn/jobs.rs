@@ -78,10 +78,21 @@ impl Ended {
 
 /// Tasks that only wait: `maps` and `reduces` at once, each for as many seconds.
 pub fn sleep(cluster: &mut Cluster, maps: u32, reduces: u32, seconds: u32) -> Job {
+    sleep_with(cluster, maps, reduces, seconds, &[])
+}
+
+/// The same with options of the job's.
+pub fn sleep_with(
+    cluster: &mut Cluster,
+    maps: u32,
+    reduces: u32,
+    seconds: u32,
+    options: &[&str],
+) -> Job {
     let millis = (u64::from(seconds) * 1000).to_string();
     let (maps, reduces) = (maps.to_string(), reduces.to_string());
-    let words = [REDUCES_AT_ONCE, "-m", &maps, "-r", &reduces, "-mt", &millis, "-rt", &millis];
-    Job::start(cluster, SLEEP, &words)
+    let words = ["-m", &maps, "-r", &reduces, "-mt", &millis, "-rt", &millis];
+    Job::start(cluster, SLEEP, &[&[REDUCES_AT_ONCE], options, &words].concat())
 }
 
 /// Words that repeat unevenly, as text does.

@@ -12,6 +12,7 @@ mod harness;
 #[path = "../daemon/kerberos.rs"]
 mod kerberos;
 
+mod certificate;
 mod cluster;
 mod conf;
 mod hadoop;
@@ -20,6 +21,9 @@ mod process;
 mod rest;
 
 mod command;
+mod failover;
+mod offers;
+mod opportunistic;
 mod plain;
 mod restarts;
 mod shaped;

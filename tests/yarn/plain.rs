@@ -29,8 +29,8 @@ fn tasks_outlive_their_node_manager_and_resource_manager() {
         (found.len() == 3).then_some(found)
     });
     cluster.kill(Role::NodeManager(0));
-    cluster.kill(Role::ResourceManager);
-    cluster.launch(Role::ResourceManager);
+    cluster.kill(Role::ResourceManager(0));
+    cluster.launch(Role::ResourceManager(0));
     cluster.launch(Role::NodeManager(0));
     cluster.wait_running();
     assert_eq!(cluster.containers(), before);

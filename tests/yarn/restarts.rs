@@ -5,7 +5,8 @@ use std::time::Instant;
 use crate::cluster::Role;
 use crate::conf::Options;
 use crate::jobs::{self, Words};
-use crate::site::Site;
+use crate::offers::{self, CONFIGURED};
+use crate::site::{GROWN, Site, offering};
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
@@ -28,7 +29,7 @@ const ORDERS: [[Part; 3]; 6] = {
 
 fn kill(site: &mut Site, part: Part) {
     match part {
-        Part::Manager => site.cluster.kill(Role::ResourceManager),
+        Part::Manager => site.cluster.kill(Role::ResourceManager(0)),
         Part::Node => site.cluster.kill(Role::NodeManager(0)),
         Part::Lrs => site.daemon.kill(),
     }
@@ -36,7 +37,7 @@ fn kill(site: &mut Site, part: Part) {
 
 fn launch(site: &mut Site, part: Part) {
     match part {
-        Part::Manager => site.cluster.launch(Role::ResourceManager),
+        Part::Manager => site.cluster.launch(Role::ResourceManager(0)),
         Part::Node => site.cluster.launch(Role::NodeManager(0)),
         Part::Lrs => site.daemon.launch(),
     }
@@ -69,6 +70,32 @@ fn no_order_of_restarts_loses_a_container_or_a_task() {
     }
     let totals = site.daemon.status()["totals"].clone();
     assert_eq!((&totals["admitted"], &totals["completed"]), (&24.into(), &24.into()), "{totals}");
+}
+
+#[test]
+#[ignore = "needs root, cgroups and Hadoop"]
+fn an_offer_stands_again_after_restarts_and_goes_with_lrsd() {
+    let options = Options { containers: CONFIGURED, ..Options::default() };
+    let site = &mut Site::start("standing", options, GROWN, &offering());
+    for order in [[Part::Manager, Part::Lrs], [Part::Node, Part::Manager]] {
+        let began = Instant::now();
+        let (job, containers) = offers::begin(site, 75, &offering());
+        for part in order {
+            kill(site, part);
+        }
+        for part in order {
+            launch(site, part);
+        }
+        site.cluster.wait_running();
+        offers::stands(site);
+        assert_eq!(site.all_found(containers.len()), containers, "{order:?}");
+        offers::stop(site, &containers);
+        site.daemon.launch();
+        offers::stands(site);
+        job.succeeded(&site.cluster);
+        site.nothing_left();
+        println!("{order:?}: {:.1} s", began.elapsed().as_secs_f64());
+    }
 }
 
 #[test]

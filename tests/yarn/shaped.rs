@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::conf::{CONTAINER, Options};
+use crate::conf::Options;
 use crate::hadoop::{NEWEST, OLDER};
 use crate::harness::{in_tier, signal};
 use crate::jobs;
-use crate::site::{Site, check_members, group_of, kinds};
+use crate::site::{GROWING, Site, check_members, group_of, kinds, offering};
 
-const TWO: &str = "[slots]\nactive = 2\npassive = 8\nexpand = false";
+/// Two active slots, and passive ones for everything else.
+pub const TWO: &str = "[slots]\nactive = 2\npassive = 8\nexpand = false";
 
 fn containers_are_tasks_in_tiers(version: &'static str, name: &str) {
     let options = Options { version, containers: 6, ..Options::default() };
@@ -83,13 +84,11 @@ fn every_job_is_right_beside_lrs() {
 #[test]
 #[ignore = "needs root, cgroups and Hadoop"]
 fn expanded_slots_become_containers_and_are_taken_back() {
-    let slots = "[slots]\nactive = 1\npassive = 1\npassive_max = 3";
-    let yarn = format!("offer = true\nslot_memory = \"{CONTAINER}MiB\"");
-    let site = &mut Site::start("offer", Options::default(), slots, &yarn);
+    let site = &mut Site::start("offer", Options::default(), GROWING, &offering());
     assert_eq!(site.cluster.advertised(0), Some(3), "a master and one for each slot of the base");
     // Tasks that wait leave the node idle, which is what slots are added for.
     let job = jobs::sleep(&mut site.cluster, 6, 1, 10);
-    site.cluster.patiently("an offer of two more", |c| (c.advertised(0) == Some(5)).then_some(()));
+    site.advertises(5);
     site.cluster.patiently("containers beyond the configured", |c| {
         (c.containers().len() == 5).then_some(())
     });
@@ -153,8 +152,7 @@ fn a_container_id_that_is_made_up_changes_nothing() {
 #[ignore = "needs root, cgroups and Hadoop"]
 fn observe_mode_finds_all_and_moves_nothing() {
     let slots = format!("daemon.mode = \"observe\"\n{TWO}");
-    let yarn = format!("offer = true\nslot_memory = \"{CONTAINER}MiB\"");
-    let site = &mut Site::start("observe", Options::default(), &slots, &yarn);
+    let site = &mut Site::start("observe", Options::default(), &slots, &offering());
     let job = jobs::sleep(&mut site.cluster, 2, 0, 8);
     let containers = site.all_found(3);
     let own = group_of(site.cluster.pid(crate::cluster::Role::NodeManager(0)));

@@ -6,9 +6,20 @@ use std::fs;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-use crate::conf::Options;
+use crate::conf::{CONTAINER, Options};
 use crate::harness::{Daemon, procs};
 use crate::process::Container;
+
+/// Slots that grow while the node is idle: one of each tier, and up to two more passive ones.
+pub const GROWING: &str = "[slots]\nactive = 1\npassive = 1\npassive_max = 3";
+
+/// The same with all of them in the base.
+pub const GROWN: &str = "[slots]\nactive = 1\npassive = 3\npassive_max = 3";
+
+/// Lines of `[yarn]`: each slot more is a container more.
+pub fn offering() -> String {
+    format!("offer = true\nslot_memory = \"{CONTAINER}MiB\"\n")
+}
 
 /// lrsd and the cluster whose containers are its tasks.
 ///
@@ -35,6 +46,23 @@ impl Site {
                 containers.len() >= count && pids(&self.daemon.tasks()) == leaders(&containers);
             fits.then_some(containers)
         })
+    }
+
+    /// Other slots from now on; the lines of `[yarn]` are as before.
+    pub fn reload(&mut self, slots: &str, yarn: &str) {
+        self.daemon.configure(&settings(&self.cluster, slots, yarn));
+        self.daemon.ok(&["reload"]);
+    }
+
+    /// `lrsctl yarn status`.
+    pub fn yarn(&self) -> Value {
+        self.daemon.json(&["yarn", "status"])
+    }
+
+    /// Waits until the active ResourceManager may place so many containers on the node.
+    pub fn advertises(&self, count: u32) {
+        let what = format!("a node of {count} containers");
+        self.cluster.patiently(&what, |c| (c.advertised(0) == Some(count)).then_some(()));
     }
 
     /// All containers and tasks are over, and no group of a task is left.

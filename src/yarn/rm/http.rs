@@ -54,7 +54,7 @@ pub enum Problem {
     Forbidden(String),
     #[error("no answer within {0:?}; it is overloaded or hangs, or yarn.timeout is too short")]
     TimedOut(Duration),
-    #[error("no secure connection: {0}; yarn.ca_file names the certificates to trust")]
+    #[error("no secure connection: {0}; {advice}", advice = trust(.0))]
     Tls(String),
     #[error(
         "status {0} asks for Kerberos and LRS has no ticket: offers need \
@@ -288,6 +288,19 @@ impl Http {
     }
 }
 
+/// What to do about a certificate, by what rustls says of it.
+fn trust(reason: &str) -> &'static str {
+    if reason.contains("CaUsedAsEndEntity") {
+        "the server shows the certificate of an authority, which yarn.ca_file may name but no \
+         server may have: give the server one with basicConstraints CA:FALSE"
+    } else if reason.contains("not valid for name") {
+        "the certificate has to have that name as subjectAltName, or the address in yarn-site.xml \
+         (or yarn.resource_managers, yarn.node_manager) to be a name it has"
+    } else {
+        "yarn.ca_file names the certificates to trust"
+    }
+}
+
 fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock)
 }
@@ -438,6 +451,16 @@ mod tests {
         assert_eq!(excerpt(" a\n\tb\u{1b}[0m "), "a b[0m");
         assert_eq!(excerpt(""), "empty");
         assert_eq!(excerpt(&"ä".repeat(500)).chars().count(), EXCERPT_CHARS + 4);
+    }
+
+    #[test]
+    fn advice_about_a_certificate_is_for_what_is_wrong_with_it() {
+        let said = |reason: &str| Problem::Tls(reason.to_owned()).to_string();
+        assert!(said("invalid peer certificate: UnknownIssuer").contains("yarn.ca_file"));
+        let authority = said("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        assert!(authority.contains("CA:FALSE"), "{authority}");
+        let other = said("invalid peer certificate: certificate not valid for name \"a\"");
+        assert!(other.contains("subjectAltName"), "{other}");
     }
 
     #[test]

@@ -94,6 +94,8 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let mut config = Config::default();
     config.daemon.runtime_dir = dir.path().to_owned();
     config.yarn.offer = true;
+    // No look but those that something happened for.
+    config.yarn.poll = Duration::from_secs(3600);
     let config = Arc::new(config);
     let (publish, newest) = watch::channel(Arc::new(Snapshot::default()));
     let (commands, mut taken) = crate::command::queue().unwrap();

@@ -1,0 +1,35 @@
+//! Two ResourceManagers, of which one takes over from the other.
+
+use crate::cluster::Role;
+use crate::conf::Options;
+use crate::offers::{self, CONFIGURED};
+use crate::site::{GROWN, Site, offering};
+
+#[test]
+#[ignore = "needs root, cgroups and Hadoop"]
+fn an_offer_follows_the_active_resource_manager() {
+    let options = Options { resource_managers: 2, containers: CONFIGURED, ..Options::default() };
+    let site = &mut Site::start("failover", options, GROWN, &offering());
+    let (job, containers) = offers::begin(site, 90, &offering());
+    offers::stands(site);
+
+    // In order: the node registers with the new one as the old one had it, offer included.
+    site.cluster.activate(1);
+    offers::stands(site);
+    assert_eq!(site.all_found(containers.len()), containers, "the containers run on");
+
+    // By a crash, and the NodeManager's too: nobody but lrsd can tell the new one of the offer.
+    site.cluster.kill(Role::NodeManager(0));
+    site.cluster.kill(Role::ResourceManager(1));
+    site.cluster.activate(0);
+    site.cluster.launch(Role::NodeManager(0));
+    site.cluster.wait_running();
+    offers::stands(site);
+    assert_eq!(site.all_found(containers.len()), containers, "the containers run on");
+
+    offers::stop(site, &containers);
+    site.daemon.launch();
+    let ended = job.succeeded(&site.cluster);
+    assert_eq!(site.cluster.masters(&ended.application()), 1);
+    site.nothing_left();
+}
