@@ -1331,29 +1331,39 @@ fn a_change_of_tier_is_fast() {
 
 /// Spec 9: with both tiers saturated the active one has at least 0.98 of the CPU.
 ///
-/// What a loaded host keeps from the hogs cannot be shared among them, so only a cell in which
-/// they had nearly all of the time counts. Under emulation (`LRS_TEST_SLOW`) the guest does not
-/// see its CPUs stand still, and a balancer that was kept waiting shows as a lower share: there
-/// the best of the cells that count is judged.
+/// What others on the node take cannot be shared among the hogs, and whom the balancer puts beside
+/// them decides the shares: only an attempt in which the hogs had nearly all of the time counts.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn the_share_promise_holds_from_one_passive_task_to_all() {
-    const ATTEMPTS: usize = 5;
+    const NEARLY_ALL: f64 = 0.95;
+    const COUNTED: usize = 5;
+    const ATTEMPTS: usize = 10;
     let active = std::thread::available_parallelism().unwrap().get() as u32;
     let plan = WeightPlan { ratio: 100, active_capacity: active, passive_max: 4 * active };
     for passive_cpu in [PassiveCpu::Auto, PassiveCpu::Weight] {
         for passive in [1, plan.passive_max] {
-            // A busy neighbour (or, emulated, a virtual CPU that stands still) makes one tier
-            // run alone for a while; wrong weights show in every attempt.
+            // A virtual CPU that stands still, emulated or not, makes one tier run alone for a
+            // while; wrong weights show in every attempt.
+            let mut counted = 0;
             let kept = (0..ATTEMPTS).any(|_| {
+                if counted == COUNTED {
+                    return false;
+                }
                 let (share, had) = share_of_the_active(passive_cpu, &plan, passive);
                 println!(
                     "{passive_cpu:?}: {active} active, {passive} passive: active share \
                      {share:.4} of {had:.3} of the CPUs' time"
                 );
-                share >= 0.98
+                let counts = had >= NEARLY_ALL;
+                counted += usize::from(counts);
+                counts && share >= 0.98
             });
-            assert!(kept, "{passive_cpu:?}, {passive} passive: below 0.98 in {ATTEMPTS} attempts");
+            let cell = format!("{passive_cpu:?}, {passive} passive");
+            assert!(kept || counted < COUNTED, "{cell}: below 0.98 in {COUNTED} attempts");
+            if !kept {
+                eprintln!("SKIPPED: {cell}: others use the CPUs; run it on a quiet machine");
+            }
         }
     }
 }

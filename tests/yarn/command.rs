@@ -21,7 +21,7 @@ fn a_stop_takes_back_what_the_command_offered() {
     let offered = configured + 2;
     let mut java = cluster.hadoop.java(&cluster.conf(0), "128m");
     java.push("org.apache.hadoop.yarn.client.cli.RMAdminCLI".into());
-    let memory = |containers: u64| containers * u64::from(CONTAINER);
+    let memory = |containers: u32| u64::from(containers) * u64::from(CONTAINER);
     let status = Command::new(&java[0])
         .args(&java[1..])
         .args(["-updateNodeResource", &id])
@@ -45,7 +45,7 @@ fn a_stop_takes_back_what_the_command_offered() {
     let mut daemon = Daemon::new("command", &settings(&cluster, "", &yarn));
     let state = daemon.runtime().join("state");
     fs::create_dir_all(&state).unwrap();
-    let resource = |count: u64| serde_json::json!({"memory_mib": memory(count), "vcores": count});
+    let resource = |count: u32| serde_json::json!({"memory_mib": memory(count), "vcores": count});
     let ledger = serde_json::json!({"version": 1, "node": id, "configured": resource(configured),
         "sent": [resource(offered)]});
     fs::write(state.join("yarn.json"), ledger.to_string()).unwrap();
