@@ -28,6 +28,8 @@ pub struct Hint {
     pub priority: Option<Priority>,
     /// Whether its execution type is OPPORTUNISTIC; `None`: not known.
     pub opportunistic: Option<bool>,
+    /// The container of its application's master; `None`: not known.
+    pub master: Option<ContainerId>,
 }
 
 /// What is known of one container.
@@ -191,10 +193,20 @@ impl Entry {
         })
     }
 
+    /// Whether it has no slot as its application's master. What a command or a script says the
+    /// application says itself; the ResourceManager's word is better, of this attempt. Without it
+    /// only the number counts that no other container of an attempt gets.
+    fn is_master(&self) -> bool {
+        const MASTER: u64 = 1;
+        let attempt = |id: ContainerId| (id.application, id.attempt);
+        let told = self.hint.master.filter(|master| attempt(*master) == attempt(self.id));
+        self.masters && told.map_or(self.id.sequence == MASTER, |master| master == self.id)
+    }
+
     /// `None`: nothing says how.
     fn standing(&self) -> Option<Standing> {
         match (self.kind(), self.hint.opportunistic) {
-            (Some(Kind::ApplicationMaster), _) if self.masters => Some(Standing::Slotless),
+            (Some(Kind::ApplicationMaster), _) if self.is_master() => Some(Standing::Slotless),
             (_, Some(true)) => Some(Standing::Opportunistic),
             (_, Some(false)) => Some(Standing::Slot),
             (_, None) => None,
@@ -280,7 +292,7 @@ mod tests {
         assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
         assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
         assert_eq!((found.labels.kind, found.standing), (None, None), "nobody has said yet");
-        entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true) };
+        entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true), master: None };
         let found = entry.found().unwrap();
         assert_eq!(
             (found.priority, found.standing),
@@ -294,7 +306,20 @@ mod tests {
             "a second master"
         );
         entry.masters = true;
-        assert_eq!(entry.found().unwrap().standing, Some(Standing::Slotless));
         assert_eq!(entry.found().unwrap().labels.kind.unwrap().as_str(), "am");
+        for (sequence, master, is_master) in [
+            (1, None, true),
+            (2, None, false),
+            (2, Some("container_1_0001_01_000002"), true),
+            (2, Some("container_1_0001_01_000001"), false),
+            // The ResourceManager's word is of the attempt before.
+            (1, Some("container_1_0001_09_000002"), true),
+            (2, Some("container_1_0001_09_000002"), false),
+        ] {
+            entry.id.sequence = sequence;
+            entry.hint.master = master.map(|id| id.parse().unwrap());
+            let standing = entry.found().unwrap().standing;
+            assert_eq!(standing == Some(Standing::Slotless), is_master, "{sequence} {master:?}");
+        }
     }
 }

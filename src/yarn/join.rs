@@ -121,7 +121,11 @@ pub fn not_joined(reason: &str, now: Moment) -> proto::YarnStatus {
 
 /// The cluster's word on a container, as the finder takes it.
 pub fn hint(hint: &rm::Hint) -> Hint {
-    Hint { priority: hint.priority.map(Priority), opportunistic: hint.opportunistic }
+    Hint {
+        priority: hint.priority.map(Priority),
+        opportunistic: hint.opportunistic,
+        master: hint.master.as_ref().and_then(|id| id.parse().ok()),
+    }
 }
 
 /// The list of containers; whether a task is active is the snapshot's to say.

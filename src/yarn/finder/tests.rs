@@ -245,7 +245,7 @@ fn what_only_says_that_it_is_a_container_is_left_alone() {
 fn hints_change_how_a_container_stands() {
     let _manager = Daemon::start(NODE_MANAGER);
     let mut node = Node::new();
-    let early = Hint { priority: None, opportunistic: Some(true) };
+    let early = Hint { opportunistic: Some(true), ..Hint::default() };
     node.finder.set_hint(&id(2), early);
     let mut child = node.start(id(2), "python3 task.py");
     let found = node.until(|found, _| !found.is_empty());
@@ -258,7 +258,8 @@ fn hints_change_how_a_container_stands() {
     later.boot = later.boot.after(Duration::from_secs(3));
     assert_eq!(node.finder.pass(later)[0].standing, Some(Standing::Opportunistic));
     node.finder.answered(found[0].process, later, Ok(TaskId { epoch: 1, number: 0 }));
-    node.finder.set_hint(&id(2), Hint { priority: Some(Priority(7)), opportunistic: Some(false) });
+    let late = Hint { priority: Some(Priority(7)), opportunistic: Some(false), master: None };
+    node.finder.set_hint(&id(2), late);
     let again = node.finder.pass(clock::now());
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].standing, again[0].priority), (Some(Standing::Slot), Some(Priority(7))));

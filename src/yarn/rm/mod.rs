@@ -183,6 +183,8 @@ pub struct Hint {
     pub opportunistic: Option<bool>,
     /// Queue of its application.
     pub queue: Option<String>,
+    /// The container of its application's master; `None`: there is none yet, or nobody says.
+    pub master: Option<String>,
 }
 
 #[cfg(test)]

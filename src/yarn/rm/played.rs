@@ -86,7 +86,7 @@ impl Played {
     }
 
     pub fn app(&mut self, id: &str, priority: Option<i32>, queue: &str) {
-        let app = App { id: id.into(), queue: Some(queue.into()), priority };
+        let app = App { id: id.into(), queue: Some(queue.into()), priority, master_logs: None };
         self.apps.insert(id.into(), Ok(app));
     }
 

@@ -151,6 +151,16 @@ pub struct App {
     /// Higher is sooner; absent before 2.8.
     #[serde(default, deserialize_with = "number_or_text")]
     pub priority: Option<i32>,
+    /// Where the logs of its master are, once there is one: a path with the container's id.
+    #[serde(default, rename = "amContainerLogs")]
+    pub master_logs: Option<String>,
+}
+
+impl App {
+    /// The container of its master, or of the last one.
+    pub fn master(&self) -> Option<&str> {
+        self.master_logs.as_ref()?.split('/').find(|part| part.starts_with("container_"))
+    }
 }
 
 /// `GET /ws/v1/node/info`
@@ -370,6 +380,10 @@ mod tests {
             "availMemoryMB":-808,"usedVirtualCores":9,"availableVirtualCores":-1}}"#;
         assert_eq!(node(old), Some(Resource { memory_mib: 8192, vcores: 8 }));
         assert_eq!(node(r#"{"node":{"id":"n:1","state":"LOST"}}"#), None);
+        let app = r#"{"app":{"id":"a","amContainerLogs":
+            "http://n:8042/node/containerlogs/container_e01_1_0001_01_000002/u"}}"#;
+        let app = serde_json::from_str::<AppAnswer>(app).unwrap().app;
+        assert_eq!(app.master(), Some("container_e01_1_0001_01_000002"));
         let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
             "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
             {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},
