@@ -1324,7 +1324,10 @@ fn a_change_of_tier_is_fast() {
         times.sort();
         println!("{what}: p50 {:?} p99 {:?} max {:?}", times[500], times[990], times[999]);
     }
-    assert!(times[1][500] < Duration::from_millis(1), "promotion p50 {:?}", times[1][500]);
+    // An emulated CPU takes ten times as long, and longer beside others.
+    let allowance = if std::env::var_os("LRS_TEST_SLOW").is_some() { 50 } else { 1 };
+    let limit = Duration::from_millis(allowance);
+    assert!(times[1][500] < limit, "promotion p50 {:?}", times[1][500]);
     tree.remove(&group).unwrap();
     fixture.close();
 }
