@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
+use crate::dfsio::Files;
 use crate::jobs::{self, Ended, Job, Points, Rows, Words};
 use crate::options::Effort;
 
@@ -18,14 +19,19 @@ pub enum Load {
     Terasort,
     /// Computes.
     Pi,
+    /// Hadoop's own benchmark of its file system, TestDFSIO -read: reads, and computes little.
+    DfsioRead,
 }
 
 impl Load {
+    pub const ALL: [Load; 4] = [Load::WordCount, Load::Terasort, Load::Pi, Load::DfsioRead];
+
     pub fn name(self) -> &'static str {
         match self {
             Load::WordCount => "word-count",
             Load::Terasort => "terasort",
             Load::Pi => "pi",
+            Load::DfsioRead => "dfsio-read",
         }
     }
 }
@@ -42,10 +48,13 @@ struct Size {
     lines: u32,
     rows: usize,
     samples: u64,
+    /// Of a file, one for each map.
+    file_mib: u64,
 }
 
-const FULL: Size = Size { maps: 12, lines: 60_000, rows: 1_200_000, samples: 2_000_000 };
-const QUICK: Size = Size { maps: 6, lines: 2_000, rows: 60_000, samples: 20_000 };
+const FULL: Size =
+    Size { maps: 12, lines: 60_000, rows: 1_200_000, samples: 2_000_000, file_mib: 48 };
+const QUICK: Size = Size { maps: 6, lines: 2_000, rows: 60_000, samples: 20_000, file_mib: 2 };
 
 /// The data of the loads in a cluster, made when they are first needed.
 pub struct Prepared {
@@ -54,6 +63,7 @@ pub struct Prepared {
     rows: Option<Rows>,
     /// With how many lie in the circle.
     points: Option<(Points, usize)>,
+    files: Option<Files>,
 }
 
 /// A job that runs, and where it writes.
@@ -82,7 +92,7 @@ impl Prepared {
             Effort::Full => &FULL,
             Effort::Quick => &QUICK,
         };
-        Prepared { size, words: None, rows: None, points: None }
+        Prepared { size, words: None, rows: None, points: None, files: None }
     }
 
     /// Makes the data of a load, unless it is there.
@@ -103,6 +113,9 @@ impl Prepared {
                     let inside = points.inside();
                     (points, inside)
                 });
+            }
+            Load::DfsioRead => {
+                self.files.get_or_insert_with(|| Files::write(cluster, size.maps, size.file_mib));
             }
         }
     }
@@ -125,6 +138,9 @@ impl Prepared {
                 let (points, _) = self.points.as_ref().expect("prepared");
                 (points.start(cluster, OPTIONS), None)
             }
+            Load::DfsioRead => {
+                (self.files.as_ref().expect("prepared").read(cluster, OPTIONS), None)
+            }
         };
         Running { load, job, out }
     }
@@ -143,6 +159,7 @@ impl Prepared {
                 let (points, inside) = self.points.as_ref().expect("prepared");
                 points.check_estimate(&done.ended, *inside);
             }
+            Load::DfsioRead => self.files.as_ref().expect("prepared").check_read(),
         }
         if let Some(out) = &done.out {
             std::fs::remove_dir_all(out).expect("an output to remove");

@@ -35,6 +35,8 @@ mod rest;
 #[path = "../supervise.rs"]
 mod supervisor;
 
+mod dfsio;
+mod disk;
 mod loads;
 mod measure;
 mod options;
@@ -50,9 +52,10 @@ use clap::Parser as _;
 use lrs::bench::order::order;
 
 use cluster::Cluster;
+use disk::Disk;
 use loads::Load;
 use measure::Turn;
-use options::{Options, Scheduling};
+use options::{Medium, Options, Scheduling};
 use record::{Machine, Records};
 use settings::Setting;
 
@@ -91,7 +94,7 @@ fn measure_all(scheduling: Scheduling, options: &Options, records: &mut Records)
     let settings = Setting::all(cpus());
     let mut turns = Vec::new();
     for round in 0..options.rounds() {
-        for &load in &options.loads {
+        for &load in options.loads() {
             for (place, index) in order(settings.len(), round).into_iter().enumerate() {
                 turns.push(Turn { scheduling, load, setting: settings[index], round, place });
             }
@@ -101,23 +104,30 @@ fn measure_all(scheduling: Scheduling, options: &Options, records: &mut Records)
     if turns.is_empty() {
         return;
     }
-    let cluster = &mut start(scheduling);
+    // Before the cluster, so that it is dropped after it.
+    let disk = match options.disk {
+        Medium::AsIs => None,
+        Medium::Slow => Some(Disk::make()),
+    };
+    let disk = disk.as_ref();
+    let cluster = &mut start(scheduling, disk);
     let mut prepared = loads::Prepared::new(options.effort());
     // The daemons of a cluster have just started: their first jobs are slower than all later.
     let warm_up = Turn { load: Load::WordCount, setting: settings[0], ..turns[0] };
-    measure::run(&warm_up, cluster, &mut prepared);
+    measure::run(&warm_up, cluster, &mut prepared, disk);
     let count = turns.len();
     for (done, turn) in (1..).zip(turns) {
-        let run = measure::run(&turn, cluster, &mut prepared);
+        let run = measure::run(&turn, cluster, &mut prepared, disk);
         eprintln!("{done}/{count}: {run}");
         records.add(run);
     }
 }
 
-fn start(scheduling: Scheduling) -> Cluster {
+fn start(scheduling: Scheduling, disk: Option<&Disk>) -> Cluster {
     let options = conf::Options {
         scheduler: scheduling.scheduler(),
         containers: settings::base(cpus()),
+        data: disk.map(Disk::fresh),
         ..conf::Options::default()
     };
     for _ in 1..STARTS {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
+use crate::disk::Disk;
 use crate::loads::{Load, Prepared, Running};
 use crate::options::Scheduling;
 use crate::record::Run;
@@ -27,16 +28,27 @@ pub struct Turn {
 }
 
 /// Runs and checks one. Nothing of it is left when it returns.
-pub fn run(turn: &Turn, cluster: &mut Cluster, prepared: &mut Prepared) -> Run {
+///
+/// On the slow disk everything is read from the disk, and not from what an earlier run has left in
+/// memory.
+pub fn run(
+    turn: &Turn,
+    cluster: &mut Cluster,
+    prepared: &mut Prepared,
+    disk: Option<&Disk>,
+) -> Run {
     prepared.prepare(turn.load, cluster);
     emptied(cluster);
     let daemon = turn.setting.enter(cluster);
+    disk.inspect(|disk| disk.forget_pages());
+    let served = disk.map(Disk::busy);
     let cpu = CpuTime::now();
     let began = Instant::now();
     let mut running = prepared.start(turn.load, cluster);
     let containers_most = watch(&mut running, cluster, began);
     let client = began.elapsed();
     let [busy, waiting, stolen] = CpuTime::now().shares_since(&cpu);
+    let served = disk.zip(served).map(|(disk, before)| disk.busy().saturating_sub(before));
     let done = running.succeeded(cluster);
     let seconds = elapsed(cluster, &done.ended.application()).as_secs_f64();
     emptied(cluster);
@@ -54,6 +66,7 @@ pub fn run(turn: &Turn, cluster: &mut Cluster, prepared: &mut Prepared) -> Run {
         cpu_busy: busy,
         cpu_iowait: waiting,
         cpu_stolen: stolen,
+        disk_busy: served.map(|time| time.as_secs_f64() / client.as_secs_f64()),
     }
 }
 

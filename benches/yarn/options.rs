@@ -16,6 +16,15 @@ pub enum Effort {
     Quick,
 }
 
+/// Where the NodeManager's local directories and the data of the jobs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Medium {
+    /// Below cargo's target directory, and in the page cache.
+    AsIs,
+    /// See [`crate::disk`].
+    Slow,
+}
+
 /// YARN's scheduler of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -47,15 +56,19 @@ pub struct Options {
     /// Rounds: every load under every setting once [default: 10, 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "word-count,terasort,pi")]
-    pub loads: Vec<Load>,
+    /// [default: word-count,terasort,pi, and dfsio-read,terasort with --disk slow]
+    #[arg(long, value_delimiter = ',', value_enum)]
+    loads: Vec<Load>,
+    /// Of local directories and data
+    #[arg(long, value_enum, default_value = "as-is")]
+    pub disk: Medium,
     #[arg(long, value_delimiter = ',', value_enum, default_value = "capacity,fair")]
     pub schedulers: Vec<Scheduling>,
     /// Small jobs, one round: to see whether it all works
     #[arg(long)]
     quick: bool,
     /// Where runs.jsonl and machine.json go; runs that are there are not made again
-    /// [default: bench-yarn in cargo's target directory]
+    /// [default: bench-yarn or bench-yarn-slow in cargo's target directory]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only print the tables of the runs in this directory
@@ -77,16 +90,28 @@ impl Options {
         })
     }
 
+    pub fn loads(&self) -> &[Load] {
+        match (self.loads.is_empty(), self.disk) {
+            (false, _) => &self.loads,
+            (true, Medium::AsIs) => &[Load::WordCount, Load::Terasort, Load::Pi],
+            (true, Medium::Slow) => &[Load::DfsioRead, Load::Terasort],
+        }
+    }
+
     pub fn effort(&self) -> Effort {
         if self.quick { Effort::Quick } else { Effort::Full }
     }
 
     pub fn out(&self) -> PathBuf {
-        let name = match self.effort() {
-            Effort::Full => "bench-yarn",
-            Effort::Quick => "bench-yarn-quick",
+        let disk = match self.disk {
+            Medium::AsIs => "",
+            Medium::Slow => "-slow",
+        };
+        let effort = match self.effort() {
+            Effort::Full => "",
+            Effort::Quick => "-quick",
         };
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("below target");
-        self.out.clone().unwrap_or_else(|| target.join(name))
+        self.out.clone().unwrap_or_else(|| target.join(format!("bench-yarn{disk}{effort}")))
     }
 }

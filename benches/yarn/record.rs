@@ -9,10 +9,11 @@ use procfs::Current as _;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus;
+use crate::disk;
 use crate::hadoop::{self, SMALL_JVM};
 use crate::loads::Load;
 use crate::measure::Turn;
-use crate::options::{Effort, Options, Scheduling};
+use crate::options::{Effort, Medium, Options, Scheduling};
 
 /// One run. Shares are of all CPU time of the node while the client ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub struct Run {
     pub cpu_busy: f64,
     pub cpu_iowait: f64,
     pub cpu_stolen: f64,
+    /// Share of the client's time in which the slow disk had a request.
+    pub disk_busy: Option<f64>,
 }
 
 impl fmt::Display for Run {
@@ -60,6 +63,8 @@ pub struct Machine {
     pub cpu: Option<String>,
     pub cpus: u32,
     pub memory_bytes: Option<u64>,
+    /// Of local directories and data, where it is not the node's own.
+    pub disk: Option<String>,
     /// Over a minute before the first run.
     pub load_average: Option<f64>,
     pub rounds: u32,
@@ -80,6 +85,7 @@ impl Machine {
             cpu: cpu.map(str::to_owned),
             cpus: cpus(),
             memory_bytes: procfs::Meminfo::current().ok().map(|memory| memory.mem_total),
+            disk: (options.disk == Medium::Slow).then(disk::describe),
             load_average: procfs::LoadAverage::current().ok().map(|load| f64::from(load.one)),
             rounds: options.rounds(),
             quick: options.effort() == Effort::Quick,
@@ -120,6 +126,12 @@ impl Records {
                 before.machine.quick,
                 machine.quick,
                 "the runs in {} are of jobs of another size",
+                directory.display()
+            );
+            assert_eq!(
+                before.machine.disk,
+                machine.disk,
+                "the runs in {} are on another disk",
                 directory.display()
             );
             let Machine { command: mut commands, .. } = before.machine;

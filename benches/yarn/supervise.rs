@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cluster::group_for;
+use crate::disk;
 use crate::harness::groups_below;
 use crate::{process, supervisor};
 
@@ -22,6 +23,7 @@ pub fn supervise() -> ExitCode {
     let (status, pid) = supervisor::run_again(|command| {
         command.env(SUPERVISED, "1").env("TMPDIR", scratch.path());
     });
+    disk::await_gone(scratch.path());
     // Everything the child started carries the directory's name.
     process::sweep(scratch.path());
     remove_groups(scratch.path(), pid);

@@ -22,7 +22,7 @@ struct Group<'a> {
 pub fn of(records: &Records) -> String {
     let mut text = node(&records.machine);
     for scheduling in [Scheduling::Capacity, Scheduling::Fair] {
-        let groups: Vec<Group> = [Load::WordCount, Load::Terasort, Load::Pi]
+        let groups: Vec<Group> = Load::ALL
             .into_iter()
             .map(|load| {
                 let ours = |run: &&Run| run.scheduler == scheduling && run.load == load;
@@ -50,6 +50,9 @@ fn node(machine: &Machine) -> String {
     row("CPUs", format!("{} x {}", machine.cpus, machine.cpu.as_deref().unwrap_or("unknown")));
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1_u32 << 30));
     row("memory", machine.memory_bytes.map_or_else(unknown, gib));
+    if let Some(disk) = &machine.disk {
+        row("disk of local directories and data", disk.clone());
+    }
     row("load average at start", machine.load_average.map_or_else(unknown, |l| format!("{l:.2}")));
     if machine.quick {
         text += "\n**Quick: not for publication.**\n";
@@ -86,9 +89,9 @@ fn section(text: &mut String, scheduling: Scheduling, groups: &[Group]) -> std::
     writeln!(
         text,
         "\n| load | setting | runs | quartiles | with the client | containers at most \
-        | CPU busy | iowait | stolen |"
+        | CPU busy | iowait | stolen | disk busy |"
     )?;
-    writeln!(text, "|---|---|---|---|---|---|---|---|---|")?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|---|---|")?;
     for group in groups {
         for setting in settings() {
             group.details(text, setting)?;
@@ -150,17 +153,21 @@ impl Group<'_> {
         let [low, high] = seconds.quartiles();
         let client = median(|run| run.client_seconds).unwrap_or_default();
         let containers = self.spread(setting, |run| run.containers_most as f64);
+        // A modelled disk alone is looked at.
+        let shares: Vec<f64> = self.of(setting).filter_map(|run| run.disk_busy).collect();
+        let disk = Spread::new(shares);
         let percent = |figure| median(figure).unwrap_or_default() * 100.0;
         writeln!(
             text,
             "| {} | {setting} | {} | {low:.1} to {high:.1} s | {client:.1} s | {} | {:.0} % | {:.1} % \
-             | {:.1} % |",
+             | {:.1} % | {} |",
             self.load.name(),
             seconds.count(),
             containers.map_or("-".to_owned(), |c| range(c.min(), c.max())),
             percent(|run| run.cpu_busy),
             percent(|run| run.cpu_iowait),
             percent(|run| run.cpu_stolen),
+            disk.map_or("-".to_owned(), |share| format!("{:.0} %", share.median() * 100.0)),
         )
     }
 }

@@ -126,6 +126,7 @@ impl Cluster {
             conf,
             cluster: self.dir(),
             node: &self.node_dir(node),
+            local: &self.local_dir(node),
             node_ports: &self.nodes[node],
             manager,
             hadoop: &self.hadoop,
@@ -168,7 +169,12 @@ impl Cluster {
 
     /// A NodeManager's local directory.
     pub fn local_dir(&self, index: usize) -> PathBuf {
-        self.node_dir(index).join("local")
+        self.data_dir().join(format!("node-{index}")).join("local")
+    }
+
+    /// Where tasks read and write.
+    fn data_dir(&self) -> &Path {
+        self.options.data.as_deref().unwrap_or_else(|| self.dir())
     }
 
     /// `http://127.0.0.1:port`, or https, of the ResourceManager that is active.
@@ -313,10 +319,16 @@ impl Cluster {
         process::containers(&dirs)
     }
 
-    /// A path below [`Cluster::dir`] that nobody has yet.
+    /// A path for the files of a job that nobody has yet.
     pub fn fresh(&mut self, name: &str) -> PathBuf {
+        let name = self.name(name);
+        self.data_dir().join(name)
+    }
+
+    /// A name that nothing of this cluster has yet.
+    fn name(&mut self, name: &str) -> String {
         self.names += 1;
-        self.dir().join(format!("{name}-{}", self.names))
+        format!("{name}-{}", self.names)
     }
 
     /// Starts a program of Hadoop's as a client of this cluster.
@@ -325,7 +337,8 @@ impl Cluster {
         words.push(self.scratch());
         words.push(class.to_owned());
         words.extend_from_slice(arguments);
-        let log = self.fresh("logs/client");
+        let name = self.name("client");
+        let log = self.dir().join("logs").join(name);
         Process::start(&words, &self.hadoop.java_home, None, &log)
     }
 

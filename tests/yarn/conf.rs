@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::certificate;
 use crate::hadoop::{Hadoop, SMALL_JVM};
@@ -31,6 +31,9 @@ pub struct Options {
     pub resource_managers: usize,
     /// How many opportunistic containers may queue at a NodeManager; 0: there are none.
     pub opportunistic: u32,
+    /// An empty directory for the NodeManagers' local directories and the files of jobs, which then
+    /// are on a disk of their own; the caller's to remove.
+    pub data: Option<PathBuf>,
     /// Web services, but those of HDFS, by https alone, under a [`certificate`] of the cluster's.
     pub https: bool,
 }
@@ -45,6 +48,7 @@ impl Default for Options {
             hdfs: false,
             resource_managers: 1,
             opportunistic: 0,
+            data: None,
             https: false,
         }
     }
@@ -144,9 +148,11 @@ pub struct Files<'a> {
     /// The directory.
     pub conf: &'a Path,
     pub cluster: &'a Path,
-    /// Directory of the NodeManager whose local directories and state they name; all other
-    /// daemons read the first's.
+    /// Directory of the NodeManager whose logs and state they name; all other daemons read the
+    /// first's.
     pub node: &'a Path,
+    /// Its local directory.
+    pub local: &'a Path,
     pub node_ports: &'a NodePorts,
     /// Index of the ResourceManager they make of one that reads them.
     pub manager: usize,
@@ -298,7 +304,7 @@ fn yarn(files: &Files) -> Properties {
         ("yarn.nodemanager.localizer.address", local(node_ports.localizer)),
         (node_web, local(node_ports.web)),
         ("yarn.nodemanager.aux-services", "mapreduce_shuffle".to_owned()),
-        ("yarn.nodemanager.local-dirs", under(node, "local")),
+        ("yarn.nodemanager.local-dirs", files.local.display().to_string()),
         ("yarn.nodemanager.log-dirs", under(node, "containers")),
         ("yarn.nodemanager.resource.memory-mb", (options.containers * CONTAINER).to_string()),
         ("yarn.nodemanager.resource.cpu-vcores", options.containers.to_string()),

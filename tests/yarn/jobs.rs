@@ -25,7 +25,8 @@ impl Job {
         Job::start(cluster, EXAMPLES, words)
     }
 
-    fn start(cluster: &mut Cluster, class: &str, words: &[&str]) -> Job {
+    /// Any program of Hadoop's that submits one: its class, then its options and arguments.
+    pub fn start(cluster: &mut Cluster, class: &str, words: &[&str]) -> Job {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         Job { client: cluster.client(class, &words), what: words.join(" ") }
     }
