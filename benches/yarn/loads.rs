@@ -53,7 +53,7 @@ struct Size {
 }
 
 const FULL: Size =
-    Size { maps: 12, lines: 60_000, rows: 1_200_000, samples: 2_000_000, file_mib: 48 };
+    Size { maps: 12, lines: 60_000, rows: 1_200_000, samples: 2_000_000, file_mib: 96 };
 const QUICK: Size = Size { maps: 6, lines: 2_000, rows: 60_000, samples: 20_000, file_mib: 2 };
 
 /// The data of the loads in a cluster, made when they are first needed.

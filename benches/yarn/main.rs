@@ -40,6 +40,7 @@ mod disk;
 mod loads;
 mod measure;
 mod options;
+mod overall;
 mod record;
 mod settings;
 mod supervise;

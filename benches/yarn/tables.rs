@@ -10,17 +10,19 @@ use lrs::bench::stats::{LEAST_FOR_INTERVAL, Spread, median_interval};
 
 use crate::loads::Load;
 use crate::options::Scheduling;
+use crate::overall;
 use crate::record::{Machine, Records, Run};
 use crate::settings::Setting;
 
 /// The runs of one load under one scheduler.
-struct Group<'a> {
+pub struct Group<'a> {
     load: Load,
     runs: Vec<&'a Run>,
 }
 
 pub fn of(records: &Records) -> String {
     let mut text = node(&records.machine);
+    let mut all = Vec::new();
     for scheduling in [Scheduling::Capacity, Scheduling::Fair] {
         let groups: Vec<Group> = Load::ALL
             .into_iter()
@@ -33,7 +35,9 @@ pub fn of(records: &Records) -> String {
         if !groups.is_empty() {
             section(&mut text, scheduling, &groups).expect("a String takes all");
         }
+        all.extend(groups);
     }
+    overall::table(&mut text, &all).expect("a String takes all");
     text
 }
 
@@ -100,7 +104,7 @@ fn section(text: &mut String, scheduling: Scheduling, groups: &[Group]) -> std::
     Ok(())
 }
 
-fn settings() -> impl Iterator<Item = &'static str> {
+pub fn settings() -> impl Iterator<Item = &'static str> {
     Setting::STATICS.into_iter().chain([Setting::LRS])
 }
 
@@ -113,7 +117,7 @@ impl Group<'_> {
         Spread::new(self.of(setting).map(figure).collect())
     }
 
-    fn seconds(&self, setting: &str, round: u32) -> Option<f64> {
+    pub fn seconds(&self, setting: &str, round: u32) -> Option<f64> {
         self.of(setting).find(|run| run.round == round).map(|run| run.seconds)
     }
 
@@ -135,10 +139,20 @@ impl Group<'_> {
         Some(Spread::new(of_round?)?.mean())
     }
 
+    /// LRS over `other`, round by round.
+    pub fn pairs(&self, other: impl Fn(u32) -> Option<f64>) -> impl Iterator<Item = f64> {
+        self.of(Setting::LRS).filter_map(move |run| Some(run.seconds / other(run.round)?))
+    }
+
+    /// The median of a setting over that of the best static one.
+    pub fn loss(&self, setting: &str) -> Option<f64> {
+        let median = |name| Some(self.spread(name, |run| run.seconds)?.median());
+        Some(median(setting)? / median(self.best()?)?)
+    }
+
     /// LRS over `other`, as `0.950 (0.911 to 0.981)`.
     fn ratio(&self, other: impl Fn(u32) -> Option<f64>) -> Option<String> {
-        let pair = |run: &Run| Some(run.seconds / other(run.round)?);
-        let ratios = Spread::new(self.of(Setting::LRS).filter_map(pair).collect())?;
+        let ratios = Spread::new(self.pairs(other).collect())?;
         let median = ratios.median();
         if ratios.count() < LEAST_FOR_INTERVAL {
             return Some(format!("{median:.3}, too few pairs"));
