@@ -50,26 +50,36 @@ pub enum Left {
 
 /// Says of what is left behind, from what is written down.
 #[derive(Clone, Debug)]
-pub(super) struct Witness {
+pub struct Witness {
     file: LedgerFile,
     rmadmin: Vec<String>,
 }
 
 impl Witness {
     /// A witness of the ledger these settings have.
-    pub(super) fn of(config: &Config) -> Witness {
+    pub fn of(config: &Config) -> Witness {
         let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
         Witness { file, rmadmin: config.yarn.rmadmin.clone() }
     }
 
     /// # Errors
     /// What is left behind, `why` being the reason.
-    pub(super) fn check(&self, why: &str) -> Result<(), Left> {
+    pub fn check(&self, why: &str) -> Result<(), Left> {
         let Some(ledger) = self.file.read()?.filter(|ledger| !ledger.is_clear()) else {
             return Ok(());
         };
         let command = command_line(&self.rmadmin, &ledger.node, ledger.configured);
         Err(Left::Offer { node: ledger.node, why: why.to_owned(), command })
+    }
+
+    /// The same where the thread that talks to YARN was waited for and did not end.
+    ///
+    /// # Errors
+    /// What is left behind.
+    pub fn check_what_hangs(&self, waited: Duration) -> Result<(), Left> {
+        self.check(&format!(
+            "a call or a run of the command hangs, and a stop waits no longer than {waited:?}"
+        ))
     }
 }
 

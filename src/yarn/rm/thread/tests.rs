@@ -7,6 +7,7 @@ use super::*;
 use crate::command::CommandReceiver;
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
+use crate::discover::rest::Rest;
 use crate::yarn::rm::Resource;
 
 const GIB: u64 = 1 << 30;
@@ -114,7 +115,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         commands,
         hints,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
     let handle = start(parts).unwrap();
 
@@ -156,7 +157,7 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
@@ -214,7 +215,7 @@ impl Unseen {
             commands,
             hints,
             stopping,
-            alive: Arc::default(),
+            alive: Rest::begin(Duration::ZERO, None).0,
         };
         Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
     }
@@ -304,7 +305,7 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
     let handle = start(parts).unwrap();
     assert!(!handle.has_ended());
