@@ -64,7 +64,9 @@ fn behind_kerberos_an_edited_site_counts_and_not_what_was_written_down() {
     scene.settle(&view(3));
     let less = Resource { memory_mib: 4096, vcores: 4 };
     scene.cluster.site = Some(less);
-    scene.run(&view(3), REPEAT_UNSEEN);
+    scene.settle(&View { enforce: false, ..view(3) });
+    assert_eq!(recorded(&scene).unwrap().configured, less, "what an operator is told to set");
+    scene.settle(&view(3));
     let offer = Resource { memory_mib: 4096 + 3 * 1024, vcores: 7 };
     assert_eq!(scene.cluster.updates, [plus(3), offer]);
     scene.kill_and_restart();
