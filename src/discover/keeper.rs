@@ -6,15 +6,20 @@
 //! of /proc or of a dead disk that hangs can be waited for and nothing else. Both are a line of
 //! the log, a warning in status and, for a panic, a check of doctor's.
 //!
+//! A stop waits for what the thread had started ([`Rest`]), also when the thread itself is lost:
+//! what was offered to YARN is on its way back then, and what is not taken back is said.
+//!
 //! Limits. A hang is told half a minute after it began.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::rest::Rest;
 use super::thread::{Handle, Lost, Parts};
 use crate::clock;
 use crate::units::BootTime;
+use crate::yarn::rm::give_back::Left;
 
 /// How long one round of the thread may take before it counts as hanging: a listing of thousands
 /// of processes takes a tenth of a second.
@@ -77,10 +82,10 @@ enum State {
         handle: Handle,
         since: BootTime,
     },
-    /// `rest`: alive while something that it had started is.
+    /// `rest`: what it had started.
     Lost {
         again_at: BootTime,
-        rest: Weak<()>,
+        rest: Rest,
     },
 }
 
@@ -115,7 +120,7 @@ impl Keeper {
                 news
             }
             // Two of a kind would send YARN different offers.
-            State::Lost { again_at, rest } if now < again_at || rest.strong_count() > 0 => {
+            State::Lost { again_at, rest } if now < again_at || !rest.is_over() => {
                 self.state = State::Lost { again_at, rest };
                 None
             }
@@ -124,13 +129,13 @@ impl Keeper {
     }
 
     fn lose(&mut self, handle: Handle, now: BootTime) -> News {
-        let rest = handle.rest();
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST_PAUSE);
         self.hangs = false;
+        let (outcome, rest) = handle.join();
         self.state = State::Lost { again_at: now.after(pause), rest };
         // Nobody told it to stop; that it ended in order is no less odd.
-        let lost = handle.join().err().unwrap_or(Lost::FINDER);
+        let lost = outcome.err().unwrap_or(Lost::FINDER);
         let trouble = format!(
             "tasks that nobody announces are not found: {lost}; those that are known are shaped, \
              and it is started again after {pause:?}"
@@ -139,7 +144,7 @@ impl Keeper {
         News::Trouble(trouble)
     }
 
-    fn try_again(&mut self, rest: Weak<()>, now: BootTime) -> Option<News> {
+    fn try_again(&mut self, rest: Rest, now: BootTime) -> Option<News> {
         match (self.begin)() {
             Ok(Some(handle)) => {
                 tracing::info!("the thread lrs-find runs again");
@@ -186,13 +191,30 @@ impl Keeper {
         }
     }
 
-    /// Waits for the end of the thread, which is bounded.
+    /// Waits for the end of the thread and of what it had started, which is bounded, and logs what
+    /// did not end as it should.
     pub fn join(self) {
-        if let State::Runs { handle, .. } = self.state
-            && let Err(lost) = handle.join()
-        {
-            tracing::error!("{lost}");
+        if let Err(left) = self.end() {
+            tracing::warn!("{left}");
         }
+    }
+
+    fn end(self) -> Result<(), Left> {
+        let begun = clock::boot_time();
+        let rest = match self.state {
+            State::Off => return Ok(()),
+            State::Lost { rest, .. } => rest,
+            State::Runs { handle, .. } => match handle.join() {
+                // It waited for what it had started, and said what was left.
+                (Ok(()), _) => return Ok(()),
+                (Err(lost), rest) => {
+                    tracing::error!("{lost}");
+                    rest
+                }
+            },
+        };
+        let deadline = begun.after(rest.within());
+        rest.wait(deadline)
     }
 }
 
@@ -202,6 +224,11 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::config::Config;
+    use crate::discover::rest::Alive;
+    use crate::yarn::rm::Resource;
+    use crate::yarn::rm::give_back::Witness;
+    use crate::yarn::rm::ledger::{Era, Ledger, LedgerFile};
 
     fn at(seconds: u64) -> BootTime {
         BootTime(Duration::from_secs(seconds))
@@ -214,7 +241,7 @@ mod tests {
         let begin = move || {
             let number = count.fetch_add(1, Ordering::SeqCst);
             let work = work.clone();
-            Handle::of("lrs-test", Arc::new(()), move |pulse, _| {
+            Handle::of("lrs-test", Rest::begin(Duration::ZERO, None), move |pulse, _| {
                 work(number, pulse);
                 Ok(())
             })
@@ -257,19 +284,95 @@ mod tests {
         assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300]);
     }
 
-    #[test]
-    fn what_it_had_started_is_waited_for() {
-        let shared = Arc::new(());
-        let kept = Mutex::new(Some(Arc::clone(&shared)));
+    /// A keeper that has lost its thread, and what that had started.
+    fn lost(within: Duration, witness: Option<Witness>) -> (Keeper, Alive) {
+        let (alive, rest) = Rest::begin(within, witness);
+        let mut first = Some((alive.clone(), rest));
         let begin = move || {
-            let alive = kept.lock().unwrap().take().unwrap_or_default();
-            Handle::of("lrs-test", alive, |_, _| panic!("of the test")).map(Some)
+            let both = first.take().unwrap_or_else(|| Rest::begin(Duration::ZERO, None));
+            Handle::of("lrs-test", both, |_, _| panic!("of the test")).map(Some)
         };
         let mut keeper = Keeper::with(Box::new(begin)).unwrap();
         is_trouble(&news(&mut keeper, at(0)), "panicked");
+        (keeper, alive)
+    }
+
+    #[test]
+    fn what_it_had_started_is_waited_for() {
+        let (mut keeper, alive) = lost(Duration::ZERO, None);
         assert_eq!(keeper.look(at(1000)), None, "it takes an offer back");
-        drop(shared);
+        drop(alive);
         assert_eq!(keeper.look(at(1000)), Some(News::Well));
+    }
+
+    /// An offer that stands, and who tells of it.
+    fn offered() -> (tempfile::TempDir, LedgerFile, Witness) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("state")).unwrap();
+        let file = LedgerFile::in_runtime_dir(dir.path());
+        let configured = Resource { memory_mib: 8192, vcores: 8 };
+        let ledger = Ledger::new("node1:45454".parse().unwrap(), configured);
+        let offer = Resource { memory_mib: 9216, vcores: 9 };
+        file.write(&ledger.about_to_send(offer, Era::default())).unwrap();
+        let mut config = Config::default();
+        config.daemon.runtime_dir = dir.path().to_owned();
+        let witness = Witness::of(&config);
+        (dir, file, witness)
+    }
+
+    #[test]
+    fn a_stop_waits_until_what_the_lost_thread_had_started_took_the_offer_back() {
+        let (_dir, file, witness) = offered();
+        let (keeper, alive) = lost(Duration::from_secs(60), Some(witness));
+        let (stops, stopping) = mpsc::channel();
+        let talker = std::thread::spawn(move || {
+            stopping.recv().unwrap();
+            let ledger = file.read().unwrap().unwrap();
+            file.write(&ledger.given_back(clock::now().wall)).unwrap();
+            drop(alive);
+        });
+        keeper.stop();
+        stops.send(()).unwrap();
+        keeper.end().unwrap();
+        talker.join().unwrap();
+    }
+
+    #[test]
+    fn what_the_lost_thread_leaves_standing_is_said_with_the_command() {
+        let by_hand = "-updateNodeResource node1:45454 8192 8 -1";
+        let (_dir, _, witness) = offered();
+        let (keeper, alive) = lost(Duration::from_millis(50), Some(witness.clone()));
+        let left = keeper.end().unwrap_err().to_string();
+        assert!(left.contains("no longer than 50ms") && left.ends_with(by_hand), "{left}");
+        drop(alive);
+
+        let (keeper, alive) = lost(Duration::from_secs(60), Some(witness.clone()));
+        drop(alive);
+        let left = keeper.end().unwrap_err().to_string();
+        assert!(left.contains("lrs-yarn ended without") && left.ends_with(by_hand), "{left}");
+
+        let (until_over, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let hangs = move || {
+            let _ = wait.lock().unwrap().recv();
+        };
+        let panics = || panic!("of the test, since it was last looked at");
+        let works: [Arc<dyn Fn() + Send + Sync>; 2] = [Arc::new(panics), Arc::new(hangs)];
+        for work in works {
+            let witness = witness.clone();
+            let begin = move || {
+                let work = Arc::clone(&work);
+                let both = Rest::begin(Duration::ZERO, Some(witness.clone()));
+                Handle::of("lrs-test", both, move |_, _| {
+                    work();
+                    Ok(())
+                })
+                .map(Some)
+            };
+            let left = Keeper::with(Box::new(begin)).unwrap().end().unwrap_err().to_string();
+            assert!(left.ends_with(by_hand), "{left}");
+        }
+        drop(until_over);
     }
 
     #[test]

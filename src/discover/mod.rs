@@ -16,6 +16,7 @@ pub(crate) mod made_up;
 pub mod proc_file;
 pub mod processes;
 pub mod refusals;
+pub mod rest;
 pub mod rules;
 pub mod scan;
 pub mod thread;

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Weak, mpsc as std_mpsc};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::Found;
 use super::finder::RuleFinder;
 use super::keeper::Pulse;
 use super::processes::Proc;
+use super::rest::{Alive, Rest};
 use super::scan::Node;
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind};
@@ -73,10 +74,8 @@ pub struct Handle {
     ended: std_mpsc::Receiver<()>,
     thread: JoinHandle<Result<(), Lost>>,
     pulse: Pulse,
-    rest: Weak<()>,
-    /// How long its end is waited for. A read of /proc or of a dead disk that hangs is given up
-    /// with the process.
-    join_within: Duration,
+    /// The thread that talks to YARN for it.
+    rest: Rest,
 }
 
 /// A thread that finds tasks or talks to YARN ended by itself. Without it the node would be shaped
@@ -88,6 +87,11 @@ pub enum Lost {
     Panicked(&'static str),
     #[error("the thread lrs-find cannot wait for anything: {0}")]
     Runtime(String),
+    #[error(
+        "the thread lrs-find hangs, in a read of /proc or of a NodeManager's directory; a stop does \
+         not wait for it"
+    )]
+    Hangs,
 }
 
 impl Lost {
@@ -97,15 +101,15 @@ impl Lost {
 
 impl Handle {
     /// Starts a thread that does `work`. `alive` is dropped with it, and with what it hands a
-    /// clone to.
+    /// clone to; `rest` is the other end of that.
     pub(super) fn of(
         name: &str,
-        alive: Arc<()>,
+        (alive, rest): (Alive, Rest),
         work: impl FnOnce(Pulse, watch::Receiver<bool>) -> Result<(), Lost> + Send + 'static,
     ) -> std::io::Result<Handle> {
         let (stop, stopping) = watch::channel(false);
         let (end, ended) = std_mpsc::channel();
-        let (pulse, rest) = (Pulse::default(), Arc::downgrade(&alive));
+        let pulse = Pulse::default();
         let own = pulse.clone();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let _alive = alive;
@@ -114,17 +118,12 @@ impl Handle {
             let _ = end.send(());
             outcome
         })?;
-        Ok(Handle { stop, ended, thread, pulse, rest, join_within: STOP_SLACK })
+        Ok(Handle { stop, ended, thread, pulse, rest })
     }
 
     /// Whether it works or waits.
     pub(super) fn pulse(&self) -> &Pulse {
         &self.pulse
-    }
-
-    /// Alive while it, or the thread that talks to YARN for it, is.
-    pub(super) fn rest(&self) -> Weak<()> {
-        self.rest.clone()
     }
 
     /// Begins to stop, at YARN too: what it was offered is taken back meanwhile.
@@ -137,25 +136,19 @@ impl Handle {
         self.thread.is_finished()
     }
 
-    /// Waits for its end, which is bounded.
-    ///
-    /// # Errors
-    /// It had not been told to stop when it ended.
-    pub fn join(self) -> Result<(), Lost> {
+    /// Waits for its end, which is bounded: a read of /proc or of a dead disk that hangs is given
+    /// up with the process. An error: it has not ended in order, and what it started is there
+    /// still or has ended with nobody listening.
+    pub(super) fn join(self) -> (Result<(), Lost>, Rest) {
         self.stop();
-        match self.ended.recv_timeout(self.join_within) {
-            Err(std_mpsc::RecvTimeoutError::Timeout) => {
-                tracing::warn!(
-                    "the thread that finds tasks hangs, in a read of /proc or of a NodeManager's \
-                     directory; it is not waited for"
-                );
-                Ok(())
-            }
+        let outcome = match self.ended.recv_timeout(self.rest.within() + STOP_SLACK) {
+            Err(std_mpsc::RecvTimeoutError::Timeout) => Err(Lost::Hangs),
             // Sent, or dropped in a panic: either way it is over.
             Ok(()) | Err(std_mpsc::RecvTimeoutError::Disconnected) => {
                 self.thread.join().unwrap_or(Err(Lost::FINDER))
             }
-        }
+        };
+        (outcome, self.rest)
     }
 }
 
@@ -167,17 +160,16 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
     if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
         return Ok(None);
     }
-    let join_within = talker_within(&parts.config) + STOP_SLACK;
-    let alive = Arc::new(());
-    let shared = Arc::clone(&alive);
+    let witness = parts.config.yarn.enabled.then(|| rm::give_back::Witness::of(&parts.config));
+    let (alive, rest) = Rest::begin(talker_within(&parts.config), witness);
+    let shared = alive.clone();
     let run = move |pulse, stopping| {
         // Made here: the runtime of who starts this thread anew would not let it be dropped there.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Lost::Runtime(error.to_string()))?;
         runtime.block_on(Finding::new(parts, pulse, shared, stopping).run())
     };
-    let handle = Handle::of("lrs-find", alive, run)?;
-    Ok(Some(Handle { join_within, ..handle }))
+    Handle::of("lrs-find", (alive, rest), run).map(Some)
 }
 
 /// How long the thread that talks to YARN is waited for at a stop. It takes the offer back from
@@ -227,7 +219,7 @@ struct Finding {
     parts: Parts,
     pulse: Pulse,
     /// For the thread that talks to YARN, which may outlive this one.
-    alive: Arc<()>,
+    alive: Alive,
     stopping: watch::Receiver<bool>,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
@@ -247,7 +239,7 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(parts: Parts, pulse: Pulse, alive: Arc<()>, stopping: watch::Receiver<bool>) -> Finding {
+    fn new(parts: Parts, pulse: Pulse, alive: Alive, stopping: watch::Receiver<bool>) -> Finding {
         let own = i32::try_from(std::process::id()).ok().and_then(Pid::new);
         let rules = parts.config.discover.clone();
         let rules = own.filter(|_| !rules.is_empty()).map(|daemon| {
@@ -348,7 +340,7 @@ impl Finding {
             commands: self.parts.access.commands.clone(),
             hints: sender,
             stopping: self.stopping.clone(),
-            alive: Arc::clone(&self.alive),
+            alive: self.alive.clone(),
         };
         yarn.talker = Some(rm::thread::start(parts).map_err(|error| error.to_string())?);
         yarn.hints = hints;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
 use super::watch::PidFile;
+use crate::clock;
 use crate::core::model::{Labels, Priority, TaskId};
 use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Standing};
@@ -78,6 +79,8 @@ pub(super) struct Entry {
     pub(super) running: Option<(Pid, u32)>,
     /// The pid file its process was found by.
     pub(super) file: Option<PidFile>,
+    /// The pid file that was there last, and when it was first read.
+    read: Option<(PidFile, BootTime)>,
     pub(super) launch: Option<Launch>,
     pub(super) process: Option<ProcessRef>,
     pub(super) attach: Option<Attach>,
@@ -98,6 +101,7 @@ impl Entry {
             has_file: false,
             running: None,
             file: None,
+            read: None,
             launch: None,
             process: None,
             attach: None,
@@ -106,6 +110,19 @@ impl Entry {
             refused: None,
             hint,
             masters: false,
+        }
+    }
+
+    /// When this pid file was first read; one that was just read and is new: now. Whoever began
+    /// before it was written began before that, whatever was done to the wall clock since.
+    pub(super) fn first_read(&mut self, file: &PidFile) -> BootTime {
+        match self.read {
+            Some((before, at)) if before == *file => at,
+            _ => {
+                let now = clock::boot_time();
+                self.read = Some((*file, now));
+                now
+            }
         }
     }
 

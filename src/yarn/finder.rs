@@ -313,7 +313,7 @@ impl NodeFinder {
         if entry.is_settled() {
             return None;
         }
-        match verify::judge(&claim, &evidence, &self.rules, &self.managers, now) {
+        match verify::judge(&claim, &evidence, &self.rules, &self.managers) {
             Verdict::Wait(why) => entry.wait(now.boot, why),
             Verdict::Ignore(why) => entry.ignore(why),
             Verdict::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
@@ -340,12 +340,12 @@ impl NodeFinder {
     fn claim(&self, entry: &mut Entry, now: Moment) -> Option<(Pid, Claim, Option<PidFile>)> {
         let container = entry.id;
         if let Some((pid, manager_uid)) = entry.running.filter(|_| !entry.has_file) {
-            return Some((pid, Claim { container, written: None, manager_uid }, None));
+            return Some((pid, Claim { container, known: None, manager_uid }, None));
         }
         match self.watch.pid_file(container) {
             Ok(Some(file)) => {
-                let claim =
-                    Claim { container, written: Some(file.written), manager_uid: file.manager_uid };
+                let known = Some(entry.first_read(&file));
+                let claim = Claim { container, known, manager_uid: file.manager_uid };
                 Some((file.pid, claim, Some(file)))
             }
             Ok(None) => {

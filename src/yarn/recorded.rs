@@ -14,7 +14,7 @@ use super::site::CgroupLayout;
 use super::verify::{Claim, Evidence, Rules, Verdict, judge};
 use crate::cgroup::Places;
 use crate::discover::Attach;
-use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 struct Recorded {
     container: &'static str,
@@ -132,9 +132,9 @@ fn verdict(look: &Look<'_>) -> Verdict {
     let mut managers = Managers::default();
     // The NodeManager was where the containers of the run without cgroups were.
     managers.pretend(MANAGER_UID, Places::recorded(look.mounts, WITHOUT_GROUPS));
-    let wall = WallTime::from_unix_micros(1_795_301_784_000_000);
     let process = ProcessRef { pid: Pid::new(32265).unwrap(), start_ticks: 90_000 };
-    let claim = Claim { container: id(&MAP), written: Some(wall), manager_uid: MANAGER_UID };
+    let known = Some(BootTime(Duration::from_secs(1000)));
+    let claim = Claim { container: id(&MAP), known, manager_uid: MANAGER_UID };
     let evidence = Evidence {
         // container-executor calls setsid() before it writes the pid file.
         seen: Seen { process, parent: Pid::new(32262), leads: true },
@@ -147,8 +147,7 @@ fn verdict(look: &Look<'_>) -> Verdict {
         layout: look.layout.then_some(layout),
         own_root: Some("/lrs".to_owned()),
     };
-    let now = Moment { boot: BootTime(Duration::from_secs(1000)), wall };
-    judge(&claim, &evidence, &rules, &managers, now)
+    judge(&claim, &evidence, &rules, &managers)
 }
 
 #[test]

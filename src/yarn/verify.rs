@@ -3,14 +3,21 @@
 //! A pid file names a process, but under DefaultContainerExecutor every container runs as the
 //! NodeManager's user and may write one; an environment is what its owner makes of it. So one
 //! never counts without the others: the process leads its session, has the container's id in its
-//! environment, began before its pid file was written, and is where containers of that
+//! environment, began before its pid file was first read, and is where containers of that
 //! NodeManager are. What is anywhere else was put there by somebody and stays there.
+//!
+//! When a file was written only the wall clock tells, and what that was then nobody knows any more:
+//! compared with it, all that ran before somebody set the clock forward would have begun after
+//! its pid file. So two times since boot are compared: that at which LRS first read this file, and
+//! that at which the process began.
 //!
 //! A pid file comes before the last exec of the launch script, and under LinuxContainerExecutor
 //! before the move into the container's group. [`Verdict::Wait`] is for that time.
+//!
+//! Limit: a number that was used again before LRS first read the pid file is told by session,
+//! environment, user and cgroup alone.
 
 use std::io;
-use std::time::Duration;
 
 use super::ids::ContainerId;
 use super::managers::Managers;
@@ -18,18 +25,14 @@ use super::proc::{self, Seen};
 use super::site::CgroupLayout;
 use crate::cgroup::{Places, Whereabouts};
 use crate::discover::Attach;
-use crate::units::{Moment, Pid, WallTime};
-
-/// How much later than its pid file a process may seem to have begun. The wall clock of the file
-/// may have been set meanwhile.
-const SLACK: Duration = Duration::from_secs(60);
+use crate::units::{BootTime, Pid};
 
 /// A process that is said to be a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) container: ContainerId,
-    /// When its pid file was written; `None` without one.
-    pub(super) written: Option<WallTime>,
+    /// When its pid file was first read; `None` without one.
+    pub(super) known: Option<BootTime>,
     /// The user of its NodeManager.
     pub(super) manager_uid: u32,
 }
@@ -97,15 +100,12 @@ pub(super) fn judge(
     evidence: &Evidence,
     rules: &Rules,
     managers: &Managers,
-    now: Moment,
 ) -> Verdict {
     let pid = evidence.seen.process.pid;
     let id = claim.container.to_string();
-    let slack = i64::try_from(SLACK.as_micros()).unwrap_or(i64::MAX);
-    let latest = claim.written.map(|written| written.unix_micros().saturating_add(slack));
-    if latest.is_some_and(|latest| began(evidence, now) > latest) {
+    if claim.known.is_some_and(|known| proc::started(evidence.seen.process) > known) {
         return Verdict::Ignore(format!(
-            "process {pid} began long after its pid file was written: the number was used again"
+            "process {pid} began after its pid file was written: the number was used again"
         ));
     }
     if rules.same_user && evidence.uid != claim.manager_uid {
@@ -178,18 +178,12 @@ fn place(
     })
 }
 
-/// Microseconds since 1970 at which it began.
-fn began(evidence: &Evidence, now: Moment) -> i64 {
-    let ticks = procfs::ticks_per_second().max(1);
-    let start = evidence.seen.process.start_ticks.saturating_mul(1_000_000) / ticks;
-    let ago = now.boot.0.as_micros().saturating_sub(u128::from(start));
-    now.wall.unix_micros().saturating_sub(i64::try_from(ago).unwrap_or(i64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::units::{BootTime, ProcessRef};
+    use crate::units::ProcessRef;
 
     const ID: &str = "container_1_0001_01_000002";
 
@@ -208,7 +202,7 @@ mod tests {
         Case {
             claim: Claim {
                 container: ID.parse().unwrap(),
-                written: Some(now().wall),
+                known: Some(BootTime(Duration::from_secs(1000))),
                 manager_uid: 7,
             },
             evidence: Evidence {
@@ -222,17 +216,10 @@ mod tests {
         }
     }
 
-    fn now() -> Moment {
-        Moment {
-            boot: BootTime(Duration::from_secs(1000)),
-            wall: WallTime::from_unix_micros(1_700_000_000_000_000),
-        }
-    }
-
     fn verdict(change: impl FnOnce(&mut Case)) -> Verdict {
         let mut case = case();
         change(&mut case);
-        judge(&case.claim, &case.evidence, &case.rules, &case.managers, now())
+        judge(&case.claim, &case.evidence, &case.rules, &case.managers)
     }
 
     fn ignored(verdict: Verdict, why: &str) {
@@ -262,7 +249,7 @@ mod tests {
     fn what_fits_is_taken_whole() {
         let session = |from: &str| Verdict::Take(Attach::Session { from: Some(from.to_owned()) });
         assert_eq!(verdict(|_| {}), session("/system.slice/nm.service"));
-        assert_eq!(verdict(|c| c.claim.written = None), session("/system.slice/nm.service"));
+        assert_eq!(verdict(|c| c.claim.known = None), session("/system.slice/nm.service"));
         let back = verdict(|c| c.evidence.places = Places::made_up("/lrs/t1"));
         assert_eq!(back, session("/lrs/t1"), "an earlier daemon's");
     }
@@ -294,7 +281,13 @@ mod tests {
         let foreign = "/user.slice/user-7.slice/session-1.scope";
         ignored(verdict(|c| c.evidence.places = Places::made_up(foreign)), foreign);
         ignored(verdict(|c| c.managers = Managers::default()), "no NodeManager of user 7");
-        let long_ago = WallTime::from_unix_micros(1_600_000_000_000_000);
-        ignored(verdict(|c| c.claim.written = Some(long_ago)), "used again");
+    }
+
+    #[test]
+    fn a_number_that_was_used_again_since_its_file_was_read_is_another_process() {
+        let ticks = procfs::ticks_per_second();
+        let began = |ticks| move |c: &mut Case| c.evidence.seen.process.start_ticks = ticks;
+        ignored(verdict(began(1000 * ticks + 1)), "used again");
+        assert!(matches!(verdict(began(1000 * ticks)), Verdict::Take(_)));
     }
 }

@@ -211,6 +211,36 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
 }
 
 #[test]
+fn a_clock_that_was_set_forward_since_hides_no_container() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let _manager = Daemon::start(NODE_MANAGER);
+    let mut node = Node::new();
+    let mut child = node.start(id(2), &map(2));
+    let path = node.private(id(2)).join(format!("{}.pid", id(2)));
+    let gone_at = clock::boot_time().after(Duration::from_secs(60));
+    let file = loop {
+        match fs::File::open(&path) {
+            Ok(file) => break file,
+            Err(error) => assert!(clock::boot_time() < gone_at, "no pid file: {error}"),
+        }
+        std::thread::yield_now();
+    };
+    // By a clock that is an hour on the file was written an hour before its process began.
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - HOUR).unwrap();
+    let found = node.until(|found, _| !found.is_empty());
+    assert_eq!(found[0].process.pid.raw(), child.id() as i32);
+
+    let entry = node.finder.entries.get_mut(&id(2)).unwrap();
+    let mut file = entry.file.unwrap();
+    let first = entry.first_read(&file);
+    assert_eq!(entry.first_read(&file), first, "and not when it was last read");
+    file.pid = Pid::new(i32::MAX).unwrap();
+    assert!(entry.first_read(&file) > first, "a relaunch");
+    drop(node);
+    child.wait().unwrap();
+}
+
+#[test]
 fn what_only_says_that_it_is_a_container_is_left_alone() {
     let _manager = Daemon::start(NODE_MANAGER);
     let mut node = Node::new();

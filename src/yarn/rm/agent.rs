@@ -358,6 +358,15 @@ impl Agent {
         Ok(cluster.update(&ledger.node, wanted)?)
     }
 
+    /// Writes down what has to be known after a restart, if that is news.
+    fn keep(&self, ledger: &Ledger, before: Option<&Ledger>, told: &mut Told) {
+        if ledger.differs_for_good(before)
+            && let Err(error) = self.file.write(ledger)
+        {
+            told.complaint = Some(error.to_string());
+        }
+    }
+
     fn remember(&mut self, ledger: Ledger) -> Result<(), StateError> {
         self.file.write(&ledger)?;
         self.ledger = Some(ledger);

@@ -10,12 +10,12 @@
 
 use std::time::Duration;
 
-use super::NodeId;
 use super::agent::{Agent, Told, View};
 use super::client::Client;
 use super::ledger::{LedgerError, LedgerFile};
 use super::offer::{NodeMemory, SlotSize, Slots};
 use super::rmadmin::command_line;
+use super::{NodeId, Resource};
 use crate::clock;
 use crate::config::{Config, OfferBy};
 use crate::units::BootTime;
@@ -44,32 +44,53 @@ pub enum Left {
          [yarn] enabled puts it right; by hand: {command}"
     )]
     Offer { node: NodeId, why: String, command: String },
+    #[error(
+        "what LRS offered YARN for {node} may still stand: {why}. Do not set it back by hand: the \
+         node was being decommissioned, and the ResourceManager would kill containers that \
+         {configured} has no room for. Restart its NodeManager, which registers with its own \
+         figures; containers run on where it recovers them"
+    )]
+    Kept { node: NodeId, why: String, configured: Resource },
     #[error("whether an offer of LRS's still stands at YARN cannot be told: {0}")]
     Unknown(#[from] LedgerError),
 }
 
 /// Says of what is left behind, from what is written down.
 #[derive(Clone, Debug)]
-pub(super) struct Witness {
+pub struct Witness {
     file: LedgerFile,
     rmadmin: Vec<String>,
 }
 
 impl Witness {
     /// A witness of the ledger these settings have.
-    pub(super) fn of(config: &Config) -> Witness {
+    pub fn of(config: &Config) -> Witness {
         let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
         Witness { file, rmadmin: config.yarn.rmadmin.clone() }
     }
 
     /// # Errors
     /// What is left behind, `why` being the reason.
-    pub(super) fn check(&self, why: &str) -> Result<(), Left> {
+    pub fn check(&self, why: &str) -> Result<(), Left> {
         let Some(ledger) = self.file.read()?.filter(|ledger| !ledger.is_clear()) else {
             return Ok(());
         };
-        let command = command_line(&self.rmadmin, &ledger.node, ledger.configured);
-        Err(Left::Offer { node: ledger.node, why: why.to_owned(), command })
+        let (why, configured) = (why.to_owned(), ledger.configured);
+        if ledger.kills() {
+            return Err(Left::Kept { node: ledger.node, why, configured });
+        }
+        let command = command_line(&self.rmadmin, &ledger.node, configured);
+        Err(Left::Offer { node: ledger.node, why, command })
+    }
+
+    /// The same where the thread that talks to YARN was waited for and did not end.
+    ///
+    /// # Errors
+    /// What is left behind.
+    pub fn check_what_hangs(&self, waited: Duration) -> Result<(), Left> {
+        self.check(&format!(
+            "a call or a run of the command hangs, and a stop waits no longer than {waited:?}"
+        ))
     }
 }
 
@@ -180,7 +201,6 @@ fn take_back(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Resource;
     use super::super::ledger::{Era, Ledger};
     use super::super::test_server::{Answer, Server};
     use super::*;
@@ -188,6 +208,28 @@ mod tests {
 
     const SITE: Resource = Resource { memory_mib: 8192, vcores: 8 };
     const OFFER: Resource = Resource { memory_mib: 9216, vcores: 9 };
+
+    #[test]
+    fn nobody_is_told_to_send_by_hand_what_would_kill() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("state")).unwrap();
+        let mut config = Config::default();
+        config.daemon.runtime_dir = dir.path().to_owned();
+        let file = LedgerFile::in_runtime_dir(dir.path());
+        let offered = Ledger::new("node1:45454".parse().unwrap(), SITE)
+            .about_to_send(OFFER, Era::default())
+            .decommissioned(true, Era::default());
+        file.write(&offered).unwrap();
+        let left = Witness::of(&config).check("it was killed").unwrap_err().to_string();
+        assert!(left.contains("it was killed") && !left.contains("-updateNode"), "{left}");
+        assert!(left.contains("8192 MiB, 8 vcores") && left.contains("NodeManager"), "{left}");
+        let restarted = Era { node_manager: Some(2), ..Era::default() };
+        let started = Era { node_manager: Some(1), ..Era::default() };
+        let anew = offered.decommissioned(true, started).decommissioned(false, restarted);
+        file.write(&anew).unwrap();
+        let left = Witness::of(&config).check("it was killed").unwrap_err().to_string();
+        assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+    }
 
     #[test]
     fn the_removal_takes_back_what_a_stop_left() {

@@ -162,10 +162,14 @@ impl Ledger {
     }
 
     /// Whether it says of the node what has to be known after a restart of LRS and `before` does
-    /// not, or the other way round.
+    /// not, or the other way round. What stands, and what it is to be set back to, is for whoever
+    /// has only the record to go by: a removal of LRS, and an operator who is told a command.
     pub fn differs_for_good(&self, before: Option<&Ledger>) -> bool {
-        let lasting = |ledger: &Ledger| (ledger.kills(), ledger.lowered_from);
-        lasting(self) != before.map_or((false, None), lasting)
+        let lasting = |ledger: &Ledger| {
+            let base = (!ledger.is_clear()).then_some(ledger.configured);
+            (ledger.kills(), ledger.lowered_from, base)
+        };
+        lasting(self) != before.map_or((false, None, None), lasting)
     }
 
     /// Whether `advertised` is there because LRS sent it.

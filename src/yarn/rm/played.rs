@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use super::client::{Cluster, ClusterError};
 use super::http::{CallError, Problem};
+use super::rmadmin::RmadminError;
 use super::shapes::{App, ClusterInfo, Container, Node, NodeAnswer, NodeManagerInfo};
 use super::{NodeId, Resource};
 use crate::yarn::site::{Site, SiteError};
@@ -17,6 +19,8 @@ pub struct Played {
     pub kerberos: bool,
     /// Updates are answered well and come to nothing.
     pub deaf: bool,
+    /// The command is killed, and what it asked for is carried out all the same.
+    pub unsure: bool,
     pub gpus: u32,
     /// `yarn.resource-types` of Hadoop's files.
     pub types: &'static str,
@@ -47,6 +51,7 @@ impl Default for Played {
             rm_down: false,
             kerberos: false,
             deaf: false,
+            unsure: false,
             gpus: 0,
             types: "",
             here: Some(vec!["node1"]),
@@ -181,6 +186,11 @@ impl Cluster for Played {
         self.updates.push(resource);
         if !self.deaf {
             self.late.push((self.lag, resource));
+        }
+        if self.unsure {
+            let (command, said) = ("rmadmin".into(), "nothing".into());
+            let timeout = Duration::from_secs(10);
+            return Err(RmadminError::TimedOut { command, timeout, said }.into());
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ use super::{Endpoints, Hint};
 use crate::clock;
 use crate::command::{Command, CommandSender};
 use crate::config::{Config, Mode};
+use crate::discover::rest::Alive;
 use crate::proto;
 use crate::publish::Snapshot;
 use crate::units::{BootTime, Bytes};
@@ -53,7 +54,7 @@ pub struct Parts {
     /// stop, so that no other thread has to pass it on.
     pub stopping: watch::Receiver<bool>,
     /// Dropped when the thread has ended.
-    pub alive: Arc<()>,
+    pub alive: Alive,
 }
 
 /// Why it does not run.
@@ -92,9 +93,7 @@ impl Handle {
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(why)) => self.witness.check(&why),
-            Err(mpsc::RecvTimeoutError::Timeout) => self.witness.check(&format!(
-                "a call or a run of the command hangs, and a stop waits no longer than {at_most:?}"
-            )),
+            Err(mpsc::RecvTimeoutError::Timeout) => self.witness.check_what_hangs(at_most),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 self.witness.check("the thread that talks to YARN panicked")
             }
@@ -107,8 +106,12 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
+    let client = Client::of(&parts.config.yarn, parts.endpoints.clone())?;
+    start_with(client, parts)
+}
+
+fn start_with(client: Client, parts: Parts) -> Result<Handle, ThreadError> {
     let Parts { endpoints, config, snapshot, commands, hints, stopping, alive } = parts;
-    let client = Client::of(&config.yarn, endpoints.clone())?;
     let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
     let (agent, damage) = Agent::new(endpoints, config.yarn.offer_by, file);
@@ -139,8 +142,10 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
                 Ok(runtime) => talker.run(&runtime),
                 Err(error) => Err(format!("the thread that talks to YARN cannot wait: {error}")),
             };
-            // Nobody waits any more when the time to stop was up.
-            let _ = end.send(outcome);
+            // Nobody waits any more when the time to stop was up, or who started this was lost.
+            if let Err(mpsc::SendError(Err(why))) = end.send(outcome) {
+                tracing::warn!("what LRS offered YARN was not taken back: {why}");
+            }
         })
         .map_err(ThreadError::Start)?;
     Ok(Handle { ended, thread, witness })

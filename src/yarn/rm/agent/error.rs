@@ -105,6 +105,12 @@ pub enum AgentError {
     )]
     Lowered { node: NodeId, shown: Resource, whole: Resource },
     #[error(
+        "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
+         beyond that until its NodeManager is restarted. Do not set it back by hand: it was being \
+         decommissioned, and the ResourceManager would kill containers that {whole} has no room for"
+    )]
+    LoweredForGood { node: NodeId, shown: Resource, whole: Resource },
+    #[error(
         "{0} NodeManagers run on this node: set yarn.node_id to the one the offer is for, and \
          yarn.node_manager to its address"
     )]
@@ -129,6 +135,7 @@ impl AgentError {
                 | AgentError::ObservedUnseen { .. }
                 | AgentError::Decommissioned { .. }
                 | AgentError::Lowered { .. }
+                | AgentError::LoweredForGood { .. }
         )
     }
 }

@@ -64,8 +64,13 @@ impl Agent {
         if !view.enforce || (!view.offer && !ours && overtaken.is_none()) {
             // Nobody asked for a change of what somebody else set.
             self.report.verified = None;
+            let configured = ledger.configured;
             return match ours {
-                true => Err(AgentError::Observed { shown, configured: ledger.configured }),
+                // Neither lrsd in another mode nor a command would do it.
+                true if ledger.kills() => {
+                    Err(AgentError::Decommissioned { node: id.clone(), shown, wanted: configured })
+                }
+                true => Err(AgentError::Observed { shown, configured }),
                 false => Ok(()),
             };
         }
@@ -139,11 +144,7 @@ impl Agent {
             ledger = ledger.standing();
         }
         let wanted = self.wanted(&ledger, view);
-        if ledger.differs_for_good(known.as_ref())
-            && let Err(error) = self.file.write(&ledger)
-        {
-            told.complaint = Some(error.to_string());
-        }
+        self.keep(&ledger, known.as_ref(), told);
         // What a node shows that does not run is no base for what follows.
         self.ledger = (running || known.is_some() || ledger.kills()).then(|| ledger.clone());
         Judged { ledger, shown, wanted, ours, running }
@@ -160,7 +161,12 @@ impl Agent {
         }
         match ledger.lowered_from().filter(|_| view.offer && view.enforce) {
             Some(whole) => {
-                Err(AgentError::Lowered { node: ledger.node.clone(), shown: *shown, whole })
+                let (node, shown) = (ledger.node.clone(), *shown);
+                // Less of one and more of the other is a way to keep a node small too.
+                match ledger.kills() && shown.exceeds(whole) {
+                    true => Err(AgentError::LoweredForGood { node, shown, whole }),
+                    false => Err(AgentError::Lowered { node, shown, whole }),
+                }
             }
             None => Ok(()),
         }

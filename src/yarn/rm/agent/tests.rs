@@ -236,6 +236,58 @@ fn what_somebody_else_set_becomes_the_configured_value() {
     assert_eq!(scene.cluster.shown, Resource { memory_mib: 12_288, vcores: 12 });
 }
 
+/// What the next lrsd, a removal of LRS and whoever tells an operator what to type go by.
+fn recorded(scene: &Scene) -> Option<Ledger> {
+    LedgerFile::in_runtime_dir(scene.dir.path()).read().unwrap()
+}
+
+#[test]
+fn the_record_follows_a_node_that_registered_with_other_values() {
+    let other = Resource { memory_mib: 12_288, vcores: 12 };
+    let off = View { offer: false, ..view(2) };
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    assert!(!recorded(&scene).unwrap().is_clear());
+    (scene.cluster.shown, scene.cluster.nm_started) = (other, 2);
+    scene.settle(&off);
+    assert_eq!(recorded(&scene), None, "nothing of ours stands, and 8192 MiB are nobody's figure");
+
+    let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
+    let mut scene = Scene::with(endpoints, OfferBy::Rest);
+    scene.settle(&view(2));
+    (scene.cluster.site, scene.cluster.nm_started) = (Some(other), 2);
+    scene.settle(&View { enforce: false, ..view(2) });
+    assert_eq!(recorded(&scene).unwrap().configured, other, "under an offer that still stands");
+
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.settle(&off);
+    assert!(recorded(&scene).unwrap().is_clear());
+    scene.cluster.shown = plus(2);
+    scene.settle(&View { enforce: false, ..view(2) });
+    assert!(!recorded(&scene).unwrap().is_clear(), "a fail-over brought it back");
+}
+
+#[test]
+fn nobody_is_told_to_lower_a_node_that_was_decommissioned() {
+    let mut scene = Scene::new();
+    scene.settle(&view(2));
+    scene.cluster.state = "DECOMMISSIONING";
+    scene.settle(&view(2));
+    scene.cluster.state = "RUNNING";
+    scene.settle(&View { enforce: false, ..view(2) });
+    let error = scene.agent.failure().unwrap().to_owned();
+    assert!(error.contains("was being decommissioned") && !error.contains("rmadmin"), "{error}");
+    scene.cluster.shown = Resource { memory_mib: 16_384, vcores: 1 };
+    scene.settle(&view(2));
+    let error = scene.agent.failure().unwrap().to_owned();
+    assert!(error.contains("NodeManager is restarted") && !error.contains("rmadmin"), "{error}");
+    scene.cluster.shown = Resource { memory_mib: 4096, vcores: 1 };
+    scene.settle(&view(2));
+    let error = scene.agent.failure().unwrap().to_owned();
+    assert!(error.contains("8192 8 -1"), "a raise kills nothing: {error}");
+}
+
 #[test]
 fn a_node_that_somebody_keeps_small_stays_small() {
     for site in [None, Some(SITE)] {

@@ -37,13 +37,14 @@ impl Agent {
         now: Moment,
     ) -> Result<(), AgentError> {
         let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
-        let ledger = match (known, cluster.configured()) {
+        let ledger = match (known.clone(), cluster.configured()) {
             (Some(known), None) => known,
             (Some(known), Some(site)) => known.with_site(site),
             (None, Some(site)) => Ledger::new(id.clone(), site),
             (None, None) => return Err(AgentError::Unseen(error)),
         };
         let wanted = self.wanted(&ledger, view);
+        self.keep(&ledger, known.as_ref(), told);
         self.ledger = Some(ledger.clone());
         if !view.enforce && !ledger.is_clear() {
             let Ledger { node, configured, .. } = ledger;

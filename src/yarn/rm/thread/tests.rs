@@ -7,6 +7,7 @@ use super::*;
 use crate::command::CommandReceiver;
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
+use crate::discover::rest::Rest;
 use crate::yarn::rm::Resource;
 
 const GIB: u64 = 1 << 30;
@@ -86,8 +87,38 @@ fn next_change(commands: &mut CommandReceiver) -> Change {
     }
 }
 
+/// A program that anybody who counts NodeManagers takes for one.
+struct Decoy(std::process::Child);
+
+impl Decoy {
+    fn start() -> Decoy {
+        use std::io::{Read as _, Write as _};
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("/bin/bash")
+            .arg0("/usr/lib/jvm/bin/java")
+            .args(["-s", "org.apache.hadoop.yarn.server.nodemanager.NodeManager"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Its arguments may come a moment after the exec that spawn() waits for.
+        child.stdin.as_mut().unwrap().write_all(b"echo up\n").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        Decoy(child)
+    }
+}
+
+impl Drop for Decoy {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 #[test]
 fn it_offers_follows_tells_hints_and_takes_back() {
+    // Whatever else runs on this machine, other tests' included.
+    let _others = [Decoy::start(), Decoy::start()];
     let server = cluster();
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("state")).unwrap();
@@ -114,9 +145,10 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         commands,
         hints,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
-    let handle = start(parts).unwrap();
+    let client = Client::of(&parts.config.yarn, parts.endpoints.clone()).unwrap();
+    let handle = start_with(client.counting(|_| Ok(1)), parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
     let change = next_change(&mut taken);
@@ -156,7 +188,7 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
     let handle = start(parts).unwrap();
     let before = clock::boot_time();
@@ -214,7 +246,7 @@ impl Unseen {
             commands,
             hints,
             stopping,
-            alive: Arc::default(),
+            alive: Rest::begin(Duration::ZERO, None).0,
         };
         Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
     }
@@ -304,7 +336,7 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
         commands,
         hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
-        alive: Arc::default(),
+        alive: Rest::begin(Duration::ZERO, None).0,
     };
     let handle = start(parts).unwrap();
     assert!(!handle.has_ended());

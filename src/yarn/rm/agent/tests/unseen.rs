@@ -34,6 +34,27 @@ fn behind_kerberos_the_command_works_unseen() {
 }
 
 #[test]
+fn behind_kerberos_what_a_failed_run_left_is_not_taken_for_what_was_sent() {
+    let mut scene = scene();
+    scene.settle(&view(3));
+    // A run that is given up may have been carried out: the raise may stand.
+    scene.cluster.unsure = true;
+    scene.settle(&view(5));
+    let failed = scene.told.last().unwrap();
+    assert_eq!(failed.kind, EventKind::OfferFailed, "{failed:?}");
+    assert!(failed.reason.contains("was killed"), "{failed:?}");
+    assert_eq!(scene.cluster.updates.last(), Some(&plus(5)), "and nobody can read it");
+    assert!(scene.agent.next(&view(5)) > scene.now, "it is tried again later");
+    scene.cluster.unsure = false;
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates.last(), Some(&plus(3)), "though that was sent before");
+    assert!(scene.agent.failure().is_none());
+    let count = scene.cluster.updates.len();
+    scene.settle(&view(3));
+    assert_eq!(scene.cluster.updates.len(), count, "and no more");
+}
+
+#[test]
 fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
     let mut scene = scene();
     scene.settle(&view(3));
@@ -64,7 +85,9 @@ fn behind_kerberos_an_edited_site_counts_and_not_what_was_written_down() {
     scene.settle(&view(3));
     let less = Resource { memory_mib: 4096, vcores: 4 };
     scene.cluster.site = Some(less);
-    scene.run(&view(3), REPEAT_UNSEEN);
+    scene.settle(&View { enforce: false, ..view(3) });
+    assert_eq!(recorded(&scene).unwrap().configured, less, "what an operator is told to set");
+    scene.settle(&view(3));
     let offer = Resource { memory_mib: 4096 + 3 * 1024, vcores: 7 };
     assert_eq!(scene.cluster.updates, [plus(3), offer]);
     scene.kill_and_restart();
