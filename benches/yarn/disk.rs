@@ -8,7 +8,7 @@
 //! Limits: on cgroup v1 what the kernel writes back by itself is nobody's, and so has no tier.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -119,13 +119,14 @@ impl Disk {
         syncfs(File::open(&self.mount).expect("the disk")).expect("syncfs");
         let mut dirs = vec![self.mount.clone()];
         while let Some(dir) = dirs.pop() {
-            for entry in fs::read_dir(&dir).expect("a directory of the disk") {
-                let entry = entry.expect("an entry of the disk");
-                let kind = entry.file_type().expect("a type");
+            for entry in there(fs::read_dir(&dir)).into_iter().flatten() {
+                let Some(entry) = there(entry) else { continue };
+                let Some(kind) = there(entry.file_type()) else { continue };
                 if kind.is_dir() {
                     dirs.push(entry.path());
-                } else if kind.is_file() {
-                    let file = File::open(entry.path()).expect("a file of the disk");
+                } else if kind.is_file()
+                    && let Some(file) = there(File::open(entry.path()))
+                {
                     fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
                 }
             }
@@ -163,6 +164,15 @@ pub fn await_gone(scratch: &Path) {
             return;
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A NodeManager goes on removing what an application had after its end.
+fn there<T>(read: io::Result<T>) -> Option<T> {
+    match read {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => panic!("the modelled disk: {error}"),
     }
 }
 

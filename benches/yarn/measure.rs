@@ -1,5 +1,7 @@
 //! One run: a job from its submission to its end, and what the node did meanwhile.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::cluster::Cluster;
@@ -70,9 +72,17 @@ pub fn run(
     }
 }
 
-/// A master lives on for seconds after its application has ended.
+/// A master lives on for seconds after its application has ended, and its files a moment longer:
+/// the next run is not to pay for their removal.
 fn emptied(cluster: &Cluster) {
     cluster.patiently("the end of all containers", |c| c.containers().is_empty().then_some(()));
+    cluster.patiently("the removal of their files", |c| {
+        let users = c.local_dir(0).join("usercache");
+        let applications =
+            |user: PathBuf| fs::read_dir(user.join("appcache")).into_iter().flatten();
+        let users = fs::read_dir(users).into_iter().flatten().flatten();
+        (users.flat_map(|user| applications(user.path())).count() == 0).then_some(())
+    });
 }
 
 /// Waits for the client's end; answers the most containers seen at a time.

@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::harness::{Daemon, procs, signal};
+use crate::harness::{Daemon, procs, signal, weight_file, weights};
 use crate::kerberos::kerberos;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
@@ -36,32 +35,11 @@ impl Drop for Foreign {
     }
 }
 
-fn weight_file(dir: &Path) -> &'static str {
-    if dir.join("cpu.shares").exists() { "cpu.shares" } else { "cpu.weight" }
-}
-
-/// cpu.idle and the weight.
-fn weights(dir: &Path) -> (Option<u64>, Option<u64>) {
-    let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
-    (number("cpu.idle"), number(weight_file(dir)))
-}
-
-fn lrsd_give_back(daemon: &Daemon) -> (Option<i32>, String) {
-    let output: Output = Command::new(env!("CARGO_BIN_EXE_lrsd"))
-        .arg("--config")
-        .arg(daemon.config())
-        .arg("--give-back")
-        .output()
-        .unwrap();
-    assert!(output.stdout.is_empty(), "talk goes to stderr");
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
-}
-
 #[test]
 #[ignore = "needs root and cgroups"]
 fn weights_are_given_back_once_and_a_daemon_that_comes_again_goes_on() {
     let mut daemon = Daemon::new("giveback", ONE);
-    assert_eq!(lrsd_give_back(&daemon).0, Some(0), "no daemon has run yet");
+    assert_eq!(daemon.give_back().0, Some(0), "no daemon has run yet");
     daemon.launch();
     let foreign = Foreign::beside(&daemon);
     let file = foreign.0.join(weight_file(&foreign.0));
@@ -81,7 +59,7 @@ fn weights_are_given_back_once_and_a_daemon_that_comes_again_goes_on() {
     let found = |text: &str| fs::read_to_string(&file).unwrap().trim() == text;
     assert!(!found("321"), "a passive task has its owner's weight");
 
-    let (code, text) = lrsd_give_back(&daemon);
+    let (code, text) = daemon.give_back();
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(&format!("another lrsd (pid {})", daemon.pid())), "{text}");
     assert!(!found("321"), "touched under a running daemon");
@@ -89,7 +67,7 @@ fn weights_are_given_back_once_and_a_daemon_that_comes_again_goes_on() {
     daemon.stop();
     let members: Vec<_> = dirs.iter().map(|dir| procs(dir)).collect();
     for attempt in ["first", "second"] {
-        let (code, text) = lrsd_give_back(&daemon);
+        let (code, text) = daemon.give_back();
         assert_eq!(code, Some(0), "{attempt}: {text}");
         assert_eq!(text.contains("is released"), attempt == "first", "{text}");
         assert!(found("321"), "{attempt}: {text}");
@@ -131,7 +109,7 @@ fn a_task_that_ended_meanwhile_is_fine_and_a_damaged_record_is_named() {
     daemon.join(pids[0]);
     let record = format!("task-{}.json", damaged["id"].as_str().unwrap());
     fs::write(daemon.runtime().join("state").join(&record), "{").unwrap();
-    let (code, text) = lrsd_give_back(&daemon);
+    let (code, text) = daemon.give_back();
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(&record), "{text}");
     let line = format!("task {}: nobody is left in it", ended["id"].as_str().unwrap());
@@ -181,13 +159,13 @@ fn an_offer_goes_back_by_a_command_at_the_stop_and_at_the_removal() {
     assert!(took < Duration::from_secs(7), "{took:?}");
     let log = daemon.log();
     assert!(LEFT.iter().all(|words| log.contains(words)), "{log}");
-    let (code, text) = lrsd_give_back(&daemon);
+    let (code, text) = daemon.give_back();
     assert_eq!(code, Some(1), "{text}");
     assert!(LEFT.iter().all(|words| text.contains(words)), "{text}");
 
     fs::write(path("ticket"), "").unwrap();
     for attempt in ["first", "second"] {
-        let (code, text) = lrsd_give_back(&daemon);
+        let (code, text) = daemon.give_back();
         assert_eq!(code, Some(0), "{attempt}: {text}");
         assert_eq!(text.contains("has its configured resource back"), attempt == "first", "{text}");
         assert_eq!(fs::read_to_string(path("calls")).unwrap(), "8192 8\n");

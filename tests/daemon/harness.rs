@@ -131,6 +131,18 @@ impl Daemon {
         (status.code(), begun.elapsed())
     }
 
+    /// `lrsd --give-back` with its settings: the exit code and what it said.
+    pub fn give_back(&self) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_lrsd"))
+            .arg("--config")
+            .arg(self.config())
+            .arg("--give-back")
+            .output()
+            .expect("lrsd");
+        assert!(output.stdout.is_empty(), "talk goes to stderr");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    }
+
     /// Waits for the end of a daemon that is expected to end by itself.
     pub fn wait_exit(&mut self) -> Option<i32> {
         self.child.take().expect("lrsd runs").wait().expect("wait").code()
@@ -382,6 +394,17 @@ pub fn signal(pid: i32, signal: Signal) {
         // Gone already is fine.
         let _ = kill_process(pid, signal);
     }
+}
+
+/// The file of a group's CPU weight.
+pub fn weight_file(dir: &Path) -> &'static str {
+    if dir.join("cpu.shares").exists() { "cpu.shares" } else { "cpu.weight" }
+}
+
+/// cpu.idle and the weight of a group.
+pub fn weights(dir: &Path) -> (Option<u64>, Option<u64>) {
+    let number = |file| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
+    (number("cpu.idle"), number(weight_file(dir)))
 }
 
 /// Processes of a cgroup directory.

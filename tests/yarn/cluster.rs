@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 use crate::certificate;
 use crate::conf::{self, Files, FreePorts, NodePorts, Options, Ports};
 use crate::hadoop::Hadoop;
+use crate::harness::groups_below;
 use crate::process::{self, Container, Process};
 use crate::rest;
 
@@ -103,8 +105,11 @@ impl Cluster {
             names: 0,
             began,
         };
-        for name in ["logs", "java"] {
+        for name in ["logs", "java", "staging", "tmp"] {
             fs::create_dir(cluster.dir().join(name)).expect("a directory");
+        }
+        if cluster.options.helper.is_some() {
+            cluster.open_to_nobody();
         }
         if cluster.options.https {
             certificate::make(cluster.dir(), &cluster.hadoop.java_home);
@@ -119,6 +124,17 @@ impl Cluster {
         cluster
     }
 
+    /// What a job reads and writes that is not run by the user of the daemons.
+    fn open_to_nobody(&self) {
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+        };
+        mode(self.dir(), 0o711);
+        for name in ["java", "staging", "tmp"] {
+            mode(&self.dir().join(name), 0o1777);
+        }
+    }
+
     /// Writes a configuration directory: of a NodeManager, and which ResourceManager that makes of
     /// one that reads it.
     fn configure(&self, node: usize, manager: usize, conf: &Path) {
@@ -127,6 +143,7 @@ impl Cluster {
             cluster: self.dir(),
             node: &self.node_dir(node),
             local: &self.local_dir(node),
+            hierarchy: &self.hierarchy(),
             node_ports: &self.nodes[node],
             manager,
             hadoop: &self.hadoop,
@@ -143,6 +160,12 @@ impl Cluster {
         assert!(status.success(), "no name node:\n{}", client.output());
         self.launch(Role::NameNode);
         self.launch(Role::DataNode);
+    }
+
+    /// Where a LinuxContainerExecutor makes its groups, from the root of the hierarchy on.
+    pub fn hierarchy(&self) -> String {
+        let own = self.group.file_name().and_then(|name| name.to_str()).expect("our own name");
+        format!("/{own}/containers")
     }
 
     /// Where its files are.
@@ -337,6 +360,11 @@ impl Cluster {
         words.push(self.scratch());
         words.push(class.to_owned());
         words.extend_from_slice(arguments);
+        if self.options.helper.is_some() {
+            // In the local file system a job's files belong to who submits it.
+            let nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+            words.splice(..0, nobody.map(str::to_owned));
+        }
         let name = self.name("client");
         let log = self.dir().join("logs").join(name);
         Process::start(&words, &self.hadoop.java_home, None, &log)
@@ -386,7 +414,9 @@ impl Drop for Cluster {
             process.kill();
         }
         process::sweep(self.dir());
-        remove_group(&self.group);
+        for group in groups_below(&self.group) {
+            remove_group(&group);
+        }
         if std::thread::panicking() {
             let kept = self.dir.take().expect("there until the drop").keep();
             eprintln!("the cluster's files and logs: {}", kept.display());

@@ -17,6 +17,21 @@ pub enum Scheduler {
     Fair,
 }
 
+/// `container-executor`, and whether it puts containers into groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Helper {
+    pub path: PathBuf,
+    pub cgroups: Option<Quota>,
+}
+
+/// What YARN's groups say of CPU time beside their weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    None,
+    /// `strict-resource-usage`: no container gets more than its vcores.
+    Strict,
+}
+
 /// What a test may choose.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,6 +49,8 @@ pub struct Options {
     /// An empty directory for the NodeManagers' local directories and the files of jobs, which then
     /// are on a disk of their own; the caller's to remove.
     pub data: Option<PathBuf>,
+    /// LinuxContainerExecutor by this helper; containers and jobs are then those of nobody.
+    pub helper: Option<Helper>,
     /// Web services, but those of HDFS, by https alone, under a [`certificate`] of the cluster's.
     pub https: bool,
 }
@@ -49,6 +66,7 @@ impl Default for Options {
             resource_managers: 1,
             opportunistic: 0,
             data: None,
+            helper: None,
             https: false,
         }
     }
@@ -153,6 +171,8 @@ pub struct Files<'a> {
     pub node: &'a Path,
     /// Its local directory.
     pub local: &'a Path,
+    /// For the groups of a LinuxContainerExecutor, from the root of the cpu hierarchy on.
+    pub hierarchy: &'a str,
     pub node_ports: &'a NodePorts,
     /// Index of the ResourceManager they make of one that reads them.
     pub manager: usize,
@@ -178,7 +198,8 @@ impl Files<'_> {
         file("mapred-site.xml", mapred(cluster, hadoop, ports, self.node_ports));
         file("capacity-scheduler.xml", capacity());
         let fixed = yarn(self).into_iter().map(|(name, value)| (name.to_owned(), value));
-        let yarn = xml(managers(self).into_iter().chain(fixed));
+        let executor = executor(self).into_iter().map(|(name, value)| (name.to_owned(), value));
+        let yarn = xml(managers(self).into_iter().chain(fixed).chain(executor));
         fs::write(conf.join("yarn-site.xml"), yarn).expect("a configuration file");
         if options.https {
             file("ssl-server.xml", key(cluster));
@@ -325,6 +346,31 @@ fn yarn(files: &Files) -> Properties {
         ("yarn.nodemanager.recovery.dir", under(node, "state")),
         ("yarn.application.classpath", format!("{},{}/*", conf.display(), hadoop.lib.display())),
     ]
+}
+
+fn executor(files: &Files) -> Properties {
+    let Some(Helper { path, cgroups }) = &files.options.helper else { return Vec::new() };
+    let linux = "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor";
+    let mut found = vec![
+        ("yarn.nodemanager.container-executor.class", linux.to_owned()),
+        ("yarn.nodemanager.linux-container-executor.path", path.display().to_string()),
+        // As the helper's own container-executor.cfg, which `run` writes, has it.
+        ("yarn.nodemanager.linux-container-executor.group", "daemon".to_owned()),
+    ];
+    if let Some(quota) = cgroups {
+        found.extend([
+            ("yarn.nodemanager.resource.cpu.enabled", "true".to_owned()),
+            (
+                "yarn.nodemanager.linux-container-executor.cgroups.hierarchy",
+                files.hierarchy.to_owned(),
+            ),
+            (
+                "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage",
+                (*quota == Quota::Strict).to_string(),
+            ),
+        ]);
+    }
+    found
 }
 
 fn mapred(cluster: &Path, hadoop: &Hadoop, ports: &Ports, node_ports: &NodePorts) -> Properties {

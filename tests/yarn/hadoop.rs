@@ -61,6 +61,19 @@ impl Hadoop {
     }
 }
 
+/// The helper of LinuxContainerExecutor that `tests/yarn/run --executor` built.
+pub fn container_executor() -> PathBuf {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/hadoop/executor/bin/container-executor");
+    assert!(
+        path.exists(),
+        "no {}: it is native and published nowhere; tests/yarn/run --executor SOURCES builds it \
+         from a release's sources",
+        path.display()
+    );
+    path
+}
+
 fn java_home() -> PathBuf {
     if let Some(home) = std::env::var_os("JAVA_HOME") {
         return home.into();

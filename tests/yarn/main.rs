@@ -21,6 +21,7 @@ mod process;
 mod rest;
 
 mod command;
+mod executor;
 mod failover;
 mod offers;
 mod opportunistic;
