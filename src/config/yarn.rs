@@ -216,7 +216,8 @@ pub(super) static KEYS: &[Key] = &[
         path: "yarn.rmadmin",
         doc: "The command of offer_by = \"rmadmin\", run without a shell; LRS adds \
               -updateNodeResource and its arguments. Put what gets a ticket before it, for \
-              example k5start.",
+              example k5start. The packaged service can start no Java machine itself: \
+              docs/yarn.md has the command with systemd-run.",
         range: "a list of 1 to 64 words",
         applies: Applies::Restart,
         read: |v, c| {
@@ -228,7 +229,8 @@ pub(super) static KEYS: &[Key] = &[
     Key {
         path: "yarn.slot_memory",
         doc: "Memory offered for each slot beyond the base: what a container of the usual size \
-              asks for. Never more is offered than the node has above guard.memory_reserve.",
+              asks for. What is configured and offered together is at most MemTotal less \
+              guard.memory_reserve.",
         range: "a size up to \"1TiB\", whole mebibytes",
         applies: Applies::Live,
         read: |v, c| {
@@ -243,8 +245,9 @@ pub(super) static KEYS: &[Key] = &[
     },
     Key {
         path: "yarn.slot_vcores",
-        doc: "Vcores offered for each slot beyond the base. They count only where the scheduler \
-              uses the DominantResourceCalculator.",
+        doc: "Vcores offered for each slot beyond the base, also where no memory is left to \
+              offer. They count only where the scheduler looks at vcores \
+              (DominantResourceCalculator, or the policy DRF of the FairScheduler).",
         range: "0..=1024",
         applies: Applies::Live,
         read: |v, c| {
@@ -256,7 +259,8 @@ pub(super) static KEYS: &[Key] = &[
     Key {
         path: "yarn.user",
         doc: "Who the node-resource call is made by (user.name) where the ResourceManager asks \
-              for no proof.",
+              for no proof. It has to be in the ResourceManager's yarn.admin.acl, or the user that \
+              one runs as.",
         range: "a name of letters, digits, \"_\", \"-\" and \".\", at most 64",
         applies: Applies::Restart,
         read: |v, c| {

@@ -162,22 +162,33 @@ fn executor(site: &Site) -> Check {
 
 fn recovery(site: &Site) -> Check {
     const ID: &str = "yarn.recovery";
-    match (site.recovery(), site.supervised()) {
-        (Ok(true), Ok(true)) => Check::ok(ID, "containers outlive a restart of the NodeManager"),
-        (Ok(true), Ok(false)) => Check::warn(
+    let port = site.node_address().map(|address| address.port);
+    match (site.recovery(), site.supervised(), port) {
+        // ContainerManagerImpl: "Cannot support recovery with an ephemeral server port".
+        (Ok(true), Ok(_), Ok(None)) => Check::fail(
+            ID,
+            "yarn.nodemanager.recovery.enabled is true and the port of yarn.nodemanager.address \
+             is 0, its default: the NodeManager refuses to start",
+            "set yarn.nodemanager.address to a fixed port, such as \
+             ${yarn.nodemanager.hostname}:45454",
+        ),
+        (Ok(true), Ok(true), Ok(Some(_))) => {
+            Check::ok(ID, "containers outlive a restart of the NodeManager")
+        }
+        (Ok(true), Ok(false), Ok(Some(_))) => Check::warn(
             ID,
             "yarn.nodemanager.recovery.supervised is not true: containers outlive a NodeManager \
              that crashed or was killed, but one that is stopped in order kills them all",
             "set it to true where something starts the NodeManager again, such as its unit",
         ),
-        (Ok(false), Ok(_)) => Check::warn(
+        (Ok(false), Ok(_), _) => Check::warn(
             ID,
             "yarn.nodemanager.recovery.enabled is not true: after a NodeManager that was killed, \
              containers run on that nobody collects (they are not in its unit any more)",
             "set it to true, with yarn.nodemanager.recovery.dir, .recovery.supervised and a fixed \
              yarn.nodemanager.address",
         ),
-        (Err(error), _) | (_, Err(error)) => {
+        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
             Check::unknown(ID, error.to_string(), "correct the file")
         }
     }
@@ -277,7 +288,8 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
         Ok(Ok(None)) => {
             return Check::warn(
                 ID,
-                "the NodeManager measures the node's memory itself, which leaves nothing to offer",
+                "the NodeManager measures the node's memory itself: how much is left to offer \
+                 cannot be told before it runs",
                 "set yarn.nodemanager.resource.memory-mb to what two containers a core need",
             );
         }
@@ -295,9 +307,17 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
     match slots {
         Some(0) => Check::warn(
             ID,
-            format!("{found}: not even one slot of {} fits beside", config.yarn.slot_memory),
+            format!(
+                "{found}: not even one slot of {} fits beside{}",
+                config.yarn.slot_memory,
+                match config.yarn.slot_vcores {
+                    0 => "",
+                    _ => ", and vcores are offered all the same",
+                }
+            ),
             "lower yarn.nodemanager.resource.memory-mb to two containers a core, \
-             yarn.slot_memory or guard.memory_reserve",
+             yarn.slot_memory or guard.memory_reserve; with yarn.slot_vcores = 0 no vcores are \
+             offered either",
         ),
         Some(slots) => Check::ok(ID, format!("{found}: room for {slots} slots more")),
         None => Check::ok(ID, format!("{found}: slots are offered by vcores alone")),

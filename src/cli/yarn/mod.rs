@@ -93,7 +93,9 @@ fn is_valid(value: &str) -> bool {
 }
 
 fn site(lrsctl: &str) -> String {
-    SITE.replace("@LRSCTL@", &quick_xml::escape::escape(lrsctl))
+    // It stands in a comment, which two hyphens may not.
+    let path = quick_xml::escape::escape(lrsctl).replace("--", "-&#45;");
+    SITE.replace("@LRSCTL@", &path)
 }
 
 fn this_program() -> String {
@@ -103,6 +105,8 @@ fn this_program() -> String {
 
 #[cfg(test)]
 mod tests {
+    use quick_xml::events::Event;
+
     use super::*;
 
     fn full() -> proto::Status {
@@ -141,19 +145,39 @@ mod tests {
         assert_eq!(attributes(None)[0], ("lrs-state", "down".to_owned()));
     }
 
-    #[test]
-    fn the_fragment_is_xml_with_every_value() {
-        let text = format!("<configuration>{}</configuration>", site("/opt/a&b/lrsctl"));
+    /// The names of the properties in `xml`, and the comments.
+    fn properties(xml: &str) -> (Vec<String>, Vec<String>) {
+        let text = format!("<configuration>{xml}</configuration>");
         let mut reader = quick_xml::Reader::from_str(&text);
-        let mut names = 0;
+        reader.config_mut().check_comments = true;
+        let (mut names, mut comments) = (Vec::new(), Vec::new());
         loop {
             match reader.read_event().unwrap() {
-                quick_xml::events::Event::Start(tag) if tag.name().as_ref() == "name" => names += 1,
-                quick_xml::events::Event::Eof => break,
+                Event::Start(tag) if tag.name().as_ref() == "name" => {
+                    names.push(reader.read_text(tag.name()).unwrap().to_string());
+                }
+                Event::Comment(comment) => comments.push(comment.to_string()),
+                Event::Eof => return (names, comments),
                 _ => {}
             }
         }
-        assert_eq!(names, 9);
-        assert!(text.contains("/opt/a&amp;b/lrsctl") && !text.contains("@LRSCTL@"));
+    }
+
+    #[test]
+    fn the_fragment_is_xml_and_so_is_what_it_has_in_comments() {
+        let text = site("/opt/a&b--c/lrsctl");
+        assert!(text.contains("/opt/a&amp;b-&#45;c/lrsctl") && !text.contains("@LRSCTL@"));
+        let (names, comments) = properties(&text);
+        let nodes = ["address", "recovery.enabled", "recovery.dir", "recovery.supervised"];
+        assert_eq!(names, nodes.map(|name| format!("yarn.nodemanager.{name}")));
+        let commented = |prefix: &str| {
+            let inner = comments.iter().filter_map(|text| Some(&text[text.find("<property>")?..]));
+            let names = inner.flat_map(|inner| properties(inner).0);
+            names.filter(|name| name.starts_with(prefix)).count()
+        };
+        assert_eq!(commented("yarn.nodemanager.resource."), 2);
+        // It names a program, without which no NodeManager starts.
+        assert_eq!(commented("yarn.nodemanager.node-attributes.provider"), 5);
+        assert_eq!(commented("yarn.scheduler."), 1);
     }
 }

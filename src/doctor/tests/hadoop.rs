@@ -24,6 +24,7 @@ fn hadoop(properties: &[(&str, &str)]) -> Facts {
 }
 
 const RECOVERY: (&str, &str) = ("yarn.nodemanager.recovery.enabled", "true");
+const ADDRESS: (&str, &str) = ("yarn.nodemanager.address", "${yarn.nodemanager.hostname}:45454");
 const SUPERVISED: (&str, &str) = ("yarn.nodemanager.recovery.supervised", "true");
 
 #[test]
@@ -35,7 +36,7 @@ fn a_node_without_yarn_is_not_asked_about_it() {
 #[test]
 fn a_good_yarn_node_has_no_complaint() {
     let memory = ("yarn.nodemanager.resource.memory-mb", "4096");
-    let facts = hadoop(&[RECOVERY, SUPERVISED, memory]);
+    let facts = hadoop(&[ADDRESS, RECOVERY, SUPERVISED, memory]);
     let report = report(&facts, "[yarn]\nenabled = true\noffer = true\n");
     let ids: Vec<&str> = report
         .checks
@@ -70,7 +71,18 @@ fn what_a_yarn_node_lacks_is_said() {
     for recovery in [&[][..], &[SUPERVISED]] {
         found(recovery, on, "yarn.recovery", "after a NodeManager that was killed");
     }
-    found(&[RECOVERY], on, "yarn.recovery", "one that is stopped in order kills them all");
+    let stopped = "one that is stopped in order kills them all";
+    found(&[ADDRESS, RECOVERY], on, "yarn.recovery", stopped);
+    // Hadoop's default, and the same written out.
+    const RANDOM: (&str, &str) = ("yarn.nodemanager.address", "0.0.0.0:0");
+    for recovery in [&[RECOVERY][..], &[RECOVERY, SUPERVISED], &[RANDOM, RECOVERY, SUPERVISED]] {
+        let check = check(&hadoop(recovery), on, "yarn.recovery");
+        assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
+        assert!(check.found.contains("refuses to start"), "{check:?}");
+        assert!(check.remedy.unwrap().contains("yarn.nodemanager.address to a fixed port"));
+    }
+    const NOWHERE: (&str, &str) = ("yarn.nodemanager.address", "a b");
+    found(&[NOWHERE, RECOVERY, SUPERVISED], on, "yarn.recovery", "\"a b\", which is not a host");
     let moved = check(&hadoop(&[LCE]), on, "yarn.executor");
     assert_eq!(moved.verdict, Verdict::Ok, "{moved:?}");
     assert!(moved.found.contains("without cgroups: each container is moved"), "{moved:?}");
@@ -83,7 +95,9 @@ fn what_a_yarn_node_lacks_is_said() {
     );
     found(&[("yarn.nodemanager.local-dirs", "/tmp/yarn")], on, "yarn.local_dirs", "/tmp/yarn");
     let offer = format!("{on}offer = true\n");
-    found(&[], &offer, "yarn.offer", "not even one slot");
+    found(&[], &offer, "yarn.offer", "not even one slot of 1.0 GiB fits beside, and vcores are");
+    let without = check(&hadoop(&[]), &format!("{offer}slot_vcores = 0\n"), "yarn.offer");
+    assert!(without.found.ends_with("fits beside"), "{without:?}");
     found(
         &[("yarn.nodemanager.resource.memory-mb", "2048")],
         &format!("{offer}[daemon]\nmode = \"observe\"\n"),
