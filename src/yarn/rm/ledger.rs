@@ -167,9 +167,10 @@ impl Ledger {
     pub fn differs_for_good(&self, before: Option<&Ledger>) -> bool {
         let lasting = |ledger: &Ledger| {
             let base = (!ledger.is_clear()).then_some(ledger.configured);
-            (ledger.kills(), ledger.lowered_from, base)
+            // The mark as it is: one of an earlier start of a manager would be over too soon.
+            (ledger.decommissioning, ledger.lowered_from, base)
         };
-        lasting(self) != before.map_or((false, None, None), lasting)
+        lasting(self) != before.map_or((None, None, None), lasting)
     }
 
     /// Whether `advertised` is there because LRS sent it.
@@ -412,6 +413,9 @@ mod tests {
             assert!(!seen.decommissioned(false, restarted).kills());
         }
         assert!(seen.decommissioned(false, Era { node_manager: None, ..ERA }).kills());
+        let later = seen.decommissioned(true, Era { node_manager: Some(2), ..ERA });
+        assert!(later.differs_for_good(Some(&seen)), "that start does not end it any more");
+        assert!(!seen.decommissioned(true, ERA).differs_for_good(Some(&seen)));
     }
 
     #[test]

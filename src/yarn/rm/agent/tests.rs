@@ -429,6 +429,21 @@ fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
 }
 
 #[test]
+fn a_manager_that_restarts_while_the_node_is_decommissioned_does_not_end_that() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    scene.cluster.state = "DECOMMISSIONING";
+    scene.settle(&view(3));
+    scene.cluster.nm_started = 2;
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    scene.cluster.state = "RUNNING";
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.updates, [plus(3)], "it would kill");
+    assert!(scene.agent.failure().unwrap().contains("was being decommissioned"));
+}
+
+#[test]
 fn an_unhealthy_node_gives_back() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
