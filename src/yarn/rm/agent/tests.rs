@@ -403,6 +403,24 @@ fn an_offer_that_cannot_be_written_down_is_not_sent() {
 }
 
 #[test]
+fn what_could_not_be_written_is_written_later_and_said_once() {
+    let mut scene =
+        Scene::with(Endpoints { configured: Some(SITE), ..Endpoints::default() }, OfferBy::Rest);
+    let state = scene.dir.path().join("state");
+    std::fs::remove_dir(&state).unwrap();
+    scene.cluster.shown = Resource { memory_mib: 4096, vcores: 4 };
+    scene.settle(&view(2));
+    assert_eq!(scene.complaints.len(), 1, "{:?}", scene.complaints);
+    assert!(scene.complaints[0].contains("is not written down"), "{:?}", scene.complaints);
+    std::fs::create_dir(&state).unwrap();
+    scene.settle(&view(2));
+    assert_eq!(recorded(&scene).unwrap().lowered_from(), Some(SITE));
+    std::fs::remove_dir_all(&state).unwrap();
+    scene.settle(&view(2));
+    assert_eq!(scene.complaints.len(), 1, "there is no news to write");
+}
+
+#[test]
 fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
