@@ -248,7 +248,9 @@ pub enum LedgerError {
     State(#[from] StateError),
     #[error(
         "{path} is damaged ({reason}) and was set aside as {aside}; if the ResourceManager shows \
-         more than yarn-site.xml says, set it back once with `yarn rmadmin -updateNodeResource`",
+         more than yarn-site.xml says, set it back once with `yarn rmadmin -updateNodeResource \
+         NODE_ID MEMORY_MB VCORES -1` or, if the node was decommissioned since its NodeManager \
+         started, restart its NodeManager: what that command lowers would kill containers then",
         path = path.display(), aside = aside.display()
     )]
     Damaged { path: PathBuf, aside: PathBuf, reason: String },
@@ -454,6 +456,8 @@ mod tests {
             std::fs::write(&path, damaged).unwrap();
             let error = file.read().unwrap_err().to_string();
             assert!(error.contains("yarn.json.damaged"), "{error}");
+            assert!(error.contains("-updateNodeResource NODE_ID MEMORY_MB VCORES -1`"), "{error}");
+            assert!(error.contains("decommissioned") && error.contains("restart its"), "{error}");
             assert!(!path.exists());
             assert!(file.read().unwrap().is_none());
         }

@@ -80,15 +80,17 @@ pub enum AgentError {
     )]
     Unseen(ClusterError),
     #[error(
-        "an offer of an earlier lrsd stands: the ResourceManager shows {shown} instead of \
-         {configured}, and observe mode changes nothing; start lrsd once with daemon.mode = \
-         \"enforce\", or set it back with `yarn rmadmin -updateNodeResource`"
+        "an offer of an earlier lrsd stands: the ResourceManager shows {shown} for {node} instead \
+         of {configured}, and observe mode changes nothing; start lrsd once with daemon.mode = \
+         \"enforce\", or set it back with `yarn rmadmin -updateNodeResource {node} {} {} -1`",
+        .configured.memory_mib, .configured.vcores
     )]
-    Observed { shown: Resource, configured: Resource },
+    Observed { node: NodeId, shown: Resource, configured: Resource },
     #[error(
         "an offer of an earlier lrsd for {node} may stand: the ResourceManager cannot be read, and \
          observe mode changes nothing; start lrsd once with daemon.mode = \"enforce\", or set the \
-         node back to {configured} with `yarn rmadmin -updateNodeResource`"
+         node back with `yarn rmadmin -updateNodeResource {node} {} {} -1`",
+        .configured.memory_mib, .configured.vcores
     )]
     ObservedUnseen { node: NodeId, configured: Resource },
     #[error(

@@ -519,6 +519,7 @@ fn observe_mode_says_that_an_offer_stands() {
     assert_eq!(scene.cluster.updates, [plus(2)]);
     let error = scene.agent.report().last_error.unwrap();
     assert!(error.contains("an offer of an earlier lrsd stands"), "{error}");
+    assert!(error.ends_with("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"), "{error}");
     assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
 }
 

@@ -62,7 +62,9 @@ fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
     let observe = View { enforce: false, ..view(3) };
     scene.settle(&observe);
     assert_eq!(scene.cluster.updates, [plus(3)]);
-    assert!(scene.agent.failure().unwrap().contains("for node1:45454 may stand"));
+    let error = scene.agent.failure().unwrap().to_owned();
+    assert!(error.contains("for node1:45454 may stand"), "{error}");
+    assert!(error.ends_with("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"), "{error}");
     assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
     scene.kill_and_restart();
     scene.settle(&View { offer: false, ..view(3) });
