@@ -100,6 +100,14 @@ pub enum AgentError {
     )]
     Decommissioned { node: NodeId, shown: Resource, wanted: Resource },
     #[error(
+        "{node} was being decommissioned while the ResourceManager could be read, which would since \
+         kill containers at once that a lower resource has no room for: {wanted} is not sent, nor \
+         anything else, until the NodeManager's web service tells lrsd that it was restarted; where \
+         that cannot be read either, restart the NodeManager, stop lrsd, remove state/yarn.json \
+         below its runtime directory and start it again"
+    )]
+    DecommissionedUnseen { node: NodeId, wanted: Resource },
+    #[error(
         "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
          beyond that until it has them back (`yarn rmadmin -updateNodeResource {node} {} {} -1`) or \
          its NodeManager is restarted",
@@ -136,6 +144,7 @@ impl AgentError {
             AgentError::Observed { .. }
                 | AgentError::ObservedUnseen { .. }
                 | AgentError::Decommissioned { .. }
+                | AgentError::DecommissionedUnseen { .. }
                 | AgentError::Lowered { .. }
                 | AgentError::LoweredForGood { .. }
         )

@@ -73,6 +73,33 @@ fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
 }
 
 #[test]
+fn behind_kerberos_a_node_that_was_decommissioned_before_is_sent_nothing() {
+    let mut scene = scene();
+    scene.cluster.kerberos = false;
+    scene.settle(&view(3));
+    scene.cluster.state = "DECOMMISSIONING";
+    scene.settle(&view(3));
+    (scene.cluster.state, scene.cluster.kerberos) = ("RUNNING", true);
+    for restarts in [false, true] {
+        if restarts {
+            scene.kill_and_restart();
+        }
+        let off = View { offer: false, ..view(3) };
+        for view in [view(1), view(5), off, View { enforce: false, ..view(3) }] {
+            scene.run(&view, REPEAT_UNSEEN * 2);
+            assert_eq!(scene.cluster.updates, [plus(3)], "{view:?}");
+            let error = scene.agent.failure().unwrap();
+            assert!(error.contains("was being decommissioned"), "{error}");
+            assert!(!error.contains("rmadmin"), "that would kill too: {error}");
+        }
+    }
+    scene.cluster.nm_started = 2;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, [plus(3), plus(2)], "it has a record without that");
+    assert!(scene.agent.failure().is_none());
+}
+
+#[test]
 fn behind_kerberos_rest_says_what_to_use_instead() {
     let mut scene = Scene::new();
     scene.cluster.kerberos = true;
