@@ -106,12 +106,8 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
-    let client = Client::of(&parts.config.yarn, parts.endpoints.clone())?;
-    start_with(client, parts)
-}
-
-fn start_with(client: Client, parts: Parts) -> Result<Handle, ThreadError> {
     let Parts { endpoints, config, snapshot, commands, hints, stopping, alive } = parts;
+    let client = Client::of(&config.yarn, endpoints.clone())?;
     let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
     let (agent, damage) = Agent::new(endpoints, config.yarn.offer_by, file);

@@ -87,38 +87,8 @@ fn next_change(commands: &mut CommandReceiver) -> Change {
     }
 }
 
-/// A program that anybody who counts NodeManagers takes for one.
-struct Decoy(std::process::Child);
-
-impl Decoy {
-    fn start() -> Decoy {
-        use std::io::{Read as _, Write as _};
-        use std::os::unix::process::CommandExt as _;
-        let mut child = std::process::Command::new("/bin/bash")
-            .arg0("/usr/lib/jvm/bin/java")
-            .args(["-s", "org.apache.hadoop.yarn.server.nodemanager.NodeManager"])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Its arguments may come a moment after the exec that spawn() waits for.
-        child.stdin.as_mut().unwrap().write_all(b"echo up\n").unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
-        Decoy(child)
-    }
-}
-
-impl Drop for Decoy {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 #[test]
 fn it_offers_follows_tells_hints_and_takes_back() {
-    // Whatever else runs on this machine, other tests' included.
-    let _others = [Decoy::start(), Decoy::start()];
     let server = cluster();
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("state")).unwrap();
@@ -134,6 +104,8 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let endpoints = Endpoints {
         resource_managers: vec![server.base()],
         node_manager: Some(server.base()),
+        // Named, so that it does not matter how many NodeManagers run on the test's machine.
+        node_id: Some("localhost:45454".parse().unwrap()),
         ..Endpoints::default()
     };
     let (stop, stopping) = watch::channel(false);
@@ -147,8 +119,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         stopping,
         alive: Rest::begin(Duration::ZERO, None).0,
     };
-    let client = Client::of(&parts.config.yarn, parts.endpoints.clone()).unwrap();
-    let handle = start_with(client.counting(|_| Ok(1)), parts).unwrap();
+    let handle = start(parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
     let change = next_change(&mut taken);
