@@ -53,7 +53,7 @@ pub struct Parts {
     /// Becomes true, or loses its sender, when the daemon stops. It comes from whoever began the
     /// stop, so that no other thread has to pass it on.
     pub stopping: watch::Receiver<bool>,
-    /// Dropped when the thread has ended.
+    /// Dropped when the thread has ended, and told why it could not take the offer back.
     pub alive: Alive,
 }
 
@@ -130,7 +130,6 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
     let thread = std::thread::Builder::new()
         .name("lrs-yarn".into())
         .spawn(move || {
-            let _alive = alive;
             // Made here: whoever starts this thread runs in a runtime, and could not drop another
             // one if there were no thread.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -138,10 +137,13 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
                 Ok(runtime) => talker.run(&runtime),
                 Err(error) => Err(format!("the thread that talks to YARN cannot wait: {error}")),
             };
-            // Nobody waits any more when the time to stop was up, or who started this was lost.
-            if let Err(mpsc::SendError(Err(why))) = end.send(outcome) {
-                tracing::warn!("what LRS offered YARN was not taken back: {why}");
+            // Who started this may be lost by now, or hang: its keeper hears of it too.
+            if let Err(why) = &outcome {
+                alive.left(why);
             }
+            // Nobody waits any more when the time to stop was up.
+            let _ = end.send(outcome);
+            drop(alive);
         })
         .map_err(ThreadError::Start)?;
     Ok(Handle { ended, thread, witness })

@@ -179,6 +179,7 @@ struct Running {
     handle: Handle,
     stop: watch::Sender<bool>,
     changes: CommandReceiver,
+    rest: Rest,
     _snapshot: watch::Sender<Arc<Snapshot>>,
 }
 
@@ -210,16 +211,9 @@ impl Unseen {
         };
         let (stop, stopping) = watch::channel(false);
         let hints = tokio::sync::mpsc::unbounded_channel().0;
-        let parts = Parts {
-            endpoints,
-            config,
-            snapshot: newest,
-            commands,
-            hints,
-            stopping,
-            alive: Rest::begin(Duration::ZERO, None).0,
-        };
-        Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
+        let (alive, rest) = Rest::begin(LONG, Some(Witness::of(&config)));
+        let parts = Parts { endpoints, config, snapshot: newest, commands, hints, stopping, alive };
+        Running { handle: start(parts).unwrap(), stop, changes, rest, _snapshot }
     }
 
     fn calls(&self) -> Vec<String> {
@@ -278,6 +272,20 @@ fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
     next.stop(LONG).unwrap();
     node.start(false).stop(LONG).unwrap();
     assert_eq!(node.calls().len(), 3);
+}
+
+#[test]
+fn why_the_command_failed_is_known_though_nobody_joins_the_thread() {
+    let node = Unseen::new("if [ -e broken ]; then echo no ticket; exit 1; fi");
+    let mut lrsd = node.start(true);
+    lrsd.offered();
+    std::fs::write(node.dir.path().join("broken"), "").unwrap();
+    lrsd.stop.send_replace(true);
+    // Who started it hangs, with the handle.
+    let left = lrsd.rest.wait(clock::boot_time().after(LONG)).unwrap_err().to_string();
+    assert!(left.contains("said: no ticket"), "{left}");
+    assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+    lrsd.handle.join(LONG).unwrap_err();
 }
 
 #[test]
