@@ -37,6 +37,8 @@ const FIRST_READING: Duration = Duration::from_secs(60);
 /// dozens of calls. What is not read then is in one of the next looks.
 const HINTS_WITHIN: Duration = Duration::from_secs(2);
 
+const PANICKED: &str = "the thread that talks to YARN panicked";
+
 /// What the thread needs.
 #[derive(Debug)]
 pub struct Parts {
@@ -76,9 +78,21 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether it is over: it was told to stop, or it panicked.
+    /// Whether it is over: it was told to stop, or it ended by itself ([`Self::fate`]).
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// Of one that is over though nobody told it to be: why (`None`: it panicked), and what was
+    /// offered and may still stand.
+    pub fn fate(self) -> (Option<String>, Result<(), Left>) {
+        let why = match self.ended.try_recv() {
+            Ok(Err(why)) => Some(why),
+            Ok(Ok(())) => Some("it does not say why".into()),
+            Err(mpsc::TryRecvError::Empty | mpsc::TryRecvError::Disconnected) => None,
+        };
+        let left = self.witness.check(why.as_deref().unwrap_or(PANICKED));
+        (why, left)
     }
 
     /// Waits for its end once it was told to stop, at most this long.
@@ -88,15 +102,13 @@ impl Handle {
     pub fn join(self, at_most: Duration) -> Result<(), Left> {
         let outcome = self.ended.recv_timeout(at_most);
         if outcome != Err(mpsc::RecvTimeoutError::Timeout) && self.thread.join().is_err() {
-            tracing::error!("the thread that talks to YARN panicked");
+            tracing::error!("{PANICKED}");
         }
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(why)) => self.witness.check(&why),
             Err(mpsc::RecvTimeoutError::Timeout) => self.witness.check_what_hangs(at_most),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                self.witness.check("the thread that talks to YARN panicked")
-            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => self.witness.check(PANICKED),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
 use crate::discover::rest::Rest;
 use crate::yarn::rm::Resource;
+use crate::yarn::rm::ledger::{Era, Ledger};
 
 const GIB: u64 = 1 << 30;
 
@@ -323,4 +324,32 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
     let ended = handle.ended.recv_timeout(Duration::from_secs(20));
     assert_eq!(ended, Ok(Ok(())), "it would wait a minute for the first reading");
     handle.thread.join().unwrap();
+}
+
+#[test]
+fn one_that_ended_by_itself_says_why_and_what_stands() {
+    let node = Unseen::new("echo no ticket; exit 1");
+    let file = LedgerFile::in_runtime_dir(node.dir.path());
+    let configured = Resource { memory_mib: 8192, vcores: 8 };
+    let ledger = Ledger::new("node1:45454".parse().unwrap(), configured);
+    let offer = Resource { memory_mib: 9216, vcores: 9 };
+    file.write(&ledger.about_to_send(offer, Era::default())).unwrap();
+    let over = |end: fn(mpsc::Sender<Result<(), String>>)| {
+        let (send, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || end(send));
+        let handle = Handle { ended, thread, witness: Witness::of(&node.config) };
+        while !handle.has_ended() {
+            std::thread::yield_now();
+        }
+        let (why, left) = handle.fate();
+        let left = left.unwrap_err().to_string();
+        assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+        (why, left)
+    };
+    let (why, left) = over(|send| send.send(Err("no descriptors".into())).unwrap());
+    assert_eq!(why.as_deref(), Some("no descriptors"));
+    assert!(left.contains("no descriptors") && !left.contains("panicked"), "{left}");
+    let (why, left) = over(|_| panic!("of the test"));
+    assert_eq!(why, None);
+    assert!(left.contains("panicked"), "{left}");
 }
