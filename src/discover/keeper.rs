@@ -119,12 +119,14 @@ impl Keeper {
                 self.state = State::Runs { handle, since };
                 news
             }
-            // Two of a kind would send YARN different offers.
-            State::Lost { again_at, rest } if now < again_at || !rest.is_over() => {
-                self.state = State::Lost { again_at, rest };
-                None
+            State::Lost { again_at, mut rest } => {
+                // Two of a kind would send YARN different offers.
+                if now < again_at || !rest.is_over() {
+                    self.state = State::Lost { again_at, rest };
+                    return None;
+                }
+                self.try_again(rest, now)
             }
-            State::Lost { rest, .. } => self.try_again(rest, now),
         }
     }
 
@@ -148,6 +150,12 @@ impl Keeper {
         match (self.begin)() {
             Ok(Some(handle)) => {
                 tracing::info!("the thread lrs-find runs again");
+                if let Some(why) = rest.left() {
+                    tracing::warn!(
+                        "what LRS offered YARN was not taken back when the thread lrs-find was \
+                         lost, and the one that runs now tries it again: {why}"
+                    );
+                }
                 self.state = State::Runs { handle, since: now };
                 Some(News::Well)
             }
@@ -194,27 +202,35 @@ impl Keeper {
     /// Waits for the end of the thread and of what it had started, which is bounded, and logs what
     /// did not end as it should.
     pub fn join(self) {
-        if let Err(left) = self.end() {
+        let (lost, left) = self.end();
+        if let Some(lost) = lost {
+            tracing::error!("{lost}");
+        }
+        if let Err(left) = left {
             tracing::warn!("{left}");
         }
     }
 
-    fn end(self) -> Result<(), Left> {
+    /// What became of the thread, if it is worth an error, and what is left at YARN.
+    fn end(self) -> (Option<Lost>, Result<(), Left>) {
         let begun = clock::boot_time();
-        let rest = match self.state {
-            State::Off => return Ok(()),
-            State::Lost { rest, .. } => rest,
-            State::Runs { handle, .. } => match handle.join() {
-                // It waited for what it had started, and said what was left.
-                (Ok(()), _) => return Ok(()),
-                (Err(lost), rest) => {
-                    tracing::error!("{lost}");
-                    rest
+        let (lost, rest) = match self.state {
+            State::Off => return (None, Ok(())),
+            State::Lost { rest, .. } => (None, rest),
+            State::Runs { handle, .. } => {
+                let pulse = handle.pulse().clone();
+                match handle.join() {
+                    // It waited for what it had started, and said what was left.
+                    (Ok(()), _) => return (None, Ok(())),
+                    // It gives that its whole time from when it came to hear of the stop, which may
+                    // have been at the end of a long round. What takes its time then is a call.
+                    (Err(Lost::Hangs), rest) if pulse.works_since().is_none() => (None, rest),
+                    (Err(lost), rest) => (Some(lost), rest),
                 }
-            },
+            }
         };
         let deadline = begun.after(rest.within());
-        rest.wait(deadline)
+        (lost, rest.wait(deadline))
     }
 }
 
@@ -225,6 +241,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::discover::made_up::logged;
     use crate::discover::rest::Alive;
     use crate::yarn::rm::Resource;
     use crate::yarn::rm::give_back::Witness;
@@ -333,7 +350,7 @@ mod tests {
         });
         keeper.stop();
         stops.send(()).unwrap();
-        keeper.end().unwrap();
+        keeper.end().1.unwrap();
         talker.join().unwrap();
     }
 
@@ -342,37 +359,81 @@ mod tests {
         let by_hand = "-updateNodeResource node1:45454 8192 8 -1";
         let (_dir, _, witness) = offered();
         let (keeper, alive) = lost(Duration::from_millis(50), Some(witness.clone()));
-        let left = keeper.end().unwrap_err().to_string();
+        let left = keeper.end().1.unwrap_err().to_string();
         assert!(left.contains("no longer than 50ms") && left.ends_with(by_hand), "{left}");
         drop(alive);
 
         let (keeper, alive) = lost(Duration::from_secs(60), Some(witness.clone()));
         drop(alive);
-        let left = keeper.end().unwrap_err().to_string();
-        assert!(left.contains("lrs-yarn ended without") && left.ends_with(by_hand), "{left}");
+        let left = keeper.end().1.unwrap_err().to_string();
+        assert!(left.contains("ended without") && left.ends_with(by_hand), "{left}");
+        assert!(!left.contains("lrs-find"), "that may have been the other way round: {left}");
 
-        let (until_over, wait) = mpsc::channel::<()>();
-        let wait = Arc::new(Mutex::new(wait));
-        let hangs = move || {
-            let _ = wait.lock().unwrap().recv();
+        let (keeper, alive) = lost(Duration::from_secs(60), Some(witness.clone()));
+        alive.left("no ticket");
+        drop(alive);
+        let left = keeper.end().1.unwrap_err().to_string();
+        assert!(left.contains("no ticket") && left.ends_with(by_hand), "{left}");
+
+        let since = "of the test, since it was last looked at";
+        let begin = move || {
+            let both = Rest::begin(Duration::ZERO, Some(witness.clone()));
+            Handle::of("lrs-test", both, move |_, _| panic!("{since}")).map(Some)
         };
-        let panics = || panic!("of the test, since it was last looked at");
-        let works: [Arc<dyn Fn() + Send + Sync>; 2] = [Arc::new(panics), Arc::new(hangs)];
-        for work in works {
-            let witness = witness.clone();
-            let begin = move || {
-                let work = Arc::clone(&work);
-                let both = Rest::begin(Duration::ZERO, Some(witness.clone()));
-                Handle::of("lrs-test", both, move |_, _| {
-                    work();
-                    Ok(())
-                })
-                .map(Some)
-            };
-            let left = Keeper::with(Box::new(begin)).unwrap().end().unwrap_err().to_string();
-            assert!(left.ends_with(by_hand), "{left}");
-        }
+        let left = Keeper::with(Box::new(begin)).unwrap().end().1.unwrap_err().to_string();
+        assert!(left.ends_with(by_hand), "{left}");
+    }
+
+    #[test]
+    fn why_an_offer_was_not_taken_back_is_said_when_the_thread_runs_again() {
+        let (mut keeper, alive) = lost(Duration::ZERO, None);
+        alive.left("no ticket");
+        assert_eq!(keeper.look(at(1000)), None);
+        drop(alive);
+        let log = logged(|| assert_eq!(keeper.look(at(1000)), Some(News::Well)));
+        assert!(log.contains("was not taken back") && log.contains("no ticket"), "{log}");
+    }
+
+    /// How a stop ends whose thread does `work`, and then hangs.
+    fn ends_hanging(work: impl Fn(&Pulse, &Alive) + Send + 'static) -> (Option<Lost>, String) {
+        let (_dir, _, witness) = offered();
+        let (until_over, wait) = mpsc::channel::<()>();
+        let (hangs, hanging) = mpsc::channel();
+        let mut once = Some((work, hangs, wait));
+        let begin = move || {
+            let (work, hangs, wait) = once.take().unwrap();
+            let (alive, rest) = Rest::begin(Duration::ZERO, Some(witness.clone()));
+            let talker = alive.clone();
+            Handle::of("lrs-test", (alive, rest), move |pulse, _| {
+                work(&pulse, &talker);
+                hangs.send(()).unwrap();
+                let _ = wait.recv();
+                Ok(())
+            })
+            .map(Some)
+        };
+        let keeper = Keeper::with(Box::new(begin)).unwrap();
+        hanging.recv().unwrap();
+        let (lost, left) = keeper.end();
         drop(until_over);
+        (lost, left.unwrap_err().to_string())
+    }
+
+    #[test]
+    fn what_hangs_is_said_for_what_it_is() {
+        let by_hand = "-updateNodeResource node1:45454 8192 8 -1";
+        let (lost, left) = ends_hanging(|pulse, _| pulse.works());
+        assert_eq!(lost, Some(Lost::Hangs));
+        assert!(left.ends_with(by_hand), "{left}");
+        let (lost, left) = ends_hanging(|pulse, _| pulse.rests());
+        assert_eq!(lost, None, "it waits for a call");
+        assert!(left.contains("a call or a run of the command hangs"), "{left}");
+        let (lost, left) = ends_hanging(|pulse, talker| {
+            pulse.works();
+            talker.left("no ticket");
+        });
+        assert_eq!(lost, Some(Lost::Hangs));
+        assert!(left.contains("no ticket") && left.ends_with(by_hand), "{left}");
     }
 
     #[test]

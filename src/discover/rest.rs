@@ -2,11 +2,9 @@
 //!
 //! It is told to stop by whoever stops `lrs-find`, or loses it. While `lrs-find` is there it waits
 //! for that itself; once it panicked or hangs nobody is left who does, so its keeper holds this.
-//!
-//! Limit: what is said of an offer that stands is what the ledger has. Why `lrs-yarn` could not
-//! take it back is a line of its own in the log.
+//! Why `lrs-yarn` could not take the offer back comes this way too ([`Alive::left`]): what it tells
+//! `lrs-find` reaches nobody then.
 
-use std::convert::Infallible;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,27 +14,49 @@ use crate::yarn::rm::give_back::{Left, Witness};
 
 /// Held by each thread that is waited for, until it has ended.
 #[derive(Clone, Debug)]
-pub struct Alive(#[expect(dead_code, reason = "its drop is what tells")] mpsc::Sender<Infallible>);
+pub struct Alive(mpsc::Sender<String>);
 
 /// The other end of all clones of an [`Alive`].
 #[derive(Debug)]
 pub struct Rest {
-    ended: mpsc::Receiver<Infallible>,
+    ended: mpsc::Receiver<String>,
     within: Duration,
     /// `None`: nothing is offered to anybody.
     witness: Option<Witness>,
+    /// The last that was said of an offer that was not taken back.
+    left: Option<String>,
+}
+
+impl Alive {
+    /// Why what was offered was not taken back.
+    pub(crate) fn left(&self, why: &str) {
+        // Nobody listens any more: whoever started the thread ended in order, which heard of this
+        // itself, or the time to stop was up.
+        let _ = self.0.send(why.to_owned());
+    }
 }
 
 impl Rest {
     /// Begins with one thread. `within`: how long a stop waits for what is left.
     pub(crate) fn begin(within: Duration, witness: Option<Witness>) -> (Alive, Rest) {
         let (alive, ended) = mpsc::channel();
-        (Alive(alive), Rest { ended, within, witness })
+        (Alive(alive), Rest { ended, within, witness, left: None })
     }
 
     /// Whether all have ended.
-    pub(super) fn is_over(&self) -> bool {
-        self.ended.try_recv() == Err(mpsc::TryRecvError::Disconnected)
+    pub(super) fn is_over(&mut self) -> bool {
+        loop {
+            match self.ended.try_recv() {
+                Ok(why) => self.left = Some(why),
+                Err(mpsc::TryRecvError::Empty) => return false,
+                Err(mpsc::TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Why an offer was not taken back, as far as it was said by the last look whether this is over.
+    pub(super) fn left(&self) -> Option<&str> {
+        self.left.as_deref()
     }
 
     /// How long a stop waits for it.
@@ -48,12 +68,19 @@ impl Rest {
     ///
     /// # Errors
     /// What was offered may still stand.
-    pub(super) fn wait(self, deadline: BootTime) -> Result<(), Left> {
-        let ended = self.ended.recv_timeout(deadline.since(clock::boot_time()));
+    pub(crate) fn wait(mut self, deadline: BootTime) -> Result<(), Left> {
+        let ended = loop {
+            match self.ended.recv_timeout(deadline.since(clock::boot_time())) {
+                Ok(why) => self.left = Some(why),
+                Err(mpsc::RecvTimeoutError::Timeout) => break false,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break true,
+            }
+        };
         let Some(witness) = self.witness else { return Ok(()) };
-        if ended == Err(mpsc::RecvTimeoutError::Timeout) {
-            return witness.check_what_hangs(self.within);
+        match self.left {
+            Some(why) => witness.check(&why),
+            None if !ended => witness.check_what_hangs(self.within),
+            None => witness.check("the thread that talks to YARN ended without taking it back"),
         }
-        witness.check("lrs-find was lost, and lrs-yarn ended without taking it back")
     }
 }

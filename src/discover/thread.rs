@@ -35,6 +35,7 @@ use crate::units::{BootTime, Moment, Pid, ProcessRef};
 use crate::yarn::finder::NodeFinder;
 use crate::yarn::join::{self, Joined};
 use crate::yarn::rm;
+use crate::yarn::rm::give_back::{Left, Witness, within};
 
 /// When what was seen once by a rule is looked at again: an exec may follow a fork.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
@@ -85,6 +86,8 @@ pub struct Handle {
 pub enum Lost {
     #[error("the thread {0} panicked")]
     Panicked(&'static str),
+    #[error("the thread lrs-yarn ended, though nobody told it to: {0}")]
+    Talker(String),
     #[error("the thread lrs-find cannot wait for anything: {0}")]
     Runtime(String),
     #[error(
@@ -160,7 +163,7 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
     if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
         return Ok(None);
     }
-    let witness = parts.config.yarn.enabled.then(|| rm::give_back::Witness::of(&parts.config));
+    let witness = parts.config.yarn.enabled.then(|| Witness::of(&parts.config));
     let (alive, rest) = Rest::begin(talker_within(&parts.config), witness);
     let shared = alive.clone();
     let run = move |pulse, stopping| {
@@ -175,7 +178,7 @@ pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
 /// How long the thread that talks to YARN is waited for at a stop. It takes the offer back from
 /// the moment the doors begin to close.
 fn talker_within(config: &Config) -> Duration {
-    rm::give_back::within(config.yarn.offer_by) + STOP_SLACK
+    within(config.yarn.offer_by) + STOP_SLACK
 }
 
 /// Whose find it is.
@@ -268,10 +271,8 @@ impl Finding {
     async fn run(mut self) -> Result<(), Lost> {
         let mut stopping = self.stopping.clone();
         while !is_stopping(&stopping) {
-            let talker = self.yarn.as_ref().and_then(|yarn| yarn.talker.as_ref());
-            // It ends at the word to stop too, which may have come just now.
-            if talker.is_some_and(rm::thread::Handle::has_ended) && !is_stopping(&stopping) {
-                return Err(Lost::Panicked("lrs-yarn"));
+            if let Some(lost) = self.lost_talker() {
+                return Err(lost);
             }
             let now = clock::now();
             self.pulse.works();
@@ -289,12 +290,36 @@ impl Finding {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Some(talker) = self.yarn.and_then(|yarn| yarn.talker)
-            && let Err(left) = talker.join(talker_within(&self.parts.config))
-        {
+        if let Err(left) = self.leave_yarn() {
             tracing::warn!("{left}");
         }
         Ok(())
+    }
+
+    /// That the thread that talks to YARN ended by itself; what stands there is said at once.
+    fn lost_talker(&mut self) -> Option<Lost> {
+        let talker = &mut self.yarn.as_mut()?.talker;
+        // It ends at the word to stop too, which may have come just now.
+        let talker = talker.take_if(|it| it.has_ended() && !is_stopping(&self.stopping))?;
+        let (why, left) = talker.fate();
+        if let Err(left) = left {
+            tracing::warn!("{left}");
+        }
+        Some(why.map_or(Lost::Panicked("lrs-yarn"), Lost::Talker))
+    }
+
+    /// Waits for the thread that talks to YARN. Where there is none, an offer of the one before or
+    /// of an lrsd that was killed may stand all the same.
+    fn leave_yarn(self) -> Result<(), Left> {
+        let config = &self.parts.config;
+        match self.yarn.and_then(|yarn| yarn.talker) {
+            Some(talker) => talker.join(talker_within(config)),
+            None if config.yarn.enabled => {
+                let why = self.join_error.as_deref();
+                Witness::of(config).check(why.unwrap_or("the ResourceManager was not called yet"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads Hadoop's files when it is time, and begins to look and to talk.
@@ -478,4 +503,65 @@ fn is_readable(fd: &AsyncFd<OwnedFd>) -> bool {
     let mut watched = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     // EINTR is asked again with the next turn; a pass too many is harmless.
     poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::made_up::logged;
+    use crate::publish::{EventRing, Snapshot};
+    use crate::yarn::rm::Resource;
+    use crate::yarn::rm::ledger::{Era, Ledger, LedgerFile};
+
+    /// What is logged by a thread that is stopped after its first round, or before it.
+    fn logged_at_a_stop(config: Config, goes_round: bool) -> String {
+        let (commands, _taken) = crate::command::queue().unwrap();
+        let (_publish, snapshot) = watch::channel(Arc::new(Snapshot::default()));
+        let access = Access { commands, snapshot, events: Arc::new(EventRing::new(1, [])) };
+        let parts = Parts { config: Arc::new(config), access, lrs_root: None };
+        let (alive, _rest) = Rest::begin(Duration::ZERO, None);
+        let (stop, stopping) = watch::channel(!goes_round);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        logged(|| {
+            runtime.block_on(async {
+                let pulse = Pulse::default();
+                let finding = Finding::new(parts, pulse, alive, stopping);
+                let stops = async {
+                    // The first round is over when the thread waits for the second.
+                    tokio::task::yield_now().await;
+                    stop.send_replace(true);
+                };
+                let (ended, ()) = tokio::join!(finding.run(), stops);
+                ended.unwrap();
+            });
+        })
+    }
+
+    #[test]
+    fn a_stop_says_what_stands_though_nobody_talked_to_yarn() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("state")).unwrap();
+        let mut config = Config::default();
+        config.daemon.runtime_dir = dir.path().to_owned();
+        config.yarn.enabled = true;
+        config.yarn.conf_dir = dir.path().join("nowhere");
+        for goes_round in [true, false] {
+            let log = logged_at_a_stop(config.clone(), goes_round);
+            assert!(!log.contains("may still stand"), "nothing was offered: {log}");
+        }
+        let configured = Resource { memory_mib: 8192, vcores: 8 };
+        let offer = Resource { memory_mib: 9216, vcores: 9 };
+        let ledger = Ledger::new("node1:45454".parse().unwrap(), configured);
+        let file = LedgerFile::in_runtime_dir(dir.path());
+        file.write(&ledger.about_to_send(offer, Era::default())).unwrap();
+        for (goes_round, why) in [(true, "nowhere"), (false, "was not called yet")] {
+            let log = logged_at_a_stop(config.clone(), goes_round);
+            let (_, left) = log.split_once("may still stand: ").expect(&log);
+            assert!(left.contains(why), "{left}");
+            assert!(left.contains("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+        }
+        config.yarn.enabled = false;
+        let log = logged_at_a_stop(config, true);
+        assert!(!log.contains("may still stand"), "that lrsd has nothing to do with YARN: {log}");
+    }
 }

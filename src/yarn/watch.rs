@@ -12,6 +12,10 @@
 //!
 //! Under DefaultContainerExecutor containers may write here. Names are ids or nothing, links are
 //! not followed, and of files only regular ones are read, up to a bound.
+//!
+//! Limit: of two pid files of a container, which a relaunch leaves on two disks, the later is the
+//! one with the later time of its last change, by the wall clock. Where that was set back in
+//! between, the one of the earlier launch is taken until it is gone.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;

@@ -75,6 +75,8 @@ pub struct Agent {
     by: OfferBy,
     file: LedgerFile,
     ledger: Option<Ledger>,
+    /// What of it has to be known after a restart could not be written.
+    unkept: bool,
     node: Option<NodeId>,
     /// The NodeManager's last word on that, where it was not believed.
     misnamed: Option<Misnamed>,
@@ -128,6 +130,7 @@ impl Agent {
             by,
             file,
             ledger,
+            unkept: false,
             misnamed: None,
             health: None,
             pending: None,
@@ -358,17 +361,27 @@ impl Agent {
         Ok(cluster.update(&ledger.node, wanted)?)
     }
 
-    /// Writes down what has to be known after a restart, if that is news.
-    fn keep(&self, ledger: &Ledger, before: Option<&Ledger>, told: &mut Told) {
-        if ledger.differs_for_good(before)
-            && let Err(error) = self.file.write(ledger)
+    /// Writes down what has to be known after a restart, if that is news or was not written yet: a
+    /// disk that was full has room again some time.
+    fn keep(&mut self, ledger: &Ledger, before: Option<&Ledger>, told: &mut Told) {
+        if !self.unkept && !ledger.differs_for_good(before) {
+            return;
+        }
+        let written = self.file.write(ledger);
+        let said = std::mem::replace(&mut self.unkept, written.is_err());
+        if let Err(error) = written
+            && !said
         {
-            told.complaint = Some(error.to_string());
+            told.complaint = Some(format!(
+                "what is to be known of the offer after a restart of lrsd is not written down, \
+                 which each look tries again: {error}"
+            ));
         }
     }
 
     fn remember(&mut self, ledger: Ledger) -> Result<(), StateError> {
         self.file.write(&ledger)?;
+        self.unkept = false;
         self.ledger = Some(ledger);
         Ok(())
     }

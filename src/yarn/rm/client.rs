@@ -9,7 +9,6 @@
 //! inside the ResourceManager; only the node read back says what came of it.
 
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::here::is_this_node;
@@ -120,25 +119,12 @@ pub struct Client {
     named: Option<(NodeId, BootTime, Vec<String>)>,
     /// A name that was found to be this node's: a look-up for each poll would be many.
     here: Option<String>,
-    count: CountManagers,
 }
-
-/// How many NodeManagers run here, of those whose user owns one of these directories.
-pub(super) type CountManagers = fn(&[PathBuf]) -> io::Result<usize>;
 
 impl Client {
     /// A client of these addresses.
     pub fn new(http: Http, endpoints: Endpoints, by: By) -> Client {
-        let count = managers::count;
-        let (site_problem, named, here) = (None, None, None);
-        Client { http, endpoints, by, active: 0, site_problem, named, here, count }
-    }
-
-    /// One that counts otherwise: which programs run on a test's machine is not for the test to
-    /// say.
-    #[cfg(test)]
-    pub(super) fn counting(self, count: CountManagers) -> Client {
-        Client { count, ..self }
+        Client { http, endpoints, by, active: 0, site_problem: None, named: None, here: None }
     }
 
     /// A client as `[yarn]` says.
@@ -232,7 +218,7 @@ impl Cluster for Client {
     }
 
     fn node_managers_here(&mut self) -> io::Result<usize> {
-        (self.count)(&self.endpoints.local_dirs)
+        managers::count(&self.endpoints.local_dirs)
     }
 
     fn configured(&mut self) -> Option<Resource> {

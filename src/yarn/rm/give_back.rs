@@ -2,7 +2,7 @@
 //!
 //! The agent does it like any lower offer, but there is one chance and little time. What could not
 //! be done stays in the ledger, where the next lrsd finds it, and is said with the command that
-//! does it by hand ([`Left`]).
+//! does it by hand, or why none is safe ([`Left`]).
 //!
 //! The command of `offer_by = "rmadmin"` starts a Java machine, which takes seconds: it has
 //! longer than a call, and is killed when that is over. It is still less than the service manager

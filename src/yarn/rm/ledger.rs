@@ -167,9 +167,10 @@ impl Ledger {
     pub fn differs_for_good(&self, before: Option<&Ledger>) -> bool {
         let lasting = |ledger: &Ledger| {
             let base = (!ledger.is_clear()).then_some(ledger.configured);
-            (ledger.kills(), ledger.lowered_from, base)
+            // The mark as it is: one of an earlier start of a manager would be over too soon.
+            (ledger.decommissioning, ledger.lowered_from, base)
         };
-        lasting(self) != before.map_or((false, None, None), lasting)
+        lasting(self) != before.map_or((None, None, None), lasting)
     }
 
     /// Whether `advertised` is there because LRS sent it.
@@ -247,7 +248,9 @@ pub enum LedgerError {
     State(#[from] StateError),
     #[error(
         "{path} is damaged ({reason}) and was set aside as {aside}; if the ResourceManager shows \
-         more than yarn-site.xml says, set it back once with `yarn rmadmin -updateNodeResource`",
+         more than yarn-site.xml says, set it back once with `yarn rmadmin -updateNodeResource \
+         NODE_ID MEMORY_MB VCORES -1` or, if the node was decommissioned since its NodeManager \
+         started, restart its NodeManager: what that command lowers would kill containers then",
         path = path.display(), aside = aside.display()
     )]
     Damaged { path: PathBuf, aside: PathBuf, reason: String },
@@ -412,6 +415,9 @@ mod tests {
             assert!(!seen.decommissioned(false, restarted).kills());
         }
         assert!(seen.decommissioned(false, Era { node_manager: None, ..ERA }).kills());
+        let later = seen.decommissioned(true, Era { node_manager: Some(2), ..ERA });
+        assert!(later.differs_for_good(Some(&seen)), "that start does not end it any more");
+        assert!(!seen.decommissioned(true, ERA).differs_for_good(Some(&seen)));
     }
 
     #[test]
@@ -450,6 +456,8 @@ mod tests {
             std::fs::write(&path, damaged).unwrap();
             let error = file.read().unwrap_err().to_string();
             assert!(error.contains("yarn.json.damaged"), "{error}");
+            assert!(error.contains("-updateNodeResource NODE_ID MEMORY_MB VCORES -1`"), "{error}");
+            assert!(error.contains("decommissioned") && error.contains("restart its"), "{error}");
             assert!(!path.exists());
             assert!(file.read().unwrap().is_none());
         }

@@ -37,6 +37,8 @@ const FIRST_READING: Duration = Duration::from_secs(60);
 /// dozens of calls. What is not read then is in one of the next looks.
 const HINTS_WITHIN: Duration = Duration::from_secs(2);
 
+const PANICKED: &str = "the thread that talks to YARN panicked";
+
 /// What the thread needs.
 #[derive(Debug)]
 pub struct Parts {
@@ -53,7 +55,7 @@ pub struct Parts {
     /// Becomes true, or loses its sender, when the daemon stops. It comes from whoever began the
     /// stop, so that no other thread has to pass it on.
     pub stopping: watch::Receiver<bool>,
-    /// Dropped when the thread has ended.
+    /// Dropped when the thread has ended, and told why it could not take the offer back.
     pub alive: Alive,
 }
 
@@ -76,9 +78,21 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether it is over: it was told to stop, or it panicked.
+    /// Whether it is over: it was told to stop, or it ended by itself ([`Self::fate`]).
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// Of one that is over though nobody told it to be: why (`None`: it panicked), and what was
+    /// offered and may still stand.
+    pub fn fate(self) -> (Option<String>, Result<(), Left>) {
+        let why = match self.ended.try_recv() {
+            Ok(Err(why)) => Some(why),
+            Ok(Ok(())) => Some("it does not say why".into()),
+            Err(mpsc::TryRecvError::Empty | mpsc::TryRecvError::Disconnected) => None,
+        };
+        let left = self.witness.check(why.as_deref().unwrap_or(PANICKED));
+        (why, left)
     }
 
     /// Waits for its end once it was told to stop, at most this long.
@@ -88,15 +102,13 @@ impl Handle {
     pub fn join(self, at_most: Duration) -> Result<(), Left> {
         let outcome = self.ended.recv_timeout(at_most);
         if outcome != Err(mpsc::RecvTimeoutError::Timeout) && self.thread.join().is_err() {
-            tracing::error!("the thread that talks to YARN panicked");
+            tracing::error!("{PANICKED}");
         }
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(why)) => self.witness.check(&why),
             Err(mpsc::RecvTimeoutError::Timeout) => self.witness.check_what_hangs(at_most),
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                self.witness.check("the thread that talks to YARN panicked")
-            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => self.witness.check(PANICKED),
         }
     }
 }
@@ -106,12 +118,8 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
-    let client = Client::of(&parts.config.yarn, parts.endpoints.clone())?;
-    start_with(client, parts)
-}
-
-fn start_with(client: Client, parts: Parts) -> Result<Handle, ThreadError> {
     let Parts { endpoints, config, snapshot, commands, hints, stopping, alive } = parts;
+    let client = Client::of(&config.yarn, endpoints.clone())?;
     let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
     let (agent, damage) = Agent::new(endpoints, config.yarn.offer_by, file);
@@ -134,7 +142,6 @@ fn start_with(client: Client, parts: Parts) -> Result<Handle, ThreadError> {
     let thread = std::thread::Builder::new()
         .name("lrs-yarn".into())
         .spawn(move || {
-            let _alive = alive;
             // Made here: whoever starts this thread runs in a runtime, and could not drop another
             // one if there were no thread.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -142,10 +149,13 @@ fn start_with(client: Client, parts: Parts) -> Result<Handle, ThreadError> {
                 Ok(runtime) => talker.run(&runtime),
                 Err(error) => Err(format!("the thread that talks to YARN cannot wait: {error}")),
             };
-            // Nobody waits any more when the time to stop was up, or who started this was lost.
-            if let Err(mpsc::SendError(Err(why))) = end.send(outcome) {
-                tracing::warn!("what LRS offered YARN was not taken back: {why}");
+            // Who started this may be lost by now, or hang: its keeper hears of it too.
+            if let Err(why) = &outcome {
+                alive.left(why);
             }
+            // Nobody waits any more when the time to stop was up.
+            let _ = end.send(outcome);
+            drop(alive);
         })
         .map_err(ThreadError::Start)?;
     Ok(Handle { ended, thread, witness })

@@ -80,15 +80,17 @@ pub enum AgentError {
     )]
     Unseen(ClusterError),
     #[error(
-        "an offer of an earlier lrsd stands: the ResourceManager shows {shown} instead of \
-         {configured}, and observe mode changes nothing; start lrsd once with daemon.mode = \
-         \"enforce\", or set it back with `yarn rmadmin -updateNodeResource`"
+        "an offer of an earlier lrsd stands: the ResourceManager shows {shown} for {node} instead \
+         of {configured}, and observe mode changes nothing; start lrsd once with daemon.mode = \
+         \"enforce\", or set it back with `yarn rmadmin -updateNodeResource {node} {} {} -1`",
+        .configured.memory_mib, .configured.vcores
     )]
-    Observed { shown: Resource, configured: Resource },
+    Observed { node: NodeId, shown: Resource, configured: Resource },
     #[error(
         "an offer of an earlier lrsd for {node} may stand: the ResourceManager cannot be read, and \
          observe mode changes nothing; start lrsd once with daemon.mode = \"enforce\", or set the \
-         node back to {configured} with `yarn rmadmin -updateNodeResource`"
+         node back with `yarn rmadmin -updateNodeResource {node} {} {} -1`",
+        .configured.memory_mib, .configured.vcores
     )]
     ObservedUnseen { node: NodeId, configured: Resource },
     #[error(
@@ -97,6 +99,14 @@ pub enum AgentError {
          of {wanted}, until its NodeManager or the ResourceManager is restarted"
     )]
     Decommissioned { node: NodeId, shown: Resource, wanted: Resource },
+    #[error(
+        "{node} was being decommissioned while the ResourceManager could be read, which would since \
+         kill containers at once that a lower resource has no room for: {wanted} is not sent, nor \
+         anything else, until the NodeManager's web service tells lrsd that it was restarted; where \
+         that cannot be read either, restart the NodeManager, stop lrsd, remove state/yarn.json \
+         below its runtime directory and start it again"
+    )]
+    DecommissionedUnseen { node: NodeId, wanted: Resource },
     #[error(
         "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
          beyond that until it has them back (`yarn rmadmin -updateNodeResource {node} {} {} -1`) or \
@@ -134,6 +144,7 @@ impl AgentError {
             AgentError::Observed { .. }
                 | AgentError::ObservedUnseen { .. }
                 | AgentError::Decommissioned { .. }
+                | AgentError::DecommissionedUnseen { .. }
                 | AgentError::Lowered { .. }
                 | AgentError::LoweredForGood { .. }
         )

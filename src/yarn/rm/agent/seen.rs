@@ -70,7 +70,7 @@ impl Agent {
                 true if ledger.kills() => {
                     Err(AgentError::Decommissioned { node: id.clone(), shown, wanted: configured })
                 }
-                true => Err(AgentError::Observed { shown, configured }),
+                true => Err(AgentError::Observed { node: id.clone(), shown, configured }),
                 false => Ok(()),
             };
         }

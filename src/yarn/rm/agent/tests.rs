@@ -403,6 +403,24 @@ fn an_offer_that_cannot_be_written_down_is_not_sent() {
 }
 
 #[test]
+fn what_could_not_be_written_is_written_later_and_said_once() {
+    let mut scene =
+        Scene::with(Endpoints { configured: Some(SITE), ..Endpoints::default() }, OfferBy::Rest);
+    let state = scene.dir.path().join("state");
+    std::fs::remove_dir(&state).unwrap();
+    scene.cluster.shown = Resource { memory_mib: 4096, vcores: 4 };
+    scene.settle(&view(2));
+    assert_eq!(scene.complaints.len(), 1, "{:?}", scene.complaints);
+    assert!(scene.complaints[0].contains("is not written down"), "{:?}", scene.complaints);
+    std::fs::create_dir(&state).unwrap();
+    scene.settle(&view(2));
+    assert_eq!(recorded(&scene).unwrap().lowered_from(), Some(SITE));
+    std::fs::remove_dir_all(&state).unwrap();
+    scene.settle(&view(2));
+    assert_eq!(scene.complaints.len(), 1, "there is no news to write");
+}
+
+#[test]
 fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
@@ -426,6 +444,21 @@ fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
     scene.cluster.nm_started = 2;
     scene.settle(&view(4));
     assert_eq!(scene.cluster.shown, plus(4));
+}
+
+#[test]
+fn a_manager_that_restarts_while_the_node_is_decommissioned_does_not_end_that() {
+    let mut scene = Scene::new();
+    scene.settle(&view(3));
+    scene.cluster.state = "DECOMMISSIONING";
+    scene.settle(&view(3));
+    scene.cluster.nm_started = 2;
+    scene.settle(&view(3));
+    scene.kill_and_restart();
+    scene.cluster.state = "RUNNING";
+    scene.settle(&view(1));
+    assert_eq!(scene.cluster.updates, [plus(3)], "it would kill");
+    assert!(scene.agent.failure().unwrap().contains("was being decommissioned"));
 }
 
 #[test]
@@ -486,6 +519,7 @@ fn observe_mode_says_that_an_offer_stands() {
     assert_eq!(scene.cluster.updates, [plus(2)]);
     let error = scene.agent.report().last_error.unwrap();
     assert!(error.contains("an offer of an earlier lrsd stands"), "{error}");
+    assert!(error.ends_with("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"), "{error}");
     assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
 }
 

@@ -9,8 +9,11 @@
 //! else tells that an operator wants it changed. What may be beside memory and vcores is taken
 //! from Hadoop's files in the same way.
 //!
-//! Limits: that the node is being decommissioned, that a lower figure would kill containers, and
-//! that somebody else set another figure is not seen (docs/yarn.md).
+//! A node that was seen DECOMMISSIONING while the ResourceManager could still be read is sent
+//! nothing, as in [`super::seen`], until a restart of its NodeManager is seen.
+//!
+//! Limits: that the node is being decommissioned, that a lower figure would kill containers since,
+//! and that somebody else set another figure is not seen (docs/yarn.md).
 
 use std::time::Duration;
 
@@ -43,9 +46,15 @@ impl Agent {
             (None, Some(site)) => Ledger::new(id.clone(), site),
             (None, None) => return Err(AgentError::Unseen(error)),
         };
+        // Its state is not seen, though a restart of its NodeManager may be, which ends the mark.
+        let ledger = ledger.decommissioned(false, self.era);
         let wanted = self.wanted(&ledger, view);
         self.keep(&ledger, known.as_ref(), told);
         self.ledger = Some(ledger.clone());
+        if ledger.kills() && !(ledger.is_clear() && wanted == ledger.configured) {
+            self.report.verified = None;
+            return Err(AgentError::DecommissionedUnseen { node: ledger.node, wanted });
+        }
         if !view.enforce && !ledger.is_clear() {
             let Ledger { node, configured, .. } = ledger;
             return Err(AgentError::ObservedUnseen { node, configured });

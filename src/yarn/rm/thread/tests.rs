@@ -9,6 +9,7 @@ use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
 use crate::discover::rest::Rest;
 use crate::yarn::rm::Resource;
+use crate::yarn::rm::ledger::{Era, Ledger};
 
 const GIB: u64 = 1 << 30;
 
@@ -87,38 +88,8 @@ fn next_change(commands: &mut CommandReceiver) -> Change {
     }
 }
 
-/// A program that anybody who counts NodeManagers takes for one.
-struct Decoy(std::process::Child);
-
-impl Decoy {
-    fn start() -> Decoy {
-        use std::io::{Read as _, Write as _};
-        use std::os::unix::process::CommandExt as _;
-        let mut child = std::process::Command::new("/bin/bash")
-            .arg0("/usr/lib/jvm/bin/java")
-            .args(["-s", "org.apache.hadoop.yarn.server.nodemanager.NodeManager"])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Its arguments may come a moment after the exec that spawn() waits for.
-        child.stdin.as_mut().unwrap().write_all(b"echo up\n").unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
-        Decoy(child)
-    }
-}
-
-impl Drop for Decoy {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 #[test]
 fn it_offers_follows_tells_hints_and_takes_back() {
-    // Whatever else runs on this machine, other tests' included.
-    let _others = [Decoy::start(), Decoy::start()];
     let server = cluster();
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("state")).unwrap();
@@ -134,6 +105,8 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let endpoints = Endpoints {
         resource_managers: vec![server.base()],
         node_manager: Some(server.base()),
+        // Named, so that it does not matter how many NodeManagers run on the test's machine.
+        node_id: Some("localhost:45454".parse().unwrap()),
         ..Endpoints::default()
     };
     let (stop, stopping) = watch::channel(false);
@@ -147,8 +120,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         stopping,
         alive: Rest::begin(Duration::ZERO, None).0,
     };
-    let client = Client::of(&parts.config.yarn, parts.endpoints.clone()).unwrap();
-    let handle = start_with(client.counting(|_| Ok(1)), parts).unwrap();
+    let handle = start(parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
     let change = next_change(&mut taken);
@@ -208,6 +180,7 @@ struct Running {
     handle: Handle,
     stop: watch::Sender<bool>,
     changes: CommandReceiver,
+    rest: Rest,
     _snapshot: watch::Sender<Arc<Snapshot>>,
 }
 
@@ -239,16 +212,9 @@ impl Unseen {
         };
         let (stop, stopping) = watch::channel(false);
         let hints = tokio::sync::mpsc::unbounded_channel().0;
-        let parts = Parts {
-            endpoints,
-            config,
-            snapshot: newest,
-            commands,
-            hints,
-            stopping,
-            alive: Rest::begin(Duration::ZERO, None).0,
-        };
-        Running { handle: start(parts).unwrap(), stop, changes, _snapshot }
+        let (alive, rest) = Rest::begin(LONG, Some(Witness::of(&config)));
+        let parts = Parts { endpoints, config, snapshot: newest, commands, hints, stopping, alive };
+        Running { handle: start(parts).unwrap(), stop, changes, rest, _snapshot }
     }
 
     fn calls(&self) -> Vec<String> {
@@ -310,6 +276,20 @@ fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
 }
 
 #[test]
+fn why_the_command_failed_is_known_though_nobody_joins_the_thread() {
+    let node = Unseen::new("if [ -e broken ]; then echo no ticket; exit 1; fi");
+    let mut lrsd = node.start(true);
+    lrsd.offered();
+    std::fs::write(node.dir.path().join("broken"), "").unwrap();
+    lrsd.stop.send_replace(true);
+    // Who started it hangs, with the handle.
+    let left = lrsd.rest.wait(clock::boot_time().after(LONG)).unwrap_err().to_string();
+    assert!(left.contains("said: no ticket"), "{left}");
+    assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+    lrsd.handle.join(LONG).unwrap_err();
+}
+
+#[test]
 fn a_command_that_hangs_does_not_hold_up_the_stop() {
     let node = Unseen::new("[ $3 -gt 8192 ] || exec sleep 60");
     let mut lrsd = node.start(true);
@@ -344,4 +324,32 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
     let ended = handle.ended.recv_timeout(Duration::from_secs(20));
     assert_eq!(ended, Ok(Ok(())), "it would wait a minute for the first reading");
     handle.thread.join().unwrap();
+}
+
+#[test]
+fn one_that_ended_by_itself_says_why_and_what_stands() {
+    let node = Unseen::new("echo no ticket; exit 1");
+    let file = LedgerFile::in_runtime_dir(node.dir.path());
+    let configured = Resource { memory_mib: 8192, vcores: 8 };
+    let ledger = Ledger::new("node1:45454".parse().unwrap(), configured);
+    let offer = Resource { memory_mib: 9216, vcores: 9 };
+    file.write(&ledger.about_to_send(offer, Era::default())).unwrap();
+    let over = |end: fn(mpsc::Sender<Result<(), String>>)| {
+        let (send, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || end(send));
+        let handle = Handle { ended, thread, witness: Witness::of(&node.config) };
+        while !handle.has_ended() {
+            std::thread::yield_now();
+        }
+        let (why, left) = handle.fate();
+        let left = left.unwrap_err().to_string();
+        assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
+        (why, left)
+    };
+    let (why, left) = over(|send| send.send(Err("no descriptors".into())).unwrap());
+    assert_eq!(why.as_deref(), Some("no descriptors"));
+    assert!(left.contains("no descriptors") && !left.contains("panicked"), "{left}");
+    let (why, left) = over(|_| panic!("of the test"));
+    assert_eq!(why, None);
+    assert!(left.contains("panicked"), "{left}");
 }

@@ -62,12 +62,41 @@ fn behind_kerberos_a_new_lrsd_takes_back_what_the_last_one_could_not() {
     let observe = View { enforce: false, ..view(3) };
     scene.settle(&observe);
     assert_eq!(scene.cluster.updates, [plus(3)]);
-    assert!(scene.agent.failure().unwrap().contains("for node1:45454 may stand"));
+    let error = scene.agent.failure().unwrap().to_owned();
+    assert!(error.contains("for node1:45454 may stand"), "{error}");
+    assert!(error.ends_with("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"), "{error}");
     assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
     scene.kill_and_restart();
     scene.settle(&View { offer: false, ..view(3) });
     assert_eq!(scene.cluster.updates, [plus(3), SITE]);
     assert!(scene.agent.is_clear());
+}
+
+#[test]
+fn behind_kerberos_a_node_that_was_decommissioned_before_is_sent_nothing() {
+    let mut scene = scene();
+    scene.cluster.kerberos = false;
+    scene.settle(&view(3));
+    scene.cluster.state = "DECOMMISSIONING";
+    scene.settle(&view(3));
+    (scene.cluster.state, scene.cluster.kerberos) = ("RUNNING", true);
+    for restarts in [false, true] {
+        if restarts {
+            scene.kill_and_restart();
+        }
+        let off = View { offer: false, ..view(3) };
+        for view in [view(1), view(5), off, View { enforce: false, ..view(3) }] {
+            scene.run(&view, REPEAT_UNSEEN * 2);
+            assert_eq!(scene.cluster.updates, [plus(3)], "{view:?}");
+            let error = scene.agent.failure().unwrap();
+            assert!(error.contains("was being decommissioned"), "{error}");
+            assert!(!error.contains("rmadmin"), "that would kill too: {error}");
+        }
+    }
+    scene.cluster.nm_started = 2;
+    scene.settle(&view(2));
+    assert_eq!(scene.cluster.updates, [plus(3), plus(2)], "it has a record without that");
+    assert!(scene.agent.failure().is_none());
 }
 
 #[test]
