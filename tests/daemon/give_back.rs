@@ -2,7 +2,7 @@
 //! after.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::harness::{Daemon, procs, signal, weight_file, weights};

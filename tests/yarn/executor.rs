@@ -12,6 +12,7 @@ use crate::conf::{Helper, Options, Quota};
 use crate::hadoop::container_executor;
 use crate::harness::{in_tier, weights};
 use crate::jobs;
+use crate::opportunistic::{ALL_MAPS, until};
 use crate::shaped::TWO;
 use crate::site::{Site, check_members, group_of, kinds};
 
@@ -23,12 +24,13 @@ fn options(cgroups: Option<Quota>) -> Options {
 /// What YARN gives a container of one vcore: cpu.idle and cpu.shares.
 const GIVEN: (Option<u64>, Option<u64>) = (Some(0), Some(1024));
 
-/// The tasks with a slot, of which two are active.
+/// The tasks with a slot, as soon as two are active.
 fn two_are_active(site: &Site) -> Vec<Value> {
-    let mut tasks = site.daemon.tasks();
-    tasks.retain(|task| task["slotless"] != true);
-    assert_eq!(in_tier(&tasks, "active").len(), 2, "{tasks:?}");
-    tasks
+    site.cluster.patiently("two active tasks", |_| {
+        let mut tasks = site.daemon.tasks();
+        tasks.retain(|task| task["slotless"] != true);
+        (in_tier(&tasks, "active").len() == 2).then_some(tasks)
+    })
 }
 
 #[test]
@@ -36,7 +38,7 @@ fn two_are_active(site: &Site) -> Vec<Value> {
 fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
     let site = &mut Site::start("executor", options(Some(Quota::None)), TWO, "");
     let hierarchy = site.cluster.hierarchy();
-    let job = jobs::sleep(&mut site.cluster, 4, 1, 40);
+    let job = jobs::sleep(&mut site.cluster, 4, 1, 60);
     let containers = site.all_found(6);
     let in_groups_of_yarn = |site: &Site| {
         for container in &containers {
@@ -96,7 +98,10 @@ fn a_strict_quota_is_told() {
         };
         let cpus = number("cpu.cfs_quota_us") / number("cpu.cfs_period_us");
         assert!(cpus > 0.0, "YARN set no quota");
-        assert_eq!(task["cpu_quota"].as_f64(), Some(cpus), "{task}");
+        site.daemon.eventually("the quota of a task", |daemon| {
+            let shown = daemon.tasks().into_iter().find(|shown| shown["id"] == task["id"])?;
+            (shown["cpu_quota"].as_f64() == Some(cpus)).then_some(())
+        });
     }
     job.succeeded(&site.cluster);
     site.nothing_left();
@@ -120,16 +125,13 @@ fn without_groups_of_yarn_sessions_are_moved() {
 fn opportunistic_containers_have_the_last_turn() {
     let options = Options { containers: 8, opportunistic: 4, ..options(Some(Quota::None)) };
     let site = &mut Site::start("last", options, TWO, "");
-    let all = "-Dmapreduce.job.num-opportunistic-maps-percent=100";
-    let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[all]);
+    let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[ALL_MAPS]);
     site.all_found(3);
+    // While nobody else wants the slots they have them, and are known for what they are.
+    until(site, &[("active", true), ("active", true)]);
     let before = jobs::sleep(&mut site.cluster, 2, 0, 10);
     site.all_found(6);
-    site.cluster.patiently("guaranteed containers in the active slots", |_| {
-        let active: Vec<Value> =
-            two_are_active(site).into_iter().filter(|task| task["tier"] == "active").collect();
-        active.iter().all(|task| task["opportunistic"] != true).then_some(())
-    });
+    until(site, &[("active", false), ("active", false), ("passive", true), ("passive", true)]);
     before.succeeded(&site.cluster);
     behind.succeeded(&site.cluster);
     site.nothing_left();

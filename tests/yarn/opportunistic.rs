@@ -10,7 +10,7 @@ use crate::rest;
 use crate::shaped::TWO;
 use crate::site::Site;
 
-const ALL_MAPS: &str = "-Dmapreduce.job.num-opportunistic-maps-percent=100";
+pub const ALL_MAPS: &str = "-Dmapreduce.job.num-opportunistic-maps-percent=100";
 
 /// Containers, each with its execution type.
 type Types = BTreeMap<String, String>;
@@ -43,7 +43,7 @@ fn opportunistic_containers_lose_their_slots_to_guaranteed_ones() {
 }
 
 /// Waits for tasks with these tiers, each opportunistic or not.
-fn until(site: &Site, wanted: &[(&str, bool)]) {
+pub fn until(site: &Site, wanted: &[(&str, bool)]) {
     let wanted: Vec<_> = wanted.iter().map(|&(tier, last)| (tier.to_owned(), last)).collect();
     site.cluster.patiently(&format!("{wanted:?}"), |_| (tiers(site) == wanted).then_some(()));
 }
