@@ -99,7 +99,7 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     let mut checks = Vec::new();
     match &yarn.site {
         Ok(site) => {
-            checks.push(Check::ok("yarn.conf", format!("{} is read", site.file().display())));
+            checks.push(files(site, facts, config));
             checks.push(executor(site));
             checks.push(recovery(site));
         }
@@ -115,6 +115,39 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
         checks.push(offer(yarn, facts, config));
     }
     checks
+}
+
+/// Below what lrsd.service has to itself: PrivateTmp= and ProtectHome= of systemd.exec(5).
+fn is_hidden(path: &Path) -> bool {
+    ["/tmp", "/var/tmp", "/home", "/root", "/run/user"].iter().any(|own| path.starts_with(own))
+}
+
+/// How the service gets to see it where it is.
+const SHOW: &str = "systemctl edit lrsd: PrivateTmp=no, ProtectHome=read-only";
+
+fn list(paths: &[&Path]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn files(site: &Site, facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "yarn.conf";
+    let certificates = match &config.yarn.ca_file {
+        Auto::Fixed(path) => Some(path.as_path()),
+        Auto::Auto => None,
+    };
+    let read = [Some(config.yarn.conf_dir.as_path()), certificates].into_iter().flatten();
+    let hidden: Vec<&Path> = read.filter(|path| is_hidden(path)).collect();
+    if !hidden.is_empty() && facts.services.unit.is_some() {
+        return Check::warn(
+            ID,
+            format!(
+                "the service lrsd does not see {}: its homes and /tmp are its own",
+                list(&hidden)
+            ),
+            format!("put it where the service sees it, such as below /etc, or {SHOW}"),
+        );
+    }
+    Check::ok(ID, format!("{} is read", site.file().display()))
 }
 
 fn executor(site: &Site) -> Check {
@@ -200,35 +233,22 @@ fn local_dirs(yarn: &Yarn, facts: &Facts) -> Check {
         Ok(dirs) => dirs,
         Err(reason) => return Check::fail(ID, reason, "set yarn.local_dirs"),
     };
-    let list = |dirs: &[&PathBuf]| {
-        dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let hidden: Vec<&PathBuf> = dirs
-        .iter()
-        .map(|(dir, _)| dir)
-        .filter(|dir| ["/tmp", "/var/tmp", "/home"].iter().any(|private| dir.starts_with(private)))
-        .collect();
+    let all: Vec<&Path> = dirs.iter().map(|(dir, _)| dir.as_path()).collect();
+    let hidden: Vec<&Path> = all.iter().copied().filter(|dir| is_hidden(dir)).collect();
     if !hidden.is_empty() && facts.services.unit.is_some() {
         return Check::warn(
             ID,
             format!(
-                "the service lrsd does not see {}: its /tmp and /home are its own",
+                "the service lrsd does not see {}: its homes and /tmp are its own",
                 list(&hidden)
             ),
-            "set yarn.nodemanager.local-dirs to disks of the node, or systemctl edit lrsd: \
-             PrivateTmp=no, ProtectHome=read-only",
+            format!("set yarn.nodemanager.local-dirs to disks of the node, or {SHOW}"),
         );
     }
     let failed: Vec<&str> =
         dirs.iter().filter_map(|(_, found)| found.as_ref().err()).map(String::as_str).collect();
     match failed.first() {
-        None => Check::ok(
-            ID,
-            format!(
-                "containers are noticed in {}",
-                list(&dirs.iter().map(|(d, _)| d).collect::<Vec<_>>())
-            ),
-        ),
+        None => Check::ok(ID, format!("containers are noticed in {}", list(&all))),
         Some(_) if facts.uid != 0 => Check::unknown(ID, failed.join("; "), "run doctor as root"),
         Some(_) if failed.len() == dirs.len() => Check::warn(
             ID,

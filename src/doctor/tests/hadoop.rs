@@ -94,6 +94,8 @@ fn what_a_yarn_node_lacks_is_said() {
         "no ticket",
     );
     found(&[("yarn.nodemanager.local-dirs", "/tmp/yarn")], on, "yarn.local_dirs", "/tmp/yarn");
+    let away = format!("{on}conf_dir = \"/home/hadoop/conf\"\nca_file = \"/var/tmp/ca.pem\"\n");
+    found(&[], &away, "yarn.conf", "does not see /home/hadoop/conf, /var/tmp/ca.pem");
     let offer = format!("{on}offer = true\n");
     found(&[], &offer, "yarn.offer", "not even one slot of 1.0 GiB fits beside, and vcores are");
     let without = check(&hadoop(&[]), &format!("{offer}slot_vcores = 0\n"), "yarn.offer");
