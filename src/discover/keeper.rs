@@ -147,14 +147,13 @@ impl Keeper {
     }
 
     fn try_again(&mut self, rest: Rest, now: BootTime) -> Option<News> {
+        // Before the next one puts it right.
+        let left = rest.left();
         match (self.begin)() {
             Ok(Some(handle)) => {
                 tracing::info!("the thread lrs-find runs again");
-                if let Some(why) = rest.left() {
-                    tracing::warn!(
-                        "what LRS offered YARN was not taken back when the thread lrs-find was \
-                         lost, and the one that runs now tries it again: {why}"
-                    );
+                if let Some(left) = left {
+                    tracing::warn!("{left}");
                 }
                 self.state = State::Runs { handle, since: now };
                 Some(News::Well)
@@ -386,12 +385,20 @@ mod tests {
 
     #[test]
     fn why_an_offer_was_not_taken_back_is_said_when_the_thread_runs_again() {
-        let (mut keeper, alive) = lost(Duration::ZERO, None);
-        alive.left("no ticket");
-        assert_eq!(keeper.look(at(1000)), None);
-        drop(alive);
-        let log = logged(|| assert_eq!(keeper.look(at(1000)), Some(News::Well)));
-        assert!(log.contains("was not taken back") && log.contains("no ticket"), "{log}");
+        let (_dir, file, witness) = offered();
+        let log_of = |witness: &Witness| {
+            let (mut keeper, alive) = lost(Duration::ZERO, Some(witness.clone()));
+            alive.left("no ticket");
+            assert_eq!(keeper.look(at(1000)), None);
+            drop(alive);
+            logged(|| assert_eq!(keeper.look(at(1000)), Some(News::Well)))
+        };
+        let log = log_of(&witness);
+        assert!(log.contains("may still stand: no ticket"), "{log}");
+        let ledger = file.read().unwrap().unwrap();
+        file.write(&ledger.given_back(clock::now().wall)).unwrap();
+        let log = log_of(&witness);
+        assert!(!log.contains("may still stand"), "nothing stands: {log}");
     }
 
     /// How a stop ends whose thread does `work`, and then hangs.

@@ -54,9 +54,9 @@ impl Rest {
         }
     }
 
-    /// Why an offer was not taken back, as far as it was said by the last look whether this is over.
-    pub(super) fn left(&self) -> Option<&str> {
-        self.left.as_deref()
+    /// What was not taken back, as far as that was said by the last look whether this is over.
+    pub(super) fn left(&self) -> Option<Left> {
+        self.witness.as_ref()?.check(self.left.as_deref()?).err()
     }
 
     /// How long a stop waits for it.

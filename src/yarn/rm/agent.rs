@@ -39,7 +39,6 @@ use super::{Endpoints, NodeId, Resource};
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
 use crate::proto;
-use crate::state::StateError;
 use crate::units::{BootTime, Moment};
 
 pub use error::{AgentError, Misnamed};
@@ -242,7 +241,7 @@ impl Agent {
         }
         self.report.last_error = Some((text.clone(), now.wall));
         if !self.report.offer_enabled && self.is_clear() {
-            told.complaint = Some(text);
+            told.complaints.push(text);
             return;
         }
         let mut inputs = Map::new();
@@ -350,13 +349,17 @@ impl Agent {
         told: &mut Told,
         now: Moment,
     ) -> Result<(), AgentError> {
-        match self.remember(ledger.about_to_send(wanted, self.era)) {
+        let next = ledger.about_to_send(wanted, self.era);
+        match self.file.write(&next) {
+            Ok(()) => self.unkept = false,
             Err(error) if wanted == ledger.configured => {
-                told.complaint =
-                    Some(format!("the offer is given back without a record of it: {error}"));
+                self.unkept = true;
+                let complaint = format!("the offer is given back without a record of it: {error}");
+                told.complaints.push(complaint);
             }
-            written => written?,
+            Err(error) => return Err(error.into()),
         }
+        self.ledger = Some(next);
         self.changed_at = Some(now.boot);
         Ok(cluster.update(&ledger.node, wanted)?)
     }
@@ -364,26 +367,23 @@ impl Agent {
     /// Writes down what has to be known after a restart, if that is news or was not written yet: a
     /// disk that was full has room again some time.
     fn keep(&mut self, ledger: &Ledger, before: Option<&Ledger>, told: &mut Told) {
-        if !self.unkept && !ledger.differs_for_good(before) {
-            return;
+        if self.unkept || ledger.differs_for_good(before) {
+            self.write_down(ledger, told);
         }
+    }
+
+    /// For what stands already: a failure holds nothing up.
+    fn write_down(&mut self, ledger: &Ledger, told: &mut Told) {
         let written = self.file.write(ledger);
         let said = std::mem::replace(&mut self.unkept, written.is_err());
         if let Err(error) = written
             && !said
         {
-            told.complaint = Some(format!(
+            told.complaints.push(format!(
                 "what is to be known of the offer after a restart of lrsd is not written down, \
                  which each look tries again: {error}"
             ));
         }
-    }
-
-    fn remember(&mut self, ledger: Ledger) -> Result<(), StateError> {
-        self.file.write(&ledger)?;
-        self.unkept = false;
-        self.ledger = Some(ledger);
-        Ok(())
     }
 
     fn reason(&self, view: &View, anew: bool, restarted: bool) -> String {

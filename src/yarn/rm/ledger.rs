@@ -144,8 +144,12 @@ impl Ledger {
         let mut ledger = self.clone();
         if seen {
             ledger.decommissioning = Some(era);
-        } else if ledger.decommissioning.is_some_and(|then| then.is_over(era)) {
-            ledger.decommissioning = None;
+        } else if let Some(then) = ledger.decommissioning {
+            // A start that was not known when it was seen: the next one after it ends it too.
+            ledger.decommissioning = (!then.is_over(era)).then_some(Era {
+                resource_manager: then.resource_manager.or(era.resource_manager),
+                node_manager: then.node_manager.or(era.node_manager),
+            });
         }
         ledger
     }
@@ -415,6 +419,11 @@ mod tests {
             assert!(!seen.decommissioned(false, restarted).kills());
         }
         assert!(seen.decommissioned(false, Era { node_manager: None, ..ERA }).kills());
+        let unknown = Era { node_manager: None, ..ERA };
+        let known_later = seen.decommissioned(true, unknown).decommissioned(false, ERA);
+        assert!(known_later.kills(), "it may have started before");
+        let restarted = Era { node_manager: ERA.node_manager.map(|at| at + 1), ..ERA };
+        assert!(!known_later.decommissioned(false, restarted).kills());
         let later = seen.decommissioned(true, Era { node_manager: Some(2), ..ERA });
         assert!(later.differs_for_good(Some(&seen)), "that start does not end it any more");
         assert!(!seen.decommissioned(true, ERA).differs_for_good(Some(&seen)));

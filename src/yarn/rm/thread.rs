@@ -276,7 +276,7 @@ fn tell(
     commands: &CommandSender,
     runtime: &tokio::runtime::Runtime,
 ) {
-    if let Some(error) = told.complaint {
+    for error in &told.complaints {
         tracing::warn!(%error, "YARN: {error}");
     }
     let report = agent.report();

@@ -95,18 +95,19 @@ pub enum AgentError {
     ObservedUnseen { node: NodeId, configured: Resource },
     #[error(
         "{node} was being decommissioned, and the ResourceManager would since kill containers at \
-         once that a lower resource has no room for: nothing is sent, and it keeps {shown} instead \
-         of {wanted}, until its NodeManager or the ResourceManager is restarted"
+         once that a lower resource has no room for: nothing is sent, and it keeps {shown}, until \
+         its NodeManager or the ResourceManager is restarted"
     )]
-    Decommissioned { node: NodeId, shown: Resource, wanted: Resource },
+    Decommissioned { node: NodeId, shown: Resource },
     #[error(
         "{node} was being decommissioned while the ResourceManager could be read, which would since \
-         kill containers at once that a lower resource has no room for: {wanted} is not sent, nor \
-         anything else, until the NodeManager's web service tells lrsd that it was restarted; where \
-         that cannot be read either, restart the NodeManager, stop lrsd, remove state/yarn.json \
-         below its runtime directory and start it again"
+         kill containers at once that a lower resource has no room for: nothing is sent until the \
+         NodeManager's web service tells lrsd that it was restarted. Recommission the node before \
+         that, for its state is not seen any more; where the web service cannot be read either, \
+         restart the NodeManager, stop lrsd, remove state/yarn.json below its runtime directory and \
+         start it again"
     )]
-    DecommissionedUnseen { node: NodeId, wanted: Resource },
+    DecommissionedUnseen { node: NodeId },
     #[error(
         "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
          beyond that until it has them back (`yarn rmadmin -updateNodeResource {node} {} {} -1`) or \

@@ -59,7 +59,7 @@ impl Agent {
         self.report.verified = Some(stands);
         if stands {
             self.report.verified_at = Some(now.wall);
-            return self.rests(&judged, view, now);
+            return self.rests(&judged, view, told, now);
         }
         if !view.enforce || (!view.offer && !ours && overtaken.is_none()) {
             // Nobody asked for a change of what somebody else set.
@@ -68,7 +68,7 @@ impl Agent {
             return match ours {
                 // Neither lrsd in another mode nor a command would do it.
                 true if ledger.kills() => {
-                    Err(AgentError::Decommissioned { node: id.clone(), shown, wanted: configured })
+                    Err(AgentError::Decommissioned { node: id.clone(), shown })
                 }
                 true => Err(AgentError::Observed { node: id.clone(), shown, configured }),
                 false => Ok(()),
@@ -151,12 +151,19 @@ impl Agent {
     }
 
     /// Nothing is to be changed.
-    fn rests(&mut self, judged: &Judged, view: &View, now: Moment) -> Result<(), AgentError> {
+    fn rests(
+        &mut self,
+        judged: &Judged,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
         let Judged { ledger, shown, running, .. } = judged;
         if *running && *shown == ledger.configured {
             let back = ledger.given_back(now.wall);
             if back != *ledger {
-                self.remember(back)?;
+                self.write_down(&back, told);
+                self.ledger = Some(back);
             }
         }
         match ledger.lowered_from().filter(|_| view.offer && view.enforce) {
@@ -188,11 +195,7 @@ impl Agent {
             });
         }
         if ledger.kills() {
-            return Err(AgentError::Decommissioned {
-                node: id.clone(),
-                shown: *shown,
-                wanted: *wanted,
-            });
+            return Err(AgentError::Decommissioned { node: id.clone(), shown: *shown });
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl Scene {
         let now = Moment { boot: self.now, wall: wall(self.now) };
         let told = self.agent.pass(&mut self.cluster, view, now);
         self.told.extend(told.changes);
-        self.complaints.extend(told.complaint);
+        self.complaints.extend(told.complaints);
     }
 
     /// Passes when they are due, for this long.
@@ -480,6 +480,10 @@ fn an_offer_is_given_back_though_it_cannot_be_written_down() {
     scene.settle(&View { offer: false, ..view(2) });
     assert_eq!(scene.cluster.shown, SITE);
     assert!(scene.complaints[0].contains("without a record"), "{:?}", scene.complaints);
+    assert_eq!((scene.complaints.len(), scene.agent.failure()), (1, None), "nothing else failed");
+    std::fs::create_dir(scene.dir.path().join("state")).unwrap();
+    scene.settle(&View { offer: false, ..view(2) });
+    assert!(recorded(&scene).unwrap().is_clear());
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Agent {
         self.ledger = Some(ledger.clone());
         if ledger.kills() && !(ledger.is_clear() && wanted == ledger.configured) {
             self.report.verified = None;
-            return Err(AgentError::DecommissionedUnseen { node: ledger.node, wanted });
+            return Err(AgentError::DecommissionedUnseen { node: ledger.node });
         }
         if !view.enforce && !ledger.is_clear() {
             let Ledger { node, configured, .. } = ledger;
@@ -92,7 +92,9 @@ impl Agent {
             self.offered(before, wanted, reason, false, told, now);
         }
         if wanted == ledger.configured {
-            self.remember(ledger.about_to_send(wanted, self.era).given_back(now.wall))?;
+            let back = ledger.about_to_send(wanted, self.era).given_back(now.wall);
+            self.write_down(&back, told);
+            self.ledger = Some(back);
         }
         Ok(())
     }

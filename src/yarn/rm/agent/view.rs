@@ -27,6 +27,7 @@ pub struct View {
 pub struct Told {
     /// For the history.
     pub changes: Vec<Change>,
-    /// For the log alone: an error while nothing is offered, said once.
-    pub complaint: Option<String>,
+    /// For the log alone: errors while nothing is offered or that change nothing at YARN, each
+    /// said once.
+    pub complaints: Vec<String>,
 }
