@@ -38,8 +38,8 @@ fn two_are_active(site: &Site) -> Vec<Value> {
 fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
     let site = &mut Site::start("executor", options(Some(Quota::None)), TWO, "");
     let hierarchy = site.cluster.hierarchy();
-    let job = jobs::sleep(&mut site.cluster, 4, 1, 60);
-    let containers = site.all_found(6);
+    let job = jobs::sleep(&mut site.cluster, 4, 0, 60);
+    let containers = site.all_found(5);
     let in_groups_of_yarn = |site: &Site| {
         for container in &containers {
             let group = format!("{hierarchy}/{}", container.id);
@@ -52,7 +52,7 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
     in_groups_of_yarn(site);
 
     let tasks = two_are_active(site);
-    assert_eq!(kinds(&tasks), BTreeMap::from([("map".into(), 4), ("reduce".into(), 1)]));
+    assert_eq!(kinds(&tasks), BTreeMap::from([("map".into(), 4)]));
     for task in &tasks {
         let (idle, weight) = weights(&site.daemon.cpu_dir(task));
         let shown = &task["kernel"];
@@ -64,7 +64,7 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
 
     site.daemon.kill();
     site.daemon.launch();
-    site.all_found(6);
+    site.all_found(5);
     site.cluster.kill(Role::NodeManager(0));
     site.cluster.launch(Role::NodeManager(0));
     site.cluster.wait_running();
