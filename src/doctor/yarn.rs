@@ -117,13 +117,25 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     checks
 }
 
-/// Below what lrsd.service has to itself: PrivateTmp= and ProtectHome= of systemd.exec(5).
-fn is_hidden(path: &Path) -> bool {
-    ["/tmp", "/var/tmp", "/home", "/root", "/run/user"].iter().any(|own| path.starts_with(own))
+/// Of paths below what lrsd.service has to itself: PrivateTmp= and ProtectHome= of systemd.exec(5).
+fn hidden<'a>(
+    id: &str,
+    paths: impl Iterator<Item = &'a Path>,
+    facts: &Facts,
+    elsewhere: &str,
+) -> Option<Check> {
+    const OWN: [&str; 5] = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
+    let hidden: Vec<&Path> =
+        paths.filter(|path| OWN.iter().any(|own| path.starts_with(own))).collect();
+    if hidden.is_empty() || facts.services.unit.is_none() {
+        return None;
+    }
+    Some(Check::warn(
+        id,
+        format!("the service lrsd does not see {}: its homes and /tmp are its own", list(&hidden)),
+        format!("{elsewhere}, or systemctl edit lrsd: PrivateTmp=no, ProtectHome=read-only"),
+    ))
 }
-
-/// How the service gets to see it where it is.
-const SHOW: &str = "systemctl edit lrsd: PrivateTmp=no, ProtectHome=read-only";
 
 fn list(paths: &[&Path]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -136,18 +148,9 @@ fn files(site: &Site, facts: &Facts, config: &Config) -> Check {
         Auto::Auto => None,
     };
     let read = [Some(config.yarn.conf_dir.as_path()), certificates].into_iter().flatten();
-    let hidden: Vec<&Path> = read.filter(|path| is_hidden(path)).collect();
-    if !hidden.is_empty() && facts.services.unit.is_some() {
-        return Check::warn(
-            ID,
-            format!(
-                "the service lrsd does not see {}: its homes and /tmp are its own",
-                list(&hidden)
-            ),
-            format!("put it where the service sees it, such as below /etc, or {SHOW}"),
-        );
-    }
-    Check::ok(ID, format!("{} is read", site.file().display()))
+    let elsewhere = "put it where the service sees it, such as below /etc";
+    hidden(ID, read, facts, elsewhere)
+        .unwrap_or_else(|| Check::ok(ID, format!("{} is read", site.file().display())))
 }
 
 fn executor(site: &Site) -> Check {
@@ -234,16 +237,9 @@ fn local_dirs(yarn: &Yarn, facts: &Facts) -> Check {
         Err(reason) => return Check::fail(ID, reason, "set yarn.local_dirs"),
     };
     let all: Vec<&Path> = dirs.iter().map(|(dir, _)| dir.as_path()).collect();
-    let hidden: Vec<&Path> = all.iter().copied().filter(|dir| is_hidden(dir)).collect();
-    if !hidden.is_empty() && facts.services.unit.is_some() {
-        return Check::warn(
-            ID,
-            format!(
-                "the service lrsd does not see {}: its homes and /tmp are its own",
-                list(&hidden)
-            ),
-            format!("set yarn.nodemanager.local-dirs to disks of the node, or {SHOW}"),
-        );
+    let elsewhere = "set yarn.nodemanager.local-dirs to disks of the node";
+    if let Some(check) = hidden(ID, all.iter().copied(), facts, elsewhere) {
+        return check;
     }
     let failed: Vec<&str> =
         dirs.iter().filter_map(|(_, found)| found.as_ref().err()).map(String::as_str).collect();
