@@ -12,7 +12,7 @@ use crate::conf::{Helper, Options, Quota};
 use crate::hadoop::container_executor;
 use crate::harness::{in_tier, weights};
 use crate::jobs;
-use crate::opportunistic::{ALL_MAPS, until};
+use crate::opportunistic::lose_their_slots;
 use crate::shaped::TWO;
 use crate::site::{Site, check_members, group_of, kinds};
 
@@ -125,13 +125,7 @@ fn without_groups_of_yarn_sessions_are_moved() {
 fn opportunistic_containers_have_the_last_turn() {
     let options = Options { containers: 8, opportunistic: 4, ..options(Some(Quota::None)) };
     let site = &mut Site::start("last", options, TWO, "");
-    let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[ALL_MAPS]);
-    site.all_found(3);
-    // While nobody else wants the slots they have them, and are known for what they are.
-    until(site, &[("active", true), ("active", true)]);
-    let before = jobs::sleep(&mut site.cluster, 2, 0, 10);
-    site.all_found(6);
-    until(site, &[("active", false), ("active", false), ("passive", true), ("passive", true)]);
+    let [behind, before] = lose_their_slots(site);
     before.succeeded(&site.cluster);
     behind.succeeded(&site.cluster);
     site.nothing_left();

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::conf::Options;
-use crate::jobs;
+use crate::jobs::{self, Job};
 use crate::rest;
 use crate::shaped::TWO;
 use crate::site::Site;
 
-pub const ALL_MAPS: &str = "-Dmapreduce.job.num-opportunistic-maps-percent=100";
+const ALL_MAPS: &str = "-Dmapreduce.job.num-opportunistic-maps-percent=100";
 
 /// Containers, each with its execution type.
 type Types = BTreeMap<String, String>;
@@ -22,14 +22,7 @@ fn opportunistic_containers_lose_their_slots_to_guaranteed_ones() {
     let options = Options { containers: 8, opportunistic: 4, ..Options::default() };
     let site = &mut Site::start("opportunistic", options, TWO, "");
 
-    let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[ALL_MAPS]);
-    site.all_found(3);
-    // While nobody else wants the slots they have them.
-    until(site, &[("active", true), ("active", true)]);
-
-    let before = jobs::sleep(&mut site.cluster, 2, 0, 10);
-    site.all_found(6);
-    until(site, &[("active", false), ("active", false), ("passive", true), ("passive", true)]);
+    let [behind, before] = lose_their_slots(site);
     site.cluster.patiently("the types its node manager says", |_| {
         let types = types_of_node_manager(site)?;
         let opportunistic = types.values().filter(|kind| *kind == "OPPORTUNISTIC").count();
@@ -42,8 +35,21 @@ fn opportunistic_containers_lose_their_slots_to_guaranteed_ones() {
     site.nothing_left();
 }
 
+/// Two opportunistic maps, and two guaranteed ones that take the slots from them: both jobs.
+pub fn lose_their_slots(site: &mut Site) -> [Job; 2] {
+    let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[ALL_MAPS]);
+    site.all_found(3);
+    // While nobody else wants the slots they have them.
+    until(site, &[("active", true), ("active", true)]);
+
+    let before = jobs::sleep(&mut site.cluster, 2, 0, 10);
+    site.all_found(6);
+    until(site, &[("active", false), ("active", false), ("passive", true), ("passive", true)]);
+    [behind, before]
+}
+
 /// Waits for tasks with these tiers, each opportunistic or not.
-pub fn until(site: &Site, wanted: &[(&str, bool)]) {
+fn until(site: &Site, wanted: &[(&str, bool)]) {
     let wanted: Vec<_> = wanted.iter().map(|&(tier, last)| (tier.to_owned(), last)).collect();
     site.cluster.patiently(&format!("{wanted:?}"), |_| (tiers(site) == wanted).then_some(()));
 }
