@@ -60,8 +60,8 @@ is_told() { [ "$(told "$1")" = "$2" ]; }
 no_task() { [ -z "$(tier "$1")" ]; }
 forgotten() { ! ls "$dir"/run/state/task-*.json >/dev/null 2>&1; }
 dropins() { find /run/systemd/system.control /run/systemd/transient -path "*$1*" -name '*.conf' -exec grep -H . {} + 2>/dev/null; }
-service() { # a busy one, from a unit file, so that it outlives its stop
-    printf '[Service]\nExecStart=/bin/sh -c "while :; do :; done"\n%s\n' "${2-}" \
+service() { # from a unit file, so that it outlives its stop
+    printf '[Service]\nExecStart=/bin/sleep infinity\n%s\n' "${2-}" \
         >"/run/systemd/system/$1"
     systemctl daemon-reload
     systemctl start "$1"
@@ -195,7 +195,7 @@ eventually "systemd is told again after the reload" ours
 lrsctl release "$(cat "$dir/kept")" || fault "kept.service was not released"
 own_weight || fault "kept.service was given $(systemctl show -P CPUWeight kept.service)"
 rm -r /etc/systemd/system.control/kept.service.d
-systemctl stop kept.service # it is busy
+systemctl stop kept.service
 
 # Members: no unit, not by its name nor by a process of their own; what is delegated is theirs.
 member() { runuser -u member -- "$bin/lrsctl" "$@"; }
