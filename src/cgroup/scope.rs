@@ -185,8 +185,8 @@ impl Scope {
         });
         set.map_err(|error| {
             CgroupError::Refused(format!(
-                "CPUWeight={weight} of {SLICE} is not set ({error}); until the next change tasks \
-                 have the share of one ordinary slice"
+                "CPUWeight={weight} of {SLICE} is not set ({error}); until it is, tasks have the \
+                 share of one ordinary slice"
             ))
         })
     }

@@ -79,6 +79,9 @@ impl Driver {
         self.workers.read(request);
         self.remove_again();
         self.restore_again();
+        if self.root_weight.is_due() {
+            self.workers.place(Job::ShapeRoot { plan: self.plan });
+        }
     }
 
     /// Takes a cycle's readings.

@@ -28,6 +28,7 @@ pub mod process;
 mod reader;
 mod recover;
 mod requests;
+mod root_weight;
 mod taken;
 mod unit_calls;
 mod unit_queue;
@@ -63,6 +64,7 @@ use crate::systemd::notify::Watchdog;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Admission;
 use entry::Entry;
+use root_weight::RootWeight;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
 use worker::{Message, Workers};
@@ -113,6 +115,8 @@ pub struct Driver {
     unwritten: HashMap<String, String>,
     /// Found tasks that were released while they ran: not to be found again.
     let_go: HashSet<ProcessRef>,
+    /// Whether the root has its weight.
+    root_weight: RootWeight,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
@@ -247,6 +251,7 @@ impl Driver {
                 Message::Attached { task, result } => self.attached(task, result, now),
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
+                Message::RootShaped { result } => self.root_weight.answered(result),
                 Message::NotRemoved { task, group, error } => {
                     tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
                     self.not_removed.push((task, group));
@@ -346,6 +351,7 @@ impl Driver {
                 | Message::UnitPrepared { .. }
                 | Message::UnitTold { .. }
                 | Message::Reattached { .. }
+                | Message::RootShaped { .. }
                 | Message::Cycle(_)
                 | Message::Looks(_)
                 | Message::Stop

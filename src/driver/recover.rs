@@ -24,6 +24,7 @@ use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
 use super::find::find;
+use super::root_weight::RootWeight;
 use super::taken::Taken;
 use super::watch::Watcher;
 use super::worker::{Job, Workers};
@@ -175,6 +176,7 @@ impl Driver {
             retiered: Vec::new(),
             unwritten: HashMap::new(),
             let_go: HashSet::new(),
+            root_weight: RootWeight::default(),
             not_removed: Vec::new(),
             unrestored: BTreeMap::new(),
             looking: HashMap::new(),

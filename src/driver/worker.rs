@@ -118,6 +118,11 @@ pub enum Message {
         /// How it went.
         result: Result<(), CgroupError>,
     },
+    /// Answer to [`Job::ShapeRoot`].
+    RootShaped {
+        /// How it went.
+        result: Result<(), CgroupError>,
+    },
     /// Answer to [`Job::Remove`], only when it failed.
     NotRemoved {
         /// The task.
@@ -361,9 +366,8 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                 }
             }
             Job::ShapeRoot { plan } => {
-                if let Err(error) = tree.shape_root(&plan) {
-                    tracing::warn!(%error, "the weight of the LRS root was not written, its tasks compete with other groups as before: {error}");
-                }
+                let result = tree.shape_root(&plan);
+                outbox.send(Message::RootShaped { result });
             }
             Job::Release { task, group } => {
                 let result = tree.release(&group);
