@@ -16,6 +16,8 @@ use crate::cgroup::Places;
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid, ProcessRef};
 
+mod frameworks;
+
 struct Recorded {
     container: &'static str,
     kind: &'static str,

@@ -195,6 +195,11 @@ impl Cluster {
         self.data_dir().join(format!("node-{index}")).join("local")
     }
 
+    /// Where a NodeManager's containers write their output, which stays.
+    pub fn logs_of_containers(&self, index: usize) -> PathBuf {
+        self.node_dir(index).join("containers")
+    }
+
     /// Where tasks read and write.
     fn data_dir(&self) -> &Path {
         self.options.data.as_deref().unwrap_or_else(|| self.dir())
@@ -356,7 +361,18 @@ impl Cluster {
 
     /// Starts a program of Hadoop's as a client of this cluster.
     pub fn client(&mut self, class: &str, arguments: &[String]) -> Process {
+        self.client_of(&[], class, arguments)
+    }
+
+    /// The same of a framework with libraries of its own, behind those of Hadoop.
+    pub fn client_of(&mut self, libs: &[&Path], class: &str, arguments: &[String]) -> Process {
         let mut words = self.hadoop.java(&self.conf(0), "256m");
+        for lib in libs {
+            let paths = words.last_mut().expect("the class path");
+            *paths += &format!(":{}/*", lib.display());
+        }
+        // Below which DistributedShell keeps what its containers are to find.
+        words.push(format!("-Duser.home={}", self.dir().join("staging").display()));
         words.push(self.scratch());
         words.push(class.to_owned());
         words.extend_from_slice(arguments);
@@ -365,9 +381,14 @@ impl Cluster {
             let nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
             words.splice(..0, nobody.map(str::to_owned));
         }
+        self.program(&words)
+    }
+
+    /// Starts any program that is a client of this cluster.
+    pub fn program(&mut self, words: &[String]) -> Process {
         let name = self.name("client");
         let log = self.dir().join("logs").join(name);
-        Process::start(&words, &self.hadoop.java_home, None, &log)
+        Process::start(words, &self.hadoop.java_home, None, &log)
     }
 
     /// Asks again and again until there is an answer; a daemon that has ended meanwhile fails.

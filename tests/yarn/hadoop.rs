@@ -61,6 +61,13 @@ impl Hadoop {
     }
 }
 
+/// What `tests/yarn/run` fetched of a framework beside Hadoop, below its directory.
+pub fn framework(path: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/hadoop").join(path);
+    assert!(path.exists(), "no {}: tests/yarn/run frameworks fetches it", path.display());
+    path
+}
+
 /// The helper of LinuxContainerExecutor that `tests/yarn/run --executor` built.
 pub fn container_executor() -> PathBuf {
     let path =

@@ -28,7 +28,12 @@ impl Job {
     /// Any program of Hadoop's that submits one: its class, then its options and arguments.
     pub fn start(cluster: &mut Cluster, class: &str, words: &[&str]) -> Job {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Job { client: cluster.client(class, &words), what: words.join(" ") }
+        Job::of(cluster.client(class, &words), words.join(" "))
+    }
+
+    /// What a client that was started otherwise submits.
+    pub fn of(client: Process, what: String) -> Job {
+        Job { client, what }
     }
 
     /// Waits for its end, which must be a success without a failed or killed task.
@@ -49,7 +54,12 @@ impl Job {
 
     /// `application_1_0001`, once the ResourceManager has given it one.
     pub fn application(&self, cluster: &Cluster) -> String {
-        cluster.patiently("an application's id", |_| application(&self.client.output()))
+        cluster.patiently("an application's id", |_| {
+            let over = self.client.is_over();
+            let id = application(&self.client.output());
+            assert!(id.is_some() || !over, "it never submitted: {}", self.client.last_words());
+            id
+        })
     }
 }
 

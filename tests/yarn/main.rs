@@ -23,6 +23,7 @@ mod rest;
 mod command;
 mod executor;
 mod failover;
+mod frameworks;
 mod offers;
 mod opportunistic;
 mod plain;
