@@ -29,8 +29,17 @@ pub struct Hint {
     pub priority: Option<Priority>,
     /// Whether its execution type is OPPORTUNISTIC; `None`: not known.
     pub opportunistic: Option<bool>,
-    /// The container of its application's master; `None`: not known.
-    pub master: Option<ContainerId>,
+    /// Where its application's master is; `None`: not known.
+    pub master: Option<Master>,
+}
+
+/// Where an application's master is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Master {
+    /// In this container.
+    Container(ContainerId),
+    /// In none: an unmanaged application's.
+    Outside,
 }
 
 /// What is known of one container.
@@ -216,8 +225,12 @@ impl Entry {
     fn is_master(&self) -> bool {
         const MASTER: u64 = 1;
         let attempt = |id: ContainerId| (id.application, id.attempt);
-        let told = self.hint.master.filter(|master| attempt(*master) == attempt(self.id));
-        self.masters && told.map_or(self.id.sequence == MASTER, |master| master == self.id)
+        let confirmed = match self.hint.master {
+            Some(Master::Outside) => false,
+            Some(Master::Container(id)) if attempt(id) == attempt(self.id) => id == self.id,
+            Some(Master::Container(_)) | None => self.id.sequence == MASTER,
+        };
+        self.masters && confirmed
     }
 
     /// `None`: nothing says how.
@@ -226,6 +239,10 @@ impl Entry {
             (Some(Kind::ApplicationMaster), _) if self.is_master() => Some(Standing::Slotless),
             (_, Some(true)) => Some(Standing::Opportunistic),
             (_, Some(false)) => Some(Standing::Slot),
+            // It had no slot for as long as nobody said that another is the master.
+            (Some(Kind::ApplicationMaster), None) if self.hint.master.is_some() => {
+                Some(Standing::Slot)
+            }
             (_, None) => None,
         }
     }
@@ -324,19 +341,25 @@ mod tests {
         );
         entry.masters = true;
         assert_eq!(entry.found().unwrap().labels.kind.unwrap().as_str(), "am");
+        let container = |id: &str| Some(Master::Container(id.parse().unwrap()));
         for (sequence, master, is_master) in [
             (1, None, true),
             (2, None, false),
-            (2, Some("container_1_0001_01_000002"), true),
-            (2, Some("container_1_0001_01_000001"), false),
+            (2, container("container_1_0001_01_000002"), true),
+            (2, container("container_1_0001_01_000001"), false),
             // The ResourceManager's word is of the attempt before.
-            (1, Some("container_1_0001_09_000002"), true),
-            (2, Some("container_1_0001_09_000002"), false),
+            (1, container("container_1_0001_09_000002"), true),
+            (2, container("container_1_0001_09_000002"), false),
+            // The first number is an ordinary container's.
+            (1, Some(Master::Outside), false),
         ] {
             entry.id.sequence = sequence;
-            entry.hint.master = master.map(|id| id.parse().unwrap());
+            entry.hint.master = master;
             let standing = entry.found().unwrap().standing;
             assert_eq!(standing == Some(Standing::Slotless), is_master, "{sequence} {master:?}");
         }
+        // Hadoop 2 says of no container whether it is opportunistic.
+        entry.hint.opportunistic = None;
+        assert_eq!(entry.found().unwrap().standing, Some(Standing::Slot), "the claim is refused");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::containers::{ContainerInfo, Hint};
+use super::containers::{ContainerInfo, Hint, Master};
 use super::finder::Settings;
 use super::rm::{self, Endpoints};
 use super::site::{Site, SiteError};
@@ -124,7 +124,10 @@ pub fn hint(hint: &rm::Hint) -> Hint {
     Hint {
         priority: hint.priority.map(Priority),
         opportunistic: hint.opportunistic,
-        master: hint.master.as_ref().and_then(|id| id.parse().ok()),
+        master: hint.master.as_ref().and_then(|master| match master {
+            rm::Master::Container(id) => id.parse().ok().map(Master::Container),
+            rm::Master::Outside => Some(Master::Outside),
+        }),
     }
 }
 

@@ -33,4 +33,4 @@ mod tasktracker;
 mod verify;
 mod watch;
 
-pub use containers::{ContainerInfo, Hint};
+pub use containers::{ContainerInfo, Hint, Master};

@@ -73,7 +73,7 @@ impl Hints {
                 priority: app.and_then(|app| app.priority),
                 opportunistic: container.execution_type.map(|kind| kind == "OPPORTUNISTIC"),
                 queue: app.and_then(|app| app.queue.clone()),
-                master: app.and_then(|app| app.master()).map(str::to_owned),
+                master: app.and_then(|app| app.master()),
                 container: container.id,
             };
             if all || self.given.get(&hint.container) != Some(&hint) {

@@ -183,8 +183,17 @@ pub struct Hint {
     pub opportunistic: Option<bool>,
     /// Queue of its application.
     pub queue: Option<String>,
-    /// The container of its application's master; `None`: there is none yet, or nobody says.
-    pub master: Option<String>,
+    /// Where its application's master is; `None`: there is none yet, or nobody says.
+    pub master: Option<Master>,
+}
+
+/// Where an application's master is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Master {
+    /// `container_e01_1700000000000_0001_01_000001`
+    Container(String),
+    /// In no container: an unmanaged application's, whose client runs it.
+    Outside,
 }
 
 #[cfg(test)]

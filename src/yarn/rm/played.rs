@@ -91,7 +91,13 @@ impl Played {
     }
 
     pub fn app(&mut self, id: &str, priority: Option<i32>, queue: &str) {
-        let app = App { id: id.into(), queue: Some(queue.into()), priority, master_logs: None };
+        let app = App {
+            id: id.into(),
+            queue: Some(queue.into()),
+            priority,
+            master_logs: None,
+            unmanaged: false,
+        };
         self.apps.insert(id.into(), Ok(app));
     }
 

@@ -12,7 +12,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::Resource;
+use super::{Master, Resource};
 
 /// `GET /ws/v1/cluster/info`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -154,12 +154,20 @@ pub struct App {
     /// Where the logs of its master are, once there is one: a path with the container's id.
     #[serde(default, rename = "amContainerLogs")]
     pub master_logs: Option<String>,
+    /// Whether its master runs outside of YARN.
+    #[serde(default, rename = "unmanagedApplication")]
+    pub unmanaged: bool,
 }
 
 impl App {
-    /// The container of its master, or of the last one.
-    pub fn master(&self) -> Option<&str> {
-        self.master_logs.as_ref()?.split('/').find(|part| part.starts_with("container_"))
+    /// Where its master is, or was the last one; `None`: there is none yet.
+    pub fn master(&self) -> Option<Master> {
+        if self.unmanaged {
+            return Some(Master::Outside);
+        }
+        let mut parts = self.master_logs.as_ref()?.split('/');
+        let container = parts.find(|part| part.starts_with("container_"))?;
+        Some(Master::Container(container.to_owned()))
     }
 }
 
@@ -383,7 +391,11 @@ mod tests {
         let app = r#"{"app":{"id":"a","amContainerLogs":
             "http://n:8042/node/containerlogs/container_e01_1_0001_01_000002/u"}}"#;
         let app = serde_json::from_str::<AppAnswer>(app).unwrap().app;
-        assert_eq!(app.master(), Some("container_e01_1_0001_01_000002"));
+        let container = "container_e01_1_0001_01_000002".to_owned();
+        assert_eq!(app.master(), Some(Master::Container(container)));
+        let app = r#"{"app":{"id":"a","unmanagedApplication":true,"amContainerLogs":""}}"#;
+        let app = serde_json::from_str::<AppAnswer>(app).unwrap().app;
+        assert_eq!(app.master(), Some(Master::Outside));
         let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
             "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
             {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},
