@@ -296,6 +296,11 @@ pub trait TierTree: Send + Sync {
     /// Writes the root's own weight where it differs. `plan` changes with A.
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
 
+    /// Why a root that had to be made anew did not get its weight, once.
+    fn take_root_problem(&self) -> Option<CgroupError> {
+        None
+    }
+
     /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is
     /// what people know the task by.
     fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError>;

@@ -178,16 +178,8 @@ impl Scope {
 
     /// Gives the slice `weight` (cpu.weight) among its siblings, unless it has it.
     pub(super) fn set_weight(&mut self, weight: u64) -> Result<(), CgroupError> {
-        let has = self.manager.slice_weight(SLICE);
-        let set = has.and_then(|has| match has {
-            Some(has) if has == weight => Ok(()),
-            _ => self.manager.set_properties(SLICE, &[("CPUWeight", weight)]),
-        });
-        set.map_err(|error| {
-            CgroupError::Refused(format!(
-                "CPUWeight={weight} of {SLICE} is not set ({error}); until it is, tasks have the \
-                 share of one ordinary slice"
-            ))
+        self.manager.set_slice_weight(SLICE, weight).map_err(|error| {
+            CgroupError::Refused(format!("CPUWeight={weight} of {SLICE} is not set: {error}"))
         })
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
-use super::{Attach, Finder, Found};
+use super::{Attach, Finder, Found, Presumed};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, TaskId};
 use crate::units::{BootTime, ProcessRef};
@@ -194,7 +194,7 @@ impl RuleFinder {
             labels: candidate.labels,
             priority: Some(rule.priority),
             standing: Some(rule.standing),
-            least_is_opportunistic: false,
+            presumed: Presumed::Slot,
             attach,
             finder: Finder::Rule(rule.name.clone()),
         })

@@ -39,15 +39,27 @@ pub struct Found {
     /// Its place among others, as a scheduler or the rule says. `None`: the finder has not learnt
     /// it; a known task keeps what it has, a new one gets 0.
     pub priority: Option<Priority>,
-    /// What kind of place it needs. `None`: as above; a new one gets a slot.
+    /// What kind of place it needs. `None`: as above; a new one gets what is `presumed`.
     pub standing: Option<Standing>,
-    /// Whether the owner of a group marks an opportunistic task by the least CPU weight there is:
-    /// goes for a new one taken in place, where `standing` is not known.
-    pub least_is_opportunistic: bool,
+    /// What it needs while nobody has said it.
+    pub presumed: Presumed,
     /// How its processes are taken.
     pub attach: Attach,
     /// Who found it, for the history.
     pub finder: Finder,
+}
+
+/// What kind of place a task needs while nobody has said it. It takes nothing back that was said
+/// before, be it to an earlier lrsd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presumed {
+    /// A slot.
+    Slot,
+    /// None: by its own words it is its application's master.
+    Slotless,
+    /// A slot behind all others if it is taken in place with the least CPU weight there is, by
+    /// which its owner marks what is opportunistic; otherwise a slot.
+    LeastIsOpportunistic,
 }
 
 /// How the processes of a found task are taken.

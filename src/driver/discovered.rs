@@ -24,7 +24,7 @@ use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
 use crate::core::state::{Answer, Need, Request, Task};
-use crate::discover::{Attach, Found};
+use crate::discover::{Attach, Found, Presumed};
 use crate::rights::{Action, Role};
 use crate::state::record::FoundRecord;
 use crate::units::{Moment, ProcessRef};
@@ -82,10 +82,13 @@ impl Driver {
             )));
         }
         let Place { kin, origin, group } = self.place_of(&found, &pinned)?;
-        let Found { labels, priority, standing, least_is_opportunistic, finder, .. } = found;
+        let Found { labels, priority, standing, presumed, finder, .. } = found;
         let least = || group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight());
-        let marked = least_is_opportunistic && standing.is_none() && least();
-        let standing = standing.or(marked.then_some(Standing::Opportunistic));
+        let standing = standing.or_else(|| match presumed {
+            Presumed::Slot => None,
+            Presumed::Slotless => Some(Standing::Slotless),
+            Presumed::LeastIsOpportunistic => least().then_some(Standing::Opportunistic),
+        });
         let request = Request {
             uid: pinned.uid,
             labels,
@@ -179,9 +182,11 @@ impl Driver {
             return Err(refused(format!("task {id} is being released")));
         }
         // A finder that began anew, or lost its scheduler, knows less than was known: that takes
-        // nothing back.
+        // nothing back. What it is can be learnt after it was found.
+        let presumed = found.presumed == Presumed::Slotless && known.standing.is_none();
+        let said = found.standing.or(presumed.then_some(Standing::Slotless));
         let priority = found.priority.filter(|said| known.priority != Some(*said));
-        let standing = found.standing.filter(|said| known.standing != Some(*said));
+        let standing = said.filter(|said| known.standing != Some(*said));
         known.priority = priority.or(known.priority);
         known.standing = standing.or(known.standing);
         if entry.phase == Placement::Attaching {

@@ -2,8 +2,8 @@
 //!
 //! The weight of `lrs.slice` is systemd's to write, and a systemd that is busy, as it is while a
 //! node boots, does not answer in time. Without the weight all tasks together have the share of one
-//! ordinary slice, and nothing shows it but their speed: so a failure is told once and tried again
-//! until it is there.
+//! ordinary slice, or the one they had before, and nothing shows it but their speed: so a failure
+//! is a warning in the log and in the status, and is tried again until the weight is there.
 //!
 //! The pauses double, because each try holds up the thread that attaches tasks for as long as
 //! systemd is waited for (1.5 s).
@@ -22,6 +22,7 @@ pub(super) struct RootWeight {
 
 #[derive(Debug)]
 struct Missing {
+    why: String,
     /// Cycles from the last answer to the next try.
     pause: u32,
     /// Those that have passed.
@@ -31,19 +32,17 @@ struct Missing {
 impl RootWeight {
     /// Takes the answer to a [`Job::ShapeRoot`](super::worker::Job::ShapeRoot).
     pub(super) fn answered(&mut self, result: Result<(), CgroupError>) {
-        match (result, self.missing.take()) {
-            (Ok(()), None) => {}
-            (Ok(()), Some(_)) => tracing::info!("the LRS root has its weight now"),
-            (Err(error), None) => {
-                tracing::warn!(%error, "the weight of the LRS root was not written, its tasks compete with other groups as before; it is tried again: {error}");
-                self.missing = Some(Missing { pause: 1, passed: 0 });
-            }
-            (Err(error), Some(Missing { pause, .. })) => {
-                tracing::debug!(%error, "the weight of the LRS root was not written again: {error}");
-                let pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
-                self.missing = Some(Missing { pause, passed: 0 });
-            }
+        let before = self.missing.take();
+        let why = match result {
+            Ok(()) if before.is_some() => return tracing::info!("the LRS root has its weight now"),
+            Ok(()) => return,
+            Err(error) => error.to_string(),
+        };
+        if before.as_ref().is_none_or(|before| before.why != why) {
+            tracing::warn!(error = %why, "the weight of the LRS root was not written, so tasks compete with other groups as before; it is tried again: {why}");
         }
+        let pause = before.map_or(1, |before| before.pause.saturating_mul(2).min(LONGEST_PAUSE));
+        self.missing = Some(Missing { why, pause, passed: 0 });
     }
 
     /// A cycle is over: whether to try again now.
@@ -52,6 +51,11 @@ impl RootWeight {
             missing.passed = missing.passed.saturating_add(1);
             missing.passed == missing.pause
         })
+    }
+
+    /// Why the weight is not there.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.missing.as_ref().map(|missing| missing.why.as_str())
     }
 }
 
@@ -76,6 +80,7 @@ mod tests {
         assert_eq!(cycles_until_due(&mut weight), None);
         weight.answered(Ok(()));
         assert_eq!(cycles_until_due(&mut weight), None);
+        assert_eq!(weight.problem(), None);
     }
 
     #[test]
@@ -83,9 +88,11 @@ mod tests {
         let mut weight = RootWeight::default();
         for pause in [1, 2, 4, 8, 16, 32, 64, 100, 100] {
             weight.answered(refused());
+            assert!(weight.problem().unwrap().contains("did not answer"));
             assert_eq!(cycles_until_due(&mut weight), Some(pause));
         }
         weight.answered(Ok(()));
+        assert_eq!(weight.problem(), None);
         assert_eq!(cycles_until_due(&mut weight), None);
         weight.answered(refused());
         assert_eq!(cycles_until_due(&mut weight), Some(1), "a new failure is a new one");

@@ -240,6 +240,12 @@ impl Driver {
                     .to_owned(),
             );
         }
+        if let Some(problem) = self.root_weight.problem() {
+            warnings.push(format!(
+                "the weight of the LRS root was not written, so tasks compete with other groups \
+                 as before; it is tried again: {problem}"
+            ));
+        }
         if let Some(problem) = &self.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }

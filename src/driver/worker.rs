@@ -118,7 +118,7 @@ pub enum Message {
         /// How it went.
         result: Result<(), CgroupError>,
     },
-    /// Answer to [`Job::ShapeRoot`].
+    /// Answer to [`Job::ShapeRoot`]; also when a root that had to be made anew was not shaped.
     RootShaped {
         /// How it went.
         result: Result<(), CgroupError>,
@@ -353,6 +353,9 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     }),
                 };
                 outbox.send(Message::Attached { task, result });
+                if let Some(error) = tree.take_root_problem() {
+                    outbox.send(Message::RootShaped { result: Err(error) });
+                }
             }
             Job::Reattach { task, process, kin, group } => {
                 let result = tree.attach(&group, process, kin);

@@ -81,9 +81,11 @@ impl ManagerError {
 
     /// No unit of that name is loaded.
     pub fn no_such_unit(&self) -> bool {
-        self.name() == Some("org.freedesktop.systemd1.NoSuchUnit")
+        self.name() == Some(NO_SUCH_UNIT)
     }
 }
+
+const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
 #[zbus::proxy(
     interface = "org.freedesktop.systemd1.Manager",
@@ -223,21 +225,24 @@ impl Manager {
         done(scope, result)
     }
 
-    /// The `CPUWeight` of a slice; `None`: not set, or no such slice is loaded.
+    /// Sets the `CPUWeight` of a slice as [`Manager::set_properties`] does, unless it has it: each
+    /// change makes systemd write a drop-in. Both calls together are waited for as long as one.
     ///
     /// # Errors
-    /// systemd cannot be asked.
-    pub fn slice_weight(&mut self, slice: &str) -> Result<Option<u64>, ManagerError> {
-        let asked = self.call(&format!("GetUnit({slice})"), async |connection| {
-            let path = ManagerProxy::new(connection).await?.get_unit(slice).await?;
-            SliceProxy::new(connection, path).await?.cpu_weight().await
-        });
-        match asked {
-            Ok(u64::MAX) => Ok(None),
-            Ok(weight) => Ok(Some(weight)),
-            Err(error) if error.no_such_unit() => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// As for [`Manager::set_properties`].
+    pub fn set_slice_weight(&mut self, slice: &str, weight: u64) -> Result<(), ManagerError> {
+        self.call(&format!("SetUnitProperties({slice}, CPUWeight={weight})"), async |connection| {
+            let manager = ManagerProxy::new(connection).await?;
+            let has = match manager.get_unit(slice).await {
+                Ok(path) => Some(SliceProxy::new(connection, path).await?.cpu_weight().await?),
+                Err(zbus::Error::MethodError(name, ..)) if name == NO_SUCH_UNIT => None,
+                Err(error) => return Err(error),
+            };
+            if has == Some(weight) {
+                return Ok(());
+            }
+            manager.set_unit_properties(slice, true, &[("CPUWeight", Value::from(weight))]).await
+        })
     }
 
     /// Sets numbers such as `CPUWeight` on a unit until the next boot; systemd writes them at

@@ -9,7 +9,7 @@ use super::watch::PidFile;
 use crate::clock;
 use crate::core::model::{Labels, Priority, TaskId};
 use crate::discover::refusals::Refusals;
-use crate::discover::{Attach, Finder, Found, Standing};
+use crate::discover::{Attach, Finder, Found, Presumed, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
 /// First and longest time between two looks at a container that is not ready yet.
@@ -201,6 +201,7 @@ impl Entry {
 
     /// What the loop is told; `None` until its process is known.
     pub(super) fn found(&self) -> Option<Found> {
+        let (standing, presumed) = self.standing();
         Some(Found {
             process: self.process?,
             labels: Labels {
@@ -209,42 +210,45 @@ impl Entry {
                 kind: self.kind().and_then(|kind| label(kind.word())),
             },
             priority: self.hint.priority,
-            standing: self.standing(),
-            // LinuxContainerExecutor gives one cpu.shares 2 or cpu.weight 1, and any other a
-            // thousand or a hundred times its vcores (CGroupsCpuResourceHandlerImpl,
-            // CGroupsV2CpuResourceHandlerImpl: CPU_DEFAULT_WEIGHT_OPPORTUNISTIC).
-            least_is_opportunistic: true,
+            standing,
+            presumed,
             attach: self.attach.clone()?,
             finder: Finder::Yarn,
         })
     }
 
-    /// Whether it has no slot as its application's master. What a command or a script says the
-    /// application says itself; the ResourceManager's word is better, of this attempt. Without it
-    /// only the number counts that no other container of an attempt gets.
-    fn is_master(&self) -> bool {
-        const MASTER: u64 = 1;
+    /// Whether the ResourceManager confirms what a command or a script says of itself, that it is
+    /// the master of this attempt. `None`: it has said nothing of this attempt.
+    fn is_confirmed(&self) -> Option<bool> {
         let attempt = |id: ContainerId| (id.application, id.attempt);
-        let confirmed = match self.hint.master {
-            Some(Master::Outside) => false,
-            Some(Master::Container(id)) if attempt(id) == attempt(self.id) => id == self.id,
-            Some(Master::Container(_)) | None => self.id.sequence == MASTER,
-        };
-        self.masters && confirmed
+        match self.hint.master? {
+            Master::Outside => Some(false),
+            Master::Container(id) => (attempt(id) == attempt(self.id)).then_some(id == self.id),
+        }
     }
 
-    /// `None`: nothing says how.
-    fn standing(&self) -> Option<Standing> {
-        match (self.kind(), self.hint.opportunistic) {
-            (Some(Kind::ApplicationMaster), _) if self.is_master() => Some(Standing::Slotless),
-            (_, Some(true)) => Some(Standing::Opportunistic),
-            (_, Some(false)) => Some(Standing::Slot),
-            // It had no slot for as long as nobody said that another is the master.
-            (Some(Kind::ApplicationMaster), None) if self.hint.master.is_some() => {
-                Some(Standing::Slot)
-            }
-            (_, None) => None,
-        }
+    /// What kind of place it needs, and what a new one needs where that is `None`. Until the
+    /// ResourceManager has confirmed a master, only the number counts that no other container of
+    /// an attempt gets.
+    fn standing(&self) -> (Option<Standing>, Presumed) {
+        const MASTER: u64 = 1;
+        let said = self.hint.opportunistic.map(|opportunistic| match opportunistic {
+            true => Standing::Opportunistic,
+            false => Standing::Slot,
+        });
+        let claims = self.kind() == Some(Kind::ApplicationMaster) && self.masters;
+        let first = self.id.sequence == MASTER;
+        let standing = match (claims, self.is_confirmed()) {
+            (true, Some(true)) => Some(Standing::Slotless),
+            (true, None) if first => return (None, Presumed::Slotless),
+            // It was presumed to be the master.
+            (true, Some(false)) if first => said.or(Some(Standing::Slot)),
+            _ => said,
+        };
+        // LinuxContainerExecutor gives one cpu.shares 2 or cpu.weight 1, and any other a thousand
+        // or a hundred times its vcores (CGroupsCpuResourceHandlerImpl,
+        // CGroupsV2CpuResourceHandlerImpl: CPU_DEFAULT_WEIGHT_OPPORTUNISTIC).
+        (standing, Presumed::LeastIsOpportunistic)
     }
 
     pub(super) fn info(&self) -> ContainerInfo {
@@ -355,8 +359,12 @@ mod tests {
         ] {
             entry.id.sequence = sequence;
             entry.hint.master = master;
-            let standing = entry.found().unwrap().standing;
-            assert_eq!(standing == Some(Standing::Slotless), is_master, "{sequence} {master:?}");
+            let found = entry.found().unwrap();
+            let presumed = found.standing.is_none() && found.presumed == Presumed::Slotless;
+            let slotless = presumed || found.standing == Some(Standing::Slotless);
+            assert_eq!(slotless, is_master, "{sequence} {master:?}");
+            // Only what the ResourceManager says can change a task that is known.
+            assert_eq!(presumed, is_master && entry.is_confirmed().is_none());
         }
         // Hadoop 2 says of no container whether it is opportunistic.
         entry.hint.opportunistic = None;

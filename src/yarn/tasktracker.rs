@@ -24,7 +24,7 @@ use crate::cgroup::{Places, Whereabouts};
 use crate::command::CommandError;
 use crate::core::model::Labels;
 use crate::discover::refusals::Refusals;
-use crate::discover::{Attach, Finder, Found, Standing};
+use crate::discover::{Attach, Finder, Found, Presumed, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 
 const MAIN_CLASS: &str = "org.apache.hadoop.mapred.TaskTracker";
@@ -148,7 +148,7 @@ fn found(process: ProcessRef, attempt: AttemptId) -> Found {
         labels,
         priority: None,
         standing: Some(Standing::Slot),
-        least_is_opportunistic: false,
+        presumed: Presumed::Slot,
         attach: Attach::Session { from: None },
         finder: Finder::Yarn,
     }

@@ -12,7 +12,7 @@ use lrs::command::{Command as Order, CommandError, CommandSender};
 use lrs::config::{Config, Mode};
 use lrs::core::event::Event;
 use lrs::core::model::{Label, Labels, TaskId};
-use lrs::discover::{Attach, Finder, Found};
+use lrs::discover::{Attach, Finder, Found, Presumed};
 use lrs::driver::{Driver, DriverError, Parts, Remote};
 use lrs::proto;
 use lrs::publish::{EventRing, Snapshot};
@@ -37,6 +37,22 @@ pub struct Loop {
 
 impl Loop {
     pub fn start(name: &str, settings: &str) -> Loop {
+        let (dir, config) = Loop::settings(name, settings);
+        Loop::on(dir, config)
+    }
+
+    /// On a tree of the test's own, made of the real one.
+    pub fn on_tree<T: TierTree + 'static>(
+        name: &str,
+        settings: &str,
+        make: impl FnOnce(Box<dyn TierTree>) -> Arc<T>,
+    ) -> Loop {
+        let (dir, config) = Loop::settings(name, settings);
+        let tree = make(open(&config));
+        Loop::with(dir, config, tree)
+    }
+
+    fn settings(name: &str, settings: &str) -> (Arc<tempfile::TempDir>, Config) {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         let text = format!(
             "cgroup.root = \"lrs-test-{}-{name}\"\ndaemon.runtime_dir = {:?}\n\
@@ -44,16 +60,15 @@ impl Loop {
             std::process::id(),
             dir.path(),
         );
-        let config = Config::from_toml(&text, Path::new("test.toml")).unwrap();
-        Loop::on(dir, config)
+        (dir, Config::from_toml(&text, Path::new("test.toml")).unwrap())
     }
 
     fn on(dir: Arc<tempfile::TempDir>, config: Config) -> Loop {
-        let settings = config.tree_settings();
-        let tree: Arc<dyn TierTree> = match config.daemon.mode {
-            Mode::Enforce => lrs::cgroup::open(&settings).expect("needs root and cgroups").into(),
-            Mode::Observe => lrs::cgroup::observe(&settings).into(),
-        };
+        let tree = open(&config).into();
+        Loop::with(dir, config, tree)
+    }
+
+    fn with(dir: Arc<tempfile::TempDir>, config: Config, tree: Arc<dyn TierTree>) -> Loop {
         let (store, recovered) =
             Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
         let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
@@ -161,6 +176,14 @@ impl Loop {
     }
 }
 
+fn open(config: &Config) -> Box<dyn TierTree> {
+    let settings = config.tree_settings();
+    match config.daemon.mode {
+        Mode::Enforce => lrs::cgroup::open(&settings).expect("needs root and cgroups"),
+        Mode::Observe => lrs::cgroup::observe(&settings),
+    }
+}
+
 impl Drop for Loop {
     fn drop(&mut self) {
         if let Some((remote, thread)) = self.running.take() {
@@ -224,7 +247,7 @@ impl Container {
                 ..Labels::default()
             },
             priority: None,
-            least_is_opportunistic: false,
+            presumed: Presumed::Slot,
             standing: None,
             attach: Attach::Session { from: None },
             finder: Finder::Yarn,

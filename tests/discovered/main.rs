@@ -1,5 +1,6 @@
 //! What the loop makes of a found task, with real processes: a loop of the test's own in this
-//! process, told by the test what a finder would tell it.
+//! process, told by the test what a finder would tell it. The same loop on a tree of the test's own
+//! shows what it makes of a root that cannot be shaped.
 
 // The lint's exception for tests does not reach their helper functions.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
@@ -7,4 +8,5 @@
 mod bench;
 mod places;
 mod refusals;
+mod root_weight;
 mod sessions;

@@ -6,7 +6,7 @@ use std::path::Path;
 use lrs::command::Command;
 use lrs::core::event::EventKind;
 use lrs::core::model::Standing;
-use lrs::discover::Attach;
+use lrs::discover::{Attach, Presumed};
 
 use crate::bench::{Container, Loop, PATIENCE, cpu_mount, groups_of};
 
@@ -112,7 +112,7 @@ fn the_least_weight_marks_an_opportunistic_task_until_its_scheduler_speaks() {
 
     let mut found = container.found();
     found.attach = Attach::InPlace { cgroup };
-    found.least_is_opportunistic = true;
+    found.presumed = Presumed::LeastIsOpportunistic;
     let id = daemon.discover(&found).unwrap();
     assert!(daemon.task(id).opportunistic);
     // By now the weight is LRS's, and says nothing.

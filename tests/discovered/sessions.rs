@@ -3,7 +3,7 @@
 use lrs::command::Command as Order;
 use lrs::core::event::EventKind;
 use lrs::core::model::{Label, Priority, Standing};
-use lrs::discover::Finder;
+use lrs::discover::{Finder, Presumed};
 
 use crate::bench::{Container, Loop, groups_of};
 
@@ -74,6 +74,44 @@ fn a_session_is_moved_whole_and_is_the_same_task_for_ever() {
     let ended = daemon.until_ended(id).last().cloned().unwrap();
     assert_eq!(ended.kind, EventKind::Completed);
     end(&stranger);
+}
+
+/// What a program says of itself counts until its scheduler speaks, and not again after that.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_refused_master_is_none_to_the_next_lrsd_either() {
+    let daemon = Loop::start("claims", "slots.active = 1\nslots.passive = 1");
+    let mut container = Container::start("echo ready; sleep 600 & wait");
+    let mut found = container.found();
+    found.presumed = Presumed::Slotless;
+    let id = daemon.discover(&found).unwrap();
+    assert!(daemon.task(id).slotless);
+    found.standing = Some(Standing::Slot);
+    assert_eq!(daemon.discover(&found).unwrap(), id);
+    assert!(!daemon.task(id).slotless);
+
+    let daemon = daemon.restart();
+    found.standing = None;
+    assert_eq!(daemon.discover(&found).unwrap(), id);
+    assert!(!daemon.task(id).slotless, "its scheduler has yet to be asked");
+    container.kill();
+    daemon.until_ended(id);
+}
+
+/// What a process does may be learnt after it was found.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_master_that_is_known_late_gives_its_slot_back() {
+    let daemon = Loop::start("late", "slots.active = 1\nslots.passive = 1");
+    let mut container = Container::start("echo ready; sleep 600 & wait");
+    let mut found = container.found();
+    let id = daemon.discover(&found).unwrap();
+    assert!(!daemon.task(id).slotless);
+    found.presumed = Presumed::Slotless;
+    assert_eq!(daemon.discover(&found).unwrap(), id);
+    assert!(daemon.task(id).slotless);
+    container.kill();
+    daemon.until_ended(id);
 }
 
 #[test]

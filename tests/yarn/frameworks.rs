@@ -72,8 +72,12 @@ fn master(site: &Site, container: &str) -> Value {
     site.cluster.patiently("a master", |_| {
         let mut tasks = site.daemon.tasks();
         tasks.retain(|task| task["slotless"] == true);
-        assert!(tasks.len() < 2, "{tasks:?}");
-        tasks.pop().filter(|task| task["name"].as_str().is_some_and(|id| id.ends_with(container)))
+        // One that was killed may be listed beside its successor for a moment.
+        let alone = tasks.len() == 1;
+        tasks
+            .pop()
+            .filter(|_| alone)
+            .filter(|task| task["name"].as_str().is_some_and(|id| id.ends_with(container)))
     })
 }
 

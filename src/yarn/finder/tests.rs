@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::*;
 use crate::clock;
 use crate::core::model::Priority;
-use crate::discover::{Attach, Standing};
+use crate::discover::{Attach, Presumed, Standing};
 
 const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
 const TASK_TRACKER: &str = "org.apache.hadoop.mapred.TaskTracker";
@@ -176,14 +176,12 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
     for found in &found {
         assert!(matches!(found.attach, Attach::Session { .. }));
         assert_eq!(found.labels.job.as_ref().unwrap().as_str(), "application_1700000000000_0001");
-        let (kind, standing) = match name(found) == id(1).to_string() {
-            true => ("am", Some(Standing::Slotless)),
-            false => ("map", None),
+        let (kind, presumed) = match name(found) == id(1).to_string() {
+            true => ("am", Presumed::Slotless),
+            false => ("map", Presumed::LeastIsOpportunistic),
         };
-        assert_eq!(
-            (found.labels.kind.as_ref().unwrap().as_str(), found.standing),
-            (kind, standing)
-        );
+        assert_eq!(found.labels.kind.as_ref().unwrap().as_str(), kind);
+        assert_eq!((found.standing, found.presumed), (None, presumed));
     }
     for info in node.finder.containers() {
         assert!(info.task.is_some() && info.ignored.is_none());

@@ -155,7 +155,7 @@ pub struct App {
     #[serde(default, rename = "amContainerLogs")]
     pub master_logs: Option<String>,
     /// Whether its master runs outside of YARN.
-    #[serde(default, rename = "unmanagedApplication")]
+    #[serde(default, rename = "unmanagedApplication", deserialize_with = "is_true")]
     pub unmanaged: bool,
 }
 
@@ -337,6 +337,16 @@ fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i
     })
 }
 
+/// As above; anything else is not true.
+fn is_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(match value {
+        Some(serde_json::Value::Bool(value)) => value,
+        Some(serde_json::Value::String(text)) => text.trim() == "true",
+        _ => false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,9 +403,12 @@ mod tests {
         let app = serde_json::from_str::<AppAnswer>(app).unwrap().app;
         let container = "container_e01_1_0001_01_000002".to_owned();
         assert_eq!(app.master(), Some(Master::Container(container)));
-        let app = r#"{"app":{"id":"a","unmanagedApplication":true,"amContainerLogs":""}}"#;
-        let app = serde_json::from_str::<AppAnswer>(app).unwrap().app;
-        assert_eq!(app.master(), Some(Master::Outside));
+        let outside = [("true", true), ("\"true\"", true), ("null", false), ("{}", false)];
+        for (value, is_outside) in outside {
+            let app = format!(r#"{{"app":{{"id":"a","unmanagedApplication":{value}}}}}"#);
+            let app = serde_json::from_str::<AppAnswer>(&app).unwrap().app;
+            assert_eq!(app.master(), is_outside.then_some(Master::Outside), "{value}");
+        }
         let gpus = r#"{"node":{"id":"n:1","state":"RUNNING","totalResource":{"memory":1,"vCores":1,
             "resourceInformations":{"resourceInformation":[{"name":"memory-mb","value":1},
             {"name":"vcores","value":1},{"name":"yarn.io/gpu","value":2},

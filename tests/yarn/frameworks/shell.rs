@@ -91,7 +91,7 @@ fn a_master_outside_of_yarn_leaves_the_first_number_to_a_command() {
     let mut java = cluster.hadoop.java(&cluster.conf(0), "256m");
     let paths = java.last_mut().expect("the class path");
     *paths += &format!(":{}/*", framework("applications/lib").display());
-    // Each container claims to be the master, with the variable that masters have.
+    // Each container has the variable of masters; the first has their number too.
     let arguments = "--container_memory 256 --container_vcores 1 --num_containers 3 --priority 0 \
         --shell_env APPLICATION_WEB_PROXY_BASE=/claimed";
     let master = format!("{} {MASTER} {arguments}", java.join(" "));

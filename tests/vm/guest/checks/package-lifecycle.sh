@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The package's life on a node with tasks: installed, enabled, started, restarted, stopped,
 # killed, upgraded, removed, purged. Every daemon that starts knows the tasks that run. No step
-# touches them but the removal, which gives them their weights back. (The check named scope has
-# systemd reload and start itself anew.)
+# touches them but the removal, which gives them their weights back. (The upgrade reloads systemd.)
 set -u
 # shellcheck source=tests/vm/guest/package.sh
 . "$LRS_VM_PAYLOAD/guest/package.sh"
@@ -69,6 +68,10 @@ killed=$(main_pid)
 kill -9 "$killed"
 await_another_than "$killed"
 tasks_known 'kill -9'
+
+step daemon-reexec
+systemctl daemon-reexec || fault "systemctl daemon-reexec: status $?"
+tasks_known daemon-reexec
 
 step upgrade
 old=$(main_pid)

@@ -88,18 +88,28 @@ slice_weighs() { [ "$(systemctl show -P CPUWeight lrs.slice)" = "$1" ]; }
 await slice_weighs 100
 ! grep -q NoNewPrivs:.1 "/proc/$one/status" || fault "the task has the daemon's sandbox"
 
-systemctl restart lrs-check && serving "after restart"
-systemctl daemon-reload && serving "after daemon-reload"
-systemctl daemon-reexec && serving "after daemon-reexec"
+must() { "$@" || fault "$*: status $?"; }
+must systemctl restart lrs-check
+serving "after restart"
+must systemctl daemon-reload
+serving "after daemon-reload"
+must systemctl daemon-reexec
+serving "after daemon-reexec"
 systemctl kill --signal=KILL --kill-whom=main lrs-check
 restarted() { [ "$(systemctl show -P NRestarts lrs-check)" -ge 1 ]; }
-await restarted && serving "after kill -9"
-systemctl stop lrs-check && intact "stopped"
-systemctl daemon-reload && intact "stopped and daemon-reload"
-systemctl start lrs-check && serving "after stop and start"
-systemctl restart dbus && serving "after a restart of the bus"
+await restarted
+serving "after kill -9"
+must systemctl stop lrs-check
+intact "stopped"
+must systemctl daemon-reload
+intact "stopped and daemon-reload"
+must systemctl start lrs-check
+serving "after stop and start"
+must systemctl restart dbus
+serving "after a restart of the bus"
 systemctl stop dbus.socket dbus.service
-systemctl restart lrs-check && serving "without a bus"
+must systemctl restart lrs-check
+serving "without a bus"
 systemctl start dbus.socket dbus.service
 systemctl --no-pager status lrs-check | grep -i "warn\|error" && fault "warnings in the log"
 

@@ -1,0 +1,125 @@
+//! A root whose weight is refused: told, tried again, and told no more once it is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lrs::cgroup::{
+    Attached, Capabilities, CgroupError, Drift, Group, GroupRecord, KernelView, Kin, TierTree,
+    WeightPlan,
+};
+use lrs::core::model::{Label, TaskId, Tier};
+use lrs::units::{Pid, ProcessRef};
+
+use super::bench::Loop;
+
+/// Refuses the weight so many times, as a systemd does that is too busy to answer.
+struct Busy {
+    tree: Box<dyn TierTree>,
+    refusals_left: AtomicU32,
+    tries: AtomicU32,
+}
+
+fn no_answer() -> CgroupError {
+    CgroupError::Refused("systemd does not answer".into())
+}
+
+impl TierTree for Busy {
+    fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
+        self.tries.fetch_add(1, Ordering::SeqCst);
+        let one_less = |left: u32| left.checked_sub(1);
+        match self.refusals_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
+            Ok(_) => Err(no_answer()),
+            Err(_) => self.tree.shape_root(plan),
+        }
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.tree.capabilities()
+    }
+
+    fn shortfalls(&self, plan: &WeightPlan) -> Vec<String> {
+        self.tree.shortfalls(plan)
+    }
+
+    fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
+        self.tree.create(id, name)
+    }
+
+    fn find_in_place(&self, of: ProcessRef, named: Option<&str>) -> Result<Group, CgroupError> {
+        self.tree.find_in_place(of, named)
+    }
+
+    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        self.tree.reopen(record)
+    }
+
+    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError> {
+        self.tree.existing()
+    }
+
+    fn attach_from(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+        from: Option<&[(String, String)]>,
+    ) -> Result<Attached, CgroupError> {
+        self.tree.attach_from(group, process, kin, from)
+    }
+
+    fn write_tier(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        self.tree.write_tier(group, tier, plan)
+    }
+
+    fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
+        self.tree.read_back(group)
+    }
+
+    fn drift(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        self.tree.drift(group, tier, plan)
+    }
+
+    fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
+        self.tree.processes(group)
+    }
+
+    fn release(&self, group: &Group) -> Result<(), CgroupError> {
+        self.tree.release(group)
+    }
+
+    fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        self.tree.remove(group)
+    }
+
+    fn close(&self) -> Result<(), CgroupError> {
+        self.tree.close()
+    }
+}
+
+#[test]
+fn a_refused_weight_is_a_warning_until_it_is_there() {
+    let mut busy = None;
+    let daemon = Loop::on_tree("busy", "daemon.mode = \"observe\"", |tree| {
+        let tree = Busy { tree, refusals_left: AtomicU32::new(3), tries: AtomicU32::new(0) };
+        Arc::clone(busy.insert(Arc::new(tree)))
+    });
+    let busy = busy.unwrap();
+    let warning = format!(
+        "the weight of the LRS root was not written, so tasks compete with other groups as \
+         before; it is tried again: {}",
+        no_answer()
+    );
+    daemon.until_warned(&warning, true);
+    daemon.until_warned(&warning, false);
+    assert_eq!(busy.tries.load(Ordering::SeqCst), 4);
+}
