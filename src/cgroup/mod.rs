@@ -296,8 +296,8 @@ pub trait TierTree: Send + Sync {
     /// Writes the root's own weight where it differs. `plan` changes with A.
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
 
-    /// Why a root that had to be made anew did not get its weight, once.
-    fn take_root_problem(&self) -> Option<CgroupError> {
+    /// Whether a root that had to be made anew got its weight, once.
+    fn take_root_shaped(&self) -> Option<Result<(), CgroupError>> {
         None
     }
 

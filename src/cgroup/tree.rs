@@ -45,8 +45,8 @@ pub(super) struct KernelTree {
     capabilities: Capabilities,
     /// What the root's weight was last made for.
     root_plan: Mutex<Option<WeightPlan>>,
-    /// Why it was not, after the root had to be made anew.
-    root_problem: Mutex<Option<CgroupError>>,
+    /// Whether it was, after the root had to be made anew.
+    root_shaped: Mutex<Option<Result<(), CgroupError>>>,
     /// For cgroups-rs; on v2 unused.
     v1: V1,
 }
@@ -115,7 +115,7 @@ impl KernelTree {
             plans: in_place::Plans::default(),
             capabilities,
             root_plan: Mutex::new(None),
-            root_problem: Mutex::new(None),
+            root_shaped: Mutex::new(None),
             v1: V1::new(),
         })
     }
@@ -221,8 +221,8 @@ impl TierTree for KernelTree {
         )
     }
 
-    fn take_root_problem(&self) -> Option<CgroupError> {
-        self.root_problem.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_root_shaped(&self) -> Option<Result<(), CgroupError>> {
+        self.root_shaped.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
@@ -230,8 +230,8 @@ impl TierTree for KernelTree {
             tracing::warn!(root = self.root.path, "the cgroup root was gone; made it anew");
             let plan = *self.root_plan.lock().unwrap_or_else(PoisonError::into_inner);
             // Without its weight the root still holds the task.
-            let problem = plan.and_then(|plan| self.shape_root(&plan).err());
-            *self.root_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+            let shaped = plan.map(|plan| self.shape_root(&plan));
+            *self.root_shaped.lock().unwrap_or_else(PoisonError::into_inner) = shaped;
         }
         let path = format!("{}/{}", self.root.path, name::of(id, name));
         self.make(&path)?;

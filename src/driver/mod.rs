@@ -251,7 +251,10 @@ impl Driver {
                 Message::Attached { task, result } => self.attached(task, result, now),
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
-                Message::RootShaped { result } => self.root_weight.answered(result),
+                Message::RootShaped { result } => {
+                    self.root_weight.answered(result);
+                    self.changed_status = true;
+                }
                 Message::NotRemoved { task, group, error } => {
                     tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
                     self.not_removed.push((task, group));

@@ -30,7 +30,8 @@ struct Missing {
 }
 
 impl RootWeight {
-    /// Takes the answer to a [`Job::ShapeRoot`](super::worker::Job::ShapeRoot).
+    /// Takes the answer to a [`Job::ShapeRoot`](super::worker::Job::ShapeRoot), or how it went
+    /// when a root had to be made anew.
     pub(super) fn answered(&mut self, result: Result<(), CgroupError>) {
         let before = self.missing.take();
         let why = match result {

@@ -118,7 +118,7 @@ pub enum Message {
         /// How it went.
         result: Result<(), CgroupError>,
     },
-    /// Answer to [`Job::ShapeRoot`]; also when a root that had to be made anew was not shaped.
+    /// Answer to [`Job::ShapeRoot`]; also after a root had to be made anew.
     RootShaped {
         /// How it went.
         result: Result<(), CgroupError>,
@@ -353,8 +353,8 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     }),
                 };
                 outbox.send(Message::Attached { task, result });
-                if let Some(error) = tree.take_root_problem() {
-                    outbox.send(Message::RootShaped { result: Err(error) });
+                if let Some(result) = tree.take_root_shaped() {
+                    outbox.send(Message::RootShaped { result });
                 }
             }
             Job::Reattach { task, process, kin, group } => {

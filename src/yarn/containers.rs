@@ -241,6 +241,9 @@ impl Entry {
         let standing = match (claims, self.is_confirmed()) {
             (true, Some(true)) => Some(Standing::Slotless),
             (true, None) if first => return (None, Presumed::Slotless),
+            // A master is guaranteed to its NodeManager; that takes nothing back from one that was
+            // confirmed before.
+            (true, None) => said.filter(|said| *said == Standing::Opportunistic),
             // It was presumed to be the master.
             (true, Some(false)) if first => said.or(Some(Standing::Slot)),
             _ => said,
@@ -366,6 +369,11 @@ mod tests {
             // Only what the ResourceManager says can change a task that is known.
             assert_eq!(presumed, is_master && entry.is_confirmed().is_none());
         }
+        entry.hint = Hint { opportunistic: Some(false), master: None, ..entry.hint };
+        entry.id.sequence = 2;
+        assert_eq!(entry.found().unwrap().standing, None, "an earlier lrsd may know better");
+        entry.id.sequence = 1;
+        entry.hint.master = Some(Master::Outside);
         // Hadoop 2 says of no container whether it is opportunistic.
         entry.hint.opportunistic = None;
         assert_eq!(entry.found().unwrap().standing, Some(Standing::Slot), "the claim is refused");

@@ -1,7 +1,7 @@
 //! A root whose weight is refused: told, tried again, and told no more once it is there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lrs::cgroup::{
     Attached, Capabilities, CgroupError, Drift, Group, GroupRecord, KernelView, Kin, TierTree,
@@ -12,11 +12,10 @@ use lrs::units::{Pid, ProcessRef};
 
 use super::bench::Loop;
 
-/// Refuses the weight so many times, as a systemd does that is too busy to answer.
+/// Refuses the weight for as long as it is busy, as systemd does.
 struct Busy {
     tree: Box<dyn TierTree>,
-    refusals_left: AtomicU32,
-    tries: AtomicU32,
+    busy: AtomicBool,
 }
 
 fn no_answer() -> CgroupError {
@@ -25,12 +24,10 @@ fn no_answer() -> CgroupError {
 
 impl TierTree for Busy {
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
-        self.tries.fetch_add(1, Ordering::SeqCst);
-        let one_less = |left: u32| left.checked_sub(1);
-        match self.refusals_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
-            Ok(_) => Err(no_answer()),
-            Err(_) => self.tree.shape_root(plan),
+        if self.busy.load(Ordering::SeqCst) {
+            return Err(no_answer());
         }
+        self.tree.shape_root(plan)
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -108,18 +105,18 @@ impl TierTree for Busy {
 
 #[test]
 fn a_refused_weight_is_a_warning_until_it_is_there() {
-    let mut busy = None;
-    let daemon = Loop::on_tree("busy", "daemon.mode = \"observe\"", |tree| {
-        let tree = Busy { tree, refusals_left: AtomicU32::new(3), tries: AtomicU32::new(0) };
-        Arc::clone(busy.insert(Arc::new(tree)))
+    let mut tree = None;
+    let daemon = Loop::on_tree("busy", "daemon.mode = \"observe\"", |real| {
+        let busy = Busy { tree: real, busy: AtomicBool::new(true) };
+        Arc::clone(tree.insert(Arc::new(busy)))
     });
-    let busy = busy.unwrap();
+    let tree = tree.unwrap();
     let warning = format!(
         "the weight of the LRS root was not written, so tasks compete with other groups as \
          before; it is tried again: {}",
         no_answer()
     );
     daemon.until_warned(&warning, true);
+    tree.busy.store(false, Ordering::SeqCst);
     daemon.until_warned(&warning, false);
-    assert_eq!(busy.tries.load(Ordering::SeqCst), 4);
 }

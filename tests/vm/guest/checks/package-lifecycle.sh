@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The package's life on a node with tasks: installed, enabled, started, restarted, stopped,
-# killed, upgraded, removed, purged. Every daemon that starts knows the tasks that run. No step
-# touches them but the removal, which gives them their weights back. (The upgrade reloads systemd.)
+# killed, upgraded (which reloads systemd), removed, purged; systemd re-executed. Every daemon that
+# starts knows the tasks that run. No step touches them but the removal, which gives them their
+# weights back.
 set -u
 # shellcheck source=tests/vm/guest/package.sh
 . "$LRS_VM_PAYLOAD/guest/package.sh"
