@@ -13,6 +13,7 @@ mod cgroups;
 mod daemon;
 mod disks;
 mod finding;
+mod neighbours;
 mod node;
 mod probe;
 mod render;
@@ -192,6 +193,7 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
         daemon::descriptors(facts, config),
         daemon::daemon(facts, config),
     ]);
+    checks.extend(neighbours::check(facts, config));
     checks.extend(finding::check(facts, config));
     checks.extend(yarn::checks(facts, config));
     checks

@@ -13,8 +13,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
-    self, Attachment, CgroupError, CpuTiers, Group, Kin, PassiveCpu, TierTree, TreeSettings,
-    Version, WeightPlan,
+    self, Attachment, CgroupError, CpuTiers, DiskTiers, Group, Kin, PassiveCpu, TierTree,
+    TreeSettings, Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
@@ -74,7 +74,7 @@ fn settings(root: &str) -> TreeSettings {
         root: Some(root.to_owned()),
         version: None,
         passive_cpu: PassiveCpu::Auto,
-        io: true,
+        io: DiskTiers::Idle,
         root_weight: None,
     }
 }

@@ -91,13 +91,26 @@ fn neutralise(group: &Group) -> Result<(), CgroupError> {
         }
     }
     if let Some(dir) = &group.dirs.io {
-        for scale in [IO_BFQ_WEIGHT, IO_WEIGHT, BLKIO_BFQ_WEIGHT] {
-            settle(dir, scale.file, &scale.neutral.to_string())?;
-        }
-        settle(dir, in_place::IO_PRIO_CLASS, "no-change")?;
+        neutralise_disk(dir, |_| false)?;
     }
     // Only those that carry LRS's mark.
     ioprio::apply(&members::processes(group)?, Tier::Active).map(drop)
+}
+
+/// Makes the disk tier files in `dir` those of a new group, but for those `in_use`.
+pub(super) fn neutralise_disk(
+    dir: &Path,
+    in_use: impl Fn(&str) -> bool,
+) -> Result<(), CgroupError> {
+    for scale in [IO_BFQ_WEIGHT, IO_WEIGHT, BLKIO_BFQ_WEIGHT] {
+        if !in_use(scale.file) {
+            settle(dir, scale.file, &scale.neutral.to_string())?;
+        }
+    }
+    if !in_use(in_place::IO_PRIO_CLASS) {
+        settle(dir, in_place::IO_PRIO_CLASS, "no-change")?;
+    }
+    Ok(())
 }
 
 /// Writes `value` where the file is there and says something else.

@@ -119,10 +119,26 @@ pub struct TreeSettings {
     pub version: Option<Version>,
     /// How passive tasks of own cgroups are held back on the CPU.
     pub passive_cpu: PassiveCpu,
-    /// Whether disk tiers are wanted.
-    pub io: bool,
+    /// How passive tasks are held back on disks.
+    pub io: DiskTiers,
     /// CPU weight of the root among its siblings; `None` is "auto" (A times neutral).
     pub root_weight: Option<u32>,
+}
+
+/// `tiers.io`.
+///
+/// The idle I/O class is no default, because it loses: mq-deadline serves it only while nothing
+/// of a higher class is queued or in flight (`dd_dispatch_request`, block/mq-deadline.c), so
+/// passive writers leave the disk idle, and an active task whose commit waits for a passive
+/// request in the same journal transaction waits as long (docs/performance.md has the figures).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskTiers {
+    /// Weights on disks where they act (BFQ, iocost); other disks are shared equally.
+    Weights,
+    /// Weights on disks where they act; on a node without any the idle I/O class.
+    Idle,
+    /// All disks are shared equally.
+    Off,
 }
 
 /// `tiers.passive_cpu`.
@@ -477,9 +493,9 @@ pub trait TierTree: Send + Sync {
         members::occupants(group)
     }
 
-    /// Gives every thread of `group` the I/O priority of `tier`, where disk tiers are made that
-    /// way; else does nothing. Walks the processes: call it after a change of tier and once a
-    /// cycle, off the promotion path.
+    /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
+    /// that way; takes back what an earlier daemon with another `tiers.io` left in its threads
+    /// and files. Walks the processes: call it off the promotion path.
     fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
         let _ = (group, tier);
         Ok(())

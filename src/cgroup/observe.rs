@@ -182,6 +182,7 @@ impl TierTree for ObserveTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::DiskTiers;
 
     #[test]
     fn books_without_a_group() {
@@ -189,7 +190,7 @@ mod tests {
             root: None,
             version: None,
             passive_cpu: crate::cgroup::PassiveCpu::Auto,
-            io: true,
+            io: DiskTiers::Weights,
             root_weight: None,
         };
         let tree = ObserveTree::open(&settings);

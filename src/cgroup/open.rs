@@ -21,7 +21,7 @@ use super::mounts::{Hierarchy, Mounts};
 use super::name;
 use super::process::Membership;
 use super::scope::{self, Scope};
-use super::{CgroupError, Preview, TreeSettings, Version, attach, files};
+use super::{CgroupError, DiskTiers, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
 use crate::units::Pid;
 
@@ -194,7 +194,8 @@ impl Root {
     }
 
     fn enable_controllers(&mut self, settings: &TreeSettings) -> Result<(), CgroupError> {
-        let wanted: &[&'static str] = if settings.io { &WANTED } else { &WANTED[..1] };
+        let wanted: &[&'static str] =
+            if settings.io != DiskTiers::Off { &WANTED } else { &WANTED[..1] };
         let root = self.dir();
         self.controllers = wanted.to_vec();
         for dir in self.chain() {

@@ -100,12 +100,18 @@ pub struct IoFacts<'a> {
     pub disks: &'a [Disk],
     /// Answer of [`iocost_devices`].
     pub iocost: &'a [String],
+    /// Whether the idle I/O class may be used: [`super::DiskTiers::Idle`].
+    pub idle_class: bool,
 }
 
-/// Chooses what makes disk tiers (spec 4): BFQ, iocost, priority class, thread priorities, or
-/// nothing. Beside weights there are no priorities: BFQ does not wait for the next request of a
-/// thread of the idle class, so that on its disks passive tasks would lose their turns and the
-/// arm its way. A disk without weights beside one with them has no tiers, which the reason says.
+/// How a reason begins where disk tiers are not made.
+pub(super) const EQUAL: &str = "disks are shared equally by active and passive tasks";
+
+/// Chooses what makes disk tiers (spec 4): BFQ, iocost, with `idle_class` priority class or thread
+/// priorities, or nothing. Beside weights there are no priorities: BFQ does not wait for the next
+/// request of a thread of the idle class, so that on its disks passive tasks would lose their turns
+/// and the arm its way. A disk without weights beside one with them has no tiers, which the reason
+/// says.
 pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     let has = |file: &str| facts.group.is_some_and(|group| group.join(file).exists());
     let bfq_scale = match facts.version {
@@ -118,7 +124,9 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
     let has_weights = |disk: &Disk| bfq.contains(&disk.name) || iocost.contains(&disk.name);
     let by_priority = on(facts.disks, |disk| {
         // The schedulers that look at I/O priorities (ioprio.rst); none and kyber do not.
-        !has_weights(disk) && matches!(disk.scheduler.as_deref(), Some("bfq" | "mq-deadline"))
+        facts.idle_class
+            && !has_weights(disk)
+            && matches!(disk.scheduler.as_deref(), Some("bfq" | "mq-deadline"))
     });
 
     let mut knobs = Vec::new();
@@ -160,7 +168,7 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
         let by_priority = if tiers == IoTiers::IoPrio { by_priority } else { Vec::new() };
         let rest = on(facts.disks, |disk| !has_weights(disk) && !by_priority.contains(&disk.name));
         if !rest.is_empty() {
-            reasons.push(format!("no disk tiers on {}", rest.join(", ")));
+            reasons.push(format!("shared equally: {}", rest.join(", ")));
         }
     }
     IoFinding { tiers, reason: reasons.join("; "), knobs }
@@ -168,17 +176,17 @@ pub fn io(facts: &IoFacts<'_>) -> IoFinding {
 
 fn without_effect(facts: &IoFacts<'_>) -> String {
     if facts.disks.is_empty() {
-        return "no disk tiers: no disk with a scheduler of its own is visible in /sys/block"
-            .to_owned();
+        return format!("{EQUAL}: no disk with a scheduler of its own is visible in /sys/block");
     }
     let disks: Vec<_> = facts
         .disks
         .iter()
         .map(|disk| format!("{} uses {}", disk.name, disk.scheduler.as_deref().unwrap_or("none")))
         .collect();
+    let idle_class = if facts.idle_class { ", or mq-deadline for the idle I/O class" } else { "" };
     format!(
-        "no disk tiers: {}; they need the BFQ or mq-deadline scheduler (/sys/block/DISK/queue/\
-         scheduler) or iocost (io.cost.qos)",
+        "{EQUAL}: {}; disk tiers need the BFQ scheduler (/sys/block/DISK/queue/scheduler) or \
+         iocost (io.cost.qos){idle_class}",
         disks.join(", ")
     )
 }
@@ -229,8 +237,35 @@ mod tests {
     }
 
     fn find(version: Version, files: &[&str], disks: &[Disk], iocost: &[String]) -> IoFinding {
+        find_with(true, version, files, disks, iocost)
+    }
+
+    fn find_with(
+        idle_class: bool,
+        version: Version,
+        files: &[&str],
+        disks: &[Disk],
+        iocost: &[String],
+    ) -> IoFinding {
         let group = group(files);
-        io(&IoFacts { version, group: Some(group.path()), disks, iocost })
+        io(&IoFacts { version, group: Some(group.path()), disks, iocost, idle_class })
+    }
+
+    #[test]
+    fn the_idle_class_is_used_only_where_it_is_asked_for() {
+        let deadline = [disk("vda", "254:0", "mq-deadline")];
+        for (version, files) in
+            [(Version::V1, [""; 0].as_slice()), (Version::V2, &["io.prio.class"])]
+        {
+            let finding = find_with(false, version, files, &deadline, &[]);
+            assert_eq!((finding.tiers, finding.knobs), (IoTiers::None, Vec::new()));
+            for part in [EQUAL, "vda uses mq-deadline", "BFQ"] {
+                assert!(finding.reason.contains(part), "{part}: {}", finding.reason);
+            }
+        }
+        let bfq = [disk("sda", "8:0", "bfq")];
+        let finding = find_with(false, Version::V2, &["io.bfq.weight"], &bfq, &[]);
+        assert_eq!(finding.knobs, [IoKnob::Weight(weights::IO_BFQ_WEIGHT)]);
     }
 
     #[test]
@@ -248,7 +283,7 @@ mod tests {
         let finding = find(Version::V2, &["io.bfq.weight", "io.prio.class"], &bfq, &[]);
         assert_eq!(finding.tiers, IoTiers::Bfq);
         assert_eq!(finding.knobs, [IoKnob::Weight(weights::IO_BFQ_WEIGHT)]);
-        assert!(finding.reason.contains("no disk tiers on sdb"), "{}", finding.reason);
+        assert!(finding.reason.contains("shared equally: sdb"), "{}", finding.reason);
 
         let both = ["8:16".to_owned()];
         let finding = find(Version::V2, &["io.bfq.weight", "io.weight"], &bfq, &both);
@@ -269,7 +304,7 @@ mod tests {
         let finding = find(Version::V1, &["blkio.bfq.weight"], &disks, &[]);
         assert_eq!(finding.tiers, IoTiers::Bfq);
         assert_eq!(finding.knobs, [IoKnob::Weight(weights::BLKIO_BFQ_WEIGHT)]);
-        for part in ["blkio.bfq.weight on loop0", "no disk tiers on vda"] {
+        for part in ["blkio.bfq.weight on loop0", "shared equally: vda"] {
             assert!(finding.reason.contains(part), "{part}: {}", finding.reason);
         }
 

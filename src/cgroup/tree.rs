@@ -22,9 +22,9 @@ use super::process::Membership;
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
+    Attached, Attachment, Capabilities, CgroupError, CpuTiers, DiskTiers, Drift, Group, GroupDirs,
     GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs,
-    files, in_place, ioprio, limits, members, name, quota, scope,
+    files, give_back, in_place, ioprio, limits, members, name, quota, scope,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -86,10 +86,10 @@ impl KernelTree {
                 true
             }
         };
-        let io = if settings.io {
-            io_finding(&root)
-        } else {
-            IoFinding::none("no disk tiers: tiers.io = false")
+        let io = match settings.io {
+            DiskTiers::Off => IoFinding::none(format!("{}: tiers.io = false", probe::EQUAL)),
+            DiskTiers::Weights => io_finding(&root, false),
+            DiskTiers::Idle => io_finding(&root, true),
         };
         reasons.push(io.reason.clone());
         reasons.extend(root.notes.iter().cloned());
@@ -448,19 +448,31 @@ impl TierTree for KernelTree {
     }
 
     fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
-        let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);
-        if !by_thread || group.record.attachment != Attachment::Own {
+        if group.record.attachment != Attachment::Own {
             return Ok(());
         }
+        if let Some(dir) = &group.dirs.io {
+            let in_use = |file: &str| {
+                self.io.knobs.iter().any(|knob| match knob {
+                    IoKnob::Weight(scale) => scale.file == file,
+                    IoKnob::PriorityClass => file == in_place::IO_PRIO_CLASS,
+                    IoKnob::ThreadPriority => false,
+                })
+            };
+            give_back::neutralise_disk(dir, in_use)?;
+        }
+        let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);
+        let tier = if by_thread { tier } else { Tier::Active };
         ioprio::apply(&self.processes(group)?, tier).map(drop)
     }
 }
 
-fn io_finding(root: &Root) -> IoFinding {
+fn io_finding(root: &Root, idle_class: bool) -> IoFinding {
     let disks = match probe::disks(Path::new("/sys/block")) {
         Ok(disks) => disks,
         Err(error) => {
-            return IoFinding::none(format!("no disk tiers: /sys/block cannot be read ({error})"));
+            let why = format!("{}: /sys/block cannot be read ({error})", probe::EQUAL);
+            return IoFinding::none(why);
         }
     };
     let group = match root.version {
@@ -474,5 +486,6 @@ fn io_finding(root: &Root) -> IoFinding {
         group: group.as_deref(),
         disks: &disks,
         iocost: &probe::iocost_devices(&qos),
+        idle_class,
     })
 }

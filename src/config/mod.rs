@@ -26,7 +26,7 @@ mod yarn;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cgroup::{PassiveCpu, TreeSettings, Version};
+use crate::cgroup::{DiskTiers, PassiveCpu, TreeSettings, Version};
 use crate::discover::rules::Rule;
 use crate::units::{Bytes, MemoryAmount, Share};
 
@@ -121,8 +121,8 @@ pub struct Tiers {
     pub ratio: u32,
     /// How passive tasks are held back.
     pub passive_cpu: PassiveCpu,
-    /// Whether disk tiers are wanted.
-    pub io: bool,
+    /// How passive tasks are held back on disks.
+    pub io: DiskTiers,
     /// Weight of the LRS root among its siblings.
     pub root_weight: Auto<u32>,
 }
@@ -251,7 +251,7 @@ impl Default for Config {
             tiers: Tiers {
                 ratio: 100,
                 passive_cpu: PassiveCpu::Auto,
-                io: true,
+                io: DiskTiers::Weights,
                 root_weight: Auto::Auto,
             },
             classify: Classify {

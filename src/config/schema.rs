@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::value::{self, Node, Rejection};
 use super::{Config, Mode};
-use crate::cgroup::{PassiveCpu, Version};
+use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 
 /// When a changed value is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,9 @@ const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("observe", Mode::O
 
 const PASSIVE_CPU: &[(&str, PassiveCpu)] =
     &[("auto", PassiveCpu::Auto), ("idle", PassiveCpu::Idle), ("weight", PassiveCpu::Weight)];
+
+const DISK_TIERS: &[(&str, DiskTiers)] =
+    &[("weights", DiskTiers::Weights), ("idle", DiskTiers::Idle)];
 
 const MAX_HOLD: Duration = Duration::from_secs(24 * 3600);
 
@@ -325,14 +328,26 @@ static KEYS: &[Key] = &[
     },
     Key {
         path: "tiers.io",
-        doc: "Whether passive tasks are held back on disks too, where the I/O scheduler can.",
-        range: "true or false",
+        doc: "How passive tasks are held back on disks. \"weights\", or true: by the weights of \
+              their cgroups on disks where those act (the BFQ scheduler, iocost); other disks \
+              are shared equally. \"idle\": the same, and on a node without such a disk by the \
+              idle I/O class (mq-deadline), which made mixed queues slower in most \
+              measurements. false: all disks are shared equally.",
+        range: "true, \"weights\", \"idle\" or false",
         applies: Applies::Restart,
         read: |v, c| {
-            c.tiers.io = value::boolean(v)?;
+            c.tiers.io = match value::boolean(v) {
+                Ok(true) => DiskTiers::Weights,
+                Ok(false) => DiskTiers::Off,
+                Err(_) => value::choice(v, DISK_TIERS)?,
+            };
             Ok(())
         },
-        write: |c| c.tiers.io.to_string(),
+        write: |c| match c.tiers.io {
+            DiskTiers::Weights => "true".to_owned(),
+            DiskTiers::Idle => "\"idle\"".to_owned(),
+            DiskTiers::Off => "false".to_owned(),
+        },
     },
     Key {
         path: "tiers.root_weight",

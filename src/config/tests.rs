@@ -172,7 +172,7 @@ fn values_arrive_in_their_fields() {
         tiers: Tiers {
             ratio: 50,
             passive_cpu: PassiveCpu::Weight,
-            io: false,
+            io: DiskTiers::Off,
             root_weight: Auto::Fixed(300),
         },
         classify: Classify {
@@ -227,7 +227,7 @@ fn values_arrive_in_their_fields() {
     assert_eq!(tree.version, Some(Version::V1));
     assert_eq!(
         (tree.passive_cpu, tree.io, tree.root_weight),
-        (PassiveCpu::Weight, false, Some(300))
+        (PassiveCpu::Weight, DiskTiers::Off, Some(300))
     );
 }
 
@@ -260,7 +260,7 @@ const FAULTY: &[(&str, &str)] = &[
     ),
     ("[tiers]\nratio = 99999999999999999999999", "ratio = 99999999999999999999999: expected"),
     ("[tiers]\nratio = -1", "lrs.toml:2: tiers.ratio = -1: expected 1..=10000"),
-    ("[tiers]\nio = \"true\"", "expected true or false; remove the quotes"),
+    ("[tiers]\nio = \"true\"", "expected true, \"weights\", \"idle\" or false"),
     ("[tiers]\npassive_cpu = \"Idle\"", "expected \"auto\", \"idle\" or \"weight\""),
     ("[slots]\nexpand = 1", "slots.expand = 1: expected true or false"),
     ("[slots]\nio_wait_threshold = 1.5", "slots.io_wait_threshold = 1.5: expected 0.0..=1.0"),
@@ -585,7 +585,7 @@ fn valid_config() -> impl Strategy<Value = Config> {
     let tiers = (
         1u32..=10_000,
         prop_oneof![Just(PassiveCpu::Auto), Just(PassiveCpu::Idle), Just(PassiveCpu::Weight)],
-        any::<bool>(),
+        prop_oneof![Just(DiskTiers::Weights), Just(DiskTiers::Idle), Just(DiskTiers::Off)],
         automatic(1u32..=10_000),
     )
         .prop_map(|(ratio, passive_cpu, io, root_weight)| Tiers {

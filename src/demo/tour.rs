@@ -157,14 +157,17 @@ fn introduce(status: &proto::Status, out: &mut Output) -> Result<(), Failure> {
     let cgroup = status.cgroup.clone().unwrap_or_default();
     let width = out.width();
     let text = format!(
-        "LRS demo: {} CPUs, Linux {}, cgroup v{}, CPU tiers by {}, disk tiers by {}. A private \
+        "LRS demo: {} CPUs, Linux {}, cgroup v{}, CPU tiers by {}, {}. A private \
          lrsd with a cycle of {CYCLE} (default 3s). The tasks are real programs, sized to take \
          about {:.1} s each on this machine.",
         status.node.as_ref().map_or(1, |node| node.cores),
         kernel.release().to_string_lossy(),
         cgroup.version,
         cgroup.cpu_tiers,
-        cgroup.io_tiers,
+        match cgroup.io_tiers.as_str() {
+            "none" => "disks shared equally".to_owned(),
+            by => format!("disk tiers by {by}"),
+        },
         size::TASK.as_secs_f64(),
     );
     out.line(wrap("", 0, &text, width))?;

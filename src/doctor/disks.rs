@@ -1,11 +1,14 @@
 //! What disk tiers can do, in all and for each disk.
 //!
 //! A disk honours a group's weight only under BFQ or iocost; under mq-deadline it honours the
-//! class of I/O priorities since 5.14; under kyber and none it honours nothing (spec 4).
+//! class of I/O priorities since 5.14; under kyber and none it honours nothing (spec 4). The class
+//! is used with `tiers.io = "idle"` alone; without it such disks are shared equally, which is no
+//! fault.
 
 use super::cgroups::{Carrier, carrier};
 use super::probe::{Disk, Facts};
 use super::{Check, Verdict};
+use crate::cgroup::DiskTiers;
 use crate::config::Config;
 
 /// First kernel whose mq-deadline honours the classes of I/O priorities.
@@ -30,6 +33,8 @@ struct Controllers {
     /// Groups have no weight for BFQ: it is built without CONFIG_BFQ_GROUP_IOSCHED.
     bfq_without_groups: bool,
     priorities: bool,
+    /// The idle I/O class is asked for.
+    idle_class: bool,
 }
 
 fn controllers(facts: &Facts, config: &Config) -> Controllers {
@@ -52,7 +57,8 @@ fn controllers(facts: &Facts, config: &Config) -> Controllers {
     // The root never has the weight, so without a group below nothing is known against it.
     let bfq_without_groups =
         hierarchy.is_some_and(|group| group.child_has(any) && !group.child_has(weight));
-    Controllers { v2, io: hierarchy.is_some(), bfq_without_groups, priorities }
+    let idle_class = config.tiers.io == DiskTiers::Idle;
+    Controllers { v2, io: hierarchy.is_some(), bfq_without_groups, priorities, idle_class }
 }
 
 fn effect(disk: &Disk, facts: &Facts, controllers: Controllers) -> Effect {
@@ -63,8 +69,10 @@ fn effect(disk: &Disk, facts: &Facts, controllers: Controllers) -> Effect {
         Some("bfq") if controllers.io && !controllers.bfq_without_groups => Effect::BfqWeights,
         _ if controllers.v2 && controllers.io && iocost => Effect::IoCost,
         // BFQ has always honoured them, with or without groups.
-        Some("bfq") => Effect::Priorities,
-        Some("mq-deadline") if controllers.priorities => Effect::Priorities,
+        Some("bfq") if controllers.idle_class => Effect::Priorities,
+        Some("mq-deadline") if controllers.idle_class && controllers.priorities => {
+            Effect::Priorities
+        }
         _ => Effect::None,
     }
 }
@@ -73,8 +81,8 @@ const V1_LIMIT: &str = "; on v1 for reads and direct or synchronous writes only"
 
 pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
     const ID: &str = "io_tiers";
-    if !config.tiers.io {
-        return Check::ok(ID, "not wanted: tiers.io = false");
+    if config.tiers.io == DiskTiers::Off {
+        return Check::ok(ID, "disks are shared equally, as tiers.io = false says");
     }
     let disks = match &facts.disks {
         Ok(disks) => disks,
@@ -109,11 +117,15 @@ pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
     let parts = [
         (weights, "weights act on"),
         (priorities, "I/O priorities act, without a ratio, on"),
-        (none, "nothing acts on"),
+        (none, "shared equally:"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<_> = parts.map(|(count, what)| format!("{what} {}", disks(*count))).collect();
     let found = format!("{kind}: {}", parts.join(", "));
+    if config.tiers.io == DiskTiers::Weights {
+        let how = "; with the BFQ scheduler passive tasks would come behind active ones there";
+        return Check::ok(ID, found + how);
+    }
     let remedy = if controllers.io {
         "see the checks of the single disks, or set tiers.io = false"
     } else {
@@ -140,9 +152,10 @@ fn judge(disk: &Disk, facts: &Facts, config: &Config, controllers: Controllers) 
         Effect::Priorities => {
             format!("{scheduler}: I/O priorities act, passive tasks come last without a ratio")
         }
-        Effect::None => format!("{scheduler}: disk tiers have no effect"),
+        Effect::None => format!("{scheduler}: shared equally by active and passive tasks"),
     };
-    if !config.tiers.io || matches!(effect, Effect::BfqWeights | Effect::IoCost) {
+    let is_fine = matches!(effect, Effect::BfqWeights | Effect::IoCost);
+    if config.tiers.io != DiskTiers::Idle || is_fine {
         return Check::ok(id, found);
     }
     let choose =

@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
 use super::finding::{self, Finder};
+use super::neighbours::{self, Neighbour};
 use super::services::Services;
 use super::yarn::Yarn;
 use crate::config::{Auto, Config};
@@ -52,6 +53,8 @@ pub(super) struct Facts {
     /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
+    /// Busy groups beside the LRS root; `None`: there is no hierarchy with the CPU controller.
+    pub(super) neighbours: Option<Reading<Vec<Neighbour>>>,
     pub(super) services: Services,
     /// The daemon's thread that finds tasks; `None`: no daemon is seen.
     pub(super) finder: Option<Reading<Finder>>,
@@ -195,6 +198,12 @@ impl Facts {
             let root = &carrier.hierarchy().root.path;
             Some((root.clone(), locked(proc, &root.join(crate::cgroup::LOCK))))
         });
+        // The topmost group of LRS stands directly below the mount.
+        let neighbours = root_lock.as_ref().and_then(|(root, _)| {
+            let depth = Path::new(root_name(config, &services)).components().count();
+            let own = root.ancestors().nth(depth.checked_sub(1)?)?;
+            Some(neighbours::read(own.parent()?, own))
+        });
         Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
@@ -214,6 +223,7 @@ impl Facts {
             descriptors: descriptors(proc, &socket),
             locked: locked(proc, &runtime_dir.join("lock")),
             root_lock,
+            neighbours,
             services,
             finder: finding::read(proc, &socket),
             socket,
@@ -272,15 +282,20 @@ const FILES: [&str; 8] = [
 /// Groups looked at below a mount: they are alike, a few suffice.
 const CHILDREN: usize = 32;
 
+/// Path of the LRS root below the mount.
+fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
+    match &config.cgroup.root {
+        Auto::Auto if services.use_scope(config) => crate::systemd::SCOPE_PATH,
+        Auto::Auto => "lrs",
+        Auto::Fixed(root) => &root.0,
+    }
+}
+
 fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Reading<Cgroups> {
     let path = proc.join("self/mountinfo");
     let mounts = procfs::process::MountInfos::from_file(&path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let root = match &config.cgroup.root {
-        Auto::Auto if services.use_scope(config) => crate::systemd::SCOPE_PATH,
-        Auto::Auto => "lrs",
-        Auto::Fixed(root) => &root.0,
-    };
+    let root = root_name(config, services);
     let mut cgroups = Cgroups::default();
     for mount in mounts.iter() {
         // Mounts below /sys move with its root; others are taken as they are.

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::finding::Finder;
+use super::neighbours::Neighbour;
 use super::probe::*;
 use super::services::Services;
 use super::*;
@@ -67,6 +68,7 @@ fn v2() -> Facts {
         socket: Socket::Absent,
         locked: Ok(false),
         root_lock: Some(("/sys/fs/cgroup/lrs".into(), Ok(false))),
+        neighbours: Some(Ok(Vec::new())),
         services: Services {
             systemd: true,
             unit: Some("/usr/lib/systemd/system/lrsd.service".into()),
@@ -282,28 +284,55 @@ fn each_fault_is_found_with_a_remedy() {
             |f| f.disks = Ok(vec![disk("sda", "none")]),
             "",
             "io_tiers",
+            Fine,
+            "none: shared equally: 1 disk; with the BFQ scheduler",
+        ),
+        (
+            |f| f.disks = Ok(vec![disk("sda", "none")]),
+            "tiers.io = \"idle\"",
+            "io_tiers",
             Warn,
-            "none: nothing acts on 1 disk",
+            "none: shared equally: 1 disk",
         ),
         (
             |f| f.disks = Ok(vec![disk("sda", "none")]),
             "tiers.io = false",
             "io_tiers",
             Fine,
-            "not wanted",
+            "as tiers.io = false says",
         ),
-        (|f| f.disks = Ok(vec![disk("sda", "none")]), "", "disk.sda", Warn, "no effect"),
+        (|f| f.disks = Ok(vec![disk("sda", "none")]), "", "disk.sda", Fine, "shared equally"),
+        (
+            |f| f.disks = Ok(vec![disk("sda", "none")]),
+            "tiers.io = \"idle\"",
+            "disk.sda",
+            Warn,
+            "shared equally",
+        ),
         (
             |f| f.disks = Ok(vec![disk("sda", "none")]),
             "tiers.io = false",
             "disk.sda",
             Fine,
-            "no effect",
+            "shared equally",
         ),
-        (|f| f.disks = Ok(vec![disk("sda", "mq-deadline")]), "", "io_tiers", Warn, "ioprio: "),
         (
             |f| f.disks = Ok(vec![disk("sda", "mq-deadline")]),
             "",
+            "io_tiers",
+            Fine,
+            "none: shared equally: 1 disk",
+        ),
+        (
+            |f| f.disks = Ok(vec![disk("sda", "mq-deadline")]),
+            "tiers.io = \"idle\"",
+            "io_tiers",
+            Warn,
+            "ioprio: ",
+        ),
+        (
+            |f| f.disks = Ok(vec![disk("sda", "mq-deadline")]),
+            "tiers.io = \"idle\"",
             "disk.sda",
             Warn,
             "without a ratio",
@@ -313,10 +342,10 @@ fn each_fault_is_found_with_a_remedy() {
                 f.disks = Ok(vec![disk("sda", "mq-deadline")]);
                 f.kernel = Ok(Kernel { text: "5.10".into(), version: (5, 10) });
             },
-            "",
+            "tiers.io = \"idle\"",
             "disk.sda",
             Warn,
-            "mq-deadline: disk tiers have no effect",
+            "mq-deadline: shared equally",
         ),
         (
             |f| {
@@ -335,12 +364,12 @@ fn each_fault_is_found_with_a_remedy() {
             },
             "",
             "disk.sda",
-            Warn,
-            "no effect",
+            Fine,
+            "shared equally",
         ),
         (
             |f| unified(f).hierarchy.child_files.retain(|file| *file != "io.bfq.weight"),
-            "",
+            "tiers.io = \"idle\"",
             "disk.sda",
             Warn,
             "without a ratio",
@@ -384,6 +413,17 @@ fn each_fault_is_found_with_a_remedy() {
             Warn,
             "3.0 GiB of 4.0 GiB",
         ),
+        (
+            |f| {
+                let name = String::from("system.slice");
+                f.neighbours = Some(Ok(vec![Neighbour { name, cpus: 0.5 }]));
+            },
+            "",
+            "neighbours",
+            Warn,
+            "system.slice 0.50",
+        ),
+        (|f| f.neighbours = Some(Err("EACCES".into())), "", "neighbours", Unknown, "EACCES"),
         (|f| f.autogroup = Err("odd".into()), "", "autogroup", Unknown, "odd"),
         (|f| f.runtime_dir.writable = Err("EROFS".into()), "", "runtime_dir", Fail, "EROFS"),
         (
@@ -472,7 +512,7 @@ fn v1_needs_its_controllers_and_likes_a_twin() {
     let found = check(&facts, "", "cgroup");
     assert_eq!(found.verdict, Verdict::Warn);
     assert!(found.found.contains("not mounted: blkio, freezer"), "{found:?}");
-    assert_eq!(check(&facts, "", "disk.sda").verdict, Verdict::Warn);
+    assert_eq!(check(&facts, "tiers.io = \"idle\"", "disk.sda").verdict, Verdict::Warn);
 
     let facts = with(hybrid(), |f| f.cgroups.as_mut().unwrap().v2 = None);
     assert_eq!(check(&facts, "", "cgroup").verdict, Verdict::Warn);
@@ -521,7 +561,7 @@ fn text_fits_and_names_verdict_reason_and_remedy() {
     let text = report(&facts, "").render(80, false);
     assert!(text.contains("\nwarn     group "), "{text}");
     assert!(text.contains("-> groupadd --system lrs"), "{text}");
-    assert!(text.ends_with("\nwarn: 19 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
+    assert!(text.ends_with("\nwarn: 20 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
     assert!(!text.contains('\u{1b}'));
     let colour = report(&facts, "").render(80, true);
     assert!(colour.contains("\u{1b}[") && colour.contains("warn\u{1b}[0m"), "{colour:?}");

@@ -213,6 +213,16 @@ impl Driver {
         }
     }
 
+    /// Has the disk tier of a task made as this daemon makes it, and what an earlier one with
+    /// another `tiers.io` left taken back.
+    pub(super) fn renew_disk_tier(&self, id: TaskId) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let tier = self.core.task(id).map(|task| task.tier());
+        if let (Some(group), Some(tier)) = (group, tier) {
+            self.workers.place(Job::Io { group, tier });
+        }
+    }
+
     /// Writes the weights of a task that just arrived, where they differ from its tier. `true`:
     /// what was read back before may be old.
     pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::entry::Entry;
-use crate::cgroup::{Attachment, CpuQuota, CpuTiers, IoTiers, Version};
+use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::Mode;
 use crate::core::model::{Class, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
@@ -234,9 +234,10 @@ impl Driver {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.tree.shortfalls(&self.plan);
-        if self.tree.capabilities().io_tiers == IoTiers::None && self.config.tiers.io {
+        let wanted = self.config.tiers.io == DiskTiers::Idle;
+        if self.tree.capabilities().io_tiers == IoTiers::None && wanted {
             warnings.push(
-                "disk tiers have no effect on this node; `lrsctl doctor` says what to change"
+                "tiers.io = \"idle\" has no effect on this node; `lrsctl doctor` says what to change"
                     .to_owned(),
             );
         }

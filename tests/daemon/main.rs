@@ -10,6 +10,7 @@ mod harness;
 mod kerberos;
 
 mod crash;
+mod disks;
 mod finder;
 mod give_back;
 mod lifecycle;

@@ -170,7 +170,11 @@ fn tiers_text(cgroup: &proto::CgroupStatus) -> String {
         0 => "no cgroup hierarchy".to_owned(),
         version => format!("cgroup v{version} {}", cgroup.root),
     };
-    format!("cpu by {}, disk by {}, {place}", cgroup.cpu_tiers, cgroup.io_tiers)
+    let disks = match cgroup.io_tiers.as_str() {
+        "none" => "disks shared equally".to_owned(),
+        by => format!("disk by {by}"),
+    };
+    format!("cpu by {}, {disks}, {place}", cgroup.cpu_tiers)
 }
 
 fn since(now: WallTime, then: WallTime) -> Duration {
