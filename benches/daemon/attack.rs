@@ -20,7 +20,7 @@ use crate::{Effort, section};
 const USER: u32 = 65_534;
 
 pub fn run(effort: Effort) {
-    let (history, attack) = effort.pick((10_200, 20), (1_000, 3));
+    let (history, attack) = effort.pick((10_200, 8), (1_000, 3));
     let attack = Duration::from_secs(attack);
     section(&format!(
         "{} s of unread streams of one user, {history} events kept",

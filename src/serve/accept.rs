@@ -48,7 +48,7 @@ pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
     others: Handle,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let places = Quota::new(limits.connections);
+    let (places, here) = (Quota::new(limits.connections), Handle::current());
     // Dropped with the loop, and the connections with them.
     let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     loop {
@@ -94,33 +94,25 @@ pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
                 stopping: stopping.clone(),
             },
         };
-        match place {
-            Ok(place) if admin => {
-                connections.spawn(async move {
-                    connection.serve(stream).await;
-                    drop(place);
-                });
+        let home = if admin { &here } else { &others };
+        let full = place.as_ref().err().copied();
+        let serve = async move {
+            // A descriptor belongs to the runtime that waits for it.
+            match stream.into_std().and_then(UnixStream::from_std) {
+                Ok(stream) => connection.serve(stream).await,
+                Err(error) => tracing::warn!(%error, uid, "closed a connection: {error}"),
             }
-            Ok(place) => {
-                // A descriptor belongs to the thread that waits for it.
-                let stream = stream.into_std();
-                let serve = async move {
-                    match stream.and_then(UnixStream::from_std) {
-                        Ok(stream) => connection.serve(stream).await,
-                        Err(error) => tracing::warn!(%error, uid, "closed a connection: {error}"),
-                    }
-                    drop(place);
-                };
-                connections.spawn_on(serve, &others);
-            }
-            Err(full) => {
-                let why = full.reason();
-                tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
-                if refusals.len() < REFUSALS_AT_ONCE {
-                    let refuse = async move { connection.serve(stream).await };
-                    refusals.spawn(tokio::time::timeout(REFUSAL_PATIENCE, refuse));
-                }
-            }
+            drop(place);
+        };
+        let Some(full) = full else {
+            connections.spawn_on(serve, home);
+            continue;
+        };
+        let why = full.reason();
+        tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
+        if refusals.len() < REFUSALS_AT_ONCE {
+            let refuse = async move { drop(tokio::time::timeout(REFUSAL_PATIENCE, serve).await) };
+            refusals.spawn_on(refuse, home);
         }
     }
     while connections.join_next().await.is_some() {}

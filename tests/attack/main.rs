@@ -149,12 +149,9 @@ async fn unread_answers_of_a_user_are_bounded() {
     let mut unread = unread.unwrap().into_inner();
     let mut second = user(&bench, USER).await;
     // It is refused before it does anything, so a call that changes something was not carried out.
-    let refused = until(async || match second.drain(proto::DrainRequest {}).await {
-        Err(status) if status.code() == Code::ResourceExhausted => Ok(status),
-        other => Err(other),
-    });
-    let refused =
-        tokio::select! { status = refused => status, () = answer_drains(&bench) => unreachable!() };
+    let refused = soon(second.drain(proto::DrainRequest {})).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert!(bench.commands.try_recv().is_err());
     assert!(refused.message().contains("1 MiB"), "{refused}");
     soon(user(&bench, OTHER).await.get_status(proto::GetStatusRequest {})).await.unwrap();
     soon(bench.client().await.get_status(proto::GetStatusRequest {})).await.unwrap();
@@ -171,7 +168,9 @@ async fn a_reader_that_stops_is_closed_and_told_what_it_lost() {
     let limits =
         Limits { slow_reader: Duration::from_millis(300), streams: 1, ..Limits::default() };
     let bench = bench(limits, EVENTS);
-    let mut client = user(&bench, USER).await;
+    // HTTP/2 reads ahead for the reader, but not all there is.
+    let small = Endpoint::from_static("http://localhost").initial_stream_window_size(10_000);
+    let mut client = ShaperClient::new(channel(&bench, USER, small).await);
     let mut stream = watch_events(&mut client, 1).await.unwrap();
     let mut seen = 0;
     let mut next = async || -> Result<u64, Status> {
@@ -287,7 +286,7 @@ async fn four_thousand_unread_streams_cost_little_and_lock_nobody_out() {
         soon(root.get_status(proto::GetStatusRequest {})).await.unwrap();
         slowest = slowest.max(began.elapsed());
     }
-    assert!(slowest < Duration::from_millis(500), "root waited {slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "root waited {slowest:?}");
     // They are closed for reading nothing, though their connections stay.
     until(async || watch_events(&mut victim, 0).await).await;
     let grown = memory(std::process::id(), "VmHWM").saturating_sub(before);
