@@ -1,16 +1,18 @@
-//! How many connections or calls may be open at once: in all, and by any one user.
+//! How much may be held at once: connections, calls, streams, unsent bytes; in all, and by any
+//! one user.
 //!
 //! The doors are open to everyone on the node, so one user's leak must neither exhaust the
-//! daemon's descriptors nor lock out the others, least of all root.
+//! daemon's descriptors and memory nor lock out the others, least of all root.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A counted limit. Uid 0 is bound by the total alone, every other uid by half of it; the
-/// last sixteenth is for uid 0.
+/// A counted limit. Uid 0 is bound by the total alone, every other uid by its own limit as well;
+/// the last sixteenth is for uid 0.
 #[derive(Debug)]
 pub(crate) struct Quota {
     total: usize,
+    own: usize,
     held: Mutex<Held>,
 }
 
@@ -20,11 +22,12 @@ struct Held {
     by_uid: HashMap<u32, usize>,
 }
 
-/// One place, given back on drop.
+/// What was taken, given back on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     quota: Arc<Quota>,
     uid: u32,
+    amount: usize,
 }
 
 /// Which limit is reached.
@@ -47,27 +50,40 @@ impl Full {
 }
 
 impl Quota {
+    /// One user gets half of `total`.
     pub(crate) fn new(total: usize) -> Arc<Quota> {
-        Arc::new(Quota { total, held: Mutex::default() })
+        Arc::new(Quota { total, own: total / 2, held: Mutex::default() })
+    }
+
+    /// `own` for each user, however many there are; nothing for uid 0 to run into.
+    pub(crate) fn each(own: usize) -> Arc<Quota> {
+        Arc::new(Quota { total: usize::MAX, own, held: Mutex::default() })
     }
 
     pub(crate) fn take(self: &Arc<Quota>, uid: u32) -> Result<Permit, Full> {
+        self.take_some(uid, 1)
+    }
+
+    /// More than a user's whole limit is given to one who holds nothing: an answer that is
+    /// larger can then still be had, one at a time.
+    pub(crate) fn take_some(self: &Arc<Quota>, uid: u32, amount: usize) -> Result<Permit, Full> {
         let mut held = self.lock();
-        let of_uid = held.by_uid.get(&uid).copied().unwrap_or(0);
-        let (total, own) = if uid == 0 {
-            (self.total, self.total)
-        } else {
-            (self.total - self.total / 16, self.total / 2)
-        };
-        if of_uid >= own {
+        let of_uid = held.of(uid);
+        let total = if uid == 0 { self.total } else { self.total - self.total / 16 };
+        if uid != 0 && of_uid > 0 && of_uid.saturating_add(amount) > self.own {
             return Err(Full::OfUid);
         }
-        if held.all >= total {
+        if held.all.saturating_add(amount) > total {
             return Err(Full::All);
         }
-        held.all += 1;
-        held.by_uid.insert(uid, of_uid + 1);
-        Ok(Permit { quota: Arc::clone(self), uid })
+        held.all += amount;
+        held.by_uid.insert(uid, of_uid + amount);
+        Ok(Permit { quota: Arc::clone(self), uid, amount })
+    }
+
+    /// How much `uid` holds.
+    pub(crate) fn held_by(&self, uid: u32) -> usize {
+        self.lock().of(uid)
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -75,19 +91,30 @@ impl Quota {
     }
 }
 
+impl Held {
+    fn of(&self, uid: u32) -> usize {
+        self.by_uid.get(&uid).copied().unwrap_or(0)
+    }
+}
+
+impl Permit {
+    /// Gives `amount` of it back before the rest.
+    pub(crate) fn give_back(&mut self, amount: usize) {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        let mut held = self.quota.lock();
+        held.all = held.all.saturating_sub(amount);
+        match held.of(self.uid).saturating_sub(amount) {
+            // Users who left are forgotten, or the map would grow with every uid ever seen.
+            0 => held.by_uid.remove(&self.uid),
+            left => held.by_uid.insert(self.uid, left),
+        };
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut held = self.quota.lock();
-        held.all = held.all.saturating_sub(1);
-        match held.by_uid.get(&self.uid).copied() {
-            Some(count) if count > 1 => {
-                held.by_uid.insert(self.uid, count - 1);
-            }
-            // Users who left are forgotten, or the map would grow with every uid ever seen.
-            _ => {
-                held.by_uid.remove(&self.uid);
-            }
-        }
+        self.give_back(self.amount);
     }
 }
 
@@ -108,6 +135,22 @@ mod tests {
         drop((first, root));
         let again = take(1, 8);
         drop((second, again));
+        let held = quota.lock();
+        assert_eq!((held.all, held.by_uid.len()), (0, 0));
+    }
+
+    #[test]
+    fn each_user_has_its_own_limit_and_may_hold_one_larger_thing_alone() {
+        let quota = Quota::each(10);
+        let mut most = quota.take_some(1, 9).unwrap();
+        assert_eq!(quota.take_some(1, 2).unwrap_err(), Full::OfUid);
+        most.give_back(4);
+        let rest = quota.take_some(1, 5).unwrap();
+        assert_eq!((quota.held_by(1), quota.held_by(2)), (10, 0));
+        let other = quota.take_some(2, 100).unwrap();
+        assert_eq!(quota.take(2).unwrap_err(), Full::OfUid);
+        let root = [quota.take_some(0, 100).unwrap(), quota.take_some(0, 100).unwrap()];
+        drop((most, rest, other, root));
         let held = quota.lock();
         assert_eq!((held.all, held.by_uid.len()), (0, 0));
     }

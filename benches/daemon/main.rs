@@ -11,8 +11,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
 mod admission;
+mod attack;
 mod churn;
 mod cost;
+#[path = "../../tests/attack/flood.rs"]
+mod flood;
 mod node;
 mod promotion;
 mod restart;
@@ -43,7 +46,7 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 10] = [
+const SECTIONS: [Section; 11] = [
     ("promotion", promotion::run),
     ("share", share::run),
     ("slowdown", slowdown::run),
@@ -54,6 +57,7 @@ const SECTIONS: [Section; 10] = [
     ("rpc", rpc::run),
     ("watchers", watchers::run),
     ("churn", churn::run),
+    ("attack", attack::run),
 ];
 
 /// Set by the supervisor: its pid, which names the cgroup root.

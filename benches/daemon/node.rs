@@ -61,7 +61,9 @@ impl Node {
             .expect("the log");
         let config = self.dir.path().join("lrs.toml");
         let begun = boot_time();
-        let daemon = work::command(&["exec", env!("CARGO_BIN_EXE_lrsd"), "--config"])
+        let lrsd = std::env::var("LRS_BENCH_LRSD");
+        let lrsd = lrsd.as_deref().unwrap_or(env!("CARGO_BIN_EXE_lrsd"));
+        let daemon = work::command(&["exec", lrsd, "--config"])
             .arg(config)
             .stderr(log)
             .spawn()
@@ -86,6 +88,12 @@ impl Node {
         let mut daemon = self.daemon.take().expect("lrsd runs");
         daemon.kill().expect("kill");
         daemon.wait().expect("wait");
+    }
+
+    /// Waits for the end of a daemon that was told to.
+    pub fn ended(&mut self) {
+        self.rpc = None;
+        self.daemon.take().expect("lrsd runs").wait().expect("wait");
     }
 
     pub fn pid(&self) -> u32 {

@@ -49,7 +49,9 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> 
         .connect_with_connector(connector)
         .await
         .map_err(|error| {
-            Failure::unreachable(format!("{} does not speak gRPC: {error}", path.display()))
+            let path = path.display();
+            Failure::unreachable(format!("{path} closed the connection before a word: {error}"))
+                .hint("lrsd may have too many connections open; or another program listens there")
         })?;
     Ok(ShaperClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
 }

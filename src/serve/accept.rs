@@ -2,47 +2,60 @@
 //!
 //! Nothing a client does here ends or spins the loop. Out of descriptors or memory, accept(2)
 //! fails at once while the connection stays queued, so the loop pauses between tries; over
-//! quota, the client gets a GOAWAY that says so and is closed, once it has had the time to
-//! read it: a client whose first write meets a closed socket reports a broken pipe instead.
+//! quota, the client is told so in answer to whatever it calls, for a moment.
+//!
+//! Admins are served on the thread that accepts, everybody else on a thread of their own:
+//! however many calls the others have in the queue of theirs, an admin's is not behind them.
 
-use std::convert::Infallible;
-use std::io;
-use std::sync::Arc;
+use std::io::{self, Cursor};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::peer::{self, Peer, PeerStream};
-use super::{Limits, Phase};
-use crate::quota::{Full, Quota};
+use super::Limits;
+use super::answer::until_stuck;
+use super::dispatch::{Dispatch, Grpc, Services};
+use super::peer::{self, Peer};
+use crate::quota::Quota;
 use crate::units::Pid;
 
 /// Pause after an accept(2) that failed for want of something. Long enough to cost nothing,
 /// short beside the patience of a client.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a refused client has to read why, and how many may be at it; the rest are closed
-/// at once.
+/// How long a refused client has to ask and read why, and how many may be at it; the rest are
+/// closed at once.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 const REFUSALS_AT_ONCE: usize = 32;
 
-/// Accepts until the receiver of `accepted` is gone.
-pub(super) async fn accept_loop(
+/// Length of the HTTP/2 client preface (RFC 9113, 3.4). A client that has sent that much has
+/// begun to speak; from there on HTTP/2 keepalive looks after it.
+const PREFACE_BYTES: usize = 24;
+
+/// Accepts and serves until `stopping`; then until all connections are done.
+pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
     listener: UnixListener,
-    accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
+    services: Services<S, H, R>,
     limits: Limits,
-    phase: watch::Receiver<Phase>,
+    is_admin: impl Fn(u32) -> bool,
+    others: Handle,
+    mut stopping: watch::Receiver<bool>,
 ) {
-    let places = Quota::new(limits.connections);
-    // Dropped with the loop, and the refusals under way with it.
-    let mut refusals = JoinSet::new();
+    let (places, here) = (Quota::new(limits.connections), Handle::current());
+    // Dropped with the loop, and the connections with them.
+    let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     loop {
         while refusals.try_join_next().is_some() {}
         let stream = tokio::select! {
-            () = accepted.closed() => return,
+            () = stopped(&mut stopping) => break,
+            Some(_) = connections.join_next() => continue,
             stream = listener.accept() => match stream {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -63,25 +76,46 @@ pub(super) async fn accept_loop(
                 continue;
             }
         };
-        match places.take(caller.uid) {
-            Ok(place) => {
-                let peer = Peer(Arc::new(caller));
-                let stream =
-                    PeerStream::new(stream, peer, limits.first_words, phase.clone(), place);
-                if accepted.send(Ok(stream)).await.is_err() {
-                    return;
-                }
+        let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
+        let admin = is_admin(uid);
+        let place = places.take(uid);
+        let connection = Connection {
+            limits: limits.clone(),
+            streams: if admin {
+                limits.calls_per_connection
+            } else {
+                limits.calls_of_user(places.held_by(uid))
+            },
+            dispatch: Dispatch {
+                services: services.clone(),
+                peer: Peer(caller.into()),
+                admin,
+                refused: place.as_ref().err().copied(),
+                stopping: stopping.clone(),
+            },
+        };
+        let home = if admin { &here } else { &others };
+        let full = place.as_ref().err().copied();
+        let serve = async move {
+            // A descriptor belongs to the runtime that waits for it.
+            match stream.into_std().and_then(UnixStream::from_std) {
+                Ok(stream) => connection.serve(stream).await,
+                Err(error) => tracing::warn!(%error, uid, "closed a connection: {error}"),
             }
-            Err(full) => {
-                let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
-                let why = full.reason();
-                tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
-                if refusals.len() < REFUSALS_AT_ONCE {
-                    refusals.spawn(tokio::time::timeout(REFUSAL_PATIENCE, refuse(stream, full)));
-                }
-            }
+            drop(place);
+        };
+        let Some(full) = full else {
+            connections.spawn_on(serve, home);
+            continue;
+        };
+        let why = full.reason();
+        tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
+        if refusals.len() < REFUSALS_AT_ONCE {
+            let refuse = async move { drop(tokio::time::timeout(REFUSAL_PATIENCE, serve).await) };
+            refusals.spawn_on(refuse, home);
         }
     }
+    while connections.join_next().await.is_some() {}
 }
 
 /// Errors of accept(2) that say something about the client that was next and nothing about
@@ -96,25 +130,81 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Says why in HTTP/2 (RFC 9113: 6.5 SETTINGS, 6.8 GOAWAY), which every gRPC client
-/// understands, and waits until the client has closed.
-async fn refuse(mut stream: UnixStream, full: Full) -> io::Result<()> {
-    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    const GOAWAY: u8 = 7;
-    /// Nothing was looked at, all of it may be tried again (RFC 9113, 7); gRPC: UNAVAILABLE.
-    const REFUSED_STREAM: u32 = 7;
-    let text = full.reason();
-    let length = 8 + text.len() as u32;
-    let mut answer = SETTINGS.to_vec();
-    answer.extend_from_slice(&length.to_be_bytes()[1..]);
-    answer.extend_from_slice(&[GOAWAY, 0]);
-    answer.extend_from_slice(&0u32.to_be_bytes()); // on the connection itself
-    answer.extend_from_slice(&0u32.to_be_bytes()); // no stream was looked at
-    answer.extend_from_slice(&REFUSED_STREAM.to_be_bytes());
-    answer.extend_from_slice(text.as_bytes());
-    stream.write_all(&answer).await?;
-    stream.shutdown().await?;
-    let mut ignored = [0; 512];
-    while stream.read(&mut ignored).await? > 0 {}
-    Ok(())
+/// Ready when the daemon stops; the end of the server is a stop as well.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// One accepted connection.
+struct Connection<S, H, R> {
+    dispatch: Dispatch<S, H, R>,
+    limits: Limits,
+    /// Calls at once.
+    streams: u32,
+}
+
+impl<S: Grpc, H: Grpc, R: Grpc> Connection<S, H, R> {
+    async fn serve(self, stream: UnixStream) {
+        let Connection { dispatch, limits, streams } = self;
+        let uid = dispatch.peer.0.uid;
+        let mut stopping = dispatch.stopping.clone();
+        let (mut read, write) = stream.into_split();
+        let mut preface = [0; PREFACE_BYTES];
+        tokio::select! {
+            // It has asked nothing yet.
+            () = stopped(&mut stopping) => return,
+            heard = tokio::time::timeout(limits.first_words, read.read_exact(&mut preface)) => {
+                if !matches!(heard, Ok(Ok(_))) {
+                    tracing::debug!(uid, "closed a connection of uid {uid} that said nothing");
+                    return;
+                }
+            }
+        }
+        let stream = tokio::io::join(Cursor::new(preface).chain(read), write);
+        let connection = http2(&limits, streams).serve_connection(TokioIo::new(stream), dispatch);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stopped(&mut stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(uid, %error, "a connection of uid {uid} broke: {error}");
+        }
+    }
+}
+
+fn http2(limits: &Limits, streams: u32) -> http2::Builder<Calls> {
+    // A stream's window holds a request; a connection's holds a few of those not read yet.
+    const STREAM_WINDOW: u32 = 64 << 10;
+    const CONNECTION_WINDOW: u32 = 128 << 10;
+    const HEADER_BYTES: u32 = 16 << 10;
+    /// Above it a call makes nothing more, whatever window the client grants.
+    const SEND_BYTES: usize = 4 << 10;
+    let (interval, patience) = limits.keepalive;
+    let mut builder = http2::Builder::new(Calls { patience: limits.slow_reader });
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .max_send_buf_size(SEND_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADER_BYTES)
+        .keep_alive_interval(interval)
+        .keep_alive_timeout(patience);
+    builder
+}
+
+/// Runs each call of a connection, and ends it when its client reads nothing.
+#[derive(Clone, Debug)]
+struct Calls {
+    patience: Duration,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Calls {
+    fn execute(&self, call: F) {
+        tokio::spawn(until_stuck(call, self.patience));
+    }
 }

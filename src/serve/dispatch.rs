@@ -1,46 +1,78 @@
 //! From a path to one of the three services, with what holds for every call of each: a place
-//! among the calls in flight, and a definite end when the daemon stops.
+//! among the calls in flight, a bound on what it may leave unread, and a definite end when the
+//! daemon stops.
 //!
 //! ```text
 //! request ──► place? ──► service ──► response head ──► body frames ──► trailers
 //!               │ no        │ stopping, grace over        │ stopping, nothing ready
 //!               ▼           ▼                             ▼
-//!          UNAVAILABLE  UNAVAILABLE                  UNAVAILABLE
+//!            refused    UNAVAILABLE                  UNAVAILABLE
 //! ```
 //!
 //! Ending calls here rather than in each stream means that health watches and reflection end
 //! like our own. A call that may already have changed something gets a grace to answer; a
 //! stream has nothing to lose and ends at once. Dropping the call drops the reply slot its
 //! command carries, by which the loop notices.
+//!
+//! A call over quota is UNAVAILABLE, a stream over its own quota RESOURCE_EXHAUSTED: a client
+//! that asks for a slot takes the latter for "no free slot".
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body::Frame;
+use hyper::body::Incoming;
 use tokio::sync::watch;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::WatchStream;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{HeaderMap, Request, Response};
-use tonic::codegen::{BoxFuture, Bytes, Service};
+use tonic::codegen::http::{Request, Response};
+use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
 
-use super::Phase;
+use super::answer::{Answer, stopping, too_much_unread};
 use super::peer::Peer;
 use crate::quota::{Full, Permit, Quota};
 
-/// The services behind the socket. Cloned for every connection.
+/// The calls that answer with a stream of messages.
+const STREAMS: [&str; 4] = [
+    "/lrs.v1.Shaper/WatchStatus",
+    "/lrs.v1.Shaper/WatchEvents",
+    "/grpc.health.v1.Health/Watch",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+];
+
+/// The services behind the socket, for one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch<S, H, R> {
+    pub(super) services: Services<S, H, R>,
+    pub(super) peer: Peer,
+    /// Not bound by [`Bounds::streams`] and [`Bounds::unsent`].
+    pub(super) admin: bool,
+    /// Why nothing is served on this connection.
+    pub(super) refused: Option<Full>,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// The services, and what their calls share over all connections.
+#[derive(Clone, Debug)]
+pub(super) struct Services<S, H, R> {
     pub(super) shaper: S,
     pub(super) health: H,
     pub(super) reflection: R,
+    pub(super) bounds: Arc<Bounds>,
+}
+
+/// What calls may hold.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    /// Calls open at once.
     pub(super) calls: Arc<Quota>,
-    pub(super) phase: watch::Receiver<Phase>,
+    /// Streams of each user.
+    pub(super) streams: Arc<Quota>,
+    /// Bytes of each user that are not yet written.
+    pub(super) unsent: Arc<Quota>,
+    /// The same bytes.
+    pub(super) most_unsent: usize,
     /// How long a call under way may take to answer once the daemon stops.
     pub(super) grace: Duration,
 }
@@ -72,128 +104,112 @@ impl<T> Grpc for T where
 {
 }
 
-impl<S: Grpc, H: Grpc, R: Grpc> Service<Request<Body>> for Dispatch<S, H, R> {
-    type Response = Response<Body>;
+impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for Dispatch<S, H, R> {
+    type Response = Response<Answer>;
     type Error = Infallible;
-    type Future = BoxFuture<Response<Body>, Infallible>;
+    type Future = BoxFuture<Response<Answer>, Infallible>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let place = match request.extensions().get::<Peer>() {
-            Some(Peer(caller)) => self.calls.take(caller.uid),
-            // The connection layer puts it there; a call without one is of no user.
-            None => return answer(Status::internal("the connection has no peer credentials")),
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let uid = self.peer.0.uid;
+        let bounds = Arc::clone(&self.services.bounds);
+        let streams = STREAMS.contains(&request.uri().path());
+        let allowance = (!self.admin).then(|| (Arc::clone(&bounds.unsent), uid));
+        let (until, mut phase) = (self.stopping.clone(), self.stopping.clone());
+        let (places, call) = match self.places(streams) {
+            Ok(places) => (places, self.route(request.map(Body::new))),
+            Err(status) => ([None, None], answer(status)),
         };
-        let place = match place {
-            Ok(place) => place,
-            Err(Full::All) => {
-                return answer(Status::unavailable(
-                    "lrsd has too many calls open; try again later",
-                ));
-            }
-            Err(Full::OfUid) => {
-                return answer(Status::unavailable(
-                    "your user has too many calls to lrsd open; end some",
-                ));
-            }
-        };
-        let service = request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/'));
-        let call = match service {
-            Some((name, _)) if name == S::NAME => self.shaper.call(request),
-            Some((name, _)) if name == H::NAME => self.health.call(request),
-            Some((name, _)) if name == R::NAME => self.reflection.call(request),
-            _ => {
-                return answer(Status::unimplemented(
-                    "no such service here; this socket speaks lrs.v1.Shaper, health and reflection",
-                ));
-            }
-        };
-        let (mut phase, grace) = (self.phase.clone(), self.grace);
         Box::pin(async move {
             let patience = async {
                 // An error means that the server is gone, which ends the call too.
-                let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
-                tokio::time::sleep(grace).await;
+                let _ = phase.wait_for(|stopping| *stopping).await;
+                tokio::time::sleep(bounds.grace).await;
             };
             let response = tokio::select! {
                 biased;
                 response = call => response?,
-                () = patience => return Ok(stopping().into_http()),
+                () = patience => stopping().into_http(),
             };
-            Ok(response.map(|body| Body::new(Until::new(body, phase, place))))
+            let answer = |inner| Answer::new(inner, streams, allowance, until, places);
+            Ok(response.map(answer))
         })
     }
 }
 
-/// What a call is told that the end of the daemon cuts short.
-pub(super) fn stopping() -> Status {
-    Status::unavailable("lrsd is stopping; ask again once it is back")
+impl<S: Grpc, H: Grpc, R: Grpc> Dispatch<S, H, R> {
+    /// Among the calls, and among the streams of its user.
+    fn places(&self, streams: bool) -> Result<[Option<Permit>; 2], Status> {
+        let (bounds, uid) = (&self.services.bounds, self.peer.0.uid);
+        if let Some(full) = self.refused {
+            return Err(Status::unavailable(full.reason()));
+        }
+        let call = bounds.calls.take(uid).map_err(|full| {
+            Status::unavailable(match full {
+                Full::All => "lrsd has too many calls open; try again later",
+                Full::OfUid => "your user has too many calls to lrsd open; end some",
+            })
+        })?;
+        if self.admin {
+            return Ok([Some(call), None]);
+        }
+        // Before the call does anything, not when it has done it and cannot say so.
+        if bounds.unsent.held_by(uid) >= bounds.most_unsent {
+            return Err(too_much_unread());
+        }
+        let stream = streams.then(|| bounds.streams.take(uid)).transpose().map_err(|_| {
+            Status::resource_exhausted(
+                "your user watches as many streams of lrsd as it may; end some, or let one \
+                 process watch for all",
+            )
+        })?;
+        Ok([Some(call), stream])
+    }
+
+    fn route(&self, mut request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
+        request.extensions_mut().insert(self.peer.clone());
+        let Services { shaper, health, reflection, .. } = &self.services;
+        match request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/')) {
+            Some((name, _)) if name == S::NAME => shaper.clone().call(request),
+            Some((name, _)) if name == H::NAME => health.clone().call(request),
+            Some((name, _)) if name == R::NAME => reflection.clone().call(request),
+            _ => answer(Status::unimplemented(
+                "no such service here; this socket speaks lrs.v1.Shaper, health and reflection",
+            )),
+        }
+    }
 }
 
 fn answer(status: Status) -> BoxFuture<Response<Body>, Infallible> {
     Box::pin(std::future::ready(Ok(status.into_http())))
 }
 
-/// A response body until the daemon stops; holds the call's place to its end.
-struct Until {
-    inner: Body,
-    phase: watch::Receiver<Phase>,
-    /// Made when the body first has nothing ready: most bodies never do.
-    ending: Option<WatchStream<Phase>>,
-    ended: bool,
-    _place: Permit,
-}
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use prost_types::FileDescriptorSet;
 
-impl Until {
-    fn new(inner: Body, phase: watch::Receiver<Phase>, place: Permit) -> Until {
-        Until { inner, phase, ending: None, ended: false, _place: place }
-    }
+    use super::STREAMS;
 
-    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ending = self.ending.get_or_insert_with(|| WatchStream::new(self.phase.clone()));
-        loop {
-            match Pin::new(&mut *ending).poll_next(cx) {
-                Poll::Ready(Some(Phase::Serving)) => {}
-                Poll::Ready(Some(Phase::Stopping | Phase::Cut) | None) => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
+    #[test]
+    fn every_call_that_streams_is_known_as_one() {
+        let mut found = Vec::new();
+        for set in [
+            crate::proto::DESCRIPTOR,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        ] {
+            for file in FileDescriptorSet::decode(set).unwrap().file {
+                for service in &file.service {
+                    let streams = service.method.iter().filter(|m| m.server_streaming());
+                    found.extend(streams.map(|method| {
+                        format!("/{}.{}/{}", file.package(), service.name(), method.name())
+                    }));
+                }
             }
         }
-    }
-}
-
-impl http_body::Body for Until {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) {
-            return Poll::Ready(frame);
-        }
-        if self.poll_ending(cx).is_pending() {
-            return Poll::Pending;
-        }
-        self.ended = true;
-        let mut trailers = HeaderMap::new();
-        Poll::Ready(Some(match stopping().add_header(&mut trailers) {
-            Ok(()) => Ok(Frame::trailers(trailers)),
-            Err(status) => Err(status),
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended || self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.inner.size_hint()
+        found.sort();
+        let mut known = STREAMS;
+        known.sort();
+        assert_eq!(found, known);
     }
 }

@@ -6,26 +6,28 @@
 //! connection.
 //!
 //! ```text
-//! accept ──► credentials, place ──► HTTP/2 (tonic) ──► dispatch ──► GrpcServer ──► command queue
+//! accept ──► credentials, place ──► HTTP/2 (hyper) ──► dispatch ──► GrpcServer ──► command queue
 //!                                                          ├──► health        └──► snapshot, events
 //!                                                          └──► reflection
 //! ```
 //!
 //! The socket is open to every user of the node, so everything a client can hold is bounded:
-//! connections and calls (in all, and for each user), calls on one connection, message and
-//! header sizes, the time until it speaks, the time it may leave a ping unanswered. Reading
-//! is pulled by the client; nothing here ever makes the loop wait.
+//! connections and calls (in all, and for each user), streams and unsent bytes (for each user
+//! but admins), calls on one connection, message and header sizes, the time until it speaks,
+//! the time it may leave a ping unanswered or a message unread. Reading is pulled by the
+//! client; nothing here ever makes the loop wait, and admins are served on another thread than
+//! everybody else.
 //!
 //! Stopping takes [`Limits::stop_within`] at most, whatever is open: streams end with
-//! UNAVAILABLE at once, calls under way get a grace to answer, and what is left then is cut
-//! below HTTP/2, whose own shutdown waits for the client.
+//! UNAVAILABLE at once, calls under way get a grace to answer, and what is left then is
+//! dropped, for HTTP/2's own shutdown waits for the client.
 //!
-//! Limits: a connection that has said nothing yet holds a descriptor and about 17 KiB (HTTP/2
-//! buffers, measured), for [`Limits::first_words`] at most. A client that asks for pages of
-//! tasks and never reads them makes the daemon hold up to one page for each of its calls; the
+//! Limits: a connection holds a descriptor and about 17 KiB (HTTP/2 buffers, measured). An answer
+//! larger than a user's [`Limits::unsent_bytes`] is given if nothing else of that user waits. The
 //! memory limit of the service is the backstop.
 
 mod accept;
+mod answer;
 mod convert;
 mod dispatch;
 mod grpc;
@@ -35,18 +37,18 @@ mod watch;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch as watch_channel};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{oneshot, watch as watch_channel};
 use tonic::server::NamedService;
-use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
 use crate::publish::Access;
+use crate::quota::Quota;
 
 pub use grpc::{GrpcServer, MAX_PAGE_SIZE};
 pub use peer::Peer;
@@ -96,9 +98,9 @@ pub enum ServeError {
     /// The descriptors compiled in do not parse.
     #[error("cannot offer reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// The HTTP/2 server failed as a whole.
-    #[error("the gRPC server failed: {0}")]
-    Transport(#[from] tonic::transport::Error),
+    /// The kernel refused a thread.
+    #[error("cannot start the thread that serves users: {0}")]
+    Thread(std::io::Error),
 }
 
 /// Bounds on what clients may hold, for each socket. The defaults are the daemon's; tests
@@ -114,6 +116,14 @@ pub struct Limits {
     /// refuse what is above it: the client's library silently waits for a stream to end, and
     /// watches do not end.
     pub calls_per_connection: u32,
+    /// Streams open at once of each user but admins, over all connections. Above it
+    /// RESOURCE_EXHAUSTED.
+    pub streams: usize,
+    /// Bytes of answers of each user but admins that are made and not yet written. Above it
+    /// RESOURCE_EXHAUSTED.
+    pub unsent_bytes: usize,
+    /// A call of which nothing was read for so long, while something waits, is ended.
+    pub slow_reader: Duration,
     /// Until when a new connection must have sent the HTTP/2 preface.
     pub first_words: Duration,
     /// Interval of HTTP/2 pings, and how long one may stay unanswered. A client stopped by
@@ -133,6 +143,9 @@ impl Default for Limits {
             connections: 4096,
             calls: 8192,
             calls_per_connection: 2048,
+            streams: 64,
+            unsent_bytes: 1 << 20,
+            slow_reader: Duration::from_secs(10),
             first_words: Duration::from_secs(10),
             keepalive: (Duration::from_secs(60), Duration::from_secs(60)),
             request_bytes: 64 << 10,
@@ -142,14 +155,13 @@ impl Default for Limits {
     }
 }
 
-/// How far the server is on its way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    /// Streams end, calls have their grace, nobody new comes in.
-    Stopping,
-    /// Connections end from below.
-    Cut,
+impl Limits {
+    /// Calls open at once on one more connection of a user that has `connections`. Each call may
+    /// leave a head and a status unread, so a user with many connections gets fewer on each.
+    fn calls_of_user(&self, connections: usize) -> u32 {
+        let share = 512 / connections.max(1);
+        self.calls_per_connection.min(share.max(16) as u32)
+    }
 }
 
 /// What health-checking clients are told (grpc.health.v1). Cheap to clone; one serves all
@@ -209,64 +221,53 @@ pub async fn serve_with(
         .build_v1()?;
     health.set_serving(true).await;
 
-    let (set_phase, phase) = watch_channel::channel(Phase::Serving);
-    let services = dispatch::Dispatch {
-        shaper: ShaperServer::new(GrpcServer::new(access))
+    let (stop, stopping) = watch_channel::channel(false);
+    let services = dispatch::Services {
+        shaper: ShaperServer::new(GrpcServer::new(access.clone()))
             .max_decoding_message_size(limits.request_bytes),
         health: tonic_health::pb::health_server::HealthServer::new(
             HealthService::from_health_reporter(health.reporter.clone()),
         )
         .max_decoding_message_size(limits.request_bytes),
         reflection: reflection.max_decoding_message_size(limits.request_bytes),
-        calls: crate::quota::Quota::new(limits.calls),
-        phase: phase.clone(),
-        grace: limits.stop_grace,
+        bounds: Arc::new(dispatch::Bounds {
+            calls: Quota::new(limits.calls),
+            streams: Quota::each(limits.streams),
+            unsent: Quota::each(limits.unsent_bytes),
+            most_unsent: limits.unsent_bytes,
+            grace: limits.stop_grace,
+        }),
     };
-    // One connection under way: the kernel's queue is the queue.
-    let (accepted, connections) = mpsc::channel(1);
-    let accepting = accept::accept_loop(listener, accepted, limits.clone(), phase.clone());
-
-    let mut stopping = phase;
-    let serving = transport(&limits).serve_with_incoming_shutdown(
-        services,
-        ReceiverStream::new(connections),
-        async move {
-            // An error means that the sender below is gone, which is a stop as well.
-            let _ = stopping.wait_for(|phase| *phase != Phase::Serving).await;
-        },
-    );
-    let stop = async {
-        shutdown.await;
-        health.set_serving(false).await;
-        drop(file);
-        set_phase.send_replace(Phase::Stopping);
-        // Grace for the answers, and about as much for the client to take them.
-        tokio::time::sleep(limits.stop_within.mul_f64(0.7)).await;
-        set_phase.send_replace(Phase::Cut);
-        tokio::time::sleep(limits.stop_within.mul_f64(0.3)).await;
+    let me = rustix::process::geteuid().as_raw();
+    let is_admin = move |uid| {
+        let config = access.snapshot.borrow().config.clone();
+        // Whoever a private daemon runs as can replace it anyway.
+        uid == 0 || uid == me || config.is_some_and(|config| config.grpc.admins.contains(&uid))
     };
-    let served = async { tokio::join!(accepting, serving).1 };
+    // Ends with this function.
+    let (others, _others_end) = thread_for_others().map_err(ServeError::Thread)?;
+    let stop_within = limits.stop_within;
+    let serving = accept::accept_loop(listener, services, limits, is_admin, others, stopping);
+    let mut serving = std::pin::pin!(serving);
     tokio::select! {
-        served = served => served?,
-        () = stop => {
-            let path = path.display();
-            tracing::warn!(%path, "some connections to {path} did not close in time");
+        () = serving.as_mut() => {}
+        () = shutdown => {
+            health.set_serving(false).await;
+            drop(file);
+            stop.send_replace(true);
+            if tokio::time::timeout(stop_within, serving).await.is_err() {
+                tracing::debug!("some connections to {} did not close in time", path.display());
+            }
         }
     }
     Ok(())
 }
 
-fn transport(limits: &Limits) -> Server {
-    // A stream's window holds a request; a connection's holds a few of those not read yet.
-    const STREAM_WINDOW: u32 = 64 << 10;
-    const CONNECTION_WINDOW: u32 = 128 << 10;
-    const HEADER_BYTES: u32 = 16 << 10;
-    let (interval, patience) = limits.keepalive;
-    Server::builder()
-        .max_concurrent_streams(limits.calls_per_connection)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_header_list_size(HEADER_BYTES)
-        .http2_keepalive_interval(Some(interval))
-        .http2_keepalive_timeout(Some(patience))
+/// A runtime on a thread of its own, which ends when the sender is dropped.
+fn thread_for_others() -> std::io::Result<(tokio::runtime::Handle, oneshot::Sender<()>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (end, ended) = oneshot::channel();
+    std::thread::Builder::new().name("lrs-users".into()).spawn(move || runtime.block_on(ended))?;
+    Ok((handle, end))
 }

@@ -1,5 +1,4 @@
-//! A client's connection: who is at the other end, and the bounds on how long it may hold a
-//! descriptor.
+//! Who is at the other end of a connection.
 //!
 //! Credentials are those the kernel noted at connect(2) (SO_PEERCRED, SO_PEERGROUPS;
 //! unix(7)): a client cannot choose them, and a process that inherits or is sent the
@@ -10,157 +9,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::WatchStream;
-use tonic::transport::server::Connected;
 
-use super::Phase;
 use crate::command::Caller;
-use crate::quota::Permit;
 use crate::units::Pid;
-
-/// Length of the HTTP/2 client preface (RFC 9113, 3.4). A client that has sent that much has
-/// begun to speak; from there on HTTP/2 keepalive looks after it.
-const PREFACE_BYTES: usize = 24;
 
 /// Who is at the other end, as every request of the connection finds it in its extensions.
 #[derive(Clone, Debug)]
 pub struct Peer(pub Arc<Caller>);
-
-/// An accepted connection.
-#[derive(Debug)]
-pub(super) struct PeerStream {
-    stream: UnixStream,
-    peer: Peer,
-    /// Bytes read so far, up to [`PREFACE_BYTES`].
-    heard: usize,
-    /// Until when [`PREFACE_BYTES`] must have come; `None` once they have.
-    speak_by: Option<Pin<Box<tokio::time::Sleep>>>,
-    phase: WatchStream<Phase>,
-    closed: bool,
-    _place: Permit,
-}
-
-impl PeerStream {
-    pub(super) fn new(
-        stream: UnixStream,
-        peer: Peer,
-        first_words: Duration,
-        phase: watch::Receiver<Phase>,
-        place: Permit,
-    ) -> PeerStream {
-        PeerStream {
-            stream,
-            peer,
-            heard: 0,
-            speak_by: Some(Box::pin(tokio::time::sleep(first_words))),
-            phase: WatchStream::new(phase),
-            closed: false,
-            _place: place,
-        }
-    }
-
-    /// Whether the connection is to end now; registers `cx` for the moment it is. HTTP/2's own
-    /// shutdown waits for the client (its preface, its acknowledgements, its reading), so the
-    /// connection is ended from below.
-    fn ends(&mut self, cx: &mut Context<'_>) -> bool {
-        let silent = self.heard < PREFACE_BYTES;
-        while !self.closed {
-            match Pin::new(&mut self.phase).poll_next(cx) {
-                Poll::Ready(Some(Phase::Serving)) => {}
-                Poll::Ready(Some(Phase::Stopping)) => self.closed = silent,
-                // The sender lives as long as the server: without it nobody serves.
-                Poll::Ready(Some(Phase::Cut) | None) => self.closed = true,
-                Poll::Pending => break,
-            }
-        }
-        if let Some(deadline) = &mut self.speak_by {
-            if !silent {
-                self.speak_by = None;
-            } else if deadline.as_mut().poll(cx).is_ready() {
-                let uid = self.peer.0.uid;
-                tracing::debug!(uid, "closed a connection of uid {uid} that said nothing");
-                self.closed = true;
-            }
-        }
-        self.closed
-    }
-
-    fn end<T>(&self) -> Poll<io::Result<T>> {
-        Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
-    }
-}
-
-impl Connected for PeerStream {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
-    }
-}
-
-impl AsyncRead for PeerStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.ends(cx) {
-            return self.end();
-        }
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.heard = (self.heard + (buf.filled().len() - before)).min(PREFACE_BYTES);
-        polled
-    }
-}
-
-impl AsyncWrite for PeerStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if self.ends(cx) {
-            return self.end();
-        }
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ends(cx) {
-            return self.end();
-        }
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.ends(cx) {
-            return self.end();
-        }
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
 
 /// Who connected `stream`.
 pub(super) fn caller(stream: &UnixStream) -> io::Result<Caller> {

@@ -1,6 +1,6 @@
-//! The two streams. Both are pulled: a stream does work only when HTTP/2 has room for its
-//! next message, and holds nothing the loop would have to wait for. A reader that is slow
-//! misses states (status) or is told how many events it lost.
+//! The two streams. Both are pulled: a stream does work only when what it said before is
+//! written, and holds nothing the loop would have to wait for. A reader that is slow misses
+//! states (status) or is told how many events it lost.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use super::dispatch::stopping;
+use super::answer::{Unsent, stopping};
 use crate::core::event::Event;
 use crate::proto::{self, event_stream_item::Item};
 use crate::publish::{EventRing, Snapshot};
@@ -38,9 +38,11 @@ pub(super) fn status(
         .chain(tokio_stream::once(Err(stopping())))
 }
 
-/// Events taken from the ring at once. A slow reader keeps that many alive; the rest it reads,
-/// or has lost, when it comes for them.
-const BATCH: usize = 64;
+/// Events taken from the ring at once, and written before the next are taken. A slow reader keeps
+/// that many alive; the rest it reads, or has lost, when it comes for them. An event has 100 to
+/// 400 bytes as a rule and at most a few KiB, so that the 64 streams of a user stay below its
+/// 1 MiB; other calls wait for one batch, not for a history.
+const BATCH: usize = 8;
 
 /// Events from a position on, and the news that some are gone.
 #[derive(Debug)]
@@ -51,6 +53,9 @@ pub(super) struct EventStream {
     /// Last sequence number wanted; `None`: follow.
     end: Option<u64>,
     batch: VecDeque<Arc<Event>>,
+    /// A batch has just been given out.
+    pause: bool,
+    unsent: Arc<Unsent>,
 }
 
 impl EventStream {
@@ -62,6 +67,8 @@ impl EventStream {
             end: no_follow.then_some(last),
             news: WatchStream::new(newest),
             batch: VecDeque::new(),
+            pause: false,
+            unsent: Unsent::current(),
             ring,
         }
     }
@@ -77,8 +84,18 @@ impl EventStream {
             }
         }
         let event = self.batch.pop_front()?;
+        self.pause = self.batch.is_empty();
         self.next = event.seq.saturating_add(1);
         Some(Item::Event(query::event(&event)))
+    }
+
+    fn given_up(&self) -> Status {
+        let next = self.next;
+        let lost = self.ring.last().saturating_add(1).saturating_sub(next);
+        Status::resource_exhausted(format!(
+            "closed: nothing of it was read for too long; {lost} events were not sent; read what \
+             is still kept by watching since {next}"
+        ))
     }
 }
 
@@ -87,6 +104,14 @@ impl Stream for EventStream {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
+        if this.unsent.is_too_slow() {
+            return Poll::Ready(Some(Err(this.given_up())));
+        }
+        if std::mem::take(&mut this.pause) {
+            // Ends the piece of the answer: the encoder gathers until a stream is not ready.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
             if this.end.is_some_and(|end| this.next > end) {
                 return Poll::Ready(None);
