@@ -13,4 +13,5 @@ mod crash;
 mod finder;
 mod give_back;
 mod lifecycle;
+mod modes;
 mod tiers;
