@@ -137,6 +137,8 @@ enum DaemonError {
     #[error(transparent)]
     Sample(#[from] SampleError),
     #[error(transparent)]
+    StillShaped(#[from] crate::give_back::StillShaped),
+    #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -183,7 +185,10 @@ fn run_on(
 ) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
-    let (store, recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
+    let (store, mut recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
+    if config.daemon.mode == Mode::Observe {
+        crate::give_back::before_observing(&config, &store, &mut recovered)?;
+    }
     let sampler = Sampler::new(Settings {
         quota_dirs: tree.quota_dirs(),
         ..Settings::of_this_machine(limit.sampler_budget())

@@ -1,4 +1,5 @@
-//! `lrsd --give-back`: the removal of LRS leaves no weight behind that nobody looks after.
+//! `lrsd --give-back`: the removal of LRS leaves no weight behind that nobody looks after. Nor
+//! does a change from `daemon.mode = "enforce"` to `"observe"` ([`before_observing`]).
 //!
 //! A daemon that ends leaves all weights as they are, because the next one goes on from there.
 //! When none will come, a passive task would stay behind all others for good. So the packages
@@ -19,21 +20,27 @@
 //! Limits. Only what records name is given back: damaged ones are named, and so is an admission
 //! cut short before its cgroup was recorded; the next daemon finds and undoes both.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::Map;
 
-use crate::cgroup::{Attachment, CgroupError, RecordedGroups, has_ended};
+use crate::cgroup::{
+    Attachment, CgroupError, Group, GroupRecord, RecordedGroups, TierTree, has_ended,
+};
 use crate::clock;
 use crate::config::{Absent, Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
+use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
 use crate::daemon::{BAD_CONFIG, new_epoch};
 use crate::log::{last_words, say};
+use crate::sample::{TaskSample, read_final};
 use crate::state::lock::{LockError, RuntimeLock};
 use crate::state::record::{RecordPhase, TaskRecord};
-use crate::state::{StateError, Store};
+use crate::state::{Recovered, StateError, Store};
 use crate::systemd::manager::{Manager, ManagerError};
 use crate::systemd::unit::UnitRecord;
 use crate::yarn::rm::give_back::at_removal;
@@ -221,4 +228,118 @@ impl Desk {
         }
         self.store.remove_task(record.id)
     }
+}
+
+/// A daemon cannot observe what an earlier one has shaped.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "daemon.mode is \"observe\", but an lrsd with mode \"enforce\" has shaped tasks that still run, \
+     and their weights cannot be given back: {what}: {error}; start lrsd as root, or set daemon.mode = \
+     \"enforce\" again"
+)]
+pub struct StillShaped {
+    what: String,
+    error: TaskError,
+}
+
+/// Gives back what an earlier daemon has shaped, before one observes: observe mode writes
+/// nothing, so that passive tasks would stay behind all others. Processes go back to the groups they
+/// came from, and groups in place get the weights found. The tasks stay, with their ids, seats and
+/// history, and have attachment `none` from then on. A daemon killed on the way goes on when it is
+/// started again.
+///
+/// # Errors
+/// A task has not all of its weights back; the daemon must not observe then.
+pub fn before_observing(
+    config: &Config,
+    store: &Store,
+    recovered: &mut Recovered,
+) -> Result<(), StillShaped> {
+    let is_shaped = |record: &TaskRecord| {
+        let group = record.group.as_ref().map(|group| group.attachment);
+        record.booked.is_some() || group.is_some_and(|attachment| attachment != Attachment::None)
+    };
+    if !recovered.tasks.iter().any(is_shaped) {
+        return Ok(());
+    }
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: TaskError| StillShaped { what, error }
+    };
+    let the_root = "the LRS root";
+    let tree =
+        crate::cgroup::open(&config.tree_settings()).map_err(|e| failed(the_root)(e.into()))?;
+    let given_back = unshape_all(&*tree, store, recovered);
+    let closed = tree.close().map_err(|error| failed(the_root)(error.into()));
+    given_back.map_err(|(what, error)| failed(&what)(error)).and(closed)
+}
+
+/// The error with the task it is about.
+fn unshape_all(
+    tree: &dyn TierTree,
+    store: &Store,
+    recovered: &mut Recovered,
+) -> Result<(), (String, TaskError)> {
+    let existing = tree.existing().map_err(|error| ("the LRS root".to_owned(), error.into()))?;
+    let mut own: BTreeMap<TaskId, Group> = existing.into_iter().collect();
+    for record in &mut recovered.tasks {
+        let own = own.remove(&record.id);
+        let what = format!("task {}", record.id);
+        unshape(tree, store, record, own).map_err(|error| (what, error))?;
+    }
+    for (id, group) in own {
+        tree.release(&group).map_err(|error| (format!("task {id}"), error.into()))?;
+    }
+    Ok(())
+}
+
+/// Gives one task back. `own`: the group LRS made for it.
+fn unshape(
+    tree: &dyn TierTree,
+    store: &Store,
+    record: &mut TaskRecord,
+    own: Option<Group>,
+) -> Result<(), TaskError> {
+    let mut groups: Vec<Group> = Vec::new();
+    if let Some(stored) = record.group.as_ref().filter(|g| g.attachment != Attachment::Own) {
+        groups.extend(tree.reopen(stored)?);
+    }
+    groups.extend(own.map(|mut group| {
+        // The record may be older than the group; it knows where the process was.
+        group.record.origin.clone_from(&record.origin);
+        group
+    }));
+    let counted = groups.last().and_then(|group| read_final(&group.dirs));
+    for group in &groups {
+        tree.release(group)?;
+    }
+    if let Some(unit) = record.unit.as_ref().filter(|_| crate::systemd::is_running()) {
+        Manager::new()?.give_back(unit)?;
+    }
+    record.unit = None;
+    if let Some(booked) = record.booked.take() {
+        // Its attach was under way; what it had before is still so.
+        record.group = Some(booked);
+    }
+    let Some(stored) = record.group.take_if(|group| group.attachment != Attachment::None) else {
+        return Ok(store.put_task(record)?);
+    };
+    // Other counters go on from here: those of its processes.
+    let last = counted.or(record.measured.map(|(_, sample)| sample));
+    let last = last.and_then(|sample| sample.cpu);
+    let base = record.baseline.map_or(Some(Duration::ZERO), |baseline| baseline.cpu);
+    let counted = last.zip(base).and_then(|(last, base)| last.checked_sub(base));
+    record.cpu_before += counted.unwrap_or_default();
+    record.baseline = Some(TaskSample::default());
+    record.measured = None;
+    let (path, inode) = match stored.attachment {
+        Attachment::InPlace => (stored.path, stored.inode),
+        Attachment::Own | Attachment::None => (String::new(), 0),
+    };
+    let (attachment, origin, found) = (Attachment::None, Vec::new(), Vec::new());
+    record.group = Some(GroupRecord { attachment, path, inode, origin, found });
+    store.put_task(record)?;
+    let id = record.id;
+    tracing::info!(task = %id, "observe mode: task {id} has its weights back, and is only booked from now on");
+    Ok(())
 }

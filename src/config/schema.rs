@@ -173,7 +173,8 @@ static KEYS: &[Key] = &[
     Key {
         path: "daemon.mode",
         doc: "\"enforce\" shapes tasks; \"observe\" keeps the books and writes to no cgroup, \
-              so that it needs no rights.",
+              so that it needs no rights. Tasks that run go on through a change: \"enforce\" \
+              attaches those that were only booked, \"observe\" first gives back what was shaped.",
         range: "\"enforce\" or \"observe\"",
         applies: Applies::Restart,
         read: |v, c| {

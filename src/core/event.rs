@@ -54,6 +54,8 @@ pub struct Change {
 #[allow(missing_docs)] // each variant is the word itself
 pub enum EventKind {
     Admitted,
+    /// A task from observe mode got its cgroup.
+    Attached,
     Promoted,
     Demoted,
     Completed,
@@ -91,6 +93,7 @@ impl EventKind {
     pub fn as_str(self) -> &'static str {
         match self {
             EventKind::Admitted => "admitted",
+            EventKind::Attached => "attached",
             EventKind::Promoted => "promoted",
             EventKind::Demoted => "demoted",
             EventKind::Completed => "completed",

@@ -24,19 +24,19 @@ use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
 use crate::core::state::{Answer, Need, Request, Task};
-use crate::discover::{Attach, Found, Presumed};
+use crate::discover::{Attach, Finder, Found, Presumed};
 use crate::rights::{Action, Role};
 use crate::state::record::FoundRecord;
 use crate::units::{Moment, ProcessRef};
 
 /// How a found process is taken.
-struct Place {
+pub(super) struct Place {
     /// Who is moved with it, unless it is taken in place.
-    kin: Kin,
+    pub(super) kin: Kin,
     /// Where it was when that was judged, per hierarchy.
-    origin: Vec<(String, String)>,
+    pub(super) origin: Vec<(String, String)>,
     /// The group it is taken in.
-    group: Option<Group>,
+    pub(super) group: Option<Group>,
 }
 
 impl Driver {
@@ -64,7 +64,7 @@ impl Driver {
             return Err(process::gone(found.process.pid));
         }
         if let Some(id) = self.mains.get(&process).copied() {
-            return self.found_again(id, found, reply, now);
+            return self.found_again(id, found, &pinned, reply, now);
         }
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
@@ -81,14 +81,14 @@ impl Driver {
                 process.pid
             )));
         }
-        let Place { kin, origin, group } = self.place_of(&found, &pinned)?;
+        let place = self.place_of(&found, &pinned)?;
         let Found { labels, priority, standing, presumed, finder, .. } = found;
-        let least = || group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight());
         let standing = standing.or_else(|| match presumed {
             Presumed::Slot => None,
             Presumed::Slotless => Some(Standing::Slotless),
-            Presumed::LeastIsOpportunistic => least().then_some(Standing::Opportunistic),
+            Presumed::LeastIsOpportunistic => has_least(&place).then_some(Standing::Opportunistic),
         });
+        let Place { kin, origin, group } = place;
         let request = Request {
             uid: pinned.uid,
             labels,
@@ -168,19 +168,26 @@ impl Driver {
         &mut self,
         id: TaskId,
         found: Found,
+        pinned: &Pinned,
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
+        let attach = self.is_to_be_attached(id);
         let Some(entry) = self.entries.get_mut(&id) else {
             return Err(in_task(found.process, id));
         };
+        let renamed = |by: &Finder| {
+            // What was watched to try a rule out may be found by another one now.
+            attach && matches!((by, &found.finder), (Finder::Rule(_), Finder::Rule(_)))
+        };
         let known = match &mut entry.found {
-            Some(known) if known.by == found.finder => known,
+            Some(known) if known.by == found.finder || renamed(&known.by) => known,
             _ => return Err(in_task(found.process, id)),
         };
         if entry.phase == Placement::Releasing {
             return Err(refused(format!("task {id} is being released")));
         }
+        known.by.clone_from(&found.finder);
         // A finder that began anew, or lost its scheduler, knows less than was known: that takes
         // nothing back. What it is can be learnt after it was found.
         let presumed = found.presumed == Presumed::Slotless && known.standing.is_none();
@@ -192,7 +199,7 @@ impl Driver {
         if entry.phase == Placement::Attaching {
             entry.found_replies.extend(reply.take());
         }
-        self.core.add_labels(id, found.labels);
+        self.core.add_labels(id, found.labels.clone());
         if let Some(priority) = priority {
             self.core.set_priority(id, priority, now);
         }
@@ -202,7 +209,34 @@ impl Driver {
         if priority.is_some() || standing.is_some() {
             self.store_task(id);
         }
+        if attach {
+            return self.attach_found(id, &found, pinned, reply, now);
+        }
         Ok(reply.is_some().then_some(id))
+    }
+
+    /// Attaches a task that was found in observe mode, as the finder says now.
+    fn attach_found(
+        &mut self,
+        id: TaskId,
+        found: &Found,
+        pinned: &Pinned,
+        reply: &mut Option<Reply<TaskId>>,
+        now: Moment,
+    ) -> Result<Option<TaskId>, CommandError> {
+        let place = match self.place_of(found, pinned) {
+            Ok(place) => place,
+            Err(error) => return Err(self.stays_booked(id, error, now)),
+        };
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(Some(id)) };
+        entry.found_replies.extend(reply.take());
+        let unsaid = entry.found.as_ref().is_some_and(|known| known.standing.is_none());
+        if unsaid && found.presumed == Presumed::LeastIsOpportunistic && has_least(&place) {
+            // Observe mode does not read the weights of a group.
+            self.core.set_standing(id, Standing::Opportunistic, now);
+        }
+        self.attach_booked(id, place, now);
+        Ok(None)
     }
 
     /// Answers the finder of a task that is in place.
@@ -265,6 +299,11 @@ impl Driver {
             event.inputs.insert("note".into(), note);
         }
     }
+}
+
+/// Whether it is taken in place with the weight that marks what is opportunistic.
+fn has_least(place: &Place) -> bool {
+    place.group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight())
 }
 
 fn refused(reason: String) -> CommandError {

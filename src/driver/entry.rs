@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::booked::{Booked, Unattached};
 use super::watch::Key;
 use crate::cgroup::{Attachment, Group, KernelView, Kin};
 use crate::command::Reply;
@@ -57,6 +58,10 @@ pub struct Entry {
     pub origin: Vec<(String, String)>,
     /// How far its admission is.
     pub phase: Placement,
+    /// It is from observe mode and being attached.
+    pub booked: Option<Booked>,
+    /// Why it is from observe mode and not attached.
+    pub unattached: Option<Unattached>,
     /// Clients that wait for the admission.
     pub replies: Vec<Reply<proto::Task>>,
     /// Clients that wait for the release.
@@ -75,6 +80,8 @@ pub struct Entry {
     pub due: bool,
     /// Counters at admission of a group that had a life before.
     pub baseline: Option<TaskSample>,
+    /// CPU time since admission that other counters had, before it was attached.
+    pub cpu_before: Duration,
     /// Over the last cycle.
     pub rates: TaskRates,
     /// What was read back.
@@ -121,11 +128,11 @@ impl Entry {
     /// CPU time and bytes since admission.
     pub fn since_admission(&self) -> TaskSample {
         let Some((_, now)) = self.last else { return TaskSample::default() };
-        let Some(base) = self.baseline else { return now };
-        TaskSample {
-            cpu: now.cpu.zip(base.cpu).and_then(|(now, base)| now.checked_sub(base)),
-            ..now
-        }
+        let counted = match self.baseline {
+            None => now.cpu,
+            Some(base) => now.cpu.zip(base.cpu).and_then(|(now, base)| now.checked_sub(base)),
+        };
+        TaskSample { cpu: counted.map(|cpu| cpu + self.cpu_before), ..now }
     }
 
     /// Notes a repair at `now`; answers whether it was one too many.
@@ -237,11 +244,13 @@ impl Entry {
             admitted_boot: task.admitted_at.boot,
             promoted_at: task.promoted_at,
             group: self.group.as_ref().map(|group| group.record.clone()),
+            booked: self.booked.as_ref().map(|booked| booked.group.record.clone()),
             unit: self.unit.clone(),
             origin: self.origin.clone(),
             meter: self.meter.clone(),
             measured: self.opened,
             baseline: self.baseline,
+            cpu_before: self.cpu_before,
             used: self.used.clone(),
             lost: self.lost,
         }

@@ -11,6 +11,7 @@
 //! | record placed, unknown to the history, processes there | goes on: the history lost it |
 //! | record attaching, its admission in the history | goes on |
 //! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
+//! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
 //! | record releasing | the release is finished |
 //! | group with processes, no usable record | goes on with what is known: null, and said |
 //! | group without processes, no record | removed |
@@ -24,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::entry::{Entry, Placement};
-use crate::cgroup::{Attachment, CgroupError, Group, TierTree};
+use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
 use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use crate::core::slots::Seat;
 use crate::core::state::{Phase, Task};
@@ -117,10 +118,13 @@ pub(super) fn find(
 }
 
 impl Finder<'_> {
-    fn judge(&mut self, record: TaskRecord, own: Option<Group>) {
+    fn judge(&mut self, mut record: TaskRecord, own: Option<Group>) {
         let id = record.id;
         let known = self.standing.live.contains_key(&id);
-        let group = self.group_of(&record, own);
+        let mut group = self.group_of(&record, own);
+        if let Some(booked) = record.booked.take() {
+            group = self.undo_attach(&mut record, booked, group);
+        }
         let occupied = self.occupied(&record, group.as_ref());
         if known {
             self.findings.used.extend(record.used.as_ref().map(|reservation| reservation.id));
@@ -183,7 +187,7 @@ impl Finder<'_> {
         }
     }
 
-    fn reopen(&self, id: TaskId, stored: &crate::cgroup::GroupRecord) -> Option<Group> {
+    fn reopen(&self, id: TaskId, stored: &GroupRecord) -> Option<Group> {
         match self.tree.reopen(stored) {
             Ok(group) => group,
             Err(error) => {
@@ -222,6 +226,29 @@ impl Finder<'_> {
         }
         self.findings.given_back.extend(record.used.clone());
         self.forget(record);
+    }
+
+    /// A task from observe mode was being attached. Some of its processes may be in the group made
+    /// for it, and some not: all go back, and the task is what it was, to be attached anew.
+    fn undo_attach(
+        &self,
+        record: &mut TaskRecord,
+        booked: GroupRecord,
+        group: Option<Group>,
+    ) -> Option<Group> {
+        let id = record.id;
+        match group.as_ref().map_or(Ok(()), |group| self.tree.release(group)) {
+            Ok(()) => {
+                record.phase = RecordPhase::Placed;
+                let group = self.reopen(id, &booked);
+                record.group = Some(booked);
+                group
+            }
+            Err(error) => {
+                tracing::error!(task = %id, %error, "the half-done attach of task {id} cannot be undone, so it goes on: {error}");
+                group
+            }
+        }
     }
 
     /// A record is of no more use, once a unit it tells of has its weights back.
@@ -304,6 +331,7 @@ impl Finder<'_> {
             last: record.measured,
             opened: record.measured,
             baseline: record.baseline,
+            cpu_before: record.cpu_before,
             lost: record.lost,
             ..Entry::default()
         };

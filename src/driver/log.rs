@@ -85,6 +85,7 @@ fn level(event: &Event) -> Level {
         | EventKind::Reloaded
         | EventKind::Offered => Level::INFO,
         EventKind::Admitted
+        | EventKind::Attached
         | EventKind::Promoted
         | EventKind::Demoted
         | EventKind::Completed

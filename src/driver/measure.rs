@@ -115,6 +115,10 @@ impl Driver {
         let classify = &self.config.classify;
         for (id, reading) in sample.tasks {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if entry.placed_at >= asked_at {
+                // Read where it was before it was put in place.
+                continue;
+            }
             entry.advance(sample.at, reading, self.cpus, spread);
             let rate = entry.meter.computing_rate();
             let class = entry.meter.class(classify.io_below, classify.cpu_above);
@@ -150,6 +154,7 @@ impl Driver {
             .map(|(id, _)| *id)
             .collect();
         self.check_ended(&unwatched, now);
+        self.attach_admitted(now);
         self.store_again();
         self.let_go.retain(|process| super::process::alive(*process));
         self.changed_all = true;

@@ -16,6 +16,7 @@
 //! answers, so that a client that was answered reads its own change.
 
 mod admission;
+mod booked;
 mod completion;
 mod discovered;
 mod effects;
@@ -323,7 +324,8 @@ impl Driver {
 
     /// A task that is in place; one on its way is nobody's business yet.
     fn published(&self, id: TaskId, now: Moment) -> Option<crate::proto::Task> {
-        let placed = self.entries.get(&id)?.phase != entry::Placement::Attaching;
+        let entry = self.entries.get(&id)?;
+        let placed = entry.phase != entry::Placement::Attaching || entry.booked.is_some();
         placed.then(|| self.task_view(id, now.boot)).flatten()
     }
 

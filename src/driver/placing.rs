@@ -78,7 +78,7 @@ impl Driver {
     }
 
     /// Finds out what a release will need, stores it, and makes the job.
-    fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
+    pub(super) fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
         let Some(process) = entry.process else { return Ok(None) };
         if entry.found.is_none() {
@@ -208,6 +208,10 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.phase = Placement::Placed;
         entry.used = None;
+        let booked = entry.booked.take();
+        if let Some(booked) = &booked {
+            entry.count_on(booked);
+        }
         if let Some(baseline) = entry.baseline {
             // Counting starts at admission, not at the birth of somebody else's group.
             entry.begin(now.boot, baseline);
@@ -222,7 +226,10 @@ impl Driver {
         entry.group = Some(group);
         // An owner's quota is part of how a task was admitted.
         self.read_back(id);
-        self.core.attached(id, now);
+        match booked {
+            Some(_) => self.booked_is_attached(id, now),
+            None => self.core.attached(id, now),
+        }
         self.carry_out(now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
@@ -256,7 +263,8 @@ impl Driver {
             self.read_back(id);
         }
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        if let (Some(process), false) = (entry.process, entry.main_exited) {
+        let process = entry.process.filter(|main| !entry.watched.contains_key(&main.pid));
+        if let (Some(process), false) = (process, entry.main_exited) {
             let watched = match entry.pinned.take() {
                 Some(pidfd) => self.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
                 None => self.watcher.watch_process(id, process.pid),
@@ -271,21 +279,20 @@ impl Driver {
                 }
             }
         }
-        let Some(group) = &entry.group else { return };
-        if let Some(parent) = ratio_group(group) {
-            *self.ratio_groups.entry(parent.to_owned()).or_default() += 1;
-        }
+        let Some(group) = entry.group.clone() else { return };
+        let process = entry.process;
+        self.enter_ratio_group(&group);
         if let Some(dir) = &group.dirs.unified
             && let Err(error) = self.watcher.watch_group(id, dir)
         {
             // The second source; pidfds and the check of every cycle remain.
             tracing::debug!(task = %id, %error, "cgroup.events of task {id} is not watched: {error}");
         }
-        let source = match (group.record.attachment, entry.process) {
+        let source = match (group.record.attachment, process) {
             (Attachment::None, Some(process)) => Some(TaskSource::Processes(process)),
             (Attachment::None, None) => None,
             // On v1 an owner may have made its group with the cpu controller alone.
-            (Attachment::InPlace, Some(process)) if !counts_cpu(group) => {
+            (Attachment::InPlace, Some(process)) if !counts_cpu(&group) => {
                 Some(TaskSource::Processes(process))
             }
             (Attachment::Own | Attachment::InPlace, _) => {
@@ -303,21 +310,37 @@ impl Driver {
         if let Some(process) = entry.process {
             self.mains.remove(&process);
         }
-        if let Some(parent) = entry.group.as_ref().and_then(|group| ratio_group(group)) {
-            let last = self.ratio_groups.get_mut(parent).is_none_or(|tasks| {
-                *tasks = tasks.saturating_sub(1);
-                *tasks == 0
-            });
-            if last {
-                self.ratio_groups.remove(parent);
-            }
+        if let Some(group) = &entry.group {
+            self.leave_ratio_group(group);
         }
         Some(entry)
+    }
+
+    /// The weights of `group` compete with those of its neighbours from now on.
+    pub(super) fn enter_ratio_group(&mut self, group: &Group) {
+        if let Some(parent) = ratio_group(group) {
+            *self.ratio_groups.entry(parent.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// They do so no more.
+    pub(super) fn leave_ratio_group(&mut self, group: &Group) {
+        let Some(parent) = ratio_group(group) else { return };
+        let last = self.ratio_groups.get_mut(parent).is_none_or(|tasks| {
+            *tasks = tasks.saturating_sub(1);
+            *tasks == 0
+        });
+        if last {
+            self.ratio_groups.remove(parent);
+        }
     }
 
     /// The caller carries out what follows: a waiter that gets the slot now is not this one's
     /// to start, however many fail in a row.
     pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
+        if self.entries.get(&id).is_some_and(|entry| entry.booked.is_some()) {
+            return self.booked_is_refused(id, error, now);
+        }
         let Some(mut entry) = self.forget_entry(id) else { return };
         self.core.attach_failed(id, &error.message, now);
         if let Some(used) = &entry.used {

@@ -274,6 +274,7 @@ impl Driver {
         }
         // A process may have ended between the first look and its watch.
         self.check_ended(&live, now);
+        self.attach_admitted(now);
         self.carry_out(now);
         self.publish(now);
     }

@@ -251,6 +251,7 @@ impl Driver {
             warnings.push(format!("state is not being stored: {problem}"));
         }
         warnings.extend(self.finder_trouble.clone());
+        warnings.extend(self.unattached_warning());
         if let Some((_, node)) = &self.node_last {
             warnings.extend(node.problems.iter().cloned());
         }

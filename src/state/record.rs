@@ -4,6 +4,8 @@
 //! describes processes that cannot exist any more; one of another version is damaged as far as
 //! this daemon is concerned, and is set aside, never overwritten.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{GroupRecord, Kin};
@@ -58,6 +60,10 @@ pub struct TaskRecord {
     pub promoted_at: Option<WallTime>,
     /// Its cgroup, once there is one.
     pub group: Option<GroupRecord>,
+    /// While a task from observe mode is being attached: its group before, with attachment
+    /// `none`. A daemon that finds it undoes the attach and goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booked: Option<GroupRecord>,
     /// The unit of systemd's whose cgroup that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitRecord>,
@@ -69,6 +75,9 @@ pub struct TaskRecord {
     pub measured: Option<(BootTime, TaskSample)>,
     /// Counters at admission, of a cgroup that had a life before.
     pub baseline: Option<TaskSample>,
+    /// CPU time since admission that other counters had, before it was attached.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cpu_before: Duration,
     /// The reservation being used, to be given back if the admission fails.
     pub used: Option<ReservationRecord>,
     /// Set when a damaged file lost priority, order and labels.

@@ -105,7 +105,8 @@ impl Standing {
             EventKind::Expanded | EventKind::Shrunk => {
                 self.passive_capacity = event.to.as_deref().and_then(|to| to.parse().ok());
             }
-            EventKind::Priority
+            EventKind::Attached
+            | EventKind::Priority
             | EventKind::Standing
             | EventKind::Cancelled
             | EventKind::Expired

@@ -61,10 +61,18 @@ fn record(number: u64) -> TaskRecord {
         promoted_at: None,
         unit: None,
         group: None,
+        booked: Some(crate::cgroup::GroupRecord {
+            attachment: crate::cgroup::Attachment::None,
+            path: "/batch/7".into(),
+            inode: 12,
+            origin: Vec::new(),
+            found: Vec::new(),
+        }),
         origin: vec![("cpu".into(), "/".into())],
         meter: RateMeter::default(),
         measured: None,
         baseline: None,
+        cpu_before: Duration::from_millis(1500),
         used: None,
         lost: false,
     }

@@ -11,12 +11,14 @@ use crate::kerberos::kerberos;
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
 
 /// A cgroup of somebody else's, removed at the end with whatever is in it.
-struct Foreign(PathBuf);
+pub struct Foreign(pub PathBuf);
 
 impl Foreign {
-    fn beside(daemon: &Daemon) -> Foreign {
-        let root = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
-        let dir = root.with_file_name(format!("{}-owner", daemon.root));
+    pub fn beside(daemon: &Daemon) -> Foreign {
+        // The root need not be there: observe mode makes none.
+        let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
+        let mount = if v1.is_dir() { v1 } else { PathBuf::from("/sys/fs/cgroup") };
+        let dir = mount.join(format!("{}-owner", daemon.root));
         fs::create_dir(&dir).unwrap();
         Foreign(dir)
     }

@@ -14,4 +14,5 @@ mod disks;
 mod finder;
 mod give_back;
 mod lifecycle;
+mod modes;
 mod tiers;

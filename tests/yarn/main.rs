@@ -24,6 +24,7 @@ mod command;
 mod executor;
 mod failover;
 mod frameworks;
+mod modes;
 mod offers;
 mod opportunistic;
 mod plain;

@@ -82,7 +82,7 @@ pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> 
     let attachment = match proto::Attachment::try_from(task.attachment) {
         Ok(proto::Attachment::Own) => "own: made by LRS",
         Ok(proto::Attachment::InPlace) => "in place: somebody else's, weights only",
-        Ok(proto::Attachment::None) => "none: observed only",
+        Ok(proto::Attachment::None) => "none: only booked, no weights",
         Ok(proto::Attachment::Unspecified) | Err(_) => "-",
     };
     let oddities = oddities(task);

@@ -1,0 +1,246 @@
+//! Tasks from observe mode: attached as soon as a daemon enforces.
+//!
+//! Observe mode gives a task an id, a seat and a place in the order, but no cgroup (attachment
+//! `none`). A daemon that enforces finds such tasks in the records and attaches them like any
+//! other: in a group of LRS's, or in place. Everything they have already they keep.
+//!
+//! - A found one is attached when its finder names it again, which it does of all that run once
+//!   the daemon has started. So today's rule, or YARN, says how; and what is refused the finder
+//!   proposes again after growing pauses.
+//! - One that a client admitted asked for a slot, so it is attached too, with the checks of an
+//!   admission. Nobody asks for it again, so the loop does, with the same pauses.
+//!
+//! The record has the state before the attach until that is over ([`TaskRecord::booked`]); a
+//! daemon that finds it there undoes the attach, and begins it anew. As long as a task is not
+//! attached, status warns and names the reason.
+//!
+//! Limits. A task whose rule or scheduler names it no more stays as it is until it ends or is
+//! released. The groups and polkit grants of a client are not recorded: who is not an
+//! administrator by uid is checked as a member. A systemd unit that was admitted in observe mode
+//! has to be released and admitted again, since its weights are systemd's to look up.
+//!
+//! [`TaskRecord::booked`]: crate::state::record::TaskRecord::booked
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, json};
+
+use super::Driver;
+use super::discovered::Place;
+use super::entry::{Entry, Placement};
+use super::process;
+use crate::cgroup::{Attachment, Group};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Subject, Wait};
+use crate::config::Mode;
+use crate::core::event::EventKind;
+use crate::core::model::{Labels, TaskId};
+use crate::discover::refusals::Refusals;
+use crate::sample::TaskSample;
+use crate::units::Moment;
+
+/// Pause after the first attach that failed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a task of observe mode had before its attach began; it has it again if that fails.
+#[derive(Debug)]
+pub struct Booked {
+    /// Its group, with attachment `none`.
+    pub group: Arc<Group>,
+    baseline: Option<TaskSample>,
+}
+
+/// Why a task of observe mode is not attached.
+#[derive(Debug)]
+pub struct Unattached {
+    why: String,
+    refusals: Refusals,
+}
+
+impl Entry {
+    /// Other counters are read from now on; what the ones before have counted is kept.
+    pub fn count_on(&mut self, booked: &Booked) {
+        let baseline = std::mem::replace(&mut self.baseline, booked.baseline);
+        self.cpu_before = self.since_admission().cpu.unwrap_or(self.cpu_before);
+        self.baseline = baseline;
+    }
+
+    /// Whether observe mode left it without a cgroup, and nobody is attaching it.
+    fn is_booked(&self) -> bool {
+        let none = |group: &Arc<Group>| group.record.attachment == Attachment::None;
+        self.phase == Placement::Placed && self.group.as_ref().is_some_and(none)
+    }
+}
+
+impl Driver {
+    /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
+    pub(super) fn is_to_be_attached(&self, id: TaskId) -> bool {
+        let booked = self.entries.get(&id).is_some_and(|entry| entry.is_booked());
+        booked && self.config.daemon.mode == Mode::Enforce
+    }
+
+    /// At the start and once a cycle: attaches what clients admitted in observe mode.
+    pub(super) fn attach_admitted(&mut self, now: Moment) {
+        let waits = |unattached: &Unattached| unattached.refusals.again_at() > now.boot;
+        let due = |id: &TaskId, entry: &Entry| {
+            let waits = entry.unattached.as_ref().is_some_and(waits);
+            entry.found.is_none() && !waits && self.is_to_be_attached(*id)
+        };
+        let due = self.entries.iter().filter(|(id, entry)| due(id, entry));
+        let due: Vec<TaskId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            match self.place_of_admitted(id) {
+                Ok(place) => self.attach_booked(id, place, now),
+                Err(error) => drop(self.stays_booked(id, error, now)),
+            }
+        }
+    }
+
+    /// Where the process of a task that a client admitted goes, if it still may: the checks of an
+    /// admission.
+    fn place_of_admitted(&self, id: TaskId) -> Result<Place, CommandError> {
+        let refused = |reason: String| CommandError::new(ErrorKind::FailedPrecondition, reason);
+        let known = self.core.task(id).zip(self.entries.get(&id));
+        let known =
+            known.and_then(|(task, entry)| Some((task, entry, entry.process?, entry.admitted_by?)));
+        let Some((task, entry, process, uid)) = known else {
+            return Err(refused("its process, or who admitted it, is not known".to_owned()));
+        };
+        let pid = process.pid;
+        let pinned = process::pin(pid)?;
+        if pinned.process != process {
+            return Err(process::gone(pid));
+        }
+        if task.uid != Some(pinned.uid) {
+            return Err(refused(format!("process {pid} runs as uid {} by now", pinned.uid)));
+        }
+        let path = entry.group.as_ref().map_or("", |group| group.record.path.as_str());
+        let in_place = !path.is_empty();
+        if in_place && crate::systemd::is_running() && process::may_be_in_unit(pid) {
+            return Err(refused(format!(
+                "process {pid} is in a unit of systemd, which has to be looked up; release the \
+                 task (lrsctl release {id}) and admit it again"
+            )));
+        }
+        let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
+        let request = AdmitRequest {
+            subject: Subject::Process(pid),
+            start_ticks: Some(process.start_ticks),
+            labels: Labels::default(),
+            priority: None,
+            reservation: None,
+            in_place,
+            wait: Wait::No,
+            first_requested_at: None,
+        };
+        self.check_limits(&caller, &request, process)?;
+        let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
+        let group = found.map_err(super::admission::cgroup_error)?;
+        Ok(Place { kin: entry.kin(), origin: Vec::new(), group })
+    }
+
+    /// Begins to attach a task of observe mode.
+    pub(super) fn attach_booked(&mut self, id: TaskId, place: Place, now: Moment) {
+        let Place { kin, origin, group } = place;
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(booked) = entry.group.take() else { return };
+        entry.booked = Some(Booked { group: Arc::clone(&booked), baseline: entry.baseline.take() });
+        entry.phase = Placement::Attaching;
+        entry.written = None;
+        entry.in_place = group.is_some();
+        entry.found_in = group.map(Box::new);
+        entry.origin = origin;
+        if let Some(found) = &mut entry.found {
+            found.kin = kin;
+        }
+        self.leave_ratio_group(&booked);
+        match self.prepare_attach(id) {
+            Ok(Some(job)) => self.workers.place(job),
+            Ok(None) => {}
+            Err(error) => self.admission_failed(id, error, now),
+        }
+    }
+
+    /// Notes that `id`, from observe mode, is attached.
+    pub(super) fn booked_is_attached(&mut self, id: TaskId, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.unattached = None;
+        entry.placed_at = now.boot;
+        let mut inputs = Map::new();
+        if let Some(group) = &entry.group {
+            inputs.insert("cgroup".into(), json!(group.record.path));
+        }
+        inputs.insert("in_place".into(), json!(entry.in_place));
+        let reason = "it was booked in observe mode, and this lrsd enforces".to_owned();
+        self.core.note(EventKind::Attached, Some(id), reason, inputs, now);
+        self.carry_out(now);
+        // The event first: a record that still says `booked` is only attached once more.
+        self.store_task(id);
+    }
+
+    /// The attach of a task of observe mode failed: it is what it was, and is tried again.
+    pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(Booked { group, baseline }) = entry.booked.take() else { return };
+        entry.group = Some(Arc::clone(&group));
+        entry.baseline = baseline;
+        entry.phase = Placement::Placed;
+        entry.in_place = false;
+        entry.found_in = None;
+        let found_replies = std::mem::take(&mut entry.found_replies);
+        let replies = std::mem::take(&mut entry.replies);
+        self.taken.forget(id);
+        self.enter_ratio_group(&group);
+        self.store_task(id);
+        let error = self.stays_booked(id, error, now);
+        self.found_is_refused(found_replies, &error);
+        if let Some(task) = self.task_view(id, now.boot) {
+            self.answer_all(replies, Ok(task));
+        }
+        // It may have ended meanwhile.
+        self.check_ended(&[id], now);
+    }
+
+    /// Keeps why `id` is not attached, for status and the log; answers it as the finder shows it.
+    pub(super) fn stays_booked(
+        &mut self,
+        id: TaskId,
+        error: CommandError,
+        now: Moment,
+    ) -> CommandError {
+        let Some(entry) = self.entries.get_mut(&id) else { return error };
+        let why = error.message;
+        let before = entry.unattached.take();
+        let mut refusals =
+            before.map_or_else(|| Refusals::new(FIRST_PAUSE), |before| before.refusals);
+        // Of a found one its finder logs it.
+        if refusals.add(&why, now.boot) && entry.found.is_none() {
+            tracing::warn!(task = %id, "task {id}, from observe mode, has no cgroup and no tier yet, it is tried again: {why}");
+        }
+        entry.unattached = Some(Unattached { why: why.clone(), refusals });
+        self.changed_status = true;
+        let message = format!("task {id}, from observe mode, has no cgroup and no tier yet: {why}");
+        CommandError::new(error.kind, message)
+    }
+
+    /// For status: how many tasks of observe mode have no cgroup, and why the first of them.
+    pub(super) fn unattached_warning(&self) -> Option<String> {
+        if self.config.daemon.mode == Mode::Observe {
+            return None;
+        }
+        let all = || self.entries.iter().filter(|(_, entry)| entry.is_booked());
+        let why =
+            |entry: &Entry| entry.unattached.as_ref().map(|unattached| unattached.why.clone());
+        let (id, entry) = all().find(|(_, entry)| why(entry).is_some()).or_else(|| all().next())?;
+        let why = why(entry).unwrap_or_else(|| {
+            "it waits to be found again; where no rule finds it any more it runs on like this, \
+             unless it is released"
+                .to_owned()
+        });
+        Some(format!(
+            "{} tasks from observe mode (attachment none) have no cgroup and no tier yet, and \
+             hold their slots; they are tried again. Task {id}: {why}",
+            all().count()
+        ))
+    }
+}
