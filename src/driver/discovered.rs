@@ -90,7 +90,7 @@ impl Driver {
             Presumed::LeastIsOpportunistic => least().then_some(Standing::Opportunistic),
         });
         let request = Request {
-            uid: pinned.uid,
+            uid: pinned.uids.effective,
             labels,
             priority,
             reservation: None,

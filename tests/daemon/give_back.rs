@@ -5,35 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::harness::{Daemon, procs, signal, weight_file, weights};
+use crate::harness::{Daemon, Foreign, procs, weight_file, weights};
 use crate::kerberos::kerberos;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
-
-/// A cgroup of somebody else's, removed at the end with whatever is in it.
-struct Foreign(PathBuf);
-
-impl Foreign {
-    fn beside(daemon: &Daemon) -> Foreign {
-        let root = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
-        let dir = root.with_file_name(format!("{}-owner", daemon.root));
-        fs::create_dir(&dir).unwrap();
-        Foreign(dir)
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        for pid in procs(&self.0) {
-            signal(pid, rustix::process::Signal::KILL);
-        }
-        for _ in 0..1000 {
-            if fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-        }
-    }
-}
 
 #[test]
 #[ignore = "needs root and cgroups"]

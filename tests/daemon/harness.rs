@@ -416,6 +416,32 @@ pub fn procs(dir: &Path) -> Vec<i32> {
         .collect()
 }
 
+/// A cgroup of somebody else's, removed at the end with whatever is in it.
+pub struct Foreign(pub PathBuf);
+
+impl Foreign {
+    /// Beside the root, where the CPU weight is.
+    pub fn beside(daemon: &Daemon) -> Foreign {
+        let root = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
+        let dir = root.with_file_name(format!("{}-owner", daemon.root));
+        fs::create_dir(&dir).expect("a cgroup");
+        Foreign(dir)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        for pid in procs(&self.0) {
+            signal(pid, Signal::KILL);
+        }
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.0).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
 /// The ids of tasks in a tier, in order of admission.
 pub fn in_tier(tasks: &[Value], tier: &str) -> Vec<String> {
     tasks

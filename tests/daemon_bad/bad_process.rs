@@ -13,7 +13,11 @@ const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
 const QUICK: &str = "daemon.sample_period = \"100ms\"\n";
 
 /// A user that owns nothing here.
-const STRANGER: u32 = 65534;
+pub const STRANGER: u32 = 65534;
+
+/// Its groups when it is in group lrs, and when it is not.
+pub const MEMBER: &str = "64998,64999";
+const OTHER: &str = "64998";
 
 #[test]
 #[ignore = "needs root and cgroups"]
@@ -84,7 +88,7 @@ fn members_of_a_task_are_told_which() {
 }
 
 /// `lrsctl` for an unprivileged user, who can reach neither the build nor a private directory.
-fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
+pub fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
     use std::os::unix::fs::PermissionsExt;
     let lrsctl = daemon.dir.path().join("lrsctl");
     if !lrsctl.exists() {
@@ -102,16 +106,22 @@ fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
     command
 }
 
-#[test]
-#[ignore = "needs root and cgroups"]
-fn others_act_on_their_own_and_only_as_members() {
-    let mut daemon = Daemon::new("rights", TWO);
-    // Group lrs need not exist on this machine: the daemon sees a file of its own.
+/// A daemon that knows a group lrs, which need not exist on this machine: it sees a file of its
+/// own.
+pub fn with_members(name: &str, settings: &str) -> Daemon {
+    let mut daemon = Daemon::new(name, settings);
     let group = daemon.dir.path().join("group");
     fs::write(&group, "root:x:0:\nlrs:x:64999:\n").unwrap();
     let script = format!("mount --bind {} /etc/group && exec \"$@\"", group.display());
     daemon.wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
     daemon.launch();
+    daemon
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn others_act_on_their_own_and_only_as_members() {
+    let mut daemon = with_members("rights", TWO);
     let roots = daemon.process(&["cat"]);
     let refused = |daemon: &Daemon, groups: &str, arguments: &[&str], words: &str| {
         let output = stranger(daemon, groups, arguments).output().unwrap();
@@ -119,8 +129,7 @@ fn others_act_on_their_own_and_only_as_members() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(text.contains(words), "{arguments:?}: {text}");
     };
-    let member = "64998,64999";
-    let other = "64998";
+    let (member, other) = (MEMBER, OTHER);
     refused(&daemon, other, &["run", "--", "true"], "usermod -aG lrs");
     refused(&daemon, other, &["reserve"], "may only read");
     refused(&daemon, other, &["admit", &roots.to_string()], "may only read");

@@ -11,5 +11,6 @@
 mod harness;
 
 mod bad_input;
+mod bad_owner;
 mod bad_process;
 mod bad_state;
