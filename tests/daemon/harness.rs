@@ -431,13 +431,12 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        for pid in procs(&self.0) {
-            signal(pid, Signal::KILL);
-        }
-        for _ in 0..1000 {
-            if fs::remove_dir(&self.0).is_ok() {
-                break;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while fs::remove_dir(&self.0).is_err() && self.0.exists() && Instant::now() < deadline {
+            for pid in procs(&self.0) {
+                signal(pid, Signal::KILL);
             }
+            std::thread::yield_now();
         }
     }
 }

@@ -8,9 +8,11 @@
 
 mod harness;
 mod kerberos;
+mod member;
 
 mod crash;
 mod finder;
 mod give_back;
 mod lifecycle;
+mod owner;
 mod tiers;

@@ -8,16 +8,10 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::harness::{Daemon, procs, signal};
+use crate::member::{MEMBER, OTHER, STRANGER, stranger, with_members};
 
 const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
 const QUICK: &str = "daemon.sample_period = \"100ms\"\n";
-
-/// A user that owns nothing here.
-pub const STRANGER: u32 = 65534;
-
-/// Its groups when it is in group lrs, and when it is not.
-pub const MEMBER: &str = "64998,64999";
-const OTHER: &str = "64998";
 
 #[test]
 #[ignore = "needs root and cgroups"]
@@ -85,37 +79,6 @@ fn members_of_a_task_are_told_which() {
     assert!(why.contains("admitted") && why.contains("completed"), "{why}");
     daemon.nothing_left();
     assert_eq!(daemon.status()["totals"]["completed"], 2);
-}
-
-/// `lrsctl` for an unprivileged user, who can reach neither the build nor a private directory.
-pub fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
-    use std::os::unix::fs::PermissionsExt;
-    let lrsctl = daemon.dir.path().join("lrsctl");
-    if !lrsctl.exists() {
-        fs::set_permissions(daemon.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_lrsctl"), &lrsctl).unwrap();
-    }
-    let id = STRANGER.to_string();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", &id, "--regid", &id, "--groups", groups])
-        .arg(lrsctl)
-        .args(arguments)
-        .env("LRS_ENDPOINT", format!("unix:{}", daemon.socket().display()))
-        .stdin(Stdio::null());
-    command
-}
-
-/// A daemon that knows a group lrs, which need not exist on this machine: it sees a file of its
-/// own.
-pub fn with_members(name: &str, settings: &str) -> Daemon {
-    let mut daemon = Daemon::new(name, settings);
-    let group = daemon.dir.path().join("group");
-    fs::write(&group, "root:x:0:\nlrs:x:64999:\n").unwrap();
-    let script = format!("mount --bind {} /etc/group && exec \"$@\"", group.display());
-    daemon.wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
-    daemon.launch();
-    daemon
 }
 
 #[test]

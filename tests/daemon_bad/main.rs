@@ -9,8 +9,9 @@
 
 #[path = "../daemon/harness.rs"]
 mod harness;
+#[path = "../daemon/member.rs"]
+mod member;
 
 mod bad_input;
-mod bad_owner;
 mod bad_process;
 mod bad_state;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bad_process::{MEMBER, STRANGER, stranger, with_members};
 use crate::harness::{Daemon, Foreign, procs, signal, weight_file};
+use crate::member::{MEMBER, STRANGER, stranger, with_members};
 
 const SETTINGS: &str = "daemon.sample_period = \"100ms\"\n\
                         [slots]\nactive = 1\npassive = 7\nexpand = false\n";
@@ -160,7 +160,7 @@ fn a_daemon_of_roots_that_serves_a_user_for_a_moment_is_not_that_users() {
     let mut daemon = with_members("serving", SETTINGS);
     let mut job = Job::start(
         Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "bad_owner::serving_a_user"])
+            .args(["--ignored", "--exact", "--nocapture", "owner::serving_a_user"])
             .env("LRS_TEST_SERVING_A_USER", "1"),
     );
     while job.line() != "serving" {}
