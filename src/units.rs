@@ -207,6 +207,42 @@ pub struct ProcessRef {
     pub start_ticks: u64,
 }
 
+/// The four user ids of a process, as the `Uid:` line of `/proc/PID/status` has them
+/// (proc_pid_status(5), credentials(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uids {
+    /// Who started it.
+    pub real: u32,
+    /// Whose rights it has now.
+    pub effective: u32,
+    /// Whose rights it can take back.
+    pub saved: u32,
+    /// Whose rights it has on files.
+    pub filesystem: u32,
+}
+
+impl Uids {
+    /// From the text of `/proc/PID/status`; `None` when it has no such line.
+    pub fn parse(status: &str) -> Option<Uids> {
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        let mut uids = line.split_ascii_whitespace().map(|uid| uid.parse().ok());
+        let mut next = || uids.next().flatten();
+        Some(Uids { real: next()?, effective: next()?, saved: next()?, filesystem: next()? })
+    }
+
+    /// Whether the process has no other user's rights and can get none back.
+    pub fn all_are(self, uid: u32) -> bool {
+        [self.real, self.effective, self.saved, self.filesystem] == [uid; 4]
+    }
+}
+
+impl fmt::Display for Uids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Uids { real, effective, saved, filesystem } = self;
+        write!(f, "real {real}, effective {effective}, saved {saved}, file system {filesystem}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +269,20 @@ mod tests {
         let late = BootTime(Duration::from_secs(3));
         assert_eq!(late.since(early), Duration::from_secs(2));
         assert_eq!(early.since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_uid_that_differs_is_enough() {
+        let uids = |text: &str| Uids::parse(&format!("Name:\tx\nUid:\t{text}\nGid:\t1\n"));
+        assert!(uids("7\t7\t7\t7").unwrap().all_are(7));
+        for mixed in ["0\t7\t7\t7", "7\t0\t7\t7", "7\t7\t0\t7", "7\t7\t7\t0", "8\t8\t8\t8"] {
+            assert!(!uids(mixed).unwrap().all_are(7), "{mixed}");
+        }
+        for damaged in ["7\t7\t7", "7\t7\tx\t7", ""] {
+            assert_eq!(uids(damaged), None, "{damaged}");
+        }
+        let text = uids("0\t7\t8\t9").unwrap().to_string();
+        assert_eq!(text, "real 0, effective 7, saved 8, file system 9");
     }
 
     #[test]

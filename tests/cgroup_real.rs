@@ -13,8 +13,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
-    self, Attachment, CgroupError, CpuTiers, DiskTiers, Group, Kin, PassiveCpu, TierTree,
-    TreeSettings, Version, WeightPlan,
+    self, Attachment, CgroupError, Conditions, CpuTiers, DiskTiers, Group, Kin, PassiveCpu,
+    TierTree, TreeSettings, Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
@@ -159,6 +159,14 @@ impl Job {
         line.trim().to_owned()
     }
 
+    /// Waits until setpriv has made it so.
+    fn becomes_nobodys(&self) {
+        let status = format!("/proc/{}/status", self.process().pid);
+        while !fs::read_to_string(&status).unwrap().contains("Uid:\t65534\t65534") {
+            std::thread::yield_now();
+        }
+    }
+
     fn end(mut self) {
         self.kill();
     }
@@ -204,6 +212,11 @@ fn memberships(pid: Pid) -> Vec<(String, String)> {
             (parts.next().unwrap().to_owned(), parts.next().unwrap().to_owned())
         })
         .collect()
+}
+
+/// An attach of a process that is still where it was judged.
+fn if_at(judged: &[(String, String)]) -> Conditions<'_> {
+    Conditions { from: Some(judged), ..Conditions::default() }
 }
 
 fn weight_file(tree: &dyn TierTree) -> &'static str {
@@ -799,7 +812,7 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
     let before = (memberships(leader.pid), memberships(Pid::new(child.parse().unwrap()).unwrap()));
     let group = fixture.create();
     let tree = fixture.tree();
-    let error = tree.attach_from(&group, leader, Kin::Session, Some(&judged)).unwrap_err();
+    let error = tree.attach_if(&group, leader, Kin::Session, if_at(&judged)).unwrap_err();
     assert!(error.to_string().contains("somebody moved it meanwhile"), "{error}");
     assert_eq!(tree.processes(&group).unwrap(), []);
     let after = (memberships(leader.pid), memberships(Pid::new(child.parse().unwrap()).unwrap()));
@@ -807,7 +820,8 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
 
     // Judged anew, it is taken from there; its child is in another group than it by now.
     let judged = tree.origin(leader).unwrap();
-    assert_eq!(tree.attach_from(&group, leader, Kin::Session, Some(&judged)).unwrap().moved, 1);
+    let attached = tree.attach_if(&group, leader, Kin::Session, if_at(&judged)).unwrap();
+    assert_eq!(attached.moved, 1);
     job.kill();
     Command::new("kill").args(["-9", &child]).status().unwrap();
     foreign.job.kill();
@@ -1098,7 +1112,6 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     group.record.origin = tree.origin(process).unwrap();
     tree.attach(&group, process, Kin::Descendants).unwrap();
     assert_eq!(tree.holds(&group, process).unwrap(), Some(true));
-    assert_eq!(tree.occupants(&group).unwrap(), [0]);
 
     // Below is inside; out in any one hierarchy is outside, and an attach mends it.
     let dirs = [&group.dirs.cpu, &group.dirs.cpuacct, &group.dirs.io, &group.dirs.unified];
@@ -1120,7 +1133,46 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     job.end();
     assert_eq!(tree.holds(&group, process).unwrap(), None);
     assert!(cgroup::has_ended(process));
-    assert!(tree.occupants(&group).unwrap().is_empty());
+    tree.check_owner(&group, 0, &mut Vec::new()).expect("nobody is in it");
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_child_that_is_somebody_elses_undoes_the_attach() {
+    let mut fixture = Fixture::new("owner");
+    let script = "sleep 600 & echo $!; exec setpriv --reuid=65534 --clear-groups sleep 600";
+    let mut job = Job::sh(script);
+    let child = Pid::new(job.line().parse().unwrap()).unwrap();
+    job.becomes_nobodys();
+    let process = job.process();
+    let places = || (memberships(process.pid), memberships(child));
+    let before = places();
+    let group = fixture.create();
+    let tree = fixture.tree();
+    let owner = |owner| Conditions { owner, ..Conditions::default() };
+    let refuse = || {
+        let nobodys = owner(Some(65534));
+        let error = tree.attach_if(&group, process, Kin::Descendants, nobodys).unwrap_err();
+        let words = format!("process {child} does not belong to uid 65534 alone");
+        assert!(matches!(&error, CgroupError::Denied(text) if text.contains(&words)), "{error}");
+        assert_eq!(places(), before);
+    };
+    refuse();
+    assert_eq!(tree.processes(&group).unwrap(), []);
+
+    // Where others of the task are inside, those stay.
+    let other = Job::sleeper();
+    tree.attach(&group, other.process(), Kin::Descendants).unwrap();
+    refuse();
+    assert_eq!(tree.processes(&group).unwrap(), [other.process().pid]);
+    let anybodys = owner(None);
+    assert_eq!(tree.attach_if(&group, process, Kin::Descendants, anybodys).unwrap().moved, 2);
+    for job in [job, other] {
+        job.end();
+    }
+    empty(tree, &group);
     tree.remove(&group).unwrap();
     fixture.close();
 }
@@ -1175,29 +1227,33 @@ fn a_process_whose_main_thread_ended_is_held_where_the_others_are() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn everybody_in_a_foreign_group_and_below_is_named() {
+fn everybody_in_a_foreign_group_and_below_has_to_be_its_owners() {
     let mut fixture = Fixture::new("occupants");
     let probe = fixture.create();
     let foreign = Foreign::new(&fixture, &probe);
     let tree = fixture.tree();
     tree.remove(&probe).unwrap();
     let group = tree.find_in_place(foreign.job.process(), None).unwrap();
-    assert_eq!(tree.occupants(&group).unwrap(), [0]);
+    let mut known = Vec::new();
+    tree.check_owner(&group, 0, &mut known).unwrap();
+    assert_eq!(known, [foreign.job.process().pid]);
     assert_eq!(tree.holds(&group, foreign.job.process()).unwrap(), Some(true));
 
     let nobody = Job::spawn("setpriv", &["--reuid=65534", "--clear-groups", "sleep", "600"]);
-    let status = format!("/proc/{}/status", nobody.process().pid);
-    while !fs::read_to_string(&status).unwrap().contains("Uid:\t65534\t65534") {
-        std::thread::yield_now();
-    }
+    nobody.becomes_nobodys();
     let below = foreign.dirs[0].join("below");
     fs::create_dir(&below).unwrap();
     write(&below, "cgroup.procs", &nobody.process().pid.to_string());
-    assert_eq!(tree.occupants(&group).unwrap(), [0, 65534]);
+    let error = tree.check_owner(&group, 0, &mut known).unwrap_err();
+    let words = format!("process {} does not belong to uid 0 alone", nobody.process().pid);
+    assert!(matches!(&error, CgroupError::Denied(text) if text.contains(&words)), "{error}");
+    known = vec![foreign.job.process().pid, nobody.process().pid];
+    known.sort();
+    tree.check_owner(&group, 0, &mut known).expect("those known are not looked at again");
     let mut inner = group.clone();
     inner.record.path.push_str("/below");
     inner.dirs = lrs::cgroup::GroupDirs { cpu: Some(below.clone()), ..Default::default() };
-    assert_eq!(tree.occupants(&inner).unwrap(), [65534]);
+    tree.check_owner(&inner, 65534, &mut Vec::new()).unwrap();
     nobody.end();
     empty(tree, &inner);
     fs::remove_dir(&below).unwrap();

@@ -1,9 +1,11 @@
-//! Moving processes into a task's group, and out again.
+//! Moving processes into a task's group; the way out is in [`super::evacuate`].
 //!
 //! Writing a pid to `cgroup.procs` moves all its threads; a child forked afterwards is born
 //! where its parent is. So the main process goes first, then its descendants, pass after pass
 //! until a pass finds none outside. A process in a group of its own choice (not the one the
-//! main process was in) is left there, and so is a member of another task.
+//! main process was in) is left there, and so is a member of another task. This holds in each
+//! hierarchy: so the limits of the main process's groups are those of all that moves, and to go
+//! back is for all of them to go where the main process was.
 //!
 //! A parent may end between being seen and being moved, which orphans children nobody can link
 //! to the task any more, except that they are in its session, in its old group, younger than
@@ -11,8 +13,9 @@
 //!
 //! A task that is a session is more than its descendants: see [`super::kin`].
 //!
-//! Everything moved is remembered with where it was. On any error all of it goes back, with
-//! whatever was forked inside meanwhile.
+//! Everything moved is remembered. On any error all of it goes back, with whatever was forked
+//! inside meanwhile. Who asks without an admin's rights has only its own processes moved: one that
+//! is not ([`super::owner`]) is such an error.
 //!
 //! One thread places all tasks, so no family may keep it: an attach and a release have
 //! [`BUDGET`] each, looked at between processes. What an attach has moved by then goes back,
@@ -21,15 +24,20 @@
 //! Files are written directly: `Cgroup::load_with_specified_controllers` of cgroups-rs forgets
 //! the choice of controllers for the root group (path ""), so that moving a process back to `/`
 //! through it would also take it out of its memory and pids groups.
+//!
+//! Limits. A descendant that stays elsewhere in a second hierarchy of v1 is neither counted nor
+//! shaped there: its disk I/O is missing from the task's, for instance. Its end is still waited for,
+//! for that is told by the hierarchy of the cpu controller.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::mounts::Hierarchy;
+use super::owner::Owned;
 use super::process::{self, Facts, Membership, Pinned, is_within};
-use super::{CgroupError, Kin, files, name};
+use super::{CgroupError, Conditions, Kin, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -47,7 +55,7 @@ pub(super) const BUDGET: Duration = Duration::from_secs(2);
 pub(super) struct Deadline(BootTime);
 
 impl Deadline {
-    fn after(budget: Duration) -> Deadline {
+    pub(super) fn after(budget: Duration) -> Deadline {
         Deadline(clock::boot_time().after(budget))
     }
 
@@ -67,8 +75,28 @@ pub(super) struct Mover<'a> {
     pub(super) budget: Duration,
 }
 
-/// A process that was moved, and where it had been: (hierarchy index, path).
-pub(super) type Moves = HashMap<Pid, (u64, Vec<(usize, String)>)>;
+/// One attach under way.
+pub(super) struct Intake<'a> {
+    /// Path of the task's group.
+    pub(super) group: &'a str,
+    /// Where the main process was, by hierarchy; `None` where the mount does not show it.
+    pub(super) origin: Vec<Option<String>>,
+    /// See [`Conditions::owner`].
+    pub(super) owner: Option<u32>,
+    /// Which processes were moved (pid and start time), and in which hierarchies.
+    pub(super) moves: HashMap<Pid, (u64, Vec<usize>)>,
+}
+
+impl Intake<'_> {
+    /// Whether a process at `path` in that hierarchy is inside already, or is to be brought in.
+    fn concerns(&self, index: usize, path: &str) -> bool {
+        is_within(path, self.group) || self.comes_from(index, path)
+    }
+
+    fn comes_from(&self, index: usize, path: &str) -> bool {
+        self.origin.get(index).is_some_and(|origin| origin.as_deref() == Some(path))
+    }
+}
 
 pub(super) enum Step {
     /// Was outside in at least one hierarchy, and is inside now.
@@ -81,20 +109,22 @@ pub(super) enum Step {
 
 impl Mover<'_> {
     /// See [`super::TierTree::attach_from`]. `again`: the task is in `group` already, so that on
-    /// an error what was brought in stays. Answers how many processes were moved.
+    /// an error what was brought in stays, unless it must not be there. Answers how many processes
+    /// were moved.
     pub(super) fn attach(
         &self,
         group: &str,
         process: ProcessRef,
         kin: Kin,
-        from: Option<&[(String, String)]>,
+        conditions: Conditions<'_>,
         again: bool,
     ) -> Result<usize, CgroupError> {
         let pinned = self.pin(process)?;
-        if let Some(from) = from {
-            self.refuse_elsewhere(process.pid, from)?;
+        let places = self.places(process.pid)?;
+        if let Some(from) = conditions.from {
+            self.refuse_elsewhere(process.pid, &places, from)?;
         }
-        let origin = self.present_group(process.pid)?;
+        let origin = places.first().cloned().flatten().unwrap_or_default();
         if is_within(&origin, self.root) && !is_within(&origin, group) {
             let task = origin[self.root.len()..].trim_start_matches('/');
             let pid = process.pid;
@@ -107,14 +137,16 @@ impl Mover<'_> {
                 ),
             }));
         }
-        let mut moves = Moves::new();
-        let outcome = self.bring_in(group, &pinned, kin, &origin, &mut moves).and_then(|()| {
+        let Conditions { owner, .. } = conditions;
+        let mut intake = Intake { group, origin: places, owner, moves: HashMap::new() };
+        let outcome = self.bring_in(&pinned, kin, &mut intake).and_then(|()| {
             if pinned.alive() { Ok(()) } else { Err(CgroupError::ProcessGone(process.pid)) }
         });
         match outcome {
-            Ok(()) => Ok(moves.len()),
+            Ok(()) => Ok(intake.moves.len()),
+            Err(error @ CgroupError::Denied(_)) if again => Err(self.put_back(&intake, error)),
             Err(error) if again => Err(error),
-            Err(error) => Err(self.undo(group, process.pid, &moves, error)),
+            Err(error) => Err(self.undo(&intake, error)),
         }
     }
 
@@ -143,14 +175,24 @@ impl Mover<'_> {
 
     /// Path of the process's group in the primary hierarchy.
     pub(super) fn present_group(&self, pid: Pid) -> Result<String, CgroupError> {
+        // It is there, or that was an error.
+        Ok(self.places(pid)?.into_iter().next().flatten().unwrap_or_default())
+    }
+
+    /// Paths of the process's groups by hierarchy; `None` where the mount does not show it, which
+    /// is an error in the primary one.
+    fn places(&self, pid: Pid) -> Result<Vec<Option<String>>, CgroupError> {
         let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
-        membership.path_in(self.primary()).map(str::to_owned).ok_or_else(|| {
-            CgroupError::Refused(format!(
-                "the cgroup of process {pid} is outside of {} (another cgroup namespace or \
-                 container); run lrsd where it is visible",
-                self.primary().mount.point.display()
-            ))
-        })
+        let path = |hierarchy| membership.path_in(hierarchy).map(str::to_owned);
+        let places: Vec<_> = self.hierarchies.iter().map(path).collect();
+        if places.first().is_some_and(Option::is_some) {
+            return Ok(places);
+        }
+        Err(CgroupError::Refused(format!(
+            "the cgroup of process {pid} is outside of {} (another cgroup namespace or \
+             container); run lrsd where it is visible",
+            self.primary().mount.point.display()
+        )))
     }
 
     /// The task of this root whose group `pid` is in.
@@ -169,32 +211,28 @@ impl Mover<'_> {
 
     /// Refuses a process that somebody has moved since it was found to be at `from`: it may be
     /// where it must not be taken out of.
-    fn refuse_elsewhere(&self, pid: Pid, from: &[(String, String)]) -> Result<(), CgroupError> {
-        let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
-        for hierarchy in self.hierarchies {
-            let present = membership.path_in(hierarchy);
+    fn refuse_elsewhere(
+        &self,
+        pid: Pid,
+        places: &[Option<String>],
+        from: &[(String, String)],
+    ) -> Result<(), CgroupError> {
+        for (hierarchy, present) in self.hierarchies.iter().zip(places) {
             let judged = from.iter().find(|(name, _)| *name == hierarchy.name);
             let judged = judged.map(|(_, path)| path.as_str());
-            if present != judged {
-                return Err(elsewhere(pid, present, judged));
+            if present.as_deref() != judged {
+                return Err(elsewhere(pid, present.as_deref(), judged));
             }
         }
         Ok(())
     }
 
-    fn bring_in(
-        &self,
-        group: &str,
-        main: &Pinned,
-        kin: Kin,
-        origin: &str,
-        moves: &mut Moves,
-    ) -> Result<(), CgroupError> {
+    fn bring_in(&self, main: &Pinned, kin: Kin, intake: &mut Intake) -> Result<(), CgroupError> {
         let pid = main.process.pid;
         let deadline = Deadline::after(self.budget);
         let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         kin.check(pid, &facts)?;
-        match self.settle(pid, &facts, group, origin, moves)? {
+        match self.settle(pid, &facts, intake)? {
             Step::Gone => return Err(CgroupError::ProcessGone(pid)),
             Step::Moved => {}
             Step::Stays if facts.ended() => return Err(CgroupError::ProcessGone(pid)),
@@ -203,8 +241,9 @@ impl Mover<'_> {
                 let present = Membership::of_living_thread(pid, &facts)?;
                 let present = present.ok_or(CgroupError::ProcessGone(pid))?;
                 let present = present.path_in(self.primary());
-                if !present.is_some_and(|path| is_within(path, group)) {
-                    return Err(elsewhere(pid, present, Some(origin)));
+                if !present.is_some_and(|path| is_within(path, intake.group)) {
+                    let origin = intake.origin.first().and_then(Option::as_deref);
+                    return Err(elsewhere(pid, present, origin));
                 }
             }
         }
@@ -215,32 +254,31 @@ impl Mover<'_> {
             let family = process::descendants(pid, &|| deadline.passed())?;
             if !family.whole {
                 let seen = family.pids.len();
-                return Err(self.too_slow(pid, moves, &format!("{seen} or more")));
+                return Err(self.too_slow(pid, intake, &format!("{seen} or more")));
             }
             for (index, &member) in family.pids.iter().enumerate() {
                 if deadline.passed() {
                     let left = family.pids.len() - index;
-                    return Err(self.too_slow(pid, moves, &format!("up to {left}")));
+                    return Err(self.too_slow(pid, intake, &format!("up to {left}")));
                 }
                 let Some(facts) = Facts::read(member)? else { continue };
-                match self.settle(member, &facts, group, origin, moves)? {
+                match self.settle(member, &facts, intake)? {
                     Step::Moved => outside += 1,
                     Step::Stays => {}
                     Step::Gone => lost.push(facts),
                 }
             }
             if !lost.is_empty() {
-                let found = self.bring_in_orphans(&lost, group, origin, moves, deadline)?;
+                let found = self.bring_in_orphans(&lost, intake, deadline)?;
                 outside += found.ok_or_else(|| {
                     let orphans = format!("the orphans of {} that had ended", lost.len());
-                    self.too_slow(pid, moves, &orphans)
+                    self.too_slow(pid, intake, &orphans)
                 })?;
             }
             if outside == 0 && kin == Kin::Session {
-                let found =
-                    self.bring_in_session(pid, &family.pids, group, origin, moves, deadline)?;
+                let found = self.bring_in_session(pid, &family.pids, intake, deadline)?;
                 outside =
-                    found.ok_or_else(|| self.too_slow(pid, moves, "members of its session"))?;
+                    found.ok_or_else(|| self.too_slow(pid, intake, "members of its session"))?;
             }
             if outside == 0 {
                 return Ok(());
@@ -252,13 +290,13 @@ impl Mover<'_> {
         )))
     }
 
-    fn too_slow(&self, main: Pid, moves: &Moves, outside: &str) -> CgroupError {
+    fn too_slow(&self, main: Pid, intake: &Intake<'_>, outside: &str) -> CgroupError {
         CgroupError::Refused(format!(
             "process {main} and its family could not be moved within {:?}: {} were moved, \
              {outside} were still outside; stop it (SIGSTOP), admit it, continue it (SIGCONT), or \
              admit it before it starts its children",
             self.budget,
-            moves.len()
+            intake.moves.len()
         ))
     }
 
@@ -267,9 +305,7 @@ impl Mover<'_> {
     fn bring_in_orphans(
         &self,
         lost: &[Facts],
-        group: &str,
-        origin: &str,
-        moves: &mut Moves,
+        intake: &mut Intake<'_>,
         deadline: Deadline,
     ) -> Result<Option<usize>, CgroupError> {
         let all = process::all(&|| deadline.passed())?;
@@ -286,7 +322,7 @@ impl Mover<'_> {
             // The leader of a session has its parent outside by nature.
             if orphaned
                 && facts.session != pid.raw()
-                && matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved)
+                && matches!(self.settle(pid, &facts, intake)?, Step::Moved)
             {
                 found += 1;
             }
@@ -295,14 +331,12 @@ impl Mover<'_> {
         Ok((!deadline.passed()).then_some(found))
     }
 
-    /// Brings one process inside in every hierarchy, if it is one of ours to bring.
+    /// Brings one process inside in every hierarchy where it is one of ours to bring.
     pub(super) fn settle(
         &self,
         pid: Pid,
         facts: &Facts,
-        group: &str,
-        origin: &str,
-        moves: &mut Moves,
+        intake: &mut Intake<'_>,
     ) -> Result<Step, CgroupError> {
         if facts.ended() || u32::try_from(pid.raw()) == Ok(std::process::id()) {
             return Ok(Step::Stays);
@@ -311,47 +345,56 @@ impl Mover<'_> {
             return Ok(Step::Gone);
         };
         match membership.path_in(self.primary()) {
-            Some(path) if path == origin || is_within(path, group) => {}
+            Some(path) if intake.concerns(0, path) => {}
             _ => return Ok(Step::Stays),
         }
-        let outside: Vec<(usize, &str)> = self
-            .hierarchies
-            .iter()
-            .enumerate()
-            .filter_map(|(index, hierarchy)| Some((index, membership.path_in(hierarchy)?)))
-            .filter(|(_, path)| !is_within(path, group))
-            .collect();
+        let outside = self.hierarchies.iter().enumerate().filter_map(|(index, hierarchy)| {
+            let path = membership.path_in(hierarchy)?;
+            let moves = !is_within(path, intake.group) && intake.comes_from(index, path);
+            moves.then(|| (index, hierarchy.dir(intake.group).join("cgroup.procs")))
+        });
+        let outside: Vec<(usize, PathBuf)> = outside.collect();
         if outside.is_empty() {
             return Ok(Step::Stays);
         }
-        for (index, from) in outside {
-            let file = self.hierarchies[index].dir(group).join("cgroup.procs");
+        let process = ProcessRef { pid, start_ticks: facts.start_ticks };
+        let owned = match intake.owner.map(|owner| Owned::hold(process, owner)).transpose()? {
+            Some(None) => return Ok(Step::Gone),
+            Some(owned) => owned,
+            None => None,
+        };
+        for (index, file) in outside {
             match files::write_raw(&file, &pid.to_string()) {
                 Ok(()) => {
-                    let (_, known) = moves.entry(pid).or_insert((facts.start_ticks, Vec::new()));
-                    known.push((index, from.to_owned()));
+                    let known = intake.moves.entry(pid);
+                    let (_, known) = known.or_insert((facts.start_ticks, Vec::new()));
+                    known.push(index);
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Step::Gone),
                 Err(error) => return Err(refused_move(pid, &file, error)),
             }
         }
-        self.evict_stranger(pid, facts.start_ticks, moves)
+        let step = self.evict_stranger(process, intake)?;
+        match owned.map(|owned| owned.check()).transpose()? {
+            Some(false) => Ok(Step::Gone),
+            Some(true) | None => Ok(step),
+        }
     }
 
     /// The number may have changed hands between the look at the process and the write. The
     /// newcomer then goes to where the kernel had put it: beside its parent.
     fn evict_stranger(
         &self,
-        pid: Pid,
-        start_ticks: u64,
-        moves: &mut Moves,
+        process: ProcessRef,
+        intake: &mut Intake<'_>,
     ) -> Result<Step, CgroupError> {
+        let pid = process.pid;
         let stranger = match Facts::read(pid)? {
-            Some(facts) if facts.start_ticks == start_ticks => return Ok(Step::Moved),
+            Some(facts) if facts.start_ticks == process.start_ticks => return Ok(Step::Moved),
             Some(facts) => facts,
             None => return Ok(Step::Gone),
         };
-        moves.remove(&pid);
+        intake.moves.remove(&pid);
         let parent = Pid::new(stranger.parent).map(Membership::read).transpose()?.flatten();
         for hierarchy in self.hierarchies {
             let home = parent.as_ref().and_then(|parent| parent.path_in(hierarchy)).unwrap_or("/");
@@ -363,60 +406,6 @@ impl Mover<'_> {
             }
         }
         Ok(Step::Gone)
-    }
-
-    /// Moves everything back; answers `error`, with what could not be undone.
-    fn undo(&self, group: &str, main: Pid, moves: &Moves, error: CgroupError) -> CgroupError {
-        let homes = |pid: Pid, index: usize| -> Vec<String> {
-            // What was forked inside goes where the main process goes.
-            [pid, main]
-                .iter()
-                .filter_map(|pid| moves.get(pid))
-                .flat_map(|(_, from)| from)
-                .filter(|(of, _)| *of == index)
-                .map(|(_, path)| path.clone())
-                .collect()
-        };
-        // Time of its own: the one of the attach may be what ran out.
-        match self.evacuate(group, BUDGET, &homes) {
-            Ok(()) => error,
-            Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
-        }
-    }
-
-    /// Moves every process in `group` and below to the first of its homes that takes it, until
-    /// none is left. The root's parent and the mount are the last homes of all.
-    pub(super) fn evacuate(
-        &self,
-        group: &str,
-        budget: Duration,
-        homes: &dyn Fn(Pid, usize) -> Vec<String>,
-    ) -> Result<(), CgroupError> {
-        let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let deadline = Deadline::after(budget);
-        loop {
-            let mut left = 0;
-            for (index, hierarchy) in self.hierarchies.iter().enumerate() {
-                for pid in processes_below(&hierarchy.dir(group))? {
-                    if deadline.passed() {
-                        // Those of this pass that are left, or were forked meanwhile.
-                        match processes_below(&hierarchy.dir(group))?.len() {
-                            0 => break,
-                            left => return Err(not_empty(hierarchy, group, left, budget)),
-                        }
-                    }
-                    left += 1;
-                    let candidates = homes(pid, index)
-                        .into_iter()
-                        .chain([parent.to_owned(), "/".to_owned()])
-                        .map(|home| hierarchy.dir(&home).join("cgroup.procs"));
-                    move_to_first(pid, candidates)?;
-                }
-            }
-            if left == 0 {
-                return Ok(());
-            }
-        }
     }
 }
 
@@ -430,33 +419,8 @@ fn elsewhere(pid: Pid, present: Option<&str>, judged: Option<&str>) -> CgroupErr
     ))
 }
 
-fn not_empty(hierarchy: &Hierarchy, group: &str, left: usize, budget: Duration) -> CgroupError {
-    CgroupError::Refused(format!(
-        "{left} processes are still in {} after {budget:?}: they fork faster than they can be \
-         moved, or are very many; ask again, or stop them first (SIGSTOP)",
-        hierarchy.dir(group).display()
-    ))
-}
-
-/// The first candidate that takes it; the error of the last one when none does.
-fn move_to_first(pid: Pid, candidates: impl Iterator<Item = PathBuf>) -> Result<(), CgroupError> {
-    let mut last = None;
-    let mut tried = HashSet::new();
-    for file in candidates {
-        if !tried.insert(file.clone()) {
-            continue;
-        }
-        match files::write_raw(&file, &pid.to_string()) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-            Err(error) => last = Some(refused_move(pid, &file, error)),
-        }
-    }
-    last.map_or(Ok(()), Err)
-}
-
 /// What the kernel's refusals of a move mean (cgroups(7), sched-rt-group.rst).
-fn refused_move(pid: Pid, file: &Path, error: io::Error) -> CgroupError {
+pub(super) fn refused_move(pid: Pid, file: &Path, error: io::Error) -> CgroupError {
     if error.raw_os_error() == Some(libc::EINVAL) && process::has_realtime_thread(pid) {
         return CgroupError::Refused(format!(
             "process {pid} has a real-time thread, and this kernel (CONFIG_RT_GROUP_SCHED) moves \

@@ -21,7 +21,7 @@ use std::fs;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::attach::{Deadline, Mover, Moves, Step};
+use super::attach::{Deadline, Intake, Mover, Step};
 use super::process::{self, Facts};
 use super::{CgroupError, files};
 use crate::units::Pid;
@@ -52,20 +52,19 @@ impl Kin {
 }
 
 impl Mover<'_> {
-    /// Brings in what is in `origin` and belongs to the session of `main`, which leads it, and
+    /// Brings in what is in the main process's old group and belongs to the session of `main`, which leads it, and
     /// what descends from a member. `family`: the descendants of `main`, which are inside already.
     /// `None`: the deadline passed before all were looked at.
     pub(super) fn bring_in_session(
         &self,
         main: Pid,
         family: &[Pid],
-        group: &str,
-        origin: &str,
-        moves: &mut Moves,
+        intake: &mut Intake<'_>,
         deadline: Deadline,
     ) -> Result<Option<usize>, CgroupError> {
         let mut found = 0;
-        for pid in self.listed_in(origin, deadline)? {
+        let origin = intake.origin.first().cloned().flatten().unwrap_or_default();
+        for pid in self.listed_in(&origin, deadline)? {
             if deadline.passed() {
                 return Ok(None);
             }
@@ -76,13 +75,14 @@ impl Mover<'_> {
             let Some(facts) = Facts::read(pid)?.filter(|facts| facts.session == main.raw()) else {
                 continue;
             };
-            if matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved) {
+            if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
                 found += 1;
             }
         }
         // Children of orphans may have begun sessions of their own, also since the last pass.
         let walked: HashSet<Pid> = family.iter().copied().chain([main]).collect();
-        let orphans: Vec<(Pid, u64)> = moves
+        let orphans: Vec<(Pid, u64)> = intake
+            .moves
             .iter()
             .filter(|(pid, _)| !walked.contains(pid))
             .map(|(pid, (start_ticks, _))| (*pid, *start_ticks))
@@ -96,7 +96,7 @@ impl Mover<'_> {
                     return Ok(None);
                 }
                 let Some(facts) = Facts::read(pid)? else { continue };
-                if matches!(self.settle(pid, &facts, group, origin, moves)?, Step::Moved) {
+                if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
                     found += 1;
                 }
             }

@@ -3,10 +3,14 @@
 //! A user below a finite `memory.max` or `cpu.max` could shed it by asking for a slot, and
 //! whoever is found by being found. The groups above the LRS root limit the task there as well
 //! and do not count. On v1 only those hierarchies matter that LRS moves in: it leaves `memory`,
-//! `pids` and `cpuset` alone.
+//! `pids` and `cpuset` alone. The process asked about speaks for all that would move with it: those
+//! are in the same groups ([`super::attach`]).
 //!
 //! Limits. `pids.max` is let go: systemd gives every unit one (DefaultTasksMax=), so heeding it
-//! would refuse all there is on v2, and the LRS root can be given one of its own.
+//! would refuse all there is on v2, and the LRS root can be given one of its own. So is
+//! `cpu.rt_runtime_us` of v1: every group has a finite one, and one that LRS makes has 0, so that
+//! nobody gains real-time budget by a move. The rarer maxima of v2 (hugetlb, misc, rdma, dmem)
+//! are not looked at.
 
 use std::path::Path;
 
@@ -29,8 +33,17 @@ pub(super) fn escaped(mover: &Mover<'_>, process: ProcessRef) -> Option<String> 
 
 /// v2, where all controllers are in one hierarchy, or in the one beside those of v1
 /// (cgroup-v2.rst).
-const LIMITS: &[&str] =
-    &["memory.max", "memory.high", "memory.swap.max", "cpu.max", "io.max", "cpuset.cpus"];
+const LIMITS: &[&str] = &[
+    "memory.max",
+    "memory.high",
+    "memory.swap.max",
+    "memory.swap.high",
+    "memory.zswap.max",
+    "cpu.max",
+    "io.max",
+    "cpuset.cpus",
+    "cpuset.mems",
+];
 
 /// v1 (sched-bwc.rst).
 const CPU_LIMITS: &[&str] = &["cpu.cfs_quota_us"];
@@ -82,7 +95,7 @@ fn find(mover: &Mover<'_>, process: ProcessRef) -> Result<Option<String>, Cgroup
 /// `max`, `max 100000` (v2), `-1` (v1); a list of devices or CPUs that names none.
 fn is_unlimited(file: &str, value: &str) -> bool {
     match file {
-        "cpuset.cpus" => value.is_empty(),
+        "cpuset.cpus" | "cpuset.mems" => value.is_empty(),
         // A line for each device: `8:0 rbps=1048576 wbps=max riops=max wiops=max`.
         "io.max" => value
             .split_whitespace()
@@ -107,6 +120,7 @@ mod tests {
         }
         for (file, none, some) in [
             ("cpuset.cpus", "", "0-3"),
+            ("cpuset.mems", "", "0"),
             ("io.max", "8:0 rbps=max wbps=max", "8:0 rbps=max wbps=max\n8:16 rbps=1 wbps=max"),
             ("io.max", "", "8:0 riops=100"),
             ("blkio.throttle.read_bps_device", "", "8:0 1048576"),

@@ -1,13 +1,12 @@
-//! Looking at a group and its processes without writing: is a process still in it, whose
-//! processes are they, are they frozen.
+//! Looking at a group and its processes without writing: is a process still in it, are they
+//! frozen.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::attach::{child_groups, processes_below};
+use super::attach::processes_below;
 use super::mounts::{Hierarchy, UNIFIED};
-use super::process::{Facts, Membership, is_within, proc_file};
+use super::process::{Facts, Membership, is_within};
 use super::{Attachment, CgroupError, Group, GroupRecord, files};
 use crate::units::{Pid, ProcessRef};
 
@@ -61,61 +60,6 @@ pub(super) fn holds(
         }
     });
     Ok(Some(inside))
-}
-
-/// See [`super::TierTree::occupants`].
-pub(super) fn occupants(group: &Group) -> Result<Vec<u32>, CgroupError> {
-    let mut uids = BTreeSet::new();
-    // The weights are edited in these; on v1 their processes need not be the same.
-    let io = group.dirs.io.as_ref().filter(|io| Some(*io) != group.dirs.cpu.as_ref());
-    for dir in group.dirs.cpu.iter().chain(io) {
-        let mut next = vec![dir.clone()];
-        while let Some(dir) = next.pop() {
-            add_occupants(&dir, &mut uids)?;
-            next.extend(child_groups(&dir)?);
-        }
-    }
-    Ok(uids.into_iter().collect())
-}
-
-fn add_occupants(dir: &Path, uids: &mut BTreeSet<u32>) -> Result<(), CgroupError> {
-    let file = dir.join("cgroup.procs");
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if files::is_gone(&error) => return Ok(()),
-        // A threaded group: it lists threads only (cgroup-v2.rst "Threads").
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            files::read_text(&dir.join("cgroup.threads"))?
-        }
-        Err(error) => return Err(files::failed("read", &file, None, error)),
-    };
-    for line in text.lines() {
-        let Some(pid) = line.parse().ok().and_then(Pid::new) else {
-            return Err(CgroupError::Refused(format!(
-                "{} holds processes of another pid namespace, whose owner cannot be told; ask an \
-                 administrator, or run lrsd in the node's own pid namespace",
-                dir.display()
-            )));
-        };
-        uids.extend(effective_uid(pid)?);
-    }
-    Ok(())
-}
-
-/// `None` when it has ended.
-fn effective_uid(pid: Pid) -> Result<Option<u32>, CgroupError> {
-    let path = proc_file(pid, "status");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if super::process::vanished(&error) => return Ok(None),
-        Err(error) => return Err(files::failed("read", &path, None, error)),
-    };
-    // `Uid: REAL EFFECTIVE SAVED FILESYSTEM` (proc_pid_status(5)).
-    let uids = text.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let uid = uids.and_then(|uids| uids.split_ascii_whitespace().nth(1)?.parse().ok());
-    uid.map(Some).ok_or_else(|| {
-        files::failed("read the owner in", &path, None, std::io::ErrorKind::InvalidData.into())
-    })
 }
 
 /// Whether every process of the group is frozen, by the cgroup2 group or the v1 freezer, be it

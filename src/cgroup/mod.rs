@@ -12,10 +12,11 @@
 //! | `weights` | pure: plan and ranges to numbers |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
 //! | `inspect` | the look at every group's weights, every few cycles |
-//! | `process`, `attach` | identity and kind of a process; moving it and its descendants |
+//! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `kin`, `quota` | the processes of a session; what a quota lets a group have |
-//! | `members` | who is in a group, whose processes they are, whether they are frozen |
+//! | `owner` | whose processes they are |
+//! | `members` | who is in a group, whether they are frozen |
 //! | `observe` | [`TierTree`] without any write |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
@@ -31,6 +32,7 @@ use crate::units::{Pid, ProcessRef};
 
 mod attach;
 mod dirs;
+mod evacuate;
 mod files;
 mod give_back;
 mod in_place;
@@ -44,6 +46,7 @@ mod mounts;
 mod name;
 mod observe;
 mod open;
+mod owner;
 pub mod probe;
 mod process;
 mod quota;
@@ -57,6 +60,7 @@ pub use give_back::RecordedGroups;
 pub use inspect::{Kept, Reading};
 pub use kin::Kin;
 pub(crate) use lock::LOCK;
+pub(crate) use owner::denied;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;
 pub use whereabouts::{Places, Whereabouts};
@@ -300,6 +304,17 @@ pub struct Attached {
     pub moved: usize,
 }
 
+/// What must hold of processes for an attach to move them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conditions<'a> {
+    /// The main process is where it was when it was judged, in every hierarchy in use: what
+    /// [`TierTree::origin`] said then. `None`: it is moved from wherever it is.
+    pub from: Option<&'a [(String, String)]>,
+    /// Every process that is moved belongs to this uid alone (all four uids), before and after the
+    /// move. `None`: it may be anybody's.
+    pub owner: Option<u32>,
+}
+
 /// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
 /// different threads, never for the same group at once.
 pub trait TierTree: Send + Sync {
@@ -333,8 +348,9 @@ pub trait TierTree: Send + Sync {
     fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError>;
 
     /// Moves `process` and those of its `kin` that share its present cgroup into `group`,
-    /// repeated until a pass finds none outside. On an error nothing stays moved. The daemon
-    /// and members of other tasks, found by path, do not move.
+    /// repeated until a pass finds none outside. Where a hierarchy has one of them in another
+    /// group, it is left there in that one. On an error nothing stays moved. The daemon and members
+    /// of other tasks, found by path, do not move.
     ///
     /// # Errors
     /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
@@ -345,20 +361,20 @@ pub trait TierTree: Send + Sync {
         process: ProcessRef,
         kin: Kin,
     ) -> Result<Attached, CgroupError> {
-        self.attach_from(group, process, kin, None)
+        self.attach_if(group, process, kin, Conditions::default())
     }
 
-    /// [`TierTree::attach`] of a process that was judged by where it is: `from`, what
-    /// [`TierTree::origin`] said then. `None`: it is moved from wherever it is.
+    /// [`TierTree::attach`] under `conditions`.
     ///
     /// # Errors
-    /// `Refused` where it is in another group now, in any hierarchy in use.
-    fn attach_from(
+    /// `Refused` where the process is in another group than `from` now. `Denied` where one that
+    /// would be moved is not the owner's, or was not any more after the move.
+    fn attach_if(
         &self,
         group: &Group,
         process: ProcessRef,
         kin: Kin,
-        from: Option<&[(String, String)]>,
+        conditions: Conditions<'_>,
     ) -> Result<Attached, CgroupError>;
 
     /// Writes the weights of `tier`, only where they differ; answers what differed.
@@ -484,13 +500,21 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// The effective uids of all processes in `group` and below, each once, in order: all whom
-    /// a tier of it would slow down or speed up. Empty without a group.
+    /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody
+    /// in it and below, whom a tier of it slows down or speeds up, belongs to that uid alone, and on
+    /// v2 that uid may put processes into it. `known`, sorted, are those found to at the last look,
+    /// who are not looked at again: what they become later they become inside. It is replaced by
+    /// those who are there now.
     ///
     /// # Errors
-    /// `Refused` when some are of a pid namespace that this daemon cannot see.
-    fn occupants(&self, group: &Group) -> Result<Vec<u32>, CgroupError> {
-        members::occupants(group)
+    /// `Denied`, also when some are of a pid namespace that this daemon cannot see.
+    fn check_owner(
+        &self,
+        group: &Group,
+        owner: u32,
+        known: &mut Vec<Pid>,
+    ) -> Result<(), CgroupError> {
+        owner::check_group(group, owner, known)
     }
 
     /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
@@ -524,6 +548,10 @@ pub enum CgroupError {
     /// what to do.
     #[error("{0}")]
     Refused(String),
+    /// The process or its group is not the caller's to have managed; the text says whose it is
+    /// and who may.
+    #[error("{0}")]
+    Denied(String),
     /// The node cannot do it at all; the text says what is missing and what to do.
     #[error("{0}")]
     Unsupported(String),

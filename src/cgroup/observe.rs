@@ -8,7 +8,7 @@ use super::attach::{BUDGET, Mover};
 use super::mounts::{Hierarchy, Mounts};
 use super::process::Membership;
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
+    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, Drift, Group, GroupDirs,
     GroupRecord, IoTiers, KernelView, Kin, TierTree, TreeSettings, Version, WeightPlan, dirs,
     in_place, open,
 };
@@ -129,12 +129,12 @@ impl TierTree for ObserveTree {
         Ok(Vec::new())
     }
 
-    fn attach_from(
+    fn attach_if(
         &self,
         _: &Group,
         process: ProcessRef,
         _: Kin,
-        _: Option<&[(String, String)]>,
+        _: Conditions<'_>,
     ) -> Result<Attached, CgroupError> {
         let mover = self.mover();
         mover.pin(process).map(|_| Attached { moved: 0 })

@@ -22,9 +22,9 @@ use super::process::Membership;
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, CpuTiers, DiskTiers, Drift, Group, GroupDirs,
-    GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs,
-    files, give_back, in_place, ioprio, limits, members, name, quota, scope,
+    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Drift, Group,
+    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version,
+    WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, quota, scope,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -281,12 +281,12 @@ impl TierTree for KernelTree {
         Ok(found)
     }
 
-    fn attach_from(
+    fn attach_if(
         &self,
         group: &Group,
         process: ProcessRef,
         kin: Kin,
-        from: Option<&[(String, String)]>,
+        conditions: Conditions<'_>,
     ) -> Result<Attached, CgroupError> {
         match group.record.attachment {
             Attachment::Own => {
@@ -299,7 +299,7 @@ impl TierTree for KernelTree {
                         dirs::make_if_missing(&dir)?;
                     }
                 }
-                let moved = self.mover().attach(path, process, kin, from, again)?;
+                let moved = self.mover().attach(path, process, kin, conditions, again)?;
                 Ok(Attached { moved })
             }
             Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),
@@ -388,10 +388,10 @@ impl TierTree for KernelTree {
         if group.record.attachment == Attachment::InPlace {
             return self.restore(group);
         }
-        let homes = |_: Pid, index: usize| -> Vec<String> {
+        let home = |index: usize| -> Option<String> {
             let name = &self.root.hierarchies[index].name;
             let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
-            origin.map(|(_, path)| path.clone()).into_iter().collect()
+            origin.map(|(_, path)| path.clone())
         };
         if self.is_homeless(group)
             && let Some(id) = task_id(Path::new(&group.record.path))
@@ -402,7 +402,7 @@ impl TierTree for KernelTree {
             }
         }
         // Those forked meanwhile, too, and all of them without systemd.
-        self.mover().evacuate(&group.record.path, attach::BUDGET, &homes)?;
+        self.mover().evacuate(&group.record.path, attach::BUDGET, &home)?;
         self.remove(group)
     }
 

@@ -206,14 +206,16 @@ pub(super) struct RunArgs {
 pub(super) struct AdmitArgs {
     #[command(flatten)]
     pub(super) slot: SlotArgs,
-    /// Manage each process's present cgroup as it is: weights only, nothing is moved
+    /// Manage each process's present cgroup as it is: weights only, nothing is moved. Who is no
+    /// admin must own everybody in it, also later, and on cgroup v2 its cgroup.procs
     #[arg(long)]
     pub(super) in_place: bool,
     /// A running service or scope of systemd's, in place: all its processes are one task [sshd
     /// is sshd.service]; takes an admin; may be given several times
     #[arg(long = "unit", value_name = "NAME", conflicts_with = "pids")]
     pub(super) units: Vec<String>,
-    /// Processes, each with its descendants one task
+    /// Processes, each with its descendants one task; who is no admin must own them all, with all
+    /// four uids
     #[arg(required_unless_present = "units", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pids: Vec<i32>,
 }

@@ -16,7 +16,7 @@ use crate::proto;
 use crate::rights::{Action, Role};
 use crate::state::record::ReservationRecord;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Moment, Pid, ProcessRef, WallTime};
+use crate::units::{Moment, Pid, ProcessRef, Uids, WallTime};
 
 /// A request that has been found fit, until its processes are in place.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Admission {
     pub caller: Caller,
     /// For what.
     pub request: AdmitRequest,
+    /// Whether that was with an admin's rights.
+    pub as_admin: bool,
     /// The process.
     pub process: ProcessRef,
     /// The unit whose main process it is.
@@ -89,7 +91,7 @@ impl Driver {
             // Known before anything is read: who may not ask must not cost the loop.
             self.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
         }
-        let Pinned { process, uid, pidfd, .. } = process::pin(pid)?;
+        let Pinned { process, uids, pidfd, .. } = process::pin(pid)?;
         if request.start_ticks.is_some_and(|expected| expected != process.start_ticks) {
             return Err(process::gone(pid));
         }
@@ -100,7 +102,8 @@ impl Driver {
             self.check_unit(unit, None)?;
         }
         let priority = self.effective_priority(&request);
-        self.rights.check(&caller, Action::Admit { priority }, Some(uid))?;
+        self.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
+        self.check_owner(&caller, pid, uids)?;
         if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.process == process)
         {
             if waiting.caller.uid != caller.uid {
@@ -126,7 +129,7 @@ impl Driver {
         }
         self.check_limits(&caller, &request, process)?;
         let asked = Request {
-            uid,
+            uid: uids.effective,
             labels: request.labels.clone(),
             priority: request.priority,
             reservation: request.reservation,
@@ -135,6 +138,7 @@ impl Driver {
         };
         let patience = patience(&request, process, now);
         let admission = Admission {
+            as_admin: self.rights.role(&caller) == Role::Admin,
             caller,
             request,
             process,
@@ -154,6 +158,20 @@ impl Driver {
             }
         }
         Ok(Begun::Later)
+    }
+
+    /// Without an admin's rights a caller may have managed what is its own alone, whose rights the
+    /// process may have taken for a moment. What moves is looked at again when it does.
+    pub(super) fn check_owner(
+        &self,
+        caller: &Caller,
+        pid: Pid,
+        uids: Uids,
+    ) -> Result<(), CommandError> {
+        if uids.all_are(caller.uid) || self.rights.role(caller) == Role::Admin {
+            return Ok(());
+        }
+        Err(cgroup_error(crate::cgroup::denied(pid, uids, caller.uid)))
     }
 
     /// A move must not lift a caller without root's rights out of its limits; in place nothing
@@ -250,7 +268,7 @@ impl Driver {
             }
             _ => None,
         };
-        let Admission { caller, request, process, unit, pidfd, replies } = admission;
+        let Admission { caller, as_admin, request, process, unit, pidfd, replies } = admission;
         if let Some(unit) = &unit {
             // It has no group yet, and nobody else may take that of the unit meanwhile.
             self.taken.put(id, &unit.control_group);
@@ -258,7 +276,7 @@ impl Driver {
         let entry = Entry {
             process: Some(process),
             admitted_by: Some(caller.uid),
-            granted: caller.granted,
+            as_admin,
             pinned: Some(pidfd),
             replies,
             used,
@@ -319,6 +337,7 @@ pub(super) fn cgroup_error(error: CgroupError) -> CommandError {
     let kind = match &error {
         CgroupError::ProcessGone(_) => ErrorKind::NotFound,
         CgroupError::Refused(_) | CgroupError::Unsupported(_) => ErrorKind::FailedPrecondition,
+        CgroupError::Denied(_) => ErrorKind::PermissionDenied,
         CgroupError::Io { .. } => ErrorKind::Internal,
     };
     CommandError::new(kind, error.to_string())

@@ -15,9 +15,8 @@
 //! attached, status warns and names the reason.
 //!
 //! Limits. A task whose rule or scheduler names it no more stays as it is until it ends or is
-//! released. The groups and polkit grants of a client are not recorded: who is not an
-//! administrator by uid is checked as a member. A systemd unit that was admitted in observe mode
-//! has to be released and admitted again, since its weights are systemd's to look up.
+//! released. A systemd unit that was admitted in observe mode has to be released and admitted
+//! again, since its weights are systemd's to look up.
 //!
 //! [`TaskRecord::booked`]: crate::state::record::TaskRecord::booked
 
@@ -111,8 +110,9 @@ impl Driver {
         if pinned.process != process {
             return Err(process::gone(pid));
         }
-        if task.uid != Some(pinned.uid) {
-            return Err(refused(format!("process {pid} runs as uid {} by now", pinned.uid)));
+        if task.uid != Some(pinned.uids.effective) {
+            let uid = pinned.uids.effective;
+            return Err(refused(format!("process {pid} runs as uid {uid} by now")));
         }
         let path = entry.group.as_ref().map_or("", |group| group.record.path.as_str());
         let in_place = !path.is_empty();
@@ -133,7 +133,10 @@ impl Driver {
             wait: Wait::No,
             first_requested_at: None,
         };
-        self.check_limits(&caller, &request, process)?;
+        if !entry.as_admin {
+            self.check_owner(&caller, pid, pinned.uids)?;
+            self.check_limits(&caller, &request, process)?;
+        }
         let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
         Ok(Place { kin: entry.kin(), origin: Vec::new(), group })

@@ -4,13 +4,13 @@
 //! gets a pidfd too, re-scanned until a pass finds none unwatched; the last of them to end
 //! ends the task. `cgroup.events` and a re-check every cycle stand behind that.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::Driver;
 use super::entry::Placement;
 use super::watch::Ready;
 use super::worker::Job;
-use crate::cgroup::Attachment;
+use crate::cgroup::{Attached, Attachment, CgroupError};
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::state::Ending;
@@ -226,9 +226,9 @@ impl Driver {
             return;
         }
         let in_place = entry.attachment() == Attachment::InPlace;
-        // Unreadable counts as occupied: giving up is the one step that cannot be undone.
-        let others = self.tree.processes(&group).map_or(true, |left| !left.is_empty());
-        if entry.contested && others {
+        // Unreadable counts as occupied, as in [`Driver::give_way`].
+        let occupied = |left: Vec<Pid>| !left.is_empty();
+        if entry.contested && self.tree.processes(&group).map_or(true, occupied) {
             return;
         }
         let found = super::process::cgroup_paths(process.pid).join(" ");
@@ -236,21 +236,42 @@ impl Driver {
         inputs.insert("cgroup".into(), json!(group.record.path));
         inputs.insert("found_in".into(), json!(found));
         let pid = process.pid;
+        let outside = format!("process {pid} was moved out of the task's cgroup");
         if !in_place && !entry.repaired(now.boot) {
-            let reason =
-                format!("process {pid} was moved out of the task's cgroup; moving it back");
-            entry.moving_back = true;
-            let kin = entry.kin();
+            let (kin, found) = (entry.kin(), entry.found.is_some());
+            let owner = self.entries.get(&id).and_then(|entry| self.owner_only(entry));
+            let bound = found || owner.is_some();
+            if let Some(limit) = bound.then(|| self.tree.escapes_limits(process)).flatten() {
+                // One that has ended meanwhile has a pidfd that says so in a moment.
+                if super::process::alive(process) {
+                    let why = format!("{outside} and stays there: {limit}");
+                    self.give_way(id, &why, inputs, now);
+                }
+                return;
+            }
+            let reason = format!("{outside}; moving it back");
             self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
             self.carry_out(now);
-            self.workers.place(Job::Reattach { task: id, process, kin, group });
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.moving_back = true;
+                self.workers.place(Job::Reattach { task: id, process, kin, owner, group });
+            }
             return;
         }
+        self.give_way(id, &format!("{outside} by somebody else"), inputs, now);
+    }
+
+    /// The main process stays outside of the task's cgroup: the task is what is left inside, and
+    /// over without that.
+    fn give_way(&mut self, id: TaskId, why: &str, inputs: Map<String, Value>, now: Moment) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = entry.group.clone() else { return };
         entry.contested = true;
+        let in_place = entry.attachment() == Attachment::InPlace;
+        // Unreadable counts as occupied: giving up is the one step that cannot be undone.
+        let others = self.tree.processes(&group).map_or(true, |left| !left.is_empty());
         let rest = if others { "what is left in it" } else { "nothing any more" };
-        let reason = format!(
-            "process {pid} was moved out of the task's cgroup by somebody else; the task is {rest}"
-        );
+        let reason = format!("{why}; the task is {rest}");
         self.core.note(EventKind::Contested, Some(id), reason, inputs, now);
         self.carry_out(now);
         self.changed.insert(id);
@@ -270,10 +291,26 @@ impl Driver {
         }
     }
 
+    /// Others than its owner's are in the group of a task in place: it gets its weights back, and
+    /// is no task any more.
+    pub(super) fn entered(&mut self, id: TaskId, error: CgroupError, now: Moment) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.phase != Placement::Placed || !matches!(error, CgroupError::Denied(_)) {
+            // Most likely its last process is ending right now; else the next cycle tells.
+            tracing::debug!(task = %id, %error, "whose processes task {id} has is not known: {error}");
+            return;
+        }
+        let reason = format!("the cgroup is left alone from now on: {error}");
+        self.core.note(EventKind::Contested, Some(id), reason, Map::new(), now);
+        self.core.released(id, now);
+        self.carry_out(now);
+        self.clean_up(id);
+    }
+
     pub(super) fn reattached(
         &mut self,
         id: TaskId,
-        result: Result<crate::cgroup::Attached, crate::cgroup::CgroupError>,
+        result: Result<Attached, CgroupError>,
         now: Moment,
     ) {
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -284,7 +321,12 @@ impl Driver {
         match result {
             Ok(_) => self.check_ended(&[id], now),
             // It is ending: its pidfd says so in a moment.
-            Err(crate::cgroup::CgroupError::ProcessGone(_)) => {}
+            Err(CgroupError::ProcessGone(_)) => {}
+            // It is somebody else's by now; there is nothing to fight for.
+            Err(CgroupError::Denied(reason)) => {
+                let why = format!("its processes were not moved back: {reason}");
+                self.give_way(id, &why, Map::new(), now);
+            }
             Err(error) => {
                 let reason = format!("its processes were not moved back: {error}");
                 self.core.note(EventKind::Drift, Some(id), reason, Map::new(), now);

@@ -90,7 +90,7 @@ impl Driver {
         });
         let Place { kin, origin, group } = place;
         let request = Request {
-            uid: pinned.uid,
+            uid: pinned.uids.effective,
             labels,
             priority,
             reservation: None,

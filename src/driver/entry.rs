@@ -38,8 +38,9 @@ pub struct Entry {
     pub found_replies: Vec<Reply<TaskId>>,
     /// The group it was found in, until that is taken in place.
     pub found_in: Option<Box<Group>>,
-    /// What the admission was granted beyond the table of rights; of no use once it is through.
-    pub granted: Option<crate::rights::Role>,
+    /// Whether that was with an admin's rights, its own or granted; else all the task's processes
+    /// have to be that uid's when they are moved.
+    pub as_admin: bool,
     /// Whether the main process has ended.
     pub main_exited: bool,
     /// Watched processes.
@@ -233,6 +234,7 @@ impl Entry {
             process: self.process,
             uid: task.uid,
             admitted_by: self.admitted_by,
+            as_admin: self.as_admin,
             found: self.found.clone(),
             repaired: self.repaired_in_all,
             labels: task.labels.clone(),

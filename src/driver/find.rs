@@ -320,6 +320,7 @@ impl Finder<'_> {
         let entry = Entry {
             process: record.process,
             admitted_by: record.admitted_by,
+            as_admin: record.as_admin,
             found: record.found,
             repaired_in_all: record.repaired,
             main_exited,

@@ -56,7 +56,9 @@ impl Driver {
                 let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
                 let weights =
                     turn(&task, entry) || unwritten || entry.kernel == KernelView::default();
-                Some(Check { task, group: entry.group.clone()?, tier, weights })
+                let in_place = entry.attachment() == Attachment::InPlace;
+                let owner = in_place.then(|| self.owner_only(entry)).flatten();
+                Some(Check { task, group: entry.group.clone()?, tier, owner, weights })
             })
             .collect();
         let members = placed()
@@ -87,7 +89,7 @@ impl Driver {
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
-        let CycleReport { sample, asked_at, kernel, outside, kept_files } = report;
+        let CycleReport { sample, asked_at, kernel, outside, entered, kept_files } = report;
         if sample.took > self.config.daemon.sample_period / 2 {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
@@ -137,6 +139,9 @@ impl Driver {
         self.replan(now);
         self.check_weights(asked_at, kernel, now);
         self.tell_again();
+        for (id, error) in entered {
+            self.entered(id, error, now);
+        }
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
             if self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at) {

@@ -46,12 +46,13 @@ impl Driver {
         }
         let pinned = process::pin(admission.process.pid)?;
         let uid = self.core.task(id).and_then(|task| task.uid);
-        if pinned.process != admission.process || uid != Some(pinned.uid) {
+        if pinned.process != admission.process || uid != Some(pinned.uids.effective) {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!("process {} is not the one that asked any more", admission.process.pid),
             ));
         }
+        self.check_owner(&admission.caller, pinned.process.pid, pinned.uids)?;
         if let Some(unit) = &admission.unit {
             self.check_unit(unit, Some(id))?;
         }
@@ -126,6 +127,7 @@ impl Driver {
             process: entry.process?,
             kin: entry.kin(),
             origin: entry.origin.clone(),
+            owner: self.owner_only(entry),
             found: entry.group.clone(),
             tier: task.tier(),
             plan: self.plan,
@@ -169,30 +171,18 @@ impl Driver {
     /// own: the operator's settings say whose groups it may take.
     pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
         self.check_overlap(Some(id), group)?;
-        let entry = self.entries.get(&id);
-        if entry.is_some_and(|entry| entry.found.is_some()) {
-            return Ok(());
-        }
-        let caller = entry.and_then(|entry| entry.admitted_by);
-        let granted = entry.and_then(|entry| entry.granted);
-        let admin = caller.is_some_and(|uid| {
-            let caller = Caller { uid, gids: Vec::new(), pid: None, granted };
-            self.rights.role(&caller) == Role::Admin
-        });
-        if admin {
-            return Ok(());
-        }
-        let occupants = self.tree.occupants(group).map_err(cgroup_error)?;
-        if occupants.iter().all(|uid| Some(*uid) == caller) {
-            return Ok(());
-        }
-        Err(CommandError::new(
-            ErrorKind::PermissionDenied,
-            format!(
-                "cgroup {} holds processes of other users, whose weights are not yours to change; admit without --in-place",
-                group.record.path
-            ),
-        ))
+        let owner = self.entries.get(&id).and_then(|entry| self.owner_only(entry));
+        let Some(owner) = owner else { return Ok(()) };
+        self.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
+    }
+
+    /// The only uid whose processes may be managed for that task; `None`: anybody's, for an admin
+    /// or the operator's settings want it so. Records of before [`Entry::as_admin`] tell by who
+    /// admitted it.
+    pub(super) fn owner_only(&self, entry: &Entry) -> Option<u32> {
+        let uid = entry.admitted_by.filter(|_| entry.found.is_none() && !entry.as_admin)?;
+        let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
+        (self.rights.role(&caller) != Role::Admin).then_some(uid)
     }
 
     pub(super) fn attached(

@@ -7,15 +7,15 @@ use procfs::process::Process;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::command::{CommandError, ErrorKind};
-use crate::units::{Pid, ProcessRef};
+use crate::units::{Pid, ProcessRef, Uids};
 
 /// A process that cannot be taken for another one while this lives.
 #[derive(Debug)]
 pub struct Pinned {
     /// Pid and start time.
     pub process: ProcessRef,
-    /// Owner (effective uid).
-    pub uid: u32,
+    /// Whose it is; the effective one counts as its owner.
+    pub uids: Uids,
     /// Becomes readable when it ends.
     pub pidfd: OwnedFd,
     /// Whether it leads its session.
@@ -74,9 +74,15 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
             format!("process {pid} has ended and only waits for its parent"),
         ));
     }
-    let uid = process.status().map_err(|_| gone())?.euid;
+    let status = process.status().map_err(|_| gone())?;
+    let uids = Uids {
+        real: status.ruid,
+        effective: status.euid,
+        saved: status.suid,
+        filesystem: status.fuid,
+    };
     let process = ProcessRef { pid, start_ticks: stat.starttime };
-    Ok(Pinned { process, uid, pidfd, leads_session: stat.session == pid.raw() })
+    Ok(Pinned { process, uids, pidfd, leads_session: stat.session == pid.raw() })
 }
 
 /// Whether `process` still runs: not a zombie, and not on its way to be one.
@@ -168,7 +174,7 @@ mod tests {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pinned = pin(Pid::new(child.id() as i32).unwrap()).unwrap();
-        assert_eq!(pinned.uid, rustix::process::geteuid().as_raw());
+        assert!(pinned.uids.all_are(rustix::process::geteuid().as_raw()));
         assert!(alive(pinned.process));
         assert!(!alive(ProcessRef {
             start_ticks: pinned.process.start_ticks + 1,

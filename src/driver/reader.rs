@@ -15,7 +15,7 @@ use crate::cgroup::{CgroupError, Drift, Group, Kept, KernelView, Reading, TierTr
 use crate::clock;
 use crate::core::model::{TaskId, Tier};
 use crate::sample::{Sample, Sampler, TaskSource};
-use crate::units::{BootTime, ProcessRef};
+use crate::units::{BootTime, Pid, ProcessRef};
 
 /// What a cycle has to do.
 #[derive(Debug, Default)]
@@ -50,6 +50,8 @@ pub struct Check {
     pub group: Arc<Group>,
     /// The tier it should have.
     pub tier: Tier,
+    /// In place, for a caller without an admin's rights: the uid to which all in it must belong.
+    pub owner: Option<u32>,
     /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
     /// tiers are made that way and it used the CPU, without which no thread is made.
     pub weights: bool,
@@ -69,6 +71,8 @@ pub struct CycleReport {
     pub kernel: Vec<Readback>,
     /// Tasks whose main process was found outside its group.
     pub outside: Vec<TaskId>,
+    /// Tasks in place that are not, or cannot be told to be, [`Check::owner`]'s alone any more.
+    pub entered: Vec<(TaskId, CgroupError)>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
 }
@@ -78,6 +82,8 @@ struct Watched {
     files: Kept,
     /// CPU time at the last look.
     cpu: Option<Duration>,
+    /// Who was in it at the last look and was the owner's, where that matters.
+    known: Vec<Pid>,
 }
 
 impl Watched {
@@ -128,16 +134,25 @@ pub(super) fn read_all(
                 let started = clock::boot_time();
                 let mut sample = sampler.sample_due(started, &request.due, &request.look_at);
                 sample.took = clock::boot_time().since(started);
+                let mut entered = Vec::new();
                 let kernel = match request.plan {
                     None => Vec::new(),
                     Some(plan) => request
                         .check
                         .into_iter()
                         .filter_map(|check| {
-                            let Check { task, group, tier, .. } = &check;
-                            let watched = kept
-                                .entry(*task)
-                                .or_insert_with(|| Watched { files: tree.keep(group), cpu: None });
+                            let Check { task, group, tier, owner, .. } = &check;
+                            let watched = kept.entry(*task).or_insert_with(|| Watched {
+                                files: tree.keep(group),
+                                cpu: None,
+                                known: Vec::new(),
+                            });
+                            let known = &mut watched.known;
+                            if let Some(owner) = owner
+                                && let Err(error) = tree.check_owner(group, *owner, known)
+                            {
+                                entered.push((*task, error));
+                            }
                             let ran = watched.ran(cpu_of(&sample, *task));
                             let files = &mut watched.files;
                             let found = if check.weights {
@@ -167,7 +182,7 @@ pub(super) fn read_all(
                     .map(|(after, tasks)| (started.after(after), tasks))
                     .collect();
                 let kept_files = sampler.kept_files();
-                let report = CycleReport { sample, asked_at, kernel, outside, kept_files };
+                let report = CycleReport { sample, asked_at, kernel, outside, entered, kept_files };
                 outbox.send(Message::Cycle(Box::new(report)));
             }
         }

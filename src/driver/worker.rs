@@ -23,7 +23,9 @@ use super::unit_worker::{
     Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, serve_units,
 };
 use super::watch::Waker;
-use crate::cgroup::{Attached, Attachment, CgroupError, Group, Kin, TierTree, WeightPlan};
+use crate::cgroup::{
+    Attached, Attachment, CgroupError, Conditions, Group, Kin, TierTree, WeightPlan,
+};
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
 use crate::sample::{Sampler, ThreadLook};
@@ -44,6 +46,8 @@ pub enum Job {
         kin: Kin,
         /// Where it was before.
         origin: Vec<(String, String)>,
+        /// Whose alone everything must be that is moved.
+        owner: Option<u32>,
         /// The group to manage in place.
         found: Option<Arc<Group>>,
         /// Its tier.
@@ -62,6 +66,8 @@ pub enum Job {
         process: ProcessRef,
         /// Which processes belong to it.
         kin: Kin,
+        /// Whose alone everything must be that is moved.
+        owner: Option<u32>,
         /// Its group.
         group: Arc<Group>,
     },
@@ -341,7 +347,18 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
             job if only_removals && !matches!(job, Job::Remove { .. }) => {}
-            Job::Attach { task, name, process, kin, origin, found, tier, plan, discovered } => {
+            Job::Attach {
+                task,
+                name,
+                process,
+                kin,
+                origin,
+                owner,
+                found,
+                tier,
+                plan,
+                discovered,
+            } => {
                 let result = match found {
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
@@ -349,7 +366,8 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     None => tree.create(task, name.as_ref()).and_then(|group| {
                         let from = discovered.then(|| origin.clone());
                         let group = with_origin(group, origin);
-                        attach(tree, task, group, (process, kin), from.as_deref(), (tier, &plan))
+                        let conditions = Conditions { from: from.as_deref(), owner };
+                        attach(tree, task, group, (process, kin), conditions, (tier, &plan))
                     }),
                 };
                 outbox.send(Message::Attached { task, result });
@@ -357,8 +375,9 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     outbox.send(Message::RootShaped { result });
                 }
             }
-            Job::Reattach { task, process, kin, group } => {
-                let result = tree.attach(&group, process, kin);
+            Job::Reattach { task, process, kin, owner, group } => {
+                let conditions = Conditions { owner, ..Conditions::default() };
+                let result = tree.attach_if(&group, process, kin, conditions);
                 outbox.send(Message::Reattached { task, result });
             }
             Job::Io { group, tier } => {
@@ -399,19 +418,18 @@ fn with_origin(mut group: Group, origin: Vec<(String, String)>) -> Group {
     group
 }
 
-/// `from`: see [`TierTree::attach_from`].
 fn attach(
     tree: &dyn TierTree,
     task: TaskId,
     group: Group,
     (process, kin): (ProcessRef, Kin),
-    from: Option<&[(String, String)]>,
+    conditions: Conditions<'_>,
     (tier, plan): (Tier, &WeightPlan),
 ) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
     let group = Arc::new(group);
     let placed = tree
         .write_tier(&group, tier, plan)
-        .and_then(|_| tree.attach_from(&group, process, kin, from))
+        .and_then(|_| tree.attach_if(&group, process, kin, conditions))
         .map(|attached| (Arc::clone(&group), attached, tier));
     if placed.is_err()
         && let Err(error) = tree.remove(&group)
@@ -433,6 +451,7 @@ mod tests {
             process: ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 },
             kin: Kin::Descendants,
             origin: Vec::new(),
+            owner: None,
             found: None,
             tier: Tier::Passive,
             plan: WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 },

@@ -34,6 +34,9 @@ pub struct TaskRecord {
     pub uid: Option<u32>,
     /// Who admitted it; the same caller asking again gets the same task.
     pub admitted_by: Option<u32>,
+    /// Whether that was with an admin's rights.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub as_admin: bool,
     /// How it was found, if nobody admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<FoundRecord>,

@@ -44,6 +44,7 @@ fn record(number: u64) -> TaskRecord {
         process: Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 99 }),
         uid: Some(1000),
         admitted_by: Some(0),
+        as_admin: true,
         found: Some(FoundRecord {
             by: Finder::Rule(Label::new("batch").unwrap()),
             priority: Some(Priority(4)),

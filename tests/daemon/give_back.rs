@@ -5,37 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::harness::{Daemon, procs, signal, weight_file, weights};
+use crate::harness::{Daemon, Foreign, procs, weight_file, weights};
 use crate::kerberos::kerberos;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";
-
-/// A cgroup of somebody else's, removed at the end with whatever is in it.
-pub struct Foreign(pub PathBuf);
-
-impl Foreign {
-    pub fn beside(daemon: &Daemon) -> Foreign {
-        // The root need not be there: observe mode makes none.
-        let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
-        let mount = if v1.is_dir() { v1 } else { PathBuf::from("/sys/fs/cgroup") };
-        let dir = mount.join(format!("{}-owner", daemon.root));
-        fs::create_dir(&dir).unwrap();
-        Foreign(dir)
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        for pid in procs(&self.0) {
-            signal(pid, rustix::process::Signal::KILL);
-        }
-        for _ in 0..1000 {
-            if fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-        }
-    }
-}
 
 #[test]
 #[ignore = "needs root and cgroups"]

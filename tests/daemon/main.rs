@@ -8,6 +8,7 @@
 
 mod harness;
 mod kerberos;
+mod member;
 
 mod crash;
 mod disks;
@@ -15,4 +16,5 @@ mod finder;
 mod give_back;
 mod lifecycle;
 mod modes;
+mod owner;
 mod tiers;

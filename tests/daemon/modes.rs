@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::give_back::Foreign;
+use crate::harness::Foreign;
 use crate::harness::{Daemon, in_tier, procs, signal, weight_file, weights};
 
 const OBSERVE: &str = "daemon.mode = \"observe\"\n";

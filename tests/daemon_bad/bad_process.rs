@@ -8,12 +8,10 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 
 use crate::harness::{Daemon, procs, signal};
+use crate::member::{MEMBER, OTHER, STRANGER, stranger, with_members};
 
 const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
 const QUICK: &str = "daemon.sample_period = \"100ms\"\n";
-
-/// A user that owns nothing here.
-const STRANGER: u32 = 65534;
 
 #[test]
 #[ignore = "needs root and cgroups"]
@@ -83,35 +81,10 @@ fn members_of_a_task_are_told_which() {
     assert_eq!(daemon.status()["totals"]["completed"], 2);
 }
 
-/// `lrsctl` for an unprivileged user, who can reach neither the build nor a private directory.
-fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
-    use std::os::unix::fs::PermissionsExt;
-    let lrsctl = daemon.dir.path().join("lrsctl");
-    if !lrsctl.exists() {
-        fs::set_permissions(daemon.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_lrsctl"), &lrsctl).unwrap();
-    }
-    let id = STRANGER.to_string();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", &id, "--regid", &id, "--groups", groups])
-        .arg(lrsctl)
-        .args(arguments)
-        .env("LRS_ENDPOINT", format!("unix:{}", daemon.socket().display()))
-        .stdin(Stdio::null());
-    command
-}
-
 #[test]
 #[ignore = "needs root and cgroups"]
 fn others_act_on_their_own_and_only_as_members() {
-    let mut daemon = Daemon::new("rights", TWO);
-    // Group lrs need not exist on this machine: the daemon sees a file of its own.
-    let group = daemon.dir.path().join("group");
-    fs::write(&group, "root:x:0:\nlrs:x:64999:\n").unwrap();
-    let script = format!("mount --bind {} /etc/group && exec \"$@\"", group.display());
-    daemon.wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
-    daemon.launch();
+    let mut daemon = with_members("rights", TWO);
     let roots = daemon.process(&["cat"]);
     let refused = |daemon: &Daemon, groups: &str, arguments: &[&str], words: &str| {
         let output = stranger(daemon, groups, arguments).output().unwrap();
@@ -119,8 +92,7 @@ fn others_act_on_their_own_and_only_as_members() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(text.contains(words), "{arguments:?}: {text}");
     };
-    let member = "64998,64999";
-    let other = "64998";
+    let (member, other) = (MEMBER, OTHER);
     refused(&daemon, other, &["run", "--", "true"], "usermod -aG lrs");
     refused(&daemon, other, &["reserve"], "may only read");
     refused(&daemon, other, &["admit", &roots.to_string()], "may only read");

@@ -9,6 +9,8 @@
 
 #[path = "../daemon/harness.rs"]
 mod harness;
+#[path = "../daemon/member.rs"]
+mod member;
 
 mod bad_input;
 mod bad_process;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lrs::cgroup::{
-    Attached, Capabilities, CgroupError, Drift, Group, GroupRecord, KernelView, Kin, TierTree,
-    WeightPlan,
+    Attached, Capabilities, CgroupError, Conditions, Drift, Group, GroupRecord, KernelView, Kin,
+    TierTree, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
 use lrs::units::{Pid, ProcessRef};
@@ -54,14 +54,14 @@ impl TierTree for Busy {
         self.tree.existing()
     }
 
-    fn attach_from(
+    fn attach_if(
         &self,
         group: &Group,
         process: ProcessRef,
         kin: Kin,
-        from: Option<&[(String, String)]>,
+        conditions: Conditions<'_>,
     ) -> Result<Attached, CgroupError> {
-        self.tree.attach_from(group, process, kin, from)
+        self.tree.attach_if(group, process, kin, conditions)
     }
 
     fn write_tier(

@@ -78,7 +78,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
     let error = stage
         .mover(Duration::ZERO)
-        .attach(&stage.path, stage.process(), Kin::Descendants, None, false)
+        .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
         .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
@@ -93,13 +93,13 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
             &stage.path,
             stage.process(),
             Kin::Descendants,
-            None,
+            Conditions::default(),
             false,
         ) {
             Err(error) if error.to_string().contains("up to") => break error.to_string(),
             Err(_) => budget = budget * 5 / 4,
             Ok(_) => {
-                stage.mover(BUDGET).evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();
+                stage.mover(BUDGET).evacuate(&stage.path, BUDGET, &|_| None).unwrap();
                 budget /= 2;
             }
         }
@@ -110,7 +110,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     assert_eq!(
         stage
             .mover(BUDGET)
-            .attach(&stage.path, stage.process(), Kin::Descendants, None, false)
+            .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
             .unwrap(),
         21
     );
@@ -122,12 +122,14 @@ fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_ask
     let stage = Stage::new("release-late", 5);
     let mover = stage.mover(BUDGET);
     assert_eq!(
-        mover.attach(&stage.path, stage.process(), Kin::Descendants, None, false).unwrap(),
+        mover
+            .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
+            .unwrap(),
         6
     );
-    let error = mover.evacuate(&stage.path, Duration::ZERO, &|_, _| vec![]).unwrap_err();
+    let error = mover.evacuate(&stage.path, Duration::ZERO, &|_| None).unwrap_err();
     assert!(error.to_string().contains("6 processes are still in"), "{error}");
-    mover.evacuate(&stage.path, BUDGET, &|_, _| vec![]).unwrap();
+    mover.evacuate(&stage.path, BUDGET, &|_| None).unwrap();
     assert_eq!(stage.inside(), 0);
 }
 
@@ -158,7 +160,10 @@ fn what_each_session_of_a_crowd_costs() {
         let process =
             ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks };
         let begun = clock::boot_time();
-        assert_eq!(mover.attach(&stage.path, process, Kin::Session, None, false).unwrap(), 2);
+        assert_eq!(
+            mover.attach(&stage.path, process, Kin::Session, Conditions::default(), false).unwrap(),
+            2
+        );
         took.push(clock::boot_time().since(begun));
     }
     let mean = |part: &[Duration]| part.iter().sum::<Duration>() / part.len() as u32;

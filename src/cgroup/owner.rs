@@ -1,0 +1,151 @@
+//! Whose processes a caller without an admin's rights may have shaped: its own, by all four uids.
+//!
+//! lrsd moves processes and writes weights with its own rights, so the kernel asks nobody whether
+//! the caller might have. The rule is LRS's own and the same on v1 and v2: real, effective, saved
+//! and file system uid are the caller's. A daemon of root's that serves a user for a moment with
+//! that user's effective uid stays root's, and so does a program that is setuid.
+//!
+//! A program can become another user's between the look and the move. So it is held by a pidfd and
+//! looked at again after the move; what became of it later, inside the task, is the task's own.
+//!
+//! Limits. The uids are those of the main thread. Threads of one process may have others (raw
+//! system calls, setfsuid(2)); the kernel too looks at one thread when it judges a move
+//! (cgroup-v1.c). A group in place counts as writable by its owner or by everybody; the caller's
+//! groups are not looked at.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::attach::child_groups;
+use super::process::{Pinned, proc_file, vanished};
+use super::{CgroupError, Group, files};
+use crate::units::{Pid, ProcessRef, Uids};
+
+/// A process that is held while it is moved on behalf of one user.
+pub(super) struct Owned {
+    pinned: Pinned,
+    owner: u32,
+}
+
+impl Owned {
+    /// Holds `process`; `None` when it has ended.
+    ///
+    /// # Errors
+    /// `Denied` when it is not `owner`'s alone.
+    pub(super) fn hold(process: ProcessRef, owner: u32) -> Result<Option<Owned>, CgroupError> {
+        let owned = match Pinned::new(process) {
+            Ok(pinned) => Owned { pinned, owner },
+            Err(CgroupError::ProcessGone(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(owned.check()?.then_some(owned))
+    }
+
+    /// Looks whether it is the owner's alone; `false` when it has ended.
+    pub(super) fn check(&self) -> Result<bool, CgroupError> {
+        let pid = self.pinned.process.pid;
+        let uids = uids(pid)?;
+        // Asked afterwards: what was read is of this process, and of none that took its number.
+        match uids.filter(|_| self.pinned.alive()) {
+            None => Ok(false),
+            Some(uids) if uids.all_are(self.owner) => Ok(true),
+            Some(uids) => Err(denied(pid, uids, self.owner)),
+        }
+    }
+}
+
+/// Why a process with these `uids` is not `owner`'s to have managed, and what helps.
+pub fn denied(pid: Pid, uids: Uids, owner: u32) -> CgroupError {
+    CgroupError::Denied(format!(
+        "process {pid} does not belong to uid {owner} alone (its uids: {uids}), and without an \
+         admin's rights only processes that do can be managed: admit yours before they start it, \
+         or ask root or a uid listed in [grpc] admins"
+    ))
+}
+
+/// `None` when it has ended.
+fn uids(pid: Pid) -> Result<Option<Uids>, CgroupError> {
+    let path = proc_file(pid, "status");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if vanished(&error) => return Ok(None),
+        Err(error) => return Err(files::failed("read", &path, None, error)),
+    };
+    Uids::parse(&text).map(Some).ok_or_else(|| {
+        files::failed("read the owner in", &path, None, std::io::ErrorKind::InvalidData.into())
+    })
+}
+
+/// See [`super::TierTree::check_owner`].
+pub(super) fn check_group(
+    group: &Group,
+    owner: u32,
+    known: &mut Vec<Pid>,
+) -> Result<(), CgroupError> {
+    if let Some(dir) =
+        group.dirs.cpu.as_ref().filter(|dir| Some(*dir) == group.dirs.unified.as_ref())
+    {
+        check_writable(dir, owner)?;
+    }
+    // The weights are edited in these; on v1 their processes need not be the same.
+    let io = group.dirs.io.as_ref().filter(|io| Some(*io) != group.dirs.cpu.as_ref());
+    let mut present = Vec::new();
+    let mut next: Vec<PathBuf> = group.dirs.cpu.iter().chain(io).cloned().collect();
+    while let Some(dir) = next.pop() {
+        present.extend(listed(&dir)?);
+        next.extend(child_groups(&dir)?);
+    }
+    present.sort_unstable();
+    present.dedup();
+    for pid in present.iter().filter(|pid| known.binary_search(pid).is_err()) {
+        if let Some(uids) = uids(*pid)?
+            && !uids.all_are(owner)
+        {
+            return Err(denied(*pid, uids, owner));
+        }
+    }
+    *known = present;
+    Ok(())
+}
+
+/// On v2 whoever may write this file may fill the group (cgroup-v2.rst "Delegation").
+fn check_writable(dir: &Path, owner: u32) -> Result<(), CgroupError> {
+    let file = dir.join("cgroup.procs");
+    let stat = match rustix::fs::stat(&file) {
+        Ok(stat) => stat,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => return Ok(()),
+        Err(errno) => return Err(files::failed("stat", &file, None, errno.into())),
+    };
+    let by_owner = stat.st_uid == owner && stat.st_mode & libc::S_IWUSR != 0;
+    if by_owner || stat.st_mode & libc::S_IWOTH != 0 {
+        return Ok(());
+    }
+    Err(CgroupError::Denied(format!(
+        "{} belongs to uid {} and is not uid {owner}'s to write, so the group and its weights are \
+         not that user's either: have the group delegated (systemd: Delegate=yes), or ask root or a \
+         uid listed in [grpc] admins",
+        file.display(),
+        stat.st_uid
+    )))
+}
+
+/// The processes directly in `dir`; of a threaded group the threads (cgroup-v2.rst "Threads").
+fn listed(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
+    let file = dir.join("cgroup.procs");
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if files::is_gone(&error) => return Ok(Vec::new()),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            files::read_text(&dir.join("cgroup.threads"))?
+        }
+        Err(error) => return Err(files::failed("read", &file, None, error)),
+    };
+    let pids = text.lines().map(|line| line.parse().ok().and_then(Pid::new));
+    pids.collect::<Option<Vec<Pid>>>().ok_or_else(|| {
+        CgroupError::Denied(format!(
+            "{} holds processes of another pid namespace, whose owner cannot be told; ask an \
+             administrator, or run lrsd in the node's own pid namespace",
+            dir.display()
+        ))
+    })
+}
