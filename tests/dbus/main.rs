@@ -11,6 +11,8 @@ mod bus;
 mod client;
 mod daemon;
 mod door;
+#[path = "../daemon/panics.rs"]
+mod panics;
 mod polkit;
 mod same;
 mod types;
