@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
@@ -68,6 +68,11 @@ pub(crate) const BAD_CONFIG: u8 = 78;
 /// Two seconds are promised from the signal to the exit; the doors get half of them. Only an offer
 /// that goes back by a command takes longer (`yarn/rm/give_back.rs`).
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the service manager waits for the name on the bus, so that `systemctl start lrsd &&
+/// busctl call org.lrs.Shaper1` works. That takes milliseconds; a bus that hangs must not delay the
+/// start of the node.
+const READY_WITHIN: Duration = Duration::from_millis(300);
 
 /// Entry of `lrsd`.
 pub fn lrsd() -> ExitCode {
@@ -357,16 +362,20 @@ async fn serve(
     for socket in sockets {
         doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown()));
     }
-    if bus != Bus::Off {
-        let served = crate::dbus::serve(bus, access.clone(), shutdown());
+    let (tried, bus_tried) = oneshot::channel();
+    if bus == Bus::Off {
+        drop(tried);
+    } else {
+        let served = crate::dbus::serve(bus, access.clone(), tried, shutdown());
         doors.spawn(async move {
             served.await;
             Ok(())
         });
     }
     // The sockets were bound before recovery: connections made meanwhile are served. The name on
-    // the bus is not waited for: the bus may hang, and the start of the node must not.
-    notify::ready();
+    // the bus comes a moment later, and whoever is ordered after lrsd.service may call at once.
+    let mut bus_tried = std::pin::pin!(tokio::time::timeout(READY_WITHIN, bus_tried));
+    let mut ready = false;
     let mut status_line = StatusLine::from_environment();
     let mut heartbeat = tokio::time::interval(Duration::from_secs(1));
     let mut failed = None;
@@ -375,6 +384,11 @@ async fn serve(
             _ = terminate.recv() => break tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => break tracing::info!("SIGINT: stopping"),
             _ = hangup.recv() => remote.reload(),
+            // Tried, too slow, or off: ready in any case, gRPC is.
+            _ = &mut bus_tried, if !ready => {
+                notify::ready();
+                ready = true;
+            }
             _ = heartbeat.tick() => {
                 log.tell();
                 if loop_ended() {

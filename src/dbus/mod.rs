@@ -41,7 +41,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 use zbus::message::{Message, Type};
@@ -117,18 +117,26 @@ enum DoorError {
 }
 
 /// [`serve_with`] the daemon's [`Limits`].
-pub async fn serve(bus: Bus, access: Access, shutdown: impl Future<Output = ()>) {
-    serve_with(bus, access, Limits::default(), shutdown).await;
+pub async fn serve(
+    bus: Bus,
+    access: Access,
+    tried: oneshot::Sender<()>,
+    shutdown: impl Future<Output = ()>,
+) {
+    serve_with(bus, access, Limits::default(), tried, shutdown).await;
 }
 
 /// Serves on `bus` until `shutdown` is ready, coming back whenever the bus does. Nothing that
-/// happens on the bus is an error of the daemon.
+/// happens on the bus is an error of the daemon. `tried` is told once the first attempt has
+/// succeeded or failed.
 pub async fn serve_with(
     bus: Bus,
     access: Access,
     limits: Limits,
+    tried: oneshot::Sender<()>,
     shutdown: impl Future<Output = ()>,
 ) {
+    let mut tried = Some(tried);
     let mut shutdown = std::pin::pin!(shutdown);
     let mut pause = limits.retry.0;
     let mut said = String::new();
@@ -137,6 +145,10 @@ pub async fn serve_with(
             opened = open(&bus, &access, &limits) => opened,
             () = &mut shutdown => return,
         };
+        if let Some(tried) = tried.take() {
+            // Whoever no longer listens did not want to wait so long.
+            let _ = tried.send(());
+        }
         let ended = match opened {
             Ok(session) => {
                 tracing::info!(%bus, "serving {NAME}");

@@ -54,7 +54,8 @@ impl Bench {
         let access = Access { commands: sender, snapshot: newest, events: Arc::clone(&events) };
         let (stop, stopped) = oneshot::channel::<()>();
         let address = config::Bus::Address(bus.address());
-        let door = tokio::spawn(dbus::serve_with(address, access, limits, async move {
+        let (tried, _) = oneshot::channel();
+        let door = tokio::spawn(dbus::serve_with(address, access, limits, tried, async move {
             stopped.await.unwrap_or_default()
         }));
         let (out, commands) = mpsc::unbounded_channel();
