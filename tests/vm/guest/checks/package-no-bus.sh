@@ -73,7 +73,6 @@ end_all() {
     eventually "the scope is gone" gone
 }
 
-configure 130
 install_and_start
 await named
 usual=$(start_took) most=1000
