@@ -69,9 +69,10 @@ pub(crate) const BAD_CONFIG: u8 = 78;
 /// that goes back by a command takes longer (`yarn/rm/give_back.rs`).
 const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long the service manager waits for the bus. Connecting takes milliseconds; a bus that
-/// hangs must not make the start of the node hang.
-const READY_WITHIN: Duration = Duration::from_millis(1500);
+/// How long the service manager waits for the name on the bus, so that `systemctl start lrsd &&
+/// busctl call org.lrs.Shaper1` works. That takes milliseconds; a bus that hangs must not delay the
+/// start of the node.
+const READY_WITHIN: Duration = Duration::from_millis(300);
 
 /// Entry of `lrsd`.
 pub fn lrsd() -> ExitCode {

@@ -133,7 +133,7 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
         return Ok(complete);
     }
     let groups = RecordedGroups::find(&config.tree_settings())?;
-    let mut desk = Desk { groups, store, manager: None };
+    let mut desk = Desk { groups, store };
     for record in &recovered.tasks {
         let mut task = format!("task {}", record.id);
         if let Some(unit) = &record.unit {
@@ -154,8 +154,6 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
 struct Desk {
     groups: RecordedGroups,
     store: Store,
-    /// Connected for the first unit.
-    manager: Option<Manager>,
 }
 
 impl Desk {
@@ -189,15 +187,11 @@ impl Desk {
     }
 
     /// Gives the unit's properties back. `false`: there is no systemd to be told.
-    fn tell(&mut self, unit: &UnitRecord) -> Result<bool, ManagerError> {
+    fn tell(&self, unit: &UnitRecord) -> Result<bool, ManagerError> {
         if !crate::systemd::is_running() {
             return Ok(false);
         }
-        let manager = match &mut self.manager {
-            Some(manager) => manager,
-            none => none.insert(Manager::new()?),
-        };
-        manager.give_back(unit).map(|()| true)
+        Manager::default().give_back(unit).map(|()| true)
     }
 
     /// The event first: a record whose end is in the history is only to be cleaned up.

@@ -1,20 +1,27 @@
 //! The real daemon and a service manager's socket: ready, alive, stopping (sd_notify(3)).
 //! In observe mode, so without root.
 
-#![allow(clippy::unwrap_used)] // test helpers
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // test helpers
 
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-struct Daemon(Child);
+#[path = "daemon/panics.rs"]
+mod panics;
+
+struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         // Ended already when the test went well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        panics::none_in(&std::fs::read_to_string(&self.log).unwrap());
     }
 }
 
@@ -56,15 +63,17 @@ fn start(dir: &Path, watchdog: Duration) -> Daemon {
         dir.display()
     );
     std::fs::write(&config, text).unwrap();
+    let log = dir.join("log");
     let child = Command::new(env!("CARGO_BIN_EXE_lrsd"))
         .arg("--config")
         .arg(&config)
         .env("NOTIFY_SOCKET", dir.join("notify"))
         .env("WATCHDOG_USEC", watchdog.as_micros().to_string())
         .stdin(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
-    Daemon(child)
+    Daemon { child, log }
 }
 
 #[test]
@@ -82,10 +91,10 @@ fn a_daemon_says_that_it_is_ready_alive_and_stopping() {
         manager.until(|state| state == "WATCHDOG=1");
     }
 
-    let pid = rustix::process::Pid::from_raw(daemon.0.id() as i32).unwrap();
+    let pid = rustix::process::Pid::from_raw(daemon.child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     manager.until(|state| state == "STOPPING=1");
-    assert!(daemon.0.wait().unwrap().success());
+    assert!(daemon.child.wait().unwrap().success());
 }
 
 #[test]

@@ -324,12 +324,13 @@ pub trait TierTree: Send + Sync {
     /// Sentences about promises the kernel's ranges or the node cannot keep under `plan`.
     fn shortfalls(&self, plan: &WeightPlan) -> Vec<String>;
 
-    /// Writes the root's own weight where it differs. `plan` changes with A.
+    /// Writes the root's own weight where it differs, or has systemd write it, which may take
+    /// seconds. `plan` changes with A.
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
 
-    /// Whether a root that had to be made anew got its weight, once.
-    fn take_root_shaped(&self) -> Option<Result<(), CgroupError>> {
-        None
+    /// Whether the root had to be made anew since the last question: it needs its weight again.
+    fn take_remade(&self) -> bool {
+        false
     }
 
     /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is

@@ -48,6 +48,8 @@ pub(super) struct Root {
     /// What an operator should know, one sentence each.
     pub(super) notes: Vec<String>,
     leaf: Option<Leaf>,
+    /// Whether systemd owns the root.
+    pub(super) is_scope: bool,
     held: Mutex<Held>,
 }
 
@@ -71,7 +73,8 @@ impl Root {
     pub(super) fn open(settings: &TreeSettings) -> Result<Root, CgroupError> {
         let (version, hierarchies) = hierarchies(settings)?;
         let path = root_path(settings, &hierarchies[0])?;
-        let scope = if is_scope(settings) { Some(Scope::new()?) } else { None };
+        let scope = is_scope(settings).then(Scope::default);
+        let is_scope = scope.is_some();
         let mut held = Held { lock: None, scope };
         held.take(&hierarchies, &path)?;
         let mut root = Root {
@@ -81,6 +84,7 @@ impl Root {
             controllers: Vec::new(),
             notes: Vec::new(),
             leaf: None,
+            is_scope,
             held: Mutex::new(held),
         };
         let prepared = match version {
@@ -130,23 +134,11 @@ impl Root {
         Ok(true)
     }
 
-    /// Whether systemd owns the root.
-    pub(super) fn is_scope(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).scope.is_some()
-    }
-
-    /// Gives the slice above the scope `weight` (cpu.weight), through systemd.
-    pub(super) fn set_slice_weight(&self, weight: u64) -> Result<(), CgroupError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.scope.as_mut().map_or(Ok(()), |scope| scope.set_weight(weight))
-    }
-
     /// Moves the processes of a task whose old home is gone to a scope of their own. Without
     /// systemd, or without its help, they go where the kernel takes them.
     pub(super) fn rehome(&self, id: TaskId, processes: &[Pid]) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scope) = &mut held.scope
-            && let Err(error) = scope.rehome(id, processes)
+        if self.is_scope
+            && let Err(error) = scope::rehome(id, processes)
         {
             tracing::warn!(task = %id, %error, "the processes of task {id}, released, get no scope of their own: {error}");
         }
@@ -258,11 +250,10 @@ impl Root {
         let dir = self.dir();
         let (tasks, foreign): (Vec<PathBuf>, Vec<PathBuf>) =
             attach::child_groups(&dir)?.into_iter().partition(|group| task_id(group).is_some());
-        let is_scope = self.is_scope();
         let foreign: Vec<PathBuf> = foreign
             .into_iter()
             .filter(|group| !group.ends_with(lock::LOCK))
-            .filter(|group| !(is_scope && group.ends_with(scope::LEAF)))
+            .filter(|group| !(self.is_scope && group.ends_with(scope::LEAF)))
             .collect();
         if !foreign.is_empty() {
             let names: Vec<_> = foreign.iter().map(|group| group_name(group)).collect();
@@ -276,7 +267,7 @@ impl Root {
         let procs = files::read_text(&dir.join("cgroup.procs"))?;
         let count = procs.lines().count();
         // On v1 the anchor is where systemd put it.
-        if count > usize::from(is_scope) {
+        if count > usize::from(self.is_scope) {
             self.notes.push(format!(
                 "{count} processes live directly in {}, beside the tasks; move them to a group \
                  of their own",

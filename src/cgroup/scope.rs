@@ -2,8 +2,9 @@
 //!
 //! The scope is systemd's, and what is below it is ours (Delegate=, systemd.resource-control(5)).
 //! Its first process, an anchor, makes it and keeps it; a daemon that comes back joins it if
-//! systemd says that it is active, and without a word of systemd's if tasks run in it. In a unified hierarchy a group
-//! with children has no processes, so the anchor moves into a leaf.
+//! systemd says that it is active, and by its path if tasks run in it and systemd does not answer
+//! at once. In a unified hierarchy a group with children has no processes, so the anchor moves into
+//! a leaf.
 //!
 //! The weight against the rest of the node belongs to the slice and is systemd's to write: its
 //! next daemon-reload would undo ours.
@@ -43,6 +44,10 @@ const PATIENCE_AT_START: Duration = Duration::from_secs(10);
 /// The same, and for any answer of systemd's, once there are tasks that wait for their turn.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
+/// How long systemd is waited for where tasks run in the scope already and a daemon comes back to
+/// them. systemd answers within a few milliseconds; without it they are taken over all the same.
+const PATIENCE_WITH_TASKS: Duration = Duration::from_millis(500);
+
 /// Between two looks at a scope that is going away.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -60,17 +65,16 @@ enum Held {
 }
 
 /// This daemon's hold on the scope.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scope {
-    manager: Manager,
     anchor: Option<Anchor>,
     started: bool,
 }
 
 impl Scope {
-    pub(super) fn new() -> Result<Scope, CgroupError> {
-        let manager = Manager::new().map_err(|error| unusable(&error))?;
-        Ok(Scope { manager, anchor: None, started: false })
+    /// How long a scope may take to go away, and any answer of systemd's.
+    fn patience(&self) -> Duration {
+        if self.started { PATIENCE } else { PATIENCE_AT_START }
     }
 
     /// Whether the anchor still runs.
@@ -80,7 +84,7 @@ impl Scope {
 
     /// Makes sure that the scope is there, with an anchor of ours in it.
     pub(super) fn hold(&mut self, hierarchies: &[Hierarchy]) -> Result<(), CgroupError> {
-        let patience = if self.started { PATIENCE } else { PATIENCE_AT_START };
+        let patience = self.patience();
         let give_up = clock::boot_time().after(patience);
         let mut anchor = None;
         loop {
@@ -92,7 +96,6 @@ impl Scope {
                 Held::Yes(anchor) => {
                     self.anchor = Some(anchor);
                     self.started = true;
-                    self.manager.patience = PATIENCE;
                     return Ok(());
                 }
                 Held::Outside(unused) => anchor = Some(unused),
@@ -109,16 +112,15 @@ impl Scope {
         }
     }
 
-    fn try_hold(&mut self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
-        let state = match self.manager.active_state(SCOPE) {
+    fn try_hold(&self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+        let is_back = !self.started && has_others(hierarchies, anchor.pid())?;
+        let manager = Manager::within(if is_back { PATIENCE_WITH_TASKS } else { self.patience() });
+        let state = match manager.active_state(SCOPE) {
             Ok(state) => state,
             // Without systemd's word: a scope with tasks in it is not going away by itself.
             Err(error) if has_others(hierarchies, anchor.pid())? => {
                 tracing::warn!(%error, "systemd does not say how {SCOPE} is, its tasks are taken over: {error}");
-                return Ok(match join(hierarchies, anchor.pid())? {
-                    true => Held::Yes(anchor),
-                    false => Held::Outside(anchor),
-                });
+                return take_over(hierarchies, anchor);
             }
             Err(error) => return Err(unusable(&error)),
         };
@@ -129,22 +131,20 @@ impl Scope {
                     return Ok(Held::Outside(anchor));
                 }
                 // systemd hears of an empty group before it answers: if the scope was empty a
-                // moment ago, and is to end for that, it says so now.
-                let still = self.manager.active_state(SCOPE).map_err(|e| unusable(&e))?;
-                Ok(match still.as_deref() {
-                    Some("active") => Held::Yes(anchor),
-                    _ => Held::Spent(anchor),
-                })
+                // moment ago, and is to end for that, it says so now. With tasks it was not.
+                match manager.active_state(SCOPE) {
+                    Ok(Some(still)) if still == "active" => Ok(Held::Yes(anchor)),
+                    Ok(_) => Ok(Held::Spent(anchor)),
+                    Err(_) if has_others(hierarchies, anchor.pid())? => Ok(Held::Yes(anchor)),
+                    Err(error) => Err(unusable(&error)),
+                }
             }
             Some(_) => Ok(Held::Outside(anchor)),
             None if has_others(hierarchies, anchor.pid())? => {
                 tracing::warn!(
                     "systemd has lost {SCOPE}, whose tasks still run; they are taken over, and the scope is made anew after them"
                 );
-                Ok(match join(hierarchies, anchor.pid())? {
-                    true => Held::Yes(anchor),
-                    false => Held::Outside(anchor),
-                })
+                take_over(hierarchies, anchor)
             }
             None => {
                 clear(hierarchies)?;
@@ -153,7 +153,7 @@ impl Scope {
         }
     }
 
-    fn start(&mut self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+    fn start(&self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
         let scope = NewScope {
             name: SCOPE,
             slice: SLICE,
@@ -161,7 +161,7 @@ impl Scope {
             delegated: true,
             also_delegated: if is_unified(hierarchies) { &[] } else { V1_CONTROLLERS },
         };
-        match self.manager.start_scope(&scope, &[anchor.pid()]) {
+        match Manager::within(self.patience()).start_scope(&scope, &[anchor.pid()]) {
             Ok(()) => {}
             Err(error) if error.unit_exists() => return Ok(Held::Outside(anchor)),
             Err(error) => return Err(unusable(&error)),
@@ -176,28 +176,6 @@ impl Scope {
         )))
     }
 
-    /// Gives the slice `weight` (cpu.weight) among its siblings, unless it has it.
-    pub(super) fn set_weight(&mut self, weight: u64) -> Result<(), CgroupError> {
-        self.manager.set_slice_weight(SLICE, weight).map_err(|error| {
-            CgroupError::Refused(format!("CPUWeight={weight} of {SLICE} is not set: {error}"))
-        })
-    }
-
-    /// Gives processes that were the task `id` a scope of their own beside the services: where
-    /// they came from, a session perhaps, is gone. They are then systemd's like any other.
-    pub(super) fn rehome(&mut self, id: TaskId, processes: &[Pid]) -> Result<(), ManagerError> {
-        let name = format!("lrs-released-{id}.scope");
-        let description = format!("Released by LRS: was task {id}");
-        let scope = NewScope {
-            name: &name,
-            slice: "system.slice",
-            description: &description,
-            delegated: false,
-            also_delegated: &[],
-        };
-        self.manager.start_scope(&scope, processes)
-    }
-
     /// Lets go; systemd ends a scope in which nothing is left.
     pub(super) fn let_go(&mut self) {
         if let Some(anchor) = self.anchor.take()
@@ -206,6 +184,28 @@ impl Scope {
             tracing::debug!("the anchor of {SCOPE} has not ended yet");
         }
     }
+}
+
+/// Gives the slice `weight` (cpu.weight) among its siblings, unless it has it.
+pub(super) fn set_weight(weight: u64) -> Result<(), CgroupError> {
+    Manager::within(PATIENCE).set_slice_weight(SLICE, weight).map_err(|error| {
+        CgroupError::Refused(format!("CPUWeight={weight} of {SLICE} is not set: {error}"))
+    })
+}
+
+/// Gives processes that were the task `id` a scope of their own beside the services: where they
+/// came from, a session perhaps, is gone. They are then systemd's like any other.
+pub(super) fn rehome(id: TaskId, processes: &[Pid]) -> Result<(), ManagerError> {
+    let name = format!("lrs-released-{id}.scope");
+    let description = format!("Released by LRS: was task {id}");
+    let scope = NewScope {
+        name: &name,
+        slice: "system.slice",
+        description: &description,
+        delegated: false,
+        also_delegated: &[],
+    };
+    Manager::within(PATIENCE).start_scope(&scope, processes)
 }
 
 fn unusable(error: &ManagerError) -> CgroupError {
@@ -247,6 +247,12 @@ fn join(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupError> {
         found = true;
     }
     Ok(found)
+}
+
+/// Joins a scope whose tasks run, whatever systemd says of it.
+fn take_over(hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+    let joined = join(hierarchies, anchor.pid())?;
+    Ok(if joined { Held::Yes(anchor) } else { Held::Outside(anchor) })
 }
 
 /// The scope itself is never made here: that is systemd's to do.

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cgroups_rs::fs::hierarchies::V1;
 
@@ -43,10 +43,8 @@ pub(super) struct KernelTree {
     /// What was written to groups of others.
     pub(super) plans: in_place::Plans,
     capabilities: Capabilities,
-    /// What the root's weight was last made for.
-    root_plan: Mutex<Option<WeightPlan>>,
-    /// Whether it was, after the root had to be made anew.
-    root_shaped: Mutex<Option<Result<(), CgroupError>>>,
+    /// The root had to be made anew and needs its weight.
+    remade: AtomicBool,
     /// For cgroups-rs; on v2 unused.
     v1: V1,
 }
@@ -114,8 +112,7 @@ impl KernelTree {
             io,
             plans: in_place::Plans::default(),
             capabilities,
-            root_plan: Mutex::new(None),
-            root_shaped: Mutex::new(None),
+            remade: AtomicBool::new(false),
             v1: V1::new(),
         })
     }
@@ -200,16 +197,15 @@ impl TierTree for KernelTree {
             IoKnob::Weight(scale) => scale.shortfall(plan, false),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
-        let root_scale = if self.root.is_scope() { weights::CPU_WEIGHT } else { self.scale };
+        let root_scale = if self.root.is_scope { weights::CPU_WEIGHT } else { self.scale };
         let root = root_scale.root_shortfall(plan, self.root_weight);
         self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(root).collect()
     }
 
     fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
-        *self.root_plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(*plan);
-        if self.root.is_scope() {
+        if self.root.is_scope {
             let weight = weights::CPU_WEIGHT.root(plan, self.root_weight);
-            return self.root.set_slice_weight(weight);
+            return scope::set_weight(weight);
         }
         let weight = self.scale.root(plan, self.root_weight);
         settle_number(
@@ -221,17 +217,15 @@ impl TierTree for KernelTree {
         )
     }
 
-    fn take_root_shaped(&self) -> Option<Result<(), CgroupError>> {
-        self.root_shaped.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_remade(&self) -> bool {
+        self.remade.swap(false, Ordering::Relaxed)
     }
 
     fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
         if self.root.restore()? {
             tracing::warn!(root = self.root.path, "the cgroup root was gone; made it anew");
-            let plan = *self.root_plan.lock().unwrap_or_else(PoisonError::into_inner);
             // Without its weight the root still holds the task.
-            let shaped = plan.map(|plan| self.shape_root(&plan));
-            *self.root_shaped.lock().unwrap_or_else(PoisonError::into_inner) = shaped;
+            self.remade.store(true, Ordering::Relaxed);
         }
         let path = format!("{}/{}", self.root.path, name::of(id, name));
         self.make(&path)?;

@@ -14,7 +14,7 @@
 //! `contract` and `properties` are tables of all names and types; dispatch, introspection and
 //! signals read them.
 //!
-//! The bus may be absent, refuse the name or go away: that is said once, tried again with
+//! The bus may be absent, hang, refuse the name or go away: that is said once, tried again with
 //! growing pauses, and touches neither the loop nor gRPC. There is no state here: a new
 //! connection shows the same tasks. Signals of the meantime are not sent; Events has them.
 //!

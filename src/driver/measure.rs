@@ -82,7 +82,7 @@ impl Driver {
         self.remove_again();
         self.restore_again();
         if self.root_weight.is_due() {
-            self.workers.place(Job::ShapeRoot { plan: self.plan });
+            self.shape_root();
         }
     }
 

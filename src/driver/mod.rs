@@ -252,6 +252,7 @@ impl Driver {
                 Message::Attached { task, result } => self.attached(task, result, now),
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
+                Message::RootRemade => self.shape_root(),
                 Message::RootShaped { result } => {
                     self.root_weight.answered(result);
                     self.changed_status = true;
@@ -356,6 +357,7 @@ impl Driver {
                 | Message::UnitPrepared { .. }
                 | Message::UnitTold { .. }
                 | Message::Reattached { .. }
+                | Message::RootRemade
                 | Message::RootShaped { .. }
                 | Message::Cycle(_)
                 | Message::Looks(_)

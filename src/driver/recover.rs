@@ -27,7 +27,7 @@ use super::find::find;
 use super::root_weight::RootWeight;
 use super::taken::Taken;
 use super::watch::Watcher;
-use super::worker::{Job, Workers};
+use super::worker::Workers;
 use super::{Driver, ReloadLog, Remote, plan, policy, rights};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
@@ -205,7 +205,7 @@ impl Driver {
                 driver.taken.put(*id, &group.record.path);
             }
         }
-        driver.workers.place(Job::ShapeRoot { plan: driver.plan });
+        driver.shape_root();
         for damage in &recovered.damaged {
             let reason = format!("{} {}", damage.path.display(), damage.what);
             driver.core.note(EventKind::Recovered, None, reason, Map::new(), now);

@@ -314,7 +314,7 @@ impl Driver {
             return;
         }
         self.plan = plan;
-        self.workers.place(Job::ShapeRoot { plan });
+        self.shape_root();
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
         for id in placed {
             self.align(id, None, now);

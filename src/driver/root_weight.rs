@@ -5,9 +5,11 @@
 //! ordinary slice, or the one they had before, and nothing shows it but their speed: so a failure
 //! is a warning in the log and in the status, and is tried again until the weight is there.
 //!
-//! The pauses double, because each try holds up the thread that attaches tasks for as long as
-//! systemd is waited for (1.5 s).
+//! The pauses double, because each try holds up the thread that asks systemd (`lrs-units`) for as
+//! long as systemd is waited for (1.5 s).
 
+use super::Driver;
+use super::unit_worker::UnitJob;
 use crate::cgroup::CgroupError;
 
 /// Cycles between two tries, at most: with cycles of 3 s five minutes.
@@ -30,8 +32,7 @@ struct Missing {
 }
 
 impl RootWeight {
-    /// Takes the answer to a [`Job::ShapeRoot`](super::worker::Job::ShapeRoot), or how it went
-    /// when a root had to be made anew.
+    /// Takes the answer to a [`UnitJob::ShapeRoot`].
     pub(super) fn answered(&mut self, result: Result<(), CgroupError>) {
         let before = self.missing.take();
         let why = match result {
@@ -57,6 +58,13 @@ impl RootWeight {
     /// Why the weight is not there.
     pub(super) fn problem(&self) -> Option<&str> {
         self.missing.as_ref().map(|missing| missing.why.as_str())
+    }
+}
+
+impl Driver {
+    /// Has the root given its weight, as the plan is now.
+    pub(super) fn shape_root(&self) {
+        self.workers.ask(UnitJob::ShapeRoot { plan: self.plan });
     }
 }
 

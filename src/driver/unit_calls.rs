@@ -29,7 +29,7 @@ pub enum AskError {
 
 /// systemd, as far as it can be reached.
 pub(super) struct Systemd<'a> {
-    manager: Option<Manager>,
+    manager: Manager,
     tree: &'a dyn TierTree,
     silent_until: Option<BootTime>,
     unreachable: bool,
@@ -37,7 +37,7 @@ pub(super) struct Systemd<'a> {
 
 impl<'a> Systemd<'a> {
     pub(super) fn new(tree: &'a dyn TierTree) -> Systemd<'a> {
-        Systemd { manager: None, tree, silent_until: None, unreachable: false }
+        Systemd { manager: Manager::default(), tree, silent_until: None, unreachable: false }
     }
 
     /// Whether the last call found nobody who answers; a refusal is an answer.
@@ -47,16 +47,12 @@ impl<'a> Systemd<'a> {
 
     fn ask<T>(
         &mut self,
-        call: impl FnOnce(&mut Manager) -> Result<T, ManagerError>,
+        call: impl FnOnce(&Manager) -> Result<T, ManagerError>,
     ) -> Result<T, AskError> {
         if self.silent_until.is_some_and(|until| clock::boot_time() < until) {
             return Err(AskError::Silent);
         }
-        let manager = match &mut self.manager {
-            Some(manager) => manager,
-            none => none.insert(Manager::new()?),
-        };
-        let answer = call(manager);
+        let answer = call(&self.manager);
         let silent = matches!(answer, Err(ManagerError::Timeout { .. }));
         self.silent_until = silent.then(|| clock::boot_time().after(SILENCE));
         self.unreachable = silent || matches!(answer, Err(ManagerError::Unreachable { .. }));

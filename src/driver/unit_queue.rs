@@ -21,6 +21,11 @@ impl UnitQueue {
     pub(super) fn push(&mut self, job: UnitJob) {
         match job {
             UnitJob::Look(asking) => self.looks.push_back(asking),
+            UnitJob::ShapeRoot { .. } => {
+                // Only the newest plan counts.
+                self.owed.retain(|job| !matches!(job, UnitJob::ShapeRoot { .. }));
+                self.owed.push_back(job);
+            }
             job => self.owed.push_back(job),
         }
     }
@@ -44,6 +49,7 @@ impl UnitQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::WeightPlan;
     use crate::command::Caller;
     use crate::proto;
     use crate::systemd::unit::UnitRecord;
@@ -69,6 +75,22 @@ mod tests {
         let request = crate::request::admit(request, &caller).unwrap();
         let (reply, _) = tokio::sync::oneshot::channel();
         UnitJob::Look(Box::new(Asking { caller, request, reply }))
+    }
+
+    #[test]
+    fn the_root_is_shaped_by_the_newest_plan_alone() {
+        let plan = |ratio| WeightPlan { ratio, active_capacity: 1, passive_max: 1 };
+        let mut queue = UnitQueue::default();
+        for job in
+            [UnitJob::ShapeRoot { plan: plan(10) }, tell(1), UnitJob::ShapeRoot { plan: plan(100) }]
+        {
+            queue.push(job);
+        }
+        assert!(matches!(queue.pop(), Some(UnitJob::Tell { .. })));
+        assert!(
+            matches!(queue.pop(), Some(UnitJob::ShapeRoot { plan: newest }) if newest == plan(100))
+        );
+        assert!(queue.is_empty());
     }
 
     #[test]

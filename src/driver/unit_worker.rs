@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 use super::unit_calls::{AskError, Systemd};
 use super::unit_queue::UnitQueue;
 use super::worker::{Message, Outbox, remove};
-use crate::cgroup::{Group, TierTree};
+use crate::cgroup::{Group, TierTree, WeightPlan};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
 use crate::core::model::TaskId;
 use crate::proto;
@@ -47,6 +47,11 @@ pub struct CalledOff {
 pub enum UnitJob {
     /// Find the unit of an admission: by its name, or that of a process to be managed in place.
     Look(Box<Asking>),
+    /// Give the root its weight among its siblings, which may be systemd's to write.
+    ShapeRoot {
+        /// What the weights promise.
+        plan: WeightPlan,
+    },
     /// Let systemd give the unit weight files of its own, and open them.
     Prepare {
         /// The task.
@@ -172,6 +177,7 @@ pub(super) fn serve_units(
                 };
                 Message::UnitLooked { asking, result }
             }
+            UnitJob::ShapeRoot { plan } => Message::RootShaped { result: tree.shape_root(&plan) },
             UnitJob::Prepare { task, process, unit } => {
                 let result = systemd.prepare(process, unit);
                 Message::UnitPrepared { task, result }

@@ -86,11 +86,6 @@ pub enum Job {
         /// Its tier.
         tier: Tier,
     },
-    /// Give the root its weight among its siblings.
-    ShapeRoot {
-        /// What the weights promise.
-        plan: WeightPlan,
-    },
     /// Remove the group of a task that has ended; in place, give its weights back.
     Remove {
         /// The task.
@@ -124,7 +119,9 @@ pub enum Message {
         /// How it went.
         result: Result<(), CgroupError>,
     },
-    /// Answer to [`Job::ShapeRoot`]; also after a root had to be made anew.
+    /// The root had to be made anew, and needs its weight.
+    RootRemade,
+    /// Answer to [`UnitJob::ShapeRoot`].
     RootShaped {
         /// How it went.
         result: Result<(), CgroupError>,
@@ -371,8 +368,8 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     }),
                 };
                 outbox.send(Message::Attached { task, result });
-                if let Some(result) = tree.take_root_shaped() {
-                    outbox.send(Message::RootShaped { result });
+                if tree.take_remade() {
+                    outbox.send(Message::RootRemade);
                 }
             }
             Job::Reattach { task, process, kin, owner, group } => {
@@ -386,10 +383,6 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                     let cgroup = &group.record.path;
                     tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority: {error}");
                 }
-            }
-            Job::ShapeRoot { plan } => {
-                let result = tree.shape_root(&plan);
-                outbox.send(Message::RootShaped { result });
             }
             Job::Release { task, group } => {
                 let result = tree.release(&group);

@@ -184,7 +184,7 @@ impl Manager {
     ///
     /// # Errors
     /// See [`LookupError`].
-    pub fn running_unit(&mut self, name: &UnitName) -> Result<RunningUnit, LookupError> {
+    pub fn running_unit(&self, name: &UnitName) -> Result<RunningUnit, LookupError> {
         let (facts, processes) = self.call(&format!("LoadUnit({name})"), async |connection| {
             let manager = LookupProxy::new(connection).await?;
             let path = manager.load_unit(name.as_str()).await?;
@@ -197,7 +197,7 @@ impl Manager {
     ///
     /// # Errors
     /// systemd cannot be asked, or does not say.
-    pub fn unit_of(&mut self, process: Pid) -> Result<Membership, ManagerError> {
+    pub fn unit_of(&self, process: Pid) -> Result<Membership, ManagerError> {
         let pid = process.raw().unsigned_abs();
         let looked = self.call(&format!("GetUnitByPID({pid})"), async |connection| {
             let manager = LookupProxy::new(connection).await?;
@@ -224,10 +224,7 @@ impl Manager {
     ///
     /// # Errors
     /// systemd cannot be asked.
-    pub fn weights(
-        &mut self,
-        unit: &UnitName,
-    ) -> Result<Option<BTreeMap<String, u64>>, ManagerError> {
+    pub fn weights(&self, unit: &UnitName) -> Result<Option<BTreeMap<String, u64>>, ManagerError> {
         let facts = self.call(&format!("LoadUnit({unit})"), async |connection| {
             let path = LookupProxy::new(connection).await?.load_unit(unit.as_str()).await?;
             facts(connection, &path).await
@@ -239,7 +236,7 @@ impl Manager {
     ///
     /// # Errors
     /// systemd cannot be asked, or refused.
-    pub fn give_back(&mut self, unit: &UnitRecord) -> Result<(), ManagerError> {
+    pub fn give_back(&self, unit: &UnitRecord) -> Result<(), ManagerError> {
         let Some(now) = self.weights(&unit.name)? else { return Ok(()) };
         let back = unit.to_give_back(&now);
         if back.is_empty() {
@@ -257,7 +254,7 @@ impl Manager {
     ///
     /// # Errors
     /// systemd cannot be asked, or refused.
-    pub fn settle(&mut self, unit: &UnitName, settings: &[Setting]) -> Result<bool, ManagerError> {
+    pub fn settle(&self, unit: &UnitName, settings: &[Setting]) -> Result<bool, ManagerError> {
         let Some(now) = self.weights(unit)? else { return Ok(false) };
         let differs =
             |(name, value): &&Setting| now.get(*name).copied().unwrap_or(NOT_SET) != *value;

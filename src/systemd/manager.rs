@@ -1,39 +1,42 @@
 //! A blocking client of systemd's manager, `org.freedesktop.systemd1` (org.freedesktop.systemd1(5)).
 //!
-//! Over the system bus or, where that is not to be had, over the manager's own socket, which
-//! root may use and systemctl does: shaping must not depend on a message broker. A connection
-//! that broke is made anew once for each call; every call is bounded ([`Manager::patience`]).
+//! Over the manager's own socket, which root may use and systemctl does, and over the system bus
+//! only where that socket is not to be had: shaping must not depend on a message broker, least of
+//! all on one that hangs. Each call has a connection of its own, because systemd sends all its
+//! signals to everybody who is connected to that socket. Every call is bounded
+//! ([`Manager::within`]).
 //!
 //! The calls are blocking because their callers are threads that do one thing after the other
-//! (start-up, `lrs-place`); the runtime inside turns only while a call is under way.
+//! (start-up, `lrs-place`, `lrs-units`); a runtime turns only while a call is under way.
+//!
+//! Limits: only root may use that socket. Another user's lrsd needs a bus that answers.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio_stream::StreamExt as _;
 use zbus::zvariant::{OwnedObjectPath, Value};
 
+use super::private::{self, SYSTEMD};
 use crate::units::Pid;
 
 /// Longest time for one call with all it waits for, unless told otherwise. systemd answers in
 /// milliseconds, in seconds while it reloads many units.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the bus may take to greet; one that hangs is gone round.
+/// How long the bus may take to greet.
 const BUS_PATIENCE: Duration = Duration::from_secs(1);
-
-/// systemd's socket for root; no broker in between.
-const PRIVATE_SOCKET: &str = "unix:path=/run/systemd/private";
 
 /// Why systemd did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// Neither the bus nor systemd's own socket answers.
-    #[error("systemd cannot be reached: {bus}; {direct}")]
+    /// Neither systemd's own socket nor the bus answers.
+    #[error("systemd cannot be reached: {}: {direct}; on the system bus: {bus}", private::SOCKET)]
     Unreachable {
-        /// What the system bus said.
-        bus: Box<zbus::Error>,
         /// What systemd's own socket said.
         direct: Box<zbus::Error>,
+        /// What the system bus said.
+        bus: Box<zbus::Error>,
     },
     /// systemd refused.
     #[error("systemd refused {what}: {source}")]
@@ -110,15 +113,6 @@ trait Manager {
         properties: &[(&str, Value<'_>)],
         aux: &[(&str, Vec<(&str, Value<'_>)>)],
     ) -> zbus::Result<OwnedObjectPath>;
-
-    #[zbus(signal)]
-    fn job_removed(
-        &self,
-        id: u32,
-        job: OwnedObjectPath,
-        unit: String,
-        result: String,
-    ) -> zbus::Result<()>;
 }
 
 #[zbus::proxy(
@@ -156,23 +150,23 @@ pub struct NewScope<'a> {
     pub also_delegated: &'a [&'a str],
 }
 
-/// A connection to systemd, made when it is first needed.
-#[derive(Debug)]
+/// The way to systemd.
+#[derive(Clone, Copy, Debug)]
 pub struct Manager {
-    runtime: tokio::runtime::Runtime,
-    connection: Option<zbus::Connection>,
     /// Longest time for one call with all it waits for.
-    pub patience: Duration,
+    patience: Duration,
+}
+
+impl Default for Manager {
+    fn default() -> Manager {
+        Manager::within(PATIENCE)
+    }
 }
 
 impl Manager {
-    /// Connects with the first call.
-    ///
-    /// # Errors
-    /// `Runtime` when the kernel has no descriptors left.
-    pub fn new() -> Result<Manager, ManagerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Manager { runtime, connection: None, patience: PATIENCE })
+    /// Waits for each call at most `patience`, with all that it waits for.
+    pub fn within(patience: Duration) -> Manager {
+        Manager { patience }
     }
 
     /// The `ActiveState` of a loaded unit ("active", "deactivating", ...); `None` when no unit
@@ -180,7 +174,7 @@ impl Manager {
     ///
     /// # Errors
     /// systemd cannot be asked.
-    pub fn active_state(&mut self, unit: &str) -> Result<Option<String>, ManagerError> {
+    pub fn active_state(&self, unit: &str) -> Result<Option<String>, ManagerError> {
         let asked = self.call(&format!("GetUnit({unit})"), async |connection| {
             let path = ManagerProxy::new(connection).await?.get_unit(unit).await?;
             UnitProxy::new(connection, path).await?.active_state().await
@@ -196,17 +190,13 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::unit_exists`] when there is one of that name.
-    pub fn start_scope(
-        &mut self,
-        scope: &NewScope<'_>,
-        processes: &[Pid],
-    ) -> Result<(), ManagerError> {
+    pub fn start_scope(&self, scope: &NewScope<'_>, processes: &[Pid]) -> Result<(), ManagerError> {
         let NewScope { name: scope, slice, description, delegated, also_delegated } = *scope;
         let what = format!("StartTransientUnit({scope})");
         let pids: Vec<u32> = processes.iter().map(|pid| pid.raw().unsigned_abs()).collect();
         let result = self.call(&what, async |connection| {
             let manager = ManagerProxy::new(connection).await?;
-            let mut removed = manager.receive_job_removed().await?;
+            let mut removed = jobs_removed(connection).await?;
             let mut properties = vec![
                 ("Description", Value::from(description)),
                 ("Slice", Value::from(slice)),
@@ -230,7 +220,7 @@ impl Manager {
     ///
     /// # Errors
     /// As for [`Manager::set_properties`].
-    pub fn set_slice_weight(&mut self, slice: &str, weight: u64) -> Result<(), ManagerError> {
+    pub fn set_slice_weight(&self, slice: &str, weight: u64) -> Result<(), ManagerError> {
         self.call(&format!("SetUnitProperties({slice}, CPUWeight={weight})"), async |connection| {
             let manager = ManagerProxy::new(connection).await?;
             let has = match manager.get_unit(slice).await {
@@ -251,7 +241,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::no_such_unit`], or what systemd found wrong.
     pub fn set_properties(
-        &mut self,
+        &self,
         unit: &str,
         properties: &[(&str, u64)],
     ) -> Result<(), ManagerError> {
@@ -262,66 +252,65 @@ impl Manager {
         })
     }
 
-    /// Runs one exchange in time, on a new connection if the old one broke.
+    /// Runs one exchange in time, on a connection of its own.
     pub(super) fn call<T>(
-        &mut self,
+        &self,
         what: &str,
         exchange: impl AsyncFn(&zbus::Connection) -> zbus::Result<T>,
     ) -> Result<T, ManagerError> {
-        let Manager { runtime, connection, patience } = self;
-        let patience = *patience;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let attempt = async {
-            if let Some(known) = connection.as_ref() {
-                match exchange(known).await {
-                    Err(error) if is_broken(&error) => {}
-                    answer => return answer.map_err(|source| refused(what, source)),
-                }
-            }
-            *connection = None;
-            let fresh = connect().await?;
-            let answer = exchange(&fresh).await.map_err(|source| refused(what, source));
-            *connection = Some(fresh);
-            answer
+            let connection = connect().await?;
+            exchange(&connection).await.map_err(|source| ManagerError::Refused {
+                what: what.to_owned(),
+                source: Box::new(source),
+            })
         };
-        let answer = runtime.block_on(async { tokio::time::timeout(patience, attempt).await });
-        answer.unwrap_or_else(|_| {
-            // Whatever hangs, the next call tries afresh.
-            self.connection = None;
-            Err(ManagerError::Timeout { what: what.to_owned(), patience })
+        let timed = runtime.block_on(async { tokio::time::timeout(self.patience, attempt).await });
+        // The connection ends with its reader, whatever hangs.
+        runtime.shutdown_background();
+        timed.unwrap_or_else(|_| {
+            Err(ManagerError::Timeout { what: what.to_owned(), patience: self.patience })
         })
     }
 }
 
-fn refused(what: &str, source: zbus::Error) -> ManagerError {
-    ManagerError::Refused { what: what.to_owned(), source: Box::new(source) }
-}
-
-/// The connection is of no more use: a broker that was restarted, or its end of it closed.
-fn is_broken(error: &zbus::Error) -> bool {
-    matches!(error, zbus::Error::InputOutput(_) | zbus::Error::Handshake(_))
-}
-
 async fn connect() -> Result<zbus::Connection, ManagerError> {
+    let direct = match private::connect(Path::new(private::SOCKET)).await {
+        Ok(connection) => return Ok(connection),
+        Err(error) => Box::new(error),
+    };
     let over_bus = async { zbus::connection::Builder::system()?.build().await };
     let bus = match tokio::time::timeout(BUS_PATIENCE, over_bus).await {
         Ok(Ok(connection)) => return Ok(connection),
-        Ok(Err(error)) => Box::new(error),
-        Err(_) => {
-            let silent = format!("the bus did not greet within {BUS_PATIENCE:?}");
-            Box::new(zbus::Error::Failure(silent))
-        }
+        Ok(Err(error)) => error,
+        Err(_) => zbus::Error::Failure(format!("no greeting within {BUS_PATIENCE:?}")),
     };
-    let directly =
-        async { zbus::connection::Builder::address(PRIVATE_SOCKET)?.p2p().build().await };
-    directly.await.map_err(|direct| ManagerError::Unreachable { bus, direct: Box::new(direct) })
+    Err(ManagerError::Unreachable { direct, bus: Box::new(bus) })
 }
 
-/// Waits for the end of `job`; systemd tells whoever began it. Answers its result.
-async fn ended(removed: &mut JobRemovedStream, job: &OwnedObjectPath) -> zbus::Result<String> {
+/// systemd tells whoever began a job of its end.
+async fn jobs_removed(connection: &zbus::Connection) -> zbus::Result<zbus::MessageStream> {
+    let rule = zbus::MatchRule::builder()
+        .msg_type(zbus::message::Type::Signal)
+        .sender(SYSTEMD)?
+        .interface("org.freedesktop.systemd1.Manager")?
+        .member("JobRemoved")?
+        .build();
+    zbus::MessageStream::for_match_rule(rule, connection, Some(JOBS)).await
+}
+
+/// Ends of other jobs that may come before the answer to the call that begins ours.
+const JOBS: usize = 1024;
+
+/// Waits for the end of `job`; answers its result.
+async fn ended(removed: &mut zbus::MessageStream, job: &OwnedObjectPath) -> zbus::Result<String> {
     while let Some(signal) = removed.next().await {
-        let signal = signal.args()?;
-        if signal.job == *job {
-            return Ok(signal.result);
+        let signal = signal?;
+        let body = signal.body();
+        let (_, ended, _, result): (u32, OwnedObjectPath, &str, String) = body.deserialize()?;
+        if ended == *job {
+            return Ok(result);
         }
     }
     let gone = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "systemd hung up");

@@ -4,17 +4,19 @@
 //! |---|---|
 //! | [`notify`] | readiness, status line and watchdog, sd_notify(3) |
 //! | [`manager`] | the calls of `org.freedesktop.systemd1.Manager` that LRS makes |
+//! | `private` | the connection that needs no bus |
 //! | [`unit`](mod@unit) | units as tasks: names, weights in systemd's words |
 //! | [`lookup`] | the calls about units that are or become tasks |
 //! | [`anchor`] | the process that keeps `lrs-tasks.scope` alive while no task does |
 //!
-//! Every call waits for an answer on the bus, milliseconds or, on a loaded node, seconds: none
+//! Every call waits for an answer of systemd's, milliseconds or, on a loaded node, seconds: none
 //! is made on the loop's thread. Nothing here writes a cgroup file; `crate::cgroup` does.
 
 pub mod anchor;
 pub mod lookup;
 pub mod manager;
 pub mod notify;
+mod private;
 pub mod unit;
 
 /// The slice of the daemon and its tasks.

@@ -4,9 +4,11 @@
 //! Times are held against each other, never against a figure: the machine may be busy.
 
 // Helper functions of tests are not tests to clippy.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod bad;
+#[path = "../daemon/panics.rs"]
+mod panics;
 mod smoke;
 
 use std::path::{Path, PathBuf};
@@ -65,6 +67,14 @@ impl Place {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("lrs-bench-")).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Of a bench without lrsd there is none.
+        let log = std::fs::read_to_string(self.output().join("logs/lrsd.log"));
+        panics::none_in(&log.unwrap_or_default());
     }
 }
 

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "panics.rs"]
+mod panics;
+
 /// Longest wait for anything that should take milliseconds; under emulation it takes longer.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -140,7 +143,9 @@ impl Daemon {
             .output()
             .expect("lrsd");
         assert!(output.stdout.is_empty(), "talk goes to stderr");
-        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+        let text = String::from_utf8(output.stderr).expect("text");
+        panics::none_in(&text);
+        (output.status.code(), text)
     }
 
     /// Waits for the end of a daemon that is expected to end by itself.
@@ -369,9 +374,7 @@ impl Drop for Daemon {
                 let _ = fs::remove_dir(dir);
             }
         }
-        if std::thread::panicking() {
-            eprintln!("--- log of lrsd ---\n{}", self.log());
-        }
+        panics::none_in(&self.log());
     }
 }
 

@@ -1,8 +1,10 @@
 //! A real lrsd in observe mode on a private bus: the loop, the signals and the stop are its own.
 
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
@@ -16,6 +18,7 @@ use crate::bus::Bus;
 use crate::client::{
     ERROR, MANAGER, PATH, Signals, TASK, all, call, get, manager, none, soon, with,
 };
+use crate::panics;
 
 /// A private lrsd with one active and one passive slot; stopped when dropped.
 pub struct Lrsd {
@@ -103,9 +106,7 @@ impl Drop for Lrsd {
             let _ = child.kill();
             let _ = child.wait();
         }
-        if std::thread::panicking() {
-            eprintln!("--- log of lrsd ---\n{}", self.log());
-        }
+        panics::none_in(&self.log());
     }
 }
 
@@ -233,6 +234,41 @@ async fn the_bus_may_die_under_a_running_task() {
     name_owned(&bus).await;
     let client = bus.connect().await;
     assert_eq!(get(&client, &path, TASK, "Pid").await, json!(task.pid()));
+    assert_eq!(lrsd.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_bus_that_never_answers_delays_nothing_and_is_served_when_it_does() {
+    let mut bus = Bus::start();
+    bus.kill();
+    std::fs::remove_file(bus.dir().join("bus")).unwrap();
+    // Connections wait in its queue.
+    let hung = UnixListener::bind(bus.dir().join("bus")).unwrap();
+    let notified = bus.dir().join("notify");
+    let manager = tokio::net::UnixDatagram::bind(&notified).unwrap();
+    let lrsd = Lrsd::started_by(&bus, |command| {
+        command.env("NOTIFY_SOCKET", &notified);
+    })
+    .await;
+    let status = lrsd.grpc().await.get_status(proto::GetStatusRequest {}).await;
+    assert!(status.is_ok(), "{status:?}");
+    // It serves, so it is ready as good as at once, whatever becomes of the bus.
+    let serving = Instant::now();
+    let mut states = [0; 4096];
+    loop {
+        let length = soon(manager.recv(&mut states)).await.unwrap();
+        if states[..length].starts_with(b"READY=1") {
+            break;
+        }
+    }
+    let took = serving.elapsed();
+    assert!(took < Duration::from_secs(1), "ready {took:?} after it served");
+    let task = Process::start();
+    let request = proto::AdmitRequest { pid: task.pid(), ..Default::default() };
+    lrsd.grpc().await.admit(request).await.unwrap();
+    drop(hung);
+    bus.run();
+    name_owned(&bus).await;
     assert_eq!(lrsd.stop(), Some(0));
 }
 

@@ -30,6 +30,7 @@ disk() { # the device with this serial number
 # behind holds a pipe open, and the run would wait for it.
 run_test() {
     local name=$1 kind=$2 path=$3 limit=$4 log=$out/tests/$1.log status pid began leftover
+    local journal=$out/since-$1 cursor
     local -a command
     case $kind in
     rust) mapfile -t command < <(printf '%s\n' "$path" && cat "$payload/arguments") ;;
@@ -37,6 +38,7 @@ run_test() {
     *) command=(false) && say "lrs-vm: unknown kind $kind of test $name" ;;
     esac
     say "@lrs start $name"
+    cursor=$(journalctl --quiet --lines 0 --show-cursor | sed -n 's/^-- cursor: //p')
     began=$(date +%s%3N)
     : >"$log"
     (cd "$payload/repo" && exec timeout --kill-after=10 "$limit" "${command[@]}") \
@@ -49,6 +51,14 @@ run_test() {
     if [ "$status" = 124 ] || [ "$status" = 137 ]; then
         say "lrs-vm: $name was stopped after $limit s"
     fi
+    # Whatever the test looked at.
+    journalctl --sync
+    journalctl --quiet --no-pager --output=short-monotonic --after-cursor="$cursor" >"$journal"
+    if ! "$payload/repo/tests/panics" "$log" "$journal" >"$port"; then
+        say "lrs-vm: a program of LRS panicked while $name ran, see above"
+        [ "$status" != 0 ] || status=1
+    fi
+    rm "$journal"
     # Groups named like systemd units are a package's, not a test's.
     leftover=$(find /sys/fs/cgroup -mindepth 1 -type d -name 'lrs-*' \
         ! -name '*.*' -print -prune 2>/dev/null)
