@@ -308,7 +308,7 @@ fn unshape(
         tree.release(group)?;
     }
     if let Some(unit) = record.unit.as_ref().filter(|_| crate::systemd::is_running()) {
-        Manager::new()?.give_back(unit)?;
+        Manager::default().give_back(unit)?;
     }
     record.unit = None;
     if let Some(booked) = record.booked.take() {
