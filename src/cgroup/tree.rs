@@ -18,13 +18,13 @@ use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::Membership;
+use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, CpuTiers, Drift, Group, GroupDirs,
-    GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version, WeightPlan, dirs,
-    files, in_place, ioprio, limits, members, name, quota, scope,
+    GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TierTree, TreeSettings, Version,
+    WeightPlan, dirs, files, in_place, ioprio, limits, members, name, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -154,12 +154,20 @@ impl KernelTree {
             },
             Version::V2 => {
                 let dir = self.primary().dir(path);
-                let with = |name| self.root.controllers.contains(&name).then(|| dir.clone());
+                // Of a group in a unit of somebody else's its files say which controllers act.
+                let in_root = is_within(path, &self.root.path);
+                let with = |name, file: &str| {
+                    let acts = match in_root {
+                        true => self.root.controllers.contains(&name),
+                        false => dir.join(file).exists(),
+                    };
+                    acts.then(|| dir.clone())
+                };
                 GroupDirs {
                     cpu: Some(dir.clone()),
                     cpuacct: Some(dir.clone()),
-                    io: with("io"),
-                    memory: with("memory"),
+                    io: with("io", "io.stat"),
+                    memory: with("memory", "memory.current"),
                     unified: Some(dir),
                 }
             }
@@ -233,7 +241,16 @@ impl TierTree for KernelTree {
             let shaped = plan.map(|plan| self.shape_root(&plan));
             *self.root_shaped.lock().unwrap_or_else(PoisonError::into_inner) = shaped;
         }
-        let path = format!("{}/{}", self.root.path, name::of(id, name));
+        self.create_below(&self.root.path, id, name)
+    }
+
+    fn create_below(
+        &self,
+        parent: &str,
+        id: TaskId,
+        name: Option<&Label>,
+    ) -> Result<Group, CgroupError> {
+        let path = format!("{parent}/{}", name::of(id, name));
         self.make(&path)?;
         let dir = self.primary().dir(&path);
         self.own_group(path)?
@@ -436,6 +453,10 @@ impl TierTree for KernelTree {
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         limits::escaped(&self.mover(), process)
+    }
+
+    fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+        surroundings::of(&self.mover(), process)
     }
 
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {

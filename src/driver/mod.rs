@@ -21,6 +21,7 @@ mod discovered;
 mod effects;
 mod entry;
 mod find;
+mod keeping;
 mod log;
 mod measure;
 mod placing;

@@ -44,7 +44,7 @@ pub enum Job {
         kin: Kin,
         /// Where it was before.
         origin: Vec<(String, String)>,
-        /// The group to manage in place.
+        /// The group to manage in place, or one made for it below its unit.
         found: Option<Arc<Group>>,
         /// Its tier.
         tier: Tier,
@@ -343,6 +343,10 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
             job if only_removals && !matches!(job, Job::Remove { .. }) => {}
             Job::Attach { task, name, process, kin, origin, found, tier, plan, discovered } => {
                 let result = match found {
+                    Some(group) if group.record.attachment == Attachment::Own => {
+                        let group = Arc::unwrap_or_clone(group);
+                        attach(tree, task, group, (process, kin), None, (tier, &plan))
+                    }
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
                         .map(|_| (group, Attached { moved: 0 }, tier)),
