@@ -123,6 +123,9 @@ pub struct AdmitRequest {
     pub reservation: Option<ReservationId>,
     /// Manage the present cgroup as it is; a unit always is.
     pub in_place: bool,
+    /// Leave the unit of systemd's that the process is in only if nothing is lost by it
+    /// ([`crate::core::leaving`]); means nothing in place.
+    pub keep_unit: bool,
     /// Whether and how long to wait for a slot.
     pub wait: Wait,
     /// When the caller first asked.

@@ -54,6 +54,7 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
         priority: request.priority.map(Priority),
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
         in_place: request.in_place,
+        keep_unit: request.keep_unit,
         wait,
         first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
     })

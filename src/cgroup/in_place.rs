@@ -298,10 +298,11 @@ pub(super) fn restore(
             continue;
         }
         // What was found as the weight of an idle group (0, or 3 shares) is none.
-        if is_cpu && was_idle {
-            files::write_value(&idle_file, "1")?;
-        } else {
-            files::write_value(&path, found)?;
+        let (file, value) = if is_cpu && was_idle { (&idle_file, "1") } else { (&path, &**found) };
+        match files::write_raw(file, value) {
+            // A unit's group goes with its last process, also meanwhile.
+            Err(error) if files::is_gone(&error) => return Ok(()),
+            written => written.map_err(|e| files::failed("write", file, Some(value), e))?,
         }
     }
     Ok(())

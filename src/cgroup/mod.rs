@@ -14,6 +14,7 @@
 //! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
+//! | `surroundings` | the unit a process is in, its neighbours, room for a group beside its own |
 //! | `kin`, `quota` | the processes of a session; what a quota lets a group have |
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
@@ -51,6 +52,7 @@ pub mod probe;
 mod process;
 mod quota;
 mod scope;
+mod surroundings;
 mod tiers;
 mod tree;
 mod weights;
@@ -63,6 +65,7 @@ pub(crate) use lock::LOCK;
 pub(crate) use owner::denied;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;
+pub use surroundings::{Room, Surroundings, UnitPlace};
 pub use whereabouts::{Places, Whereabouts};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
@@ -337,6 +340,17 @@ pub trait TierTree: Send + Sync {
     /// what people know the task by.
     fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError>;
 
+    /// The same in `parent`, a group of somebody else's that [`TierTree::surroundings`] found.
+    fn create_below(
+        &self,
+        parent: &str,
+        id: TaskId,
+        name: Option<&Label>,
+    ) -> Result<Group, CgroupError> {
+        let _ = (id, name);
+        Err(CgroupError::Unsupported(format!("nothing is made in {parent} here")))
+    }
+
     /// The present cgroup of `process`, or the group above it with the path `named`, to be
     /// managed as it is. Refuses the root group and a group that holds this daemon.
     fn find_in_place(&self, process: ProcessRef, named: Option<&str>)
@@ -479,12 +493,23 @@ pub trait TierTree: Send + Sync {
         Ok(None)
     }
 
-    /// Why nobody without root's rights may have `process` moved: the limit on CPU, memory, I/O
+    /// Why nobody without root's rights may have `process` moved, and `lrsctl run` does not leave
+    /// its unit by itself: the limit on CPU, memory, I/O
     /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
     /// to do about it depends on who asks.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         let _ = process;
         None
+    }
+
+    /// The unit of systemd's that `process` is in, and how it is in there. `None`: it is in none,
+    /// or nothing is moved ([`Attachment::None`]).
+    ///
+    /// # Errors
+    /// `ProcessGone`; a file could not be read.
+    fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+        let _ = process;
+        Ok(None)
     }
 
     /// Directories of the root and the groups above it in the CPU hierarchy, whose quotas bound

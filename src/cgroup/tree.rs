@@ -18,13 +18,14 @@ use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::Membership;
+use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Drift, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, TierTree, TreeSettings, Version,
-    WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, quota, scope,
+    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TierTree, TreeSettings,
+    Version, WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, quota,
+    scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -151,12 +152,20 @@ impl KernelTree {
             },
             Version::V2 => {
                 let dir = self.primary().dir(path);
-                let with = |name| self.root.controllers.contains(&name).then(|| dir.clone());
+                // Of a group in a unit of somebody else's its files say which controllers act.
+                let in_root = is_within(path, &self.root.path);
+                let with = |name, file: &str| {
+                    let acts = match in_root {
+                        true => self.root.controllers.contains(&name),
+                        false => dir.join(file).exists(),
+                    };
+                    acts.then(|| dir.clone())
+                };
                 GroupDirs {
                     cpu: Some(dir.clone()),
                     cpuacct: Some(dir.clone()),
-                    io: with("io"),
-                    memory: with("memory"),
+                    io: with("io", "io.stat"),
+                    memory: with("memory", "memory.current"),
                     unified: Some(dir),
                 }
             }
@@ -227,7 +236,16 @@ impl TierTree for KernelTree {
             // Without its weight the root still holds the task.
             self.remade.store(true, Ordering::Relaxed);
         }
-        let path = format!("{}/{}", self.root.path, name::of(id, name));
+        self.create_below(&self.root.path, id, name)
+    }
+
+    fn create_below(
+        &self,
+        parent: &str,
+        id: TaskId,
+        name: Option<&Label>,
+    ) -> Result<Group, CgroupError> {
+        let path = format!("{parent}/{}", name::of(id, name));
         self.make(&path)?;
         let dir = self.primary().dir(&path);
         self.own_group(path)?
@@ -430,6 +448,10 @@ impl TierTree for KernelTree {
 
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         limits::escaped(&self.mover(), process)
+    }
+
+    fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+        surroundings::of(&self.mover(), process)
     }
 
     fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {

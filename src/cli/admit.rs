@@ -30,7 +30,8 @@ const ANSWER_GRACE: Duration = Duration::from_secs(5);
 /// `lrsctl run`: a slot for this process, then the command in its place.
 pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
     let program = Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
-    let request = request(&args.slot, 0, false);
+    let request =
+        proto::AdmitRequest { keep_unit: !args.leave_unit, ..request(&args.slot, 0, false) };
     let away = match args.slot.wait {
         None => Away::Fail,
         Some(patience) => Away::Retry(patience),
@@ -40,11 +41,16 @@ pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infa
     // Closes the connection and the event loop; this is the only thread again.
     drop(runtime);
     match slot? {
-        Slot::Own(task) => talk.detail(format_args!(
-            "task {}, {} slot",
-            task.id,
-            super::show::tier_word(task.tier)
-        )),
+        Slot::Own(task) => {
+            if let Some(because) = &task.stays_because {
+                say(format_args!("lrsctl: warning: {}", stays(&task, because)));
+            }
+            talk.detail(format_args!(
+                "task {}, {} slot",
+                task.id,
+                super::show::tier_word(task.tier)
+            ));
+        }
         Slot::Outer(message) => {
             talk.detail(format_args!("runs inside the outer slot ({message})"));
         }
@@ -100,6 +106,17 @@ pub(super) fn admit(
     }
 }
 
+/// What it means to a task that it stays in its unit.
+fn stays(task: &proto::Task, because: &str) -> String {
+    format!(
+        "task {} stays in its unit and ranks only among the groups in {}, not among the other tasks \
+         here: {} (--leave-unit gives that up)",
+        task.id,
+        printable(task.ratio_group.as_deref().unwrap_or("its cgroup")),
+        printable(because)
+    )
+}
+
 fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
     proto::AdmitRequest {
         pid,
@@ -109,6 +126,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         priority: args.priority,
         reservation: args.reservation.clone(),
         in_place,
+        keep_unit: false,
         wait_ms: 0,
         wait_forever: false,
         first_requested_at: None,

@@ -49,7 +49,9 @@ pub(super) enum Command {
     /// Run a command in a slot
     ///
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
-    /// status are the command's own. Inside a task the command runs in the outer slot.
+    /// status are the command's own. Inside a task the command runs in the outer slot. In a unit
+    /// of systemd's it leaves the unit only if no limit and no stop is lost by that; else it stays,
+    /// or is refused. The manual page has the cases (lrsctl man lrsctl-run).
     Run(RunArgs),
     /// Make running processes or systemd units tasks; prints one id a line
     Admit(AdmitArgs),
@@ -197,6 +199,9 @@ pub(super) struct SlotArgs {
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) slot: SlotArgs,
+    /// Leave the unit of systemd's that this runs in, whatever its limits and its stop
+    #[arg(long)]
+    pub(super) leave_unit: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,

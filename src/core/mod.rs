@@ -10,6 +10,7 @@ mod cycle;
 pub mod event;
 pub mod guard;
 pub mod jobs;
+pub mod leaving;
 pub mod model;
 mod placement;
 pub mod rate;

@@ -274,6 +274,7 @@ fn admit_request(pid: i32, options: Given<'_>) -> Result<proto::AdmitRequest, Co
         priority: options.integer("priority", "i")?,
         reservation: options.text("reservation")?,
         in_place: options.flag("in_place")?,
+        keep_unit: options.flag("keep_unit")?,
         wait_ms: options.integer("wait_ms", "t")?.unwrap_or(0),
         wait_forever: options.flag("wait_forever")?,
         unit: options.text("unit")?,

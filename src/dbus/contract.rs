@@ -138,7 +138,8 @@ pub(super) const MANAGER_METHODS: &[Method] = &[
         "Puts a running process, with its descendants, into a slot; pid 0 is the caller. Options: \
          name, job, kind (s), priority (i), reservation (s), in_place (b), wait_ms (t), \
          wait_forever (b), first_requested_at (s, RFC 3339), unit (s): with pid 0, a running \
-         service or scope of systemd's, in place. A wait ends when the caller leaves the bus. \
+         service or scope of systemd's, in place; keep_unit (b): leave the unit of systemd's that \
+         it is in only if nothing is lost by it, as lrsctl run does. A wait ends when the caller leaves the bus. \
          AlreadyExists has the task's id as its second argument.",
     ),
     change(

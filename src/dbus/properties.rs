@@ -191,6 +191,12 @@ pub(super) const TASK: &[Property<proto::Task>] = &[
     announced("Unit", "s", "The unit of systemd's whose cgroup it is; empty: none.", |t| {
         text(t.unit.as_deref())
     }),
+    announced(
+        "StaysBecause",
+        "s",
+        "What it would lose by leaving its unit; empty: it left.",
+        |t| text(t.stays_because.as_deref()),
+    ),
     announced("FoundBy", "s", "yarn, or rule and its name; empty: admitted by a client.", |t| {
         text(t.found_by.as_deref())
     }),
@@ -232,7 +238,7 @@ pub(super) const TASK: &[Property<proto::Task>] = &[
 pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
     #[derive(PartialEq)]
     struct Announced<'a>(
-        [Option<&'a str>; 8],
+        [Option<&'a str>; 9],
         [i32; 3],
         (Option<i32>, Option<u32>, Option<i32>),
         [Option<&'a prost_types::Timestamp>; 2],
@@ -262,6 +268,7 @@ pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
             ratio_group,
             unit,
             found_by,
+            stays_because,
             opportunistic,
             cpu_quota,
             repaired,
@@ -285,6 +292,7 @@ pub(super) fn same_task(old: &proto::Task, new: &proto::Task) -> bool {
                 ratio_group.as_deref(),
                 unit.as_deref(),
                 found_by.as_deref(),
+                stays_because.as_deref(),
             ],
             [*tier, *class, *attachment],
             (*pid, *uid, *priority),

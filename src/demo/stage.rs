@@ -202,7 +202,7 @@ impl Stage<'_> {
             Setting::Shaped(daemon) => {
                 let mut command = Command::new(this_executable());
                 command.arg("--endpoint").arg(daemon.endpoint.to_string());
-                command.args(["run", "--wait", "--job", "demo"]);
+                command.args(["run", "--leave-unit", "--wait", "--job", "demo"]);
                 command.args(["--kind", task.kind.word(), "--name", &task.name, "--"]);
                 command.args(words);
                 command

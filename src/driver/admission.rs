@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::Driver;
 use super::entry::{Entry, Placement};
+use super::keeping::{Kept, Said};
 use super::process::{self, Pinned};
 use crate::cgroup::CgroupError;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
@@ -31,6 +32,8 @@ pub struct Admission {
     pub process: ProcessRef,
     /// The unit whose main process it is.
     pub unit: Option<UnitRecord>,
+    /// How it keeps its unit, if it was to.
+    pub(super) kept: Option<Kept>,
     /// Pins it.
     pub pidfd: OwnedFd,
     /// Who waits for the answer.
@@ -53,24 +56,26 @@ impl Driver {
         reply: Reply<proto::Task>,
         now: Moment,
     ) {
-        match self.at_hand(&request) {
-            Some(pid) => self.admit_process(caller, request, pid, None, reply, now),
+        match self.at_hand(&caller, &request) {
+            Some(pid) => {
+                self.admit_process(caller, request, pid, Said::default(), reply, now);
+            }
             None => self.look_up(caller, request, reply),
         }
     }
 
-    /// `unit`: whose main process it is.
+    /// `said`: of the unit whose main process it is, or that it is to keep.
     pub(super) fn admit_process(
         &mut self,
         caller: Caller,
         request: AdmitRequest,
         pid: Pid,
-        unit: Option<UnitRecord>,
+        said: Said,
         reply: Reply<proto::Task>,
         now: Moment,
     ) {
         let mut reply = Some(reply);
-        match self.begin_admission(caller, request, pid, unit, &mut reply, now) {
+        match self.begin_admission(caller, request, pid, said, &mut reply, now) {
             Ok(Begun::Later) => {}
             Ok(Begun::Answer(task)) => self.answer(reply, Ok(*task)),
             Err(error) => self.answer(reply, Err(error)),
@@ -81,9 +86,9 @@ impl Driver {
     fn begin_admission(
         &mut self,
         caller: Caller,
-        request: AdmitRequest,
+        mut request: AdmitRequest,
         pid: Pid,
-        unit: Option<UnitRecord>,
+        said: Said,
         reply: &mut Option<Reply<proto::Task>>,
         now: Moment,
     ) -> Result<Begun, CommandError> {
@@ -97,9 +102,6 @@ impl Driver {
         }
         if let Some(id) = self.task_of(process) {
             return self.admitted_already(id, process, &caller, reply, now);
-        }
-        if let Some(unit) = &unit {
-            self.check_unit(unit, None)?;
         }
         let priority = self.effective_priority(&request);
         self.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
@@ -127,7 +129,15 @@ impl Driver {
                 self.rights.check(&caller, Action::ActOnReservation, owner)?;
             }
         }
-        self.check_limits(&caller, &request, process)?;
+        // Whose unit it is to keep is not made a task for that.
+        let mut unit = said.unit.clone().filter(|_| !request.keep_unit || request.in_place);
+        let kept = self.keep_unit(&caller, &mut request, process, said, &mut unit)?;
+        if let Some(unit) = &unit {
+            self.check_unit(unit, None)?;
+        }
+        if !kept.as_ref().is_some_and(Kept::is_below) {
+            self.check_limits(&caller, &request, process)?;
+        }
         let asked = Request {
             uid: uids.effective,
             labels: request.labels.clone(),
@@ -143,6 +153,7 @@ impl Driver {
             request,
             process,
             unit,
+            kept,
             pidfd,
             replies: reply.take().into_iter().collect(),
         };
@@ -268,7 +279,8 @@ impl Driver {
             }
             _ => None,
         };
-        let Admission { caller, as_admin, request, process, unit, pidfd, replies } = admission;
+        let Admission { caller, as_admin, request, process, unit, kept, pidfd, replies } =
+            admission;
         if let Some(unit) = &unit {
             // It has no group yet, and nobody else may take that of the unit meanwhile.
             self.taken.put(id, &unit.control_group);
@@ -281,6 +293,8 @@ impl Driver {
             replies,
             used,
             in_place: request.in_place,
+            below: kept.as_ref().and_then(Kept::below),
+            stays_because: kept.as_ref().and_then(Kept::because),
             unit,
             ..Entry::default()
         };

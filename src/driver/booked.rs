@@ -15,8 +15,9 @@
 //! attached, status warns and names the reason.
 //!
 //! Limits. A task whose rule or scheduler names it no more stays as it is until it ends or is
-//! released. A systemd unit that was admitted in observe mode has to be released and admitted
-//! again, since its weights are systemd's to look up.
+//! released. One that was admitted in a service of systemd's, or below a finite limit, has to be
+//! released and admitted again: what it would lose is systemd's to look up, and whether its client
+//! wanted to keep that is not recorded.
 //!
 //! [`TaskRecord::booked`]: crate::state::record::TaskRecord::booked
 
@@ -28,12 +29,12 @@ use serde_json::{Map, json};
 use super::Driver;
 use super::discovered::Place;
 use super::entry::{Entry, Placement};
-use super::process;
+use super::process::{self, is_in_service, may_be_in_unit};
 use crate::cgroup::{Attachment, Group};
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Subject, Wait};
+use crate::command::{Caller, CommandError, ErrorKind};
 use crate::config::Mode;
 use crate::core::event::EventKind;
-use crate::core::model::{Labels, TaskId};
+use crate::core::model::TaskId;
 use crate::discover::refusals::Refusals;
 use crate::sample::TaskSample;
 use crate::units::Moment;
@@ -116,26 +117,20 @@ impl Driver {
         }
         let path = entry.group.as_ref().map_or("", |group| group.record.path.as_str());
         let in_place = !path.is_empty();
-        if in_place && crate::systemd::is_running() && process::may_be_in_unit(pid) {
+        let again = format!("release the task (lrsctl release {id}) and admit it again");
+        let in_unit = || if in_place { may_be_in_unit(pid) } else { is_in_service(pid) };
+        if crate::systemd::is_running() && in_unit() {
             return Err(refused(format!(
-                "process {pid} is in a unit of systemd, which has to be looked up; release the \
-                 task (lrsctl release {id}) and admit it again"
+                "process {pid} is in a unit of systemd, which has to be looked up; {again}"
             )));
         }
-        let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
-        let request = AdmitRequest {
-            subject: Subject::Process(pid),
-            start_ticks: Some(process.start_ticks),
-            labels: Labels::default(),
-            priority: None,
-            reservation: None,
-            in_place,
-            wait: Wait::No,
-            first_requested_at: None,
-        };
         if !entry.as_admin {
+            let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
             self.check_owner(&caller, pid, pinned.uids)?;
-            self.check_limits(&caller, &request, process)?;
+        }
+        // Whether its client wanted to keep its unit is not recorded.
+        if let Some(reason) = self.tree.escapes_limits(process).filter(|_| !in_place) {
+            return Err(refused(format!("{reason}; {again}")));
         }
         let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;

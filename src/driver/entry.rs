@@ -69,6 +69,10 @@ pub struct Entry {
     pub release_replies: Vec<Reply<()>>,
     /// Whether its present cgroup is to be managed as it is.
     pub in_place: bool,
+    /// The group of its unit in which its own is to be made.
+    pub below: Option<String>,
+    /// What it would have lost by leaving the unit it was started in.
+    pub stays_because: Option<String>,
     /// The reservation its admission uses.
     pub used: Option<ReservationRecord>,
     /// Its time, split.
@@ -248,6 +252,7 @@ impl Entry {
             group: self.group.as_ref().map(|group| group.record.clone()),
             booked: self.booked.as_ref().map(|booked| booked.group.record.clone()),
             unit: self.unit.clone(),
+            stays_because: self.stays_because.clone(),
             origin: self.origin.clone(),
             meter: self.meter.clone(),
             measured: self.opened,

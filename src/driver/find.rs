@@ -326,6 +326,7 @@ impl Finder<'_> {
             main_exited,
             group: group.map(Arc::new),
             unit: record.unit,
+            stays_because: record.stays_because,
             origin: record.origin,
             phase: Placement::Placed,
             meter: record.meter,

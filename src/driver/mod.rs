@@ -22,6 +22,7 @@ mod discovered;
 mod effects;
 mod entry;
 mod find;
+mod keeping;
 mod log;
 mod measure;
 mod placing;

@@ -56,6 +56,12 @@ impl Driver {
         if let Some(unit) = &admission.unit {
             self.check_unit(unit, Some(id))?;
         }
+        if let Some(kept) = &admission.kept {
+            self.still_kept(&admission.caller, admission.process, kept)?;
+            if kept.is_below() {
+                return Ok(());
+            }
+        }
         self.check_limits(&admission.caller, &admission.request, admission.process)
     }
 
@@ -96,6 +102,10 @@ impl Driver {
                 None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
             return self.take_in_place(id, group);
+        }
+        if let Some(parent) = entry.below.take() {
+            self.make_below(id, &parent)?;
+            return Ok(self.attach_job(id));
         }
         self.store_admission(id)?;
         Ok(self.attach_job(id))

@@ -200,10 +200,11 @@ impl Driver {
             events: parts.events,
             answers: Vec::new(),
         };
-        for (id, entry) in &driver.entries {
-            if let Some(group) = entry.group.as_ref().filter(|group| group.is_in_place()) {
-                driver.taken.put(*id, &group.record.path);
-            }
+        let entries = driver.entries.iter();
+        let groups: Vec<_> =
+            entries.filter_map(|(id, entry)| Some((*id, entry.group.clone()?))).collect();
+        for (id, group) in groups {
+            driver.take(id, &group);
         }
         driver.shape_root();
         for damage in &recovered.damaged {

@@ -7,6 +7,7 @@ use super::unit_worker::{Looked, Prepared, Told, Unrestored, Whose};
 use crate::cgroup::{CgroupError, TierTree, Version};
 use crate::clock;
 use crate::command::{CommandError, ErrorKind, Subject};
+use crate::core::leaving::Stop;
 use crate::systemd::lookup::{LookupError, Membership, RunningUnit};
 use crate::systemd::manager::{Manager, ManagerError};
 use crate::systemd::unit::{Setting, UnitName, UnitRecord};
@@ -68,22 +69,34 @@ impl<'a> Systemd<'a> {
                 });
                 let found = found.map_err(|error| unasked(name, &error))?;
                 let unit = found.map_err(|error| unfit(name, error))?;
-                Ok(Looked { process: main(&unit)?, whose: Whose::Unit(unit.record) })
+                let stop = stop_of(&unit.record.control_group, &unit.kill_mode);
+                Ok(Looked { process: main(&unit)?, whose: Whose::Unit(unit.record), stop })
             }
             Subject::Process(pid) => {
                 // In a group below the unit's own it is not for systemd to say.
                 let in_own = |control_group: &str| process::is_shaped_by(*pid, control_group);
-                let whose = match self.ask(|manager| manager.unit_of(*pid)) {
+                let membership = self.ask(|manager| manager.unit_of(*pid));
+                let stop = match &membership {
+                    Ok(Membership::Fit(unit)) => {
+                        stop_of(&unit.record.control_group, &unit.kill_mode)
+                    }
+                    Ok(Membership::Unfit { control_group, kill_mode }) => {
+                        stop_of(control_group, kill_mode)
+                    }
+                    Ok(Membership::None) => Stop::Assumed("systemd does not know the unit".into()),
+                    Err(error) => Stop::Assumed(error.to_string()),
+                };
+                let whose = match membership {
                     Ok(Membership::Fit(unit)) if in_own(&unit.record.control_group) => {
                         Whose::Unit(unit.record)
                     }
-                    Ok(Membership::Unfit { control_group }) if in_own(&control_group) => {
+                    Ok(Membership::Unfit { control_group, .. }) if in_own(&control_group) => {
                         Whose::Unfit
                     }
                     Ok(_) => Whose::Nobody,
                     Err(error) => Whose::Unknown(error),
                 };
-                Ok(Looked { process: *pid, whose })
+                Ok(Looked { process: *pid, whose, stop })
             }
         }
     }
@@ -175,6 +188,16 @@ fn unfit(unit: &UnitName, error: LookupError) -> CommandError {
     }
 }
 
+/// What a stop of the unit with this cgroup and `KillMode=` ends.
+fn stop_of(control_group: &str, kill_mode: &str) -> Stop {
+    match kill_mode {
+        _ if control_group.ends_with(".scope") => Stop::Scope,
+        "process" | "none" => Stop::MainProcess,
+        "control-group" | "mixed" => Stop::Everything,
+        other => Stop::Assumed(format!("systemd calls its KillMode {other:?}")),
+    }
+}
+
 /// The process that stands for a unit: the one it calls its main process, else its oldest. One
 /// that ended meanwhile does not count.
 fn main(unit: &RunningUnit) -> Result<Pid, CommandError> {
@@ -185,4 +208,24 @@ fn main(unit: &RunningUnit) -> Result<Pid, CommandError> {
         unit.processes.iter().filter_map(fit).min_by_key(|process| process.start_ticks)
     });
     standing.map(|process| process.pid).ok_or_else(|| stopped(&unit.record.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_service_is_stopped_as_a_whole() {
+        let service = |mode: &str| stop_of("/system.slice/a.service", mode);
+        for mode in ["control-group", "mixed"] {
+            assert_eq!(service(mode), Stop::Everything);
+            assert_eq!(stop_of("/user.slice/user-0.slice/session-1.scope", mode), Stop::Scope);
+        }
+        for mode in ["process", "none"] {
+            assert_eq!(service(mode), Stop::MainProcess);
+        }
+        for mode in ["", "new"] {
+            assert!(matches!(service(mode), Stop::Assumed(_)), "{mode}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use super::unit_queue::UnitQueue;
 use super::worker::{Message, Outbox, remove};
 use crate::cgroup::{Group, TierTree, WeightPlan};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
+use crate::core::leaving::Stop;
 use crate::core::model::TaskId;
 use crate::proto;
 use crate::systemd::unit::{Setting, UnitRecord};
@@ -99,6 +100,8 @@ pub struct Looked {
     pub process: Pid,
     /// Whose its cgroup is.
     pub whose: Whose,
+    /// What a stop of its unit ends.
+    pub stop: Stop,
 }
 
 /// Whose the weights of a process's cgroup are.

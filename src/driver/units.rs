@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::entry::Placement;
+use super::keeping::Said;
 use super::process;
 use super::unit_calls::{self, AskError};
 use super::unit_worker::{Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, Whose};
@@ -37,12 +38,18 @@ pub struct Owed {
 
 impl Driver {
     /// The process of a request that can be decided without a word from systemd.
-    pub(super) fn at_hand(&self, request: &AdmitRequest) -> Option<Pid> {
-        let in_place = request.in_place && self.config.daemon.mode == Mode::Enforce;
+    pub(super) fn at_hand(&self, caller: &Caller, request: &AdmitRequest) -> Option<Pid> {
         match request.subject {
             Subject::Unit(_) => None,
             Subject::Process(pid) => {
-                let asks = in_place && crate::systemd::is_running() && process::may_be_in_unit(pid);
+                let may_ask = self.config.daemon.mode == Mode::Enforce
+                    && (request.in_place || request.keep_unit)
+                    && crate::systemd::is_running();
+                let asks = may_ask
+                    && match request.in_place {
+                        true => process::may_be_in_unit(pid),
+                        false => self.keeping_asks(caller, pid),
+                    };
                 (!asks).then_some(pid)
             }
         }
@@ -95,16 +102,32 @@ impl Driver {
                 looks.remove();
             }
         }
+        let keeps = request.keep_unit && !request.in_place;
+        let keeps = keeps && matches!(request.subject, Subject::Process(_));
         let looked = result.and_then(|looked| {
-            if !matches!(looked.whose, Whose::Nobody) {
+            // One that may leave its unit needs no right to that.
+            if !keeps && !matches!(looked.whose, Whose::Nobody) {
                 self.rights.check(&caller, Action::ShapeUnit, None)?;
             }
             Ok(looked)
         });
-        let Looked { process, whose } = match looked {
+        let Looked { process, whose, stop } = match looked {
             Err(error) => return self.answer(Some(reply), Err(error)),
             Ok(looked) => looked,
         };
+        if keeps {
+            if let Whose::Unknown(error) = &whose {
+                tracing::warn!(pid = process.raw(), %error, "what a stop of the unit of process {process} ends is not known, KillMode=control-group is assumed: {error}");
+            }
+            return self.admit_process(
+                caller,
+                request,
+                process,
+                Said::new(whose, stop),
+                reply,
+                now,
+            );
+        }
         if let Subject::Unit(name) = &request.subject {
             request.in_place = true;
             // A unit's name has no character that a label may not have.
@@ -118,7 +141,7 @@ impl Driver {
                 None
             }
         };
-        self.admit_process(caller, request, process, unit, reply, now);
+        self.admit_process(caller, request, process, Said { unit, ..Said::default() }, reply, now);
     }
 
     /// Lets systemd give the unit of a task weight files of its own; it is recorded before.

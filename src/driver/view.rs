@@ -83,6 +83,7 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
         opportunistic: task.opportunistic,
         cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
         repaired: entry.repaired_in_all,
+        stays_because: entry.stays_because.clone(),
     }
 }
 

@@ -48,7 +48,7 @@ pub enum Job {
         origin: Vec<(String, String)>,
         /// Whose alone everything must be that is moved.
         owner: Option<u32>,
-        /// The group to manage in place.
+        /// The group to manage in place, or one made for it below its unit.
         found: Option<Arc<Group>>,
         /// Its tier.
         tier: Tier,
@@ -357,6 +357,11 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                 discovered,
             } => {
                 let result = match found {
+                    Some(group) if group.record.attachment == Attachment::Own => {
+                        let group = Arc::unwrap_or_clone(group);
+                        let conditions = Conditions { owner, ..Conditions::default() };
+                        attach(tree, task, group, (process, kin), conditions, (tier, &plan))
+                    }
                     Some(group) => tree
                         .write_tier(&group, tier, &plan)
                         .map(|_| (group, Attached { moved: 0 }, tier)),

@@ -70,6 +70,9 @@ pub struct TaskRecord {
     /// The unit of systemd's whose cgroup that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitRecord>,
+    /// What it would have lost by leaving the unit it was started in, if it stays there for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays_because: Option<String>,
     /// Where its main process was before, per hierarchy.
     pub origin: Vec<(String, String)>,
     /// What was measured so far.

@@ -61,6 +61,7 @@ fn record(number: u64) -> TaskRecord {
         admitted_boot: BootTime(Duration::from_secs(5)),
         promoted_at: None,
         unit: None,
+        stays_because: Some("a limit".into()),
         group: None,
         booked: Some(crate::cgroup::GroupRecord {
             attachment: crate::cgroup::Attachment::None,

@@ -36,6 +36,8 @@ pub struct RunningUnit {
     pub main: Option<Pid>,
     /// All its processes that this daemon can see.
     pub processes: Vec<Pid>,
+    /// What a stop of it ends: its `KillMode=` (systemd.kill(5)).
+    pub kill_mode: String,
 }
 
 /// The unit a process is in.
@@ -49,6 +51,8 @@ pub enum Membership {
     Unfit {
         /// Its cgroup, from the root of systemd's hierarchy.
         control_group: String,
+        /// What a stop of it ends: its `KillMode=` (systemd.kill(5)).
+        kill_mode: String,
     },
 }
 
@@ -91,6 +95,7 @@ struct Facts {
     control_group: String,
     main: Option<Pid>,
     delegated: bool,
+    kill_mode: String,
     weights: BTreeMap<String, u64>,
 }
 
@@ -108,6 +113,7 @@ impl Facts {
             // 0 is systemd's way of saying none.
             main: own.number("MainPID").and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::new),
             delegated: own.flag("Delegate"),
+            kill_mode: own.text("KillMode"),
             weights: PROPERTIES.iter().filter_map(weight).collect(),
         }
     }
@@ -141,7 +147,7 @@ impl Facts {
             given: Vec::new(),
             adopted: false,
         };
-        Ok(RunningUnit { record, main: self.main, processes })
+        Ok(RunningUnit { record, main: self.main, processes, kill_mode: self.kill_mode })
     }
 }
 
@@ -206,10 +212,11 @@ impl Manager {
         });
         match looked {
             Ok((facts, processes)) => {
-                let control_group = facts.control_group.clone();
+                let (control_group, kill_mode) =
+                    (facts.control_group.clone(), facts.kill_mode.clone());
                 Ok(match facts.judge(processes) {
                     Ok(unit) => Membership::Fit(unit),
-                    Err(_) => Membership::Unfit { control_group },
+                    Err(_) => Membership::Unfit { control_group, kill_mode },
                 })
             }
             Err(error) if error.name().is_some_and(|name| IN_NONE.contains(&name)) => {

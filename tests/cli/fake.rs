@@ -20,6 +20,8 @@ pub struct Script {
     pub pages: Vec<Vec<Task>>,
     /// Answers of Admit in order; when it runs dry a task is admitted.
     pub admit: VecDeque<Failure>,
+    /// What such a task is, beside its id and tier.
+    pub task: Task,
     pub admitted: Vec<AdmitRequest>,
     /// Peer pid of each Admit.
     pub peers: Vec<Option<i32>>,
@@ -197,7 +199,7 @@ impl Shaper for Served {
             Some(failure) if failure.code() != tonic::Code::Ok => Err(failure),
             _ => {
                 let id = format!("t0000000-{}", script.admitted.len());
-                let task = Task { id, tier: Tier::Active as i32, ..Task::default() };
+                let task = Task { id, tier: Tier::Active as i32, ..script.task.clone() };
                 Ok(Response::new(AdmitResponse { task: Some(task) }))
             }
         }

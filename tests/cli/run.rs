@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use super::fake::{Ended, Fake, Script};
+use lrs::proto::Task;
 use tonic::Status as Failure;
 
 fn wait_ms(fake: &Fake) -> Vec<u64> {
@@ -184,4 +185,30 @@ fn admit_goes_on_after_a_refusal() {
     let script = fake.script.lock().unwrap();
     assert_eq!(script.admitted.iter().map(|r| r.pid).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(script.admitted[3].in_place && !script.admitted[0].in_place);
+}
+
+#[test]
+fn run_keeps_its_unit_unless_told_to_leave_it() {
+    let fake = Fake::start(Script::default());
+    fake.run(&["run", "--", "true"]);
+    fake.run(&["run", "--leave-unit", "--", "true"]);
+    fake.run(&["admit", "1"]);
+    let script = fake.script.lock().unwrap();
+    let keeps: Vec<bool> = script.admitted.iter().map(|request| request.keep_unit).collect();
+    assert_eq!(keeps, [true, false, false]);
+}
+
+#[test]
+fn a_task_that_stays_in_its_unit_is_warned_about() {
+    let stays = Task {
+        ratio_group: Some("/system.slice".into()),
+        stays_because: Some("memory.max = 1".into()),
+        ..Task::default()
+    };
+    let fake = Fake::start(Script { task: stays, ..Script::default() });
+    let ended = fake.run(&["run", "--", "echo", "ran"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
+    for words in ["warning: ", "/system.slice", "memory.max = 1", "--leave-unit"] {
+        assert!(ended.err.contains(words), "{words}: {ended:?}");
+    }
 }

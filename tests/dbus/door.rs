@@ -37,6 +37,7 @@ async fn admit_arrives_typed_and_is_answered() {
         ("priority", Value::from(-7i64)),
         ("reservation", "r0000001-9".into()),
         ("in_place", true.into()),
+        ("keep_unit", true.into()),
         ("wait_ms", Value::from(1500u16)),
         ("first_requested_at", "1970-01-01T00:00:07.000005Z".into()),
     ]);
@@ -52,7 +53,7 @@ async fn admit_arrives_typed_and_is_answered() {
     assert_eq!(request.labels.kind.unwrap().as_str(), "k");
     assert_eq!(request.priority, Some(Priority(-7)));
     assert_eq!(request.reservation, Some(ReservationId { epoch: 1, number: 9 }));
-    assert!(request.in_place);
+    assert!(request.in_place && request.keep_unit);
     assert_eq!(request.wait, Wait::For(Duration::from_millis(1500)));
     assert_eq!(request.first_requested_at.unwrap().unix_micros(), 7_000_005);
     reply.send(Ok(task(3))).unwrap();
@@ -372,7 +373,7 @@ async fn properties_and_managed_objects() {
             "Pid": 123_456, "Uid": 1000, "Tier": "passive", "Priority": -2, "Class": "moderate",
             "AdmittedAt": "2026-01-02T03:04:05.000006Z", "PromotedAt": "", "Attachment": "own",
             "Cgroup": format!("/lrs/{}", task_id(1)), "RatioGroup": "/lrs", "Unit": "",
-            "FoundBy": "", "Opportunistic": false, "Repaired": 0, "Overflow": false,
+            "FoundBy": "", "StaysBecause": "", "Opportunistic": false, "Repaired": 0, "Overflow": false,
             "Slotless": false, "Frozen": false, "Contested": false, "MainExited": false,
             "Measured": {"computing_rate": 0.5, "cpu_seconds": 12.5, "resident_bytes": 1 << 28,
                          "kernel": {"cpu_weight": 100, "cpu_idle": true}},

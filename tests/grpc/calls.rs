@@ -36,6 +36,7 @@ async fn admit_arrives_typed_and_is_answered() {
         priority: Some(i32::MIN),
         reservation: Some("r0000001-9".into()),
         in_place: true,
+        keep_unit: true,
         wait_ms: 1500,
         first_requested_at: Some(prost_types::Timestamp { seconds: 7, nanos: 5_000 }),
         ..Default::default()
@@ -51,7 +52,7 @@ async fn admit_arrives_typed_and_is_answered() {
     assert_eq!(request.labels.kind.unwrap().as_str(), "k");
     assert_eq!(request.priority, Some(Priority(i32::MIN)));
     assert_eq!(request.reservation, Some(ReservationId { epoch: 1, number: 9 }));
-    assert!(request.in_place);
+    assert!(request.in_place && request.keep_unit);
     assert_eq!(request.wait, Wait::For(Duration::from_millis(1500)));
     assert_eq!(request.first_requested_at.unwrap().unix_micros(), 7_000_005);
     reply.send(Ok(task(3))).unwrap();

@@ -39,7 +39,7 @@ pub(super) fn start(
         Some(daemon) => {
             let mut command = Command::new(this_executable());
             command.arg("--endpoint").arg(daemon.endpoint.to_string());
-            command.args(["run", "--wait", "--name", &task.name]);
+            command.args(["run", "--leave-unit", "--wait", "--name", &task.name]);
             command.args(["--job", group.job.as_deref().unwrap_or(load)]);
             command.args(["--kind", group.kind.as_deref().unwrap_or(&group.name)]);
             command.arg(format!("--priority={}", group.priority)).arg("--").args(words);

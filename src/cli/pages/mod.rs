@@ -130,6 +130,9 @@ fn command_page(command: Command, section: &'static str) -> Vec<u8> {
         if let Some(codes) = exit_codes {
             end.control("SH", ["EXIT STATUS"]).text([roman(codes.replace('\n', " "))]);
         }
+        if name == "lrsctl-run" {
+            cases(&mut end);
+        }
         if section == "8" || !name.contains('-') {
             files(&mut end);
         }
@@ -144,6 +147,46 @@ const MANUAL: &str = "Local Resource Shaper";
 
 fn source() -> String {
     format!("LRS {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What `lrsctl run` does in a unit of systemd's, as `core/leaving.rs` decides and
+/// docs/operations.md explains.
+const RUN_IN_A_UNIT: &[(&str, &str)] = &[
+    (
+        "a login's session, systemd-run --scope, without a limit",
+        "Leaves the unit for a group of LRS's.",
+    ),
+    ("a service with KillMode=process or none (cron, atd), without a limit", "Leaves the unit."),
+    ("no unit", "Moves to a group of LRS's; a member only if no limit is escaped."),
+    (
+        "a unit of which it is the only process, such as systemd-run lrsctl run or the service of a timer",
+        "If something is lost by leaving, it stays and its own cgroup is managed in place; a warning \
+         says among which groups the task then ranks. For a unit of the system that takes an admin; \
+         one of a user's own manager needs CPUWeight=.",
+    ),
+    (
+        "a group of a delegated unit (Delegate=) whose cpu controller is enabled above it",
+        "If something is lost by leaving, it gets a group of its own beside, within the unit. \
+         cgroup v2 only.",
+    ),
+    (
+        "a service whose script calls lrsctl run; a scope or session with a limit",
+        "Refused. Make it the only process of a unit (exec), or give --leave-unit. A member may not \
+         leave a limit that way.",
+    ),
+];
+
+fn cases(roff: &mut Roff) {
+    roff.control("SH", ["IN A UNIT OF SYSTEMD'S"]);
+    roff.text([roman(
+        "Lost by leaving would be a finite limit of memory, cpu, io or cpuset on the way up, or the \
+         stop of a service with KillMode=control-group or mixed: systemctl stop would not end the \
+         task. On cgroup v1 the limits of memory and cpuset are not left and do not count. Where \
+         systemd does not say, KillMode=control-group is assumed. Started in",
+    )]);
+    for (place, what) in RUN_IN_A_UNIT {
+        roff.control("TP", []).text([bold(*place)]).text([roman(*what)]);
+    }
 }
 
 fn files(roff: &mut Roff) {
@@ -204,6 +247,15 @@ mod tests {
                 key.name
             );
         }
+    }
+
+    #[test]
+    fn the_page_of_run_has_the_cases() {
+        let text = text_of("lrsctl-run");
+        for word in ["UNIT OF SYSTEMD", "KillMode=process", "leave\\-unit", "Delegate="] {
+            assert!(text.contains(word), "no {word} in:\n{text}");
+        }
+        assert!(!text_of("lrsctl-admit").contains("UNIT OF SYSTEMD"));
     }
 
     #[test]

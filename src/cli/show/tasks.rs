@@ -138,6 +138,7 @@ pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> 
         ),
         ("repaired", format!("{} changes by others", task.repaired)),
         ("siblings", text(&task.ratio_group)),
+        ("stays", text(&task.stays_because)),
         (
             "kernel",
             format!(

@@ -41,7 +41,9 @@ run_test() {
     cursor=$(journalctl --quiet --lines 0 --show-cursor | sed -n 's/^-- cursor: //p')
     began=$(date +%s%3N)
     : >"$log"
-    (cd "$payload/repo" && exec timeout --kill-after=10 "$limit" "${command[@]}") \
+    # In a scope, as in a login's session: what `lrsctl run` may do depends on the unit it is in.
+    (cd "$payload/repo" && exec systemd-run --quiet --scope --collect --unit="lrs-vm-test-$name" \
+        timeout --kill-after=10 "$limit" "${command[@]}") \
         >"$log" 2>&1 </dev/null &
     pid=$!
     tail -n +1 -s 0.1 -f --pid="$pid" "$log" >"$port"
