@@ -7,7 +7,7 @@
 //! | module | one line | may use |
 //! |---|---|---|
 //! | [`units`] | quantities with their unit in the type | std |
-//! | [`core`] | pure decisions: slots, rates, capacity, guard | `units`, data of `sample` |
+//! | [`core`] | `crates/core`, pure decisions: slots, rates, capacity, guard | `units` |
 //! | [`sample`] | one reading of the node and its tasks | /proc, cgroup files |
 //! | [`cgroup`] | the applier: task groups and their weights | cgroup files |
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
@@ -26,7 +26,7 @@
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the doors never see `cgroup` or `state`; nothing in
-//! `core` has a clock, a file, a socket, async or a log (`tests/purity.rs`).
+//! `core` has a clock, a file, a socket, async or a log: it is a crate without those dependencies.
 //!
 //! `docs/architecture.md` tells the same at more length.
 
@@ -36,7 +36,6 @@ pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
-pub mod core;
 pub mod daemon;
 pub mod dbus;
 pub mod demo;
@@ -55,9 +54,11 @@ pub mod sample;
 pub mod serve;
 pub mod state;
 pub mod systemd;
-pub mod units;
 pub mod wire;
 pub mod yarn;
+
+pub use lrs_core as core;
+pub use lrs_core::units;
 
 /// The generated messages and service of `proto/lrs/v1/shaper.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -1,7 +1,7 @@
 //! Every log line of ours is a sentence that says all of it (`src/log.rs`): text logs and
 //! `journalctl` show the message alone, so an error that is a field only is lost to readers.
 //!
-//! Reads the sources. Textual on purpose, like `purity.rs`.
+//! Reads the sources. Textual on purpose: no lint knows what a log line shows.
 
 #![allow(clippy::unwrap_used)] // tests, helpers included
 

@@ -15,13 +15,9 @@
 //! ends itself.
 
 use std::path::PathBuf;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use crate::cgroup::GroupDirs;
-use crate::core::model::TaskId;
-use crate::units::{BootTime, Bytes, ProcessRef};
+use crate::units::ProcessRef;
 
 pub mod files;
 mod group;
@@ -31,6 +27,10 @@ mod sampler;
 mod threads;
 mod tree;
 
+pub use crate::core::sample::{
+    CpuTimes, DiskBytes, MemorySample, NodePressure, NodeSample, Sample, TaskPressure, TaskSample,
+    ThreadCounters, ThreadLook,
+};
 pub use files::{DescriptorLimit, raise_descriptor_limit};
 pub use node::usable_cpus;
 pub use sampler::Sampler;
@@ -123,150 +123,4 @@ pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
         problems: &mut unsaid,
     };
     group::GroupReader::new(dirs, 0).read_times(&mut context)
-}
-
-/// Everything read in one cycle.
-#[derive(Clone, Debug, Default)]
-pub struct Sample {
-    /// When the reading began.
-    pub at: BootTime,
-    /// The node as a whole.
-    pub node: NodeSample,
-    /// Each watched task that could be read at all.
-    pub tasks: Vec<(TaskId, TaskSample)>,
-    /// How long the reading took.
-    pub took: Duration,
-}
-
-/// Counters of the node. `None`: the kernel does not give it, or it could not be read
-/// (then [`NodeSample::problems`] says why).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSample {
-    /// CPUs the tasks of LRS may use: affinity of the daemon, cpuset and quota of the root.
-    pub cpus: Option<u32>,
-    /// The same without the quota: those they may be spread over.
-    pub allowed_cpus: Option<u32>,
-    /// Time counters summed over those CPUs.
-    pub cpu: Option<CpuTimes>,
-    /// Bytes read and written by whole disks since boot.
-    pub disk: Option<DiskBytes>,
-    /// Stall totals of /proc/pressure.
-    pub pressure: Option<NodePressure>,
-    /// /proc/meminfo.
-    pub memory: Option<MemorySample>,
-    /// What could not be read, one sentence each.
-    pub problems: Vec<String>,
-}
-
-/// /proc/stat, cumulative (proc_stat(5)); guest time is already inside user and nice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the kernel's own words
-pub struct CpuTimes {
-    pub user: Duration,
-    pub nice: Duration,
-    pub system: Duration,
-    pub idle: Duration,
-    pub iowait: Duration,
-    pub irq: Duration,
-    pub softirq: Duration,
-    pub steal: Duration,
-}
-
-/// Cumulative bytes of all whole disks (no partitions; a device that sits on others, such as
-/// dm, md or loop, is not counted again).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct DiskBytes {
-    pub read: Bytes,
-    pub written: Bytes,
-}
-
-/// `total=` of each line of /proc/pressure/* (Documentation/accounting/psi.rst).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct NodePressure {
-    pub cpu_some: Duration,
-    pub memory_some: Duration,
-    pub memory_full: Duration,
-    pub io_some: Duration,
-    pub io_full: Duration,
-}
-
-/// /proc/meminfo.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct MemorySample {
-    pub total: Bytes,
-    pub available: Bytes,
-    pub swap_used: Bytes,
-}
-
-/// Counters of one task, cumulative over the life of its cgroup (own) or as its owner's
-/// cgroup has them (in place: the caller keeps the value at admission).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TaskSample {
-    /// CPU time, user + system, exited children included.
-    pub cpu: Option<Duration>,
-    /// Bytes read from disks.
-    pub read: Option<Bytes>,
-    /// Bytes written to disks.
-    pub written: Option<Bytes>,
-    /// Resident memory now, page cache not included.
-    pub resident: Option<Bytes>,
-    /// The task's own stall totals, where its cgroup has PSI.
-    pub pressure: Option<TaskPressure>,
-    /// Whether every thread was asleep (neither running, runnable nor in uninterruptible
-    /// wait) at the moment of the reading. `None`: not looked at.
-    pub asleep: Option<bool>,
-    /// Whether no thread was running or runnable but at least one in uninterruptible wait.
-    /// `None`: not looked at.
-    pub disk_wait: Option<bool>,
-    /// Counters of the thread last seen awake. `None`: never looked at, or it has ended and
-    /// no other was seen awake since.
-    pub thread: Option<ThreadCounters>,
-}
-
-impl TaskSample {
-    /// What the reading saw of the threads.
-    pub fn look(&self) -> Option<ThreadLook> {
-        match (self.asleep?, self.disk_wait?) {
-            (true, _) => Some(ThreadLook::Asleep),
-            (false, true) => Some(ThreadLook::DiskWait),
-            (false, false) => Some(ThreadLook::Runnable),
-        }
-    }
-}
-
-/// What the threads of a task did at one moment, taken together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ThreadLook {
-    /// At least one was running or runnable (R).
-    Runnable,
-    /// None was, and at least one waited uninterruptibly (D).
-    DiskWait,
-    /// None of either.
-    Asleep,
-}
-
-/// Counters of the threads seen awake, one after the other: each adds what it did from the
-/// moment it was first seen (/proc/PID/task/TID/schedstat and status).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ThreadCounters {
-    /// Time on a CPU.
-    pub ran: Duration,
-    /// Time waited for one, waits that ended.
-    pub waited: Duration,
-    /// Times it gave the CPU up to wait for something.
-    pub voluntary: u64,
-    /// Times the CPU was taken from it.
-    pub involuntary: u64,
-}
-
-/// `some ... total=` of the task's cpu.pressure and io.pressure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct TaskPressure {
-    pub cpu_some: Duration,
-    pub io_some: Duration,
 }

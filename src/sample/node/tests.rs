@@ -1,7 +1,8 @@
 use std::fs;
 
 use super::*;
-use crate::sample::{Bytes, Settings};
+use crate::sample::Settings;
+use crate::units::Bytes;
 
 /// A machine made of files: a partition, a loop device, a dm device on the disk, zram, a
 /// multipath member and a second disk.

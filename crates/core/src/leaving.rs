@@ -65,7 +65,7 @@ pub enum Stop {
 pub enum Weight {
     /// It can.
     Usable,
-    /// It is a unit's, and the caller may not change that ([`crate::rights`]).
+    /// It is a unit's, and the caller may not change that (`lrs::rights`).
     Forbidden,
     /// It has none.
     None,

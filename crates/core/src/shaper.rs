@@ -490,7 +490,8 @@ impl Shaper {
 }
 
 /// Adds what is known of name, job and kind to the figures of an event.
-pub(crate) fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
+/// Adds the labels that are known to `inputs`, by their names in JSON.
+pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
     let Labels { name, job, kind } = labels;
     for (key, label) in [("name", name), ("job", job), ("kind", kind)] {
         if let Some(label) = label {

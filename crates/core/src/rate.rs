@@ -76,7 +76,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::model::Class;
+use crate::model::Class;
 use crate::sample::{CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounters, ThreadLook};
 use crate::units::{BootTime, Share};
 

@@ -106,7 +106,7 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::model::Label;
+    use crate::model::Label;
 
     fn key(job: &str) -> JobKey {
         JobKey { job: Label::new(job).unwrap(), kind: None }

@@ -1,8 +1,8 @@
 //! The decision core: pure, in that it has no clock, file, socket, async or log.
 //!
 //! Time comes in as an argument and what has to be done goes out as [`state::Effect`]s. The
-//! same code runs in the daemon, in the property tests and in replay of recorded events;
-//! `tests/purity.rs` checks the claim.
+//! same code runs in the daemon, in the property tests and in replay of recorded events. The
+//! crate's dependencies and its `clippy.toml` keep it pure.
 
 pub mod capacity;
 pub mod colocation;
@@ -15,10 +15,12 @@ pub mod model;
 mod placement;
 pub mod rate;
 mod requests;
+pub mod sample;
 pub mod shaper;
 pub mod slots;
 mod standing;
 pub mod state;
+pub mod units;
 
 pub use cycle::Measured;
 
