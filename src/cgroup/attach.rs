@@ -108,7 +108,7 @@ pub(super) enum Step {
 }
 
 impl Mover<'_> {
-    /// See [`super::TierTree::attach_from`]. `again`: the task is in `group` already, so that on
+    /// See [`super::TierTree::attach_if`]. `again`: the task is in `group` already, so that on
     /// an error what was brought in stays, unless it must not be there. Answers how many processes
     /// were moved.
     pub(super) fn attach(
