@@ -1615,6 +1615,8 @@ fn a_root_somebody_removed_is_made_anew_and_locked_anew() {
     }
     let job = Job::sleeper();
     let group = fixture.admit(job.process());
+    assert!(fixture.tree().take_remade(), "said, so that its weight is written again");
+    fixture.tree().shape_root(&PLAN).unwrap();
     assert_eq!(weight(&group), shaped, "the root has its weight again");
     let error = cgroup::open(&settings(&fixture.name)).err().unwrap().to_string();
     assert!(error.contains("uses the cgroup root"), "{error}");

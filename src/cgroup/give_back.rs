@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::dirs::inode;
 use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
-use super::weights::{BLKIO_BFQ_WEIGHT, CPU_SHARES, CPU_WEIGHT, IO_BFQ_WEIGHT, IO_WEIGHT};
+use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use super::{
     Attachment, CgroupError, Group, GroupDirs, GroupRecord, TreeSettings, Version, files, in_place,
     ioprio, members, open,
@@ -102,7 +102,7 @@ pub(super) fn neutralise_disk(
     dir: &Path,
     in_use: impl Fn(&str) -> bool,
 ) -> Result<(), CgroupError> {
-    for scale in [IO_BFQ_WEIGHT, IO_WEIGHT, BLKIO_BFQ_WEIGHT] {
+    for scale in DISK_SCALES {
         if !in_use(scale.file) {
             settle(dir, scale.file, &scale.neutral.to_string())?;
         }

@@ -10,7 +10,9 @@
 //!
 //! Limits. The uids are those of the main thread. Threads of one process may have others (raw
 //! system calls, setfsuid(2)); the kernel too looks at one thread when it judges a move
-//! (cgroup-v1.c). A group in place counts as writable by its owner or by everybody; the caller's
+//! (cgroup-v1.c). A program that is setuid (sudo, fusermount) and is there at a look ends a member's
+//! task in place, as everybody else's process does: only its descent could tell it apart. A group in
+//! place counts as writable by its owner or by everybody; the caller's
 //! groups are not looked at.
 
 use std::fs;
@@ -20,6 +22,9 @@ use super::attach::child_groups;
 use super::process::{Pinned, proc_file, vanished};
 use super::{CgroupError, Group, files};
 use crate::units::{Pid, ProcessRef, Uids};
+
+/// Processes, and groups, of a member's group in place; to look at as many takes some 50 ms.
+const MOST: usize = 1000;
 
 /// A process that is held while it is moved on behalf of one user.
 pub(super) struct Owned {
@@ -87,25 +92,42 @@ pub(super) fn check_group(
     {
         check_writable(dir, owner)?;
     }
-    // The weights are edited in these; on v1 their processes need not be the same.
-    let io = group.dirs.io.as_ref().filter(|io| Some(*io) != group.dirs.cpu.as_ref());
-    let mut present = Vec::new();
-    let mut next: Vec<PathBuf> = group.dirs.cpu.iter().chain(io).cloned().collect();
-    while let Some(dir) = next.pop() {
-        present.extend(listed(&dir)?);
-        next.extend(child_groups(&dir)?);
-    }
-    present.sort_unstable();
-    present.dedup();
+    let present = present(group)?;
     for pid in present.iter().filter(|pid| known.binary_search(pid).is_err()) {
         if let Some(uids) = uids(*pid)?
             && !uids.all_are(owner)
+            // The number may have changed hands since it was listed.
+            && self::present(group)?.contains(pid)
         {
             return Err(denied(*pid, uids, owner));
         }
     }
     *known = present;
     Ok(())
+}
+
+/// The processes in the group and below, sorted; bounded, because the loop waits for it and a
+/// member may fill a group of its own.
+fn present(group: &Group) -> Result<Vec<Pid>, CgroupError> {
+    // The weights are edited in these; on v1 their processes need not be the same.
+    let io = group.dirs.io.as_ref().filter(|io| Some(*io) != group.dirs.cpu.as_ref());
+    let mut next: Vec<PathBuf> = group.dirs.cpu.iter().chain(io).cloned().collect();
+    let (mut present, mut groups) = (Vec::new(), 0);
+    while let Some(dir) = next.pop() {
+        present.extend(listed(&dir)?);
+        groups += 1;
+        if present.len() > MOST || groups > MOST {
+            return Err(CgroupError::Denied(format!(
+                "more than {MOST} processes or groups are in {}, which is too many to look at for \
+                 a caller without an admin's rights; ask root or a uid listed in [grpc] admins",
+                group.record.path
+            )));
+        }
+        next.extend(child_groups(&dir)?);
+    }
+    present.sort_unstable();
+    present.dedup();
+    Ok(present)
 }
 
 /// On v2 whoever may write this file may fill the group (cgroup-v2.rst "Delegation").

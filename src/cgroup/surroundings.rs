@@ -172,8 +172,8 @@ mod tests {
             unit("session-3.scope", "", false)
         );
         assert_eq!(place("/init.scope"), unit("init.scope", "", false));
-        let part = "/system.slice/agent.service/work/job.scope";
-        assert_eq!(place(part), unit("agent.service", "/work/job.scope", false));
+        let part = "/system.slice/agent.service/main/job.scope";
+        assert_eq!(place(part), unit("agent.service", "/main/job.scope", false));
         let user = "/user.slice/user-1000.slice/user@1000.service";
         assert_eq!(place(user), unit("user@1000.service", "", false));
         assert_eq!(

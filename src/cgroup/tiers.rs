@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::probe::IoKnob;
 use super::tree::KernelTree;
-use super::weights::Scale;
+use super::weights::{DISK_SCALES, Scale};
 use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
 };
@@ -120,25 +120,38 @@ impl KernelTree {
 
     /// Gives an in-place group back to its owner.
     pub(super) fn restore(&self, group: &Group) -> Result<(), CgroupError> {
-        let plans = self.plans.of(&group.record);
-        in_place::restore(group, &|file, present| {
-            let Some(plans) = &plans else { return true };
-            let owners = in_place::found_number(&group.record, file);
-            self.scale_of(file).is_some_and(|scale| {
-                let pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
-                pairs.into_iter().any(|pair| present == pair.active || present == pair.passive)
-            })
-        })?;
+        in_place::restore(group, &self.ours(group))?;
         self.plans.forget(&group.record);
         Ok(())
     }
 
-    fn scale_of(&self, file: &str) -> Option<Scale> {
-        let io = self.io.knobs.iter().filter_map(|knob| match knob {
-            IoKnob::Weight(scale) => Some(*scale),
-            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
-        });
-        io.chain([self.scale]).find(|scale| scale.file == file)
+    /// Gives the owner of an in-place group back what an earlier daemon with another `tiers.io`
+    /// wrote into the files of its disk tier.
+    pub(super) fn restore_disk(
+        &self,
+        group: &Group,
+        in_use: impl Fn(&str) -> bool,
+    ) -> Result<(), CgroupError> {
+        let ours = self.ours(group);
+        let is_disk = |file: &str| DISK_SCALES.iter().any(|scale| scale.file == file);
+        in_place::restore(group, &|file, present| {
+            is_disk(file) && !in_use(file) && ours(file, present)
+        })
+    }
+
+    /// Tells whether LRS wrote the present value of a file of an in-place group.
+    fn ours<'a>(&self, group: &'a Group) -> impl Fn(&str, u64) -> bool + 'a {
+        let plans = self.plans.of(&group.record);
+        let scales = [self.scale].into_iter().chain(DISK_SCALES);
+        let scales: Vec<Scale> = scales.collect();
+        move |file, present| {
+            let Some(plans) = &plans else { return true };
+            let owners = in_place::found_number(&group.record, file);
+            scales.iter().find(|scale| scale.file == file).is_some_and(|scale| {
+                let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
+                pairs.any(|pair| present == pair.active || present == pair.passive)
+            })
+        }
     }
 
     /// Compares the group's files with `tier`, and makes them so when `write`. `drifts` gets

@@ -18,7 +18,7 @@ use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::{Membership, is_within};
+use super::process::Membership;
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
@@ -152,20 +152,14 @@ impl KernelTree {
             },
             Version::V2 => {
                 let dir = self.primary().dir(path);
-                // Of a group in a unit of somebody else's its files say which controllers act.
-                let in_root = is_within(path, &self.root.path);
-                let with = |name, file: &str| {
-                    let acts = match in_root {
-                        true => self.root.controllers.contains(&name),
-                        false => dir.join(file).exists(),
-                    };
-                    acts.then(|| dir.clone())
-                };
+                // Its files say which controllers act: in a unit of somebody else's, and where an
+                // earlier daemon with another tiers.io enabled one.
+                let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
                 GroupDirs {
                     cpu: Some(dir.clone()),
                     cpuacct: Some(dir.clone()),
-                    io: with("io", "io.stat"),
-                    memory: with("memory", "memory.current"),
+                    io: with("io.stat"),
+                    memory: with("memory.current"),
                     unified: Some(dir),
                 }
             }
@@ -464,17 +458,17 @@ impl TierTree for KernelTree {
     }
 
     fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+        let in_use = |file: &str| {
+            self.io.knobs.iter().any(|knob| match knob {
+                IoKnob::Weight(scale) => scale.file == file,
+                IoKnob::PriorityClass => file == in_place::IO_PRIO_CLASS,
+                IoKnob::ThreadPriority => false,
+            })
+        };
         if group.record.attachment != Attachment::Own {
-            return Ok(());
+            return self.restore_disk(group, in_use);
         }
         if let Some(dir) = &group.dirs.io {
-            let in_use = |file: &str| {
-                self.io.knobs.iter().any(|knob| match knob {
-                    IoKnob::Weight(scale) => scale.file == file,
-                    IoKnob::PriorityClass => file == in_place::IO_PRIO_CLASS,
-                    IoKnob::ThreadPriority => false,
-                })
-            };
             give_back::neutralise_disk(dir, in_use)?;
         }
         let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);

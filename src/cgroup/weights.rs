@@ -76,6 +76,9 @@ pub(super) const IO_WEIGHT: Scale = Scale {
     active_floor: 100,
 };
 
+/// Whatever makes a disk tier by weight, on some kernel and scheduler.
+pub(super) const DISK_SCALES: [Scale; 3] = [IO_BFQ_WEIGHT, BLKIO_BFQ_WEIGHT, IO_WEIGHT];
+
 /// What is written for each tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {

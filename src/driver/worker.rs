@@ -366,7 +366,9 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
                         .write_tier(&group, tier, &plan)
                         .map(|_| (group, Attached { moved: 0 }, tier)),
                     None => tree.create(task, name.as_ref()).and_then(|group| {
-                        let from = discovered.then(|| origin.clone());
+                        // A member's process may have been put under a limit since it was looked at.
+                        let bound = discovered || owner.is_some();
+                        let from = bound.then(|| origin.clone());
                         let group = with_origin(group, origin);
                         let conditions = Conditions { from: from.as_deref(), owner };
                         attach(tree, task, group, (process, kin), conditions, (tier, &plan))

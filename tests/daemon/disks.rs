@@ -51,3 +51,23 @@ fn the_idle_class_comes_and_goes_with_tiers_io() {
     assert_eq!(passive_pid(&daemon), pid);
     daemon.eventually("the task's own class", |_| (io_class(pid) != 3).then_some(()));
 }
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn without_disk_tiers_the_weights_of_an_earlier_daemon_are_taken_back() {
+    let mut daemon = Daemon::start("disk-weights", ONE);
+    let pid = daemon.run(&[], &["cat"]);
+    let task = daemon.task_of(pid);
+    daemon.stop();
+    let cpu = daemon.cpu_dir(&task);
+    let blkio = std::path::PathBuf::from(cpu.to_string_lossy().replace("/cpu/", "/blkio/"));
+    let files = [blkio.join("blkio.bfq.weight"), cpu.join("io.bfq.weight"), cpu.join("io.weight")];
+    // The kernel has one of them, or this proves nothing.
+    let file = files.iter().find(|file| file.exists()).expect("a weight file for disks");
+    std::fs::write(file, "10").unwrap();
+    daemon.configure(&format!("{ONE}[tiers]\nio = false\n"));
+    daemon.launch();
+    let neutral = || std::fs::read_to_string(file).unwrap().lines().next() == Some("100");
+    let default = || std::fs::read_to_string(file).unwrap().starts_with("default 100");
+    daemon.eventually("the neutral weight", |_| (neutral() || default()).then_some(()));
+}

@@ -223,7 +223,17 @@ fn every_shipped_suite_can_be_read_on_small_and_large_nodes() {
         }
     }
     names.dedup();
-    for name in ["six-loads", "six-loads-slow", "mixes", "facebook", "priority", "dfsio", "smoke"] {
+    for name in [
+        "six-loads",
+        "six-loads-slow",
+        "mixes",
+        "facebook",
+        "priority",
+        "dfsio",
+        "smoke",
+        "disk-tiers",
+        "disk-tiers-slow",
+    ] {
         assert!(names.iter().any(|other| other == name), "{name} in {names:?}");
     }
 }

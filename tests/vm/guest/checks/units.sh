@@ -302,8 +302,11 @@ kill "$daemon"
 wait "$daemon" || fault "lrsd did not stop cleanly after files alone"
 systemd-socket-activate --listen="$dir/hangs" sleep infinity 2>/dev/null &
 hangs=$!
-eventually "a bus that hangs" test -S "$dir/hangs"
-start_daemon env DBUS_SYSTEM_BUS_ADDRESS="unix:path=$dir/hangs"
+eventually "a systemd that hangs" test -S "$dir/hangs"
+# Its own socket and the bus.
+# shellcheck disable=SC2016 # for the inner shell
+start_daemon env DBUS_SYSTEM_BUS_ADDRESS="unix:path=$dir/hangs" HANGS="$dir/hangs" unshare --mount \
+    sh -c 'mount --bind "$HANGS" /run/systemd/private && exec "$@"' sh
 for unit in one two; do
     id=$(lrsctl admit --in-place "$(systemctl show -P MainPID $unit.service)") ||
         fault "$unit was not admitted beside a systemd that hangs"
