@@ -18,7 +18,9 @@
 //! written that is there already, and a record goes last.
 //!
 //! Limits. Only what records name is given back: damaged ones are named, and so is an admission
-//! cut short before its cgroup was recorded; the next daemon finds and undoes both.
+//! cut short before its cgroup was recorded; the next daemon finds and undoes both. Before observing,
+//! groups without a usable record are found below the present root, if a record or the history tells
+//! of their tasks. A root that changed in the same restart stays, empty.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -253,7 +255,8 @@ pub fn before_observing(
         let group = record.group.as_ref().map(|group| group.attachment);
         record.booked.is_some() || group.is_some_and(|attachment| attachment != Attachment::None)
     };
-    if !recovered.tasks.iter().any(is_shaped) {
+    let shaped = recovered.tasks.iter().any(is_shaped);
+    if !shaped && !records_are_lost(store, recovered) {
         return Ok(());
     }
     let failed = |what: &str| {
@@ -261,11 +264,25 @@ pub fn before_observing(
         move |error: TaskError| StillShaped { what, error }
     };
     let the_root = "the LRS root";
-    let tree =
-        crate::cgroup::open(&config.tree_settings()).map_err(|e| failed(the_root)(e.into()))?;
+    let tree = match crate::cgroup::open(&config.tree_settings()) {
+        Ok(tree) => tree,
+        Err(error) if shaped => return Err(failed(the_root)(error.into())),
+        Err(error) => {
+            // They may all be of a daemon that observed, which needs no rights for them.
+            tracing::warn!(%error, "whether tasks with lost records have the weights of a tier cannot be seen: {error}");
+            return Ok(());
+        }
+    };
     let given_back = unshape_all(&*tree, store, recovered);
     let closed = tree.close().map_err(|error| failed(the_root)(error.into()));
     given_back.map_err(|(what, error)| failed(&what)(error)).and(closed)
+}
+
+/// Whether there may be groups below the root that no record tells of.
+fn records_are_lost(store: &Store, recovered: &Recovered) -> bool {
+    let all = || recovered.tasks.iter().chain(&recovered.tasks_of_earlier_boots);
+    let unknown = |id: &TaskId| !all().any(|record| record.id == *id);
+    !recovered.damaged_tasks.is_empty() || store.standing().live.keys().any(unknown)
 }
 
 /// The error with the task it is about.
@@ -287,7 +304,7 @@ fn unshape_all(
     Ok(())
 }
 
-/// Gives one task back. `own`: the group LRS made for it.
+/// Gives one task back. `own`: the group LRS made for it below the present root.
 fn unshape(
     tree: &dyn TierTree,
     store: &Store,
@@ -295,7 +312,9 @@ fn unshape(
     own: Option<Group>,
 ) -> Result<(), TaskError> {
     let mut groups: Vec<Group> = Vec::new();
-    if let Some(stored) = record.group.as_ref().filter(|g| g.attachment != Attachment::Own) {
+    // Below a unit of systemd's, or below another root, only the record knows it.
+    let unfound = |stored: &&GroupRecord| stored.attachment != Attachment::Own || own.is_none();
+    if let Some(stored) = record.group.as_ref().filter(unfound) {
         groups.extend(tree.reopen(stored)?);
     }
     groups.extend(own.map(|mut group| {

@@ -1333,7 +1333,59 @@ fn limits_a_move_would_lift_are_named() {
     write(&foreign.dirs[0], file.0, file.1);
     let text = tree.escapes_limits(process).unwrap();
     assert!(text.contains(file.0), "{text}");
+    let path = format!("/{}-foreign", fixture.name);
+    assert_eq!(
+        tree.escapes_limits_into(process, &format!("{path}/t7-9")),
+        None,
+        "it goes on there"
+    );
+    assert!(tree.escapes_limits_into(process, &format!("{path}er/t7-9")).is_some());
     foreign.end();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn released_a_task_made_below_a_foreign_group_stays_there_even_if_its_origin_is_gone() {
+    let mut fixture = Fixture::new("below");
+    let probe = fixture.create();
+    let foreign = Foreign::new(&fixture, &probe);
+    let tree = fixture.tree();
+    tree.remove(&probe).unwrap();
+    let unit = format!("/{}-foreign", fixture.name);
+    let process = foreign.job.process();
+    for (number, origin_goes) in [(8, false), (9, true)] {
+        for dir in &foreign.dirs {
+            let origin = dir.join("origin");
+            fs::create_dir_all(&origin).unwrap();
+            write(&origin, "cgroup.procs", &process.pid.to_string());
+        }
+        let origin = tree.origin(process).unwrap();
+        let id = TaskId { epoch: 7, number };
+        let mut group = tree.create_below(&unit, id, None).unwrap();
+        group.record.origin = origin.clone();
+        tree.attach(&group, process, Kin::Descendants).unwrap();
+        assert_ne!(tree.origin(process).unwrap(), origin);
+        for dir in foreign.dirs.iter().filter(|_| origin_goes) {
+            fs::remove_dir(dir.join("origin")).unwrap();
+        }
+        tree.release(&group).unwrap();
+        assert_eq!(tree.reopen(&group.record).unwrap(), None);
+        let now = tree.origin(process).unwrap();
+        assert_eq!(now == origin, !origin_goes, "{now:?}");
+        // On v1 it was at the top of the hierarchies that no weight of LRS's is in.
+        let stays = |((_, path), (_, before)): (&(String, String), &(String, String))| {
+            path.starts_with(&unit) || !before.starts_with(&unit)
+        };
+        assert!(now.iter().zip(&origin).all(stays), "{now:?}");
+    }
+    foreign.job.end();
+    for dir in leftovers(&unit[1..]) {
+        // On v1 there are some in which it stayed where it was.
+        let _ =
+            fs::remove_dir(dir.join(format!("lrs-released-{}", TaskId { epoch: 7, number: 9 })));
+        fs::remove_dir(dir).unwrap();
+    }
     fixture.close();
 }
 

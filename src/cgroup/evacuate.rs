@@ -2,8 +2,12 @@
 //!
 //! Whatever an attach moved in a hierarchy came from where the main process was there, and what was
 //! forked inside is where its parent is: so all of them have the same way back.
+//!
+//! Limits. The group made beside one outside of the LRS root, whose way back is gone, stays when it
+//! is empty: whoever owns the group above may remove it, and systemd does with the unit.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,15 +38,14 @@ impl Mover<'_> {
         and_undoing(error, all)
     }
 
-    /// Moves every process in `group` and below to its home in that hierarchy, or else to the root's
-    /// parent or the mount, until none is left.
+    /// Moves every process in `group` and below to its home in that hierarchy, or else as
+    /// [`Mover::move_home`] says, until none is left.
     pub(super) fn evacuate(
         &self,
         group: &str,
         budget: Duration,
         home: &dyn Fn(usize) -> Option<String>,
     ) -> Result<(), CgroupError> {
-        let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let deadline = Deadline::after(budget);
         loop {
             let mut left = 0;
@@ -56,17 +59,50 @@ impl Mover<'_> {
                         }
                     }
                     left += 1;
-                    let candidates = home(index)
-                        .into_iter()
-                        .chain([parent.to_owned(), "/".to_owned()])
-                        .map(|home| hierarchy.dir(&home).join("cgroup.procs"));
-                    move_to_first(pid, candidates)?;
+                    self.move_home(pid, hierarchy, home(index), group)?;
                 }
             }
             if left == 0 {
                 return Ok(());
             }
         }
+    }
+
+    /// Moves `pid` out of `group` to `home`. Where that does not take it: out of a group below the
+    /// root to the root's parent or the mount; out of another one, which was made below limits, to a
+    /// group beside it, because any other place could be without them.
+    fn move_home(
+        &self,
+        pid: Pid,
+        hierarchy: &Hierarchy,
+        home: Option<String>,
+        group: &str,
+    ) -> Result<(), CgroupError> {
+        let procs = |path: &str| hierarchy.dir(path).join("cgroup.procs");
+        let home = home.map(|home| procs(&home));
+        if is_within(group, self.root) {
+            let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
+            return move_to_first(pid, home.into_iter().chain([procs(parent), procs("/")]));
+        }
+        let why = match home.map(|home| move_to_first(pid, std::iter::once(home))) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(error)) => error.to_string(),
+            None => "where it was is not known".to_owned(),
+        };
+        let (parent, name) = group.rsplit_once('/').unwrap_or(("", group));
+        let beside = format!("{parent}/lrs-released-{name}");
+        let dir = hierarchy.dir(&beside);
+        match std::fs::create_dir(&dir) {
+            Ok(()) => {
+                tracing::warn!(
+                    cgroup = beside,
+                    "process {pid} of {group} goes to {beside}, below the same limits, and not back to where it was: {why}"
+                );
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(files::failed("create", &dir, None, error)),
+        }
+        move_to_first(pid, std::iter::once(procs(&beside)))
     }
 }
 

@@ -498,7 +498,12 @@ pub trait TierTree: Send + Sync {
     /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
     /// to do about it depends on who asks.
     fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        let _ = process;
+        self.escapes_limits_into(process, &self.capabilities().root)
+    }
+
+    /// The same of a move into `group`, a path: the limits above that go on.
+    fn escapes_limits_into(&self, process: ProcessRef, group: &str) -> Option<String> {
+        let _ = (process, group);
         None
     }
 

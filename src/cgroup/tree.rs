@@ -18,7 +18,7 @@ use super::inspect::{Kept, Reading};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::Membership;
+use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, settle_number};
 use super::weights::{self, Scale};
 use super::{
@@ -399,7 +399,9 @@ impl TierTree for KernelTree {
             let origin = group.record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
             origin.map(|(_, path)| path.clone())
         };
-        if self.is_homeless(group)
+        // Beside the services there are other limits than in a unit.
+        if is_within(&group.record.path, &self.root.path)
+            && self.is_homeless(group)
             && let Some(id) = task_id(Path::new(&group.record.path))
         {
             let processes = members::processes(group)?;
@@ -440,8 +442,8 @@ impl TierTree for KernelTree {
         self.mover().task_of(process.pid)
     }
 
-    fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        limits::escaped(&self.mover(), process)
+    fn escapes_limits_into(&self, process: ProcessRef, group: &str) -> Option<String> {
+        limits::escaped(&Mover { root: group, ..self.mover() }, process)
     }
 
     fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {

@@ -29,7 +29,7 @@ use serde_json::{Map, json};
 use super::Driver;
 use super::discovered::Place;
 use super::entry::{Entry, Placement};
-use super::process::{self, is_in_service, may_be_in_unit};
+use super::process::{self, may_be_in_unit};
 use crate::cgroup::{Attachment, Group};
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::config::Mode;
@@ -118,8 +118,14 @@ impl Driver {
         let path = entry.group.as_ref().map_or("", |group| group.record.path.as_str());
         let in_place = !path.is_empty();
         let again = format!("release the task (lrsctl release {id}) and admit it again");
-        let in_unit = || if in_place { may_be_in_unit(pid) } else { is_in_service(pid) };
-        if crate::systemd::is_running() && in_unit() {
+        let in_unit = || {
+            if in_place {
+                return Ok(may_be_in_unit(pid));
+            }
+            let around = self.tree.surroundings(process).map_err(super::admission::cgroup_error)?;
+            Ok(around.is_some_and(|around| around.unit.is_service()))
+        };
+        if crate::systemd::is_running() && in_unit()? {
             return Err(refused(format!(
                 "process {pid} is in a unit of systemd, which has to be looked up; {again}"
             )));
@@ -142,7 +148,8 @@ impl Driver {
         let Place { kin, origin, group } = place;
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(booked) = entry.group.take() else { return };
-        entry.booked = Some(Booked { group: Arc::clone(&booked), baseline: entry.baseline.take() });
+        let competed = entry.competes_in.take();
+        entry.booked = Some(Booked { group: booked, baseline: entry.baseline.take() });
         entry.phase = Placement::Attaching;
         entry.written = None;
         entry.in_place = group.is_some();
@@ -151,7 +158,7 @@ impl Driver {
         if let Some(found) = &mut entry.found {
             found.kin = kin;
         }
-        self.leave_ratio_group(&booked);
+        self.leave_ratio_group(competed);
         match self.prepare_attach(id) {
             Ok(Some(job)) => self.workers.place(job),
             Ok(None) => {}
@@ -180,7 +187,7 @@ impl Driver {
     pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError, now: Moment) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(Booked { group, baseline }) = entry.booked.take() else { return };
-        entry.group = Some(Arc::clone(&group));
+        entry.group = Some(group);
         entry.baseline = baseline;
         entry.phase = Placement::Placed;
         entry.in_place = false;
@@ -188,7 +195,7 @@ impl Driver {
         let found_replies = std::mem::take(&mut entry.found_replies);
         let replies = std::mem::take(&mut entry.replies);
         self.taken.forget(id);
-        self.enter_ratio_group(&group);
+        self.enter_ratio_group(id);
         self.store_task(id);
         let error = self.stays_booked(id, error, now);
         self.found_is_refused(found_replies, &error);

@@ -241,7 +241,8 @@ impl Driver {
             let (kin, found) = (entry.kin(), entry.found.is_some());
             let owner = self.entries.get(&id).and_then(|entry| self.owner_only(entry));
             let bound = found || owner.is_some();
-            if let Some(limit) = bound.then(|| self.tree.escapes_limits(process)).flatten() {
+            let escaped = || self.tree.escapes_limits_into(process, &group.record.path);
+            if let Some(limit) = bound.then(escaped).flatten() {
                 // One that has ended meanwhile has a pidfd that says so in a moment.
                 if super::process::alive(process) {
                     let why = format!("{outside} and stays there: {limit}");

@@ -49,6 +49,8 @@ pub struct Entry {
     pub pinned: Option<OwnedFd>,
     /// Its cgroup, once it is in place.
     pub group: Option<Arc<Group>>,
+    /// The group in which its weights compete, as long as they are counted there.
+    pub competes_in: Option<String>,
     /// The unit of systemd's whose cgroup that is.
     pub unit: Option<UnitRecord>,
     /// Tiers that systemd was told of and has not confirmed.

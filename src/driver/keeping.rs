@@ -7,7 +7,9 @@
 //! turn comes.
 //!
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
-//! there counts as one whose stop ends all its processes, which is the default.
+//! there counts as one whose stop ends all its processes, which is the default. A daemon killed
+//! between the making of a group below a unit and its record leaves that group, empty; systemd
+//! removes it with the unit.
 
 use super::Driver;
 use super::admission::cgroup_error;

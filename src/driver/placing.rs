@@ -281,7 +281,7 @@ impl Driver {
         }
         let Some(group) = entry.group.clone() else { return };
         let process = entry.process;
-        self.enter_ratio_group(&group);
+        self.enter_ratio_group(id);
         if let Some(dir) = &group.dirs.unified
             && let Err(error) = self.watcher.watch_group(id, dir)
         {
@@ -305,33 +305,35 @@ impl Driver {
 
     /// Takes a task out of the loop's books.
     pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
-        let entry = self.entries.remove(&id)?;
+        let mut entry = self.entries.remove(&id)?;
         self.taken.forget(id);
         if let Some(process) = entry.process {
             self.mains.remove(&process);
         }
-        if let Some(group) = &entry.group {
-            self.leave_ratio_group(group);
-        }
+        self.leave_ratio_group(entry.competes_in.take());
         Some(entry)
     }
 
-    /// The weights of `group` compete with those of its neighbours from now on.
-    pub(super) fn enter_ratio_group(&mut self, group: &Group) {
-        if let Some(parent) = ratio_group(group) {
-            *self.ratio_groups.entry(parent.to_owned()).or_default() += 1;
+    /// The weights of the group of `id` compete with those of its neighbours from now on.
+    pub(super) fn enter_ratio_group(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let (None, Some(group)) = (&entry.competes_in, &entry.group) {
+            entry.competes_in = ratio_group(group).map(str::to_owned);
+            if let Some(parent) = entry.competes_in.clone() {
+                *self.ratio_groups.entry(parent).or_default() += 1;
+            }
         }
     }
 
-    /// They do so no more.
-    pub(super) fn leave_ratio_group(&mut self, group: &Group) {
-        let Some(parent) = ratio_group(group) else { return };
-        let last = self.ratio_groups.get_mut(parent).is_none_or(|tasks| {
+    /// They do so no more; `parent`: [`Entry::competes_in`].
+    pub(super) fn leave_ratio_group(&mut self, parent: Option<String>) {
+        let Some(parent) = parent else { return };
+        let last = self.ratio_groups.get_mut(&parent).is_none_or(|tasks| {
             *tasks = tasks.saturating_sub(1);
             *tasks == 0
         });
         if last {
-            self.ratio_groups.remove(parent);
+            self.ratio_groups.remove(&parent);
         }
     }
 

@@ -112,11 +112,6 @@ pub fn may_be_in_unit(pid: Pid) -> bool {
     cgroup_paths(pid).iter().filter(unit).any(|unit| is_shaped_by(pid, unit))
 }
 
-/// Whether `pid` is in a service of systemd's, or below one; the names of cgroups tell.
-pub fn is_in_service(pid: Pid) -> bool {
-    cgroup_paths(pid).iter().any(|path| path.split('/').any(|name| name.ends_with(".service")))
-}
-
 /// Whether weights of `unit`, the path of a unit's cgroup, are what `pid` competes with: it is
 /// there, and in the hierarchy of the cpu controller too or, as long as systemd has made it no
 /// group there (v1), above.

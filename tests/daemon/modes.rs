@@ -130,6 +130,56 @@ fn found_tasks_are_attached_once_the_daemon_enforces_and_given_back_once_it_obse
     daemon.nothing_left();
 }
 
+#[test]
+#[ignore = "needs root and cgroups"]
+fn tasks_below_a_root_that_changed_in_the_same_restart_are_given_back_too() {
+    let seconds = seconds(6);
+    let enforce = format!("{SLOTS}{}", sleepers(seconds));
+    let mut daemon = Daemon::new("modes-root", &enforce);
+    let pids = sleep(&mut daemon, seconds, 3);
+    let homes: Vec<String> = pids.iter().map(|pid| cgroups(*pid)).collect();
+    daemon.launch();
+    let shaped = all_are(&daemon, 3, "own");
+    let former = daemon.root.clone();
+    daemon.stop();
+    daemon.root.push_str("-other");
+    daemon.configure(&format!("{OBSERVE}{enforce}"));
+    daemon.launch();
+    assert_eq!(identities(&all_are(&daemon, 3, "none")), identities(&shaped));
+    let now: Vec<String> = pids.iter().map(|pid| cgroups(*pid)).collect();
+    assert_eq!(now, homes, "each where it came from");
+    assert!(daemon.root_dirs().is_empty(), "observe mode left a root");
+    daemon.root = former;
+    for pid in pids {
+        signal(pid, Signal::KILL);
+    }
+    daemon.nothing_left();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn groups_whose_records_are_lost_are_given_back_too() {
+    let seconds = seconds(7);
+    let enforce = format!("{SLOTS}{}", sleepers(seconds));
+    let mut daemon = Daemon::new("modes-lost", &enforce);
+    let pids = sleep(&mut daemon, seconds, 2);
+    daemon.launch();
+    let shaped = all_are(&daemon, 2, "own");
+    daemon.stop();
+    let record = |task: &Value| {
+        daemon.runtime().join("state").join(format!("task-{}.json", task["id"].as_str().unwrap()))
+    };
+    fs::write(record(&shaped[0]), "{").unwrap();
+    fs::remove_file(record(&shaped[1])).unwrap();
+    daemon.configure(&format!("{OBSERVE}{enforce}"));
+    daemon.launch();
+    assert!(daemon.groups_in_roots().is_empty(), "a group stayed");
+    for pid in pids {
+        signal(pid, Signal::KILL);
+    }
+    daemon.nothing_left();
+}
+
 /// A cgroup of an owner's with this process in it and a weight of its own.
 fn owned(daemon: &Daemon, pid: i32) -> (Foreign, PathBuf) {
     let foreign = Foreign::beside(daemon);
@@ -221,6 +271,10 @@ fn what_clients_admitted_while_the_daemon_observed_is_attached_or_named() {
     assert_eq!(content(&file), "321");
     attached(&daemon, guests[1], "in_place");
     assert!(warning(&daemon, "observe").is_none());
+    // One is left below the root: released ones do not count.
+    daemon.eventually("a warning", |d| warning(d, "2 ratio groups"));
+    daemon.ok(&["release", &second]);
+    daemon.eventually("no warning", |d| warning(d, "ratio groups").is_none().then_some(()));
     for pid in [run, guests[0], guests[1]] {
         daemon.finish(pid);
     }

@@ -228,6 +228,23 @@ if [ "$LRS_VM_VARIANT" = v2 ]; then
     eventually "user is over" no_task user
 fi
 
+step "a user's scope that was booked in observe mode is attached"
+again() { # the daemon, in this mode
+    kill "$daemon"
+    wait "$daemon" || fault "lrsd did not stop cleanly"
+    sed -i '/^daemon.mode/d' "$dir/lrs.toml"
+    echo "daemon.mode = \"$1\"" >>"$dir/lrs.toml"
+    start_daemon
+}
+again observe
+user --scope "$bin/lrsctl" run --name booked -- sleep infinity &
+eventually "booked is a task" is_task booked
+[ "$(field booked attachment)" = none ] || fault "booked is $(field booked attachment)"
+again enforce
+left() { [ "$(field booked attachment)" = own ]; }
+eventually "booked left its scope" left
+gone booked
+
 step "a member in a service of the system"
 refused '--leave-unit' - -p User=lodger "$dir/script" -- true
 refused 'takes an administrator' - -p User=lodger "$bin/lrsctl" run -- true
@@ -278,6 +295,25 @@ if [ "$LRS_VM_VARIANT" = v2 ]; then
     unit delegated -p Delegate=yes -p MemoryMax=200M "$dir/delegated"
     eventually "delegated is a task again" is_task delegated
     stops delegated keep-delegated.service
+    # A member cannot shed the limit: neither moved out and back by lrsd, nor released when the
+    # group it was in is gone.
+    unit lodged -p User=lodger -p Delegate=yes -p MemoryMax=200M "$dir/delegated"
+    eventually "a member's task is below its unit" is_task delegated
+    path=$(path_of delegated)
+    pid=$(pid_of delegated)
+    group=/sys/fs/cgroup${path%/*}
+    echo "$pid" >"$group/main/cgroup.procs"
+    is_back() { [ "$(tracked "$pid")" = "$path" ]; }
+    eventually "moved out within its unit, it is moved back" is_back
+    mkdir "$group/else"
+    for other in $(cat "$group/main/cgroup.procs"); do echo "$other" >"$group/else/cgroup.procs"; done
+    rmdir "$group/main" || fault "main is not empty: $(cat "$group/main/cgroup.procs")"
+    runuser -u lodger -- env LRS_ENDPOINT="$LRS_ENDPOINT" "$bin/lrsctl" release "$(field delegated id)" ||
+        fault "not released"
+    [ "$(memory_limit "$pid")" = 209715200 ] ||
+        fault "released, it is in $(tracked "$pid"): the limit in force is $(memory_limit "$pid")"
+    systemctl stop keep-lodged.service
+    eventually "systemctl stop ends it, released" ended "$pid"
     # One that keeps its processes in the unit's own group has no room for another.
     refused '--leave-unit' - -p Delegate=yes "$dir/script" -- true
 else
