@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A counted limit. Uid 0 is bound by the total alone, every other uid by its own limit as well;
-/// the last sixteenth is for uid 0.
+/// A counted limit. Uid 0 is bound by `total` alone, all others together by `others`, and each of
+/// them by `own`: one person can be many uids (subordinate ids), and so fill all but `others`.
 #[derive(Debug)]
 pub(crate) struct Quota {
     total: usize,
+    others: usize,
     own: usize,
     held: Mutex<Held>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Permit {
 /// Which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Everybody's.
+    /// Everybody's, or that of all but root.
     All,
     /// This user's.
     OfUid,
@@ -50,14 +51,14 @@ impl Full {
 }
 
 impl Quota {
-    /// One user gets half of `total`.
+    /// One user gets half of `total`; the last sixteenth is for uid 0.
     pub(crate) fn new(total: usize) -> Arc<Quota> {
-        Arc::new(Quota { total, own: total / 2, held: Mutex::default() })
+        Quota::of(total, total - total / 16, total / 2)
     }
 
-    /// `own` for each user, however many there are; nothing for uid 0 to run into.
-    pub(crate) fn each(own: usize) -> Arc<Quota> {
-        Arc::new(Quota { total: usize::MAX, own, held: Mutex::default() })
+    /// `own` for each user but root, `others` for all of them together, `total` with root.
+    pub(crate) fn of(total: usize, others: usize, own: usize) -> Arc<Quota> {
+        Arc::new(Quota { total, others, own, held: Mutex::default() })
     }
 
     pub(crate) fn take(self: &Arc<Quota>, uid: u32) -> Result<Permit, Full> {
@@ -69,7 +70,7 @@ impl Quota {
     pub(crate) fn take_some(self: &Arc<Quota>, uid: u32, amount: usize) -> Result<Permit, Full> {
         let mut held = self.lock();
         let of_uid = held.of(uid);
-        let total = if uid == 0 { self.total } else { self.total - self.total / 16 };
+        let total = if uid == 0 { self.total } else { self.others };
         if uid != 0 && of_uid > 0 && of_uid.saturating_add(amount) > self.own {
             return Err(Full::OfUid);
         }
@@ -81,9 +82,17 @@ impl Quota {
         Ok(Permit { quota: Arc::clone(self), uid, amount })
     }
 
-    /// How much `uid` holds.
-    pub(crate) fn held_by(&self, uid: u32) -> usize {
-        self.lock().of(uid)
+    /// How much `uid` holds, and how much everybody.
+    pub(crate) fn held(&self, uid: u32) -> (usize, usize) {
+        let held = self.lock();
+        (held.of(uid), held.all)
+    }
+
+    /// Whether `uid`, which is not root, has no more than a sixteenth left of a limit: room for
+    /// what is begun, and none to begin.
+    pub(crate) fn nearly_full(&self, uid: u32) -> bool {
+        let (own, all) = self.held(uid);
+        own >= self.own - self.own / 16 || all >= self.others - self.others / 16
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -141,17 +150,30 @@ mod tests {
 
     #[test]
     fn each_user_has_its_own_limit_and_may_hold_one_larger_thing_alone() {
-        let quota = Quota::each(10);
+        let quota = Quota::of(usize::MAX, 1000, 10);
         let mut most = quota.take_some(1, 9).unwrap();
         assert_eq!(quota.take_some(1, 2).unwrap_err(), Full::OfUid);
         most.give_back(4);
         let rest = quota.take_some(1, 5).unwrap();
-        assert_eq!((quota.held_by(1), quota.held_by(2)), (10, 0));
+        assert_eq!((quota.held(1), quota.held(2)), ((10, 10), (0, 10)));
         let other = quota.take_some(2, 100).unwrap();
         assert_eq!(quota.take(2).unwrap_err(), Full::OfUid);
         let root = [quota.take_some(0, 100).unwrap(), quota.take_some(0, 100).unwrap()];
         drop((most, rest, other, root));
         let held = quota.lock();
         assert_eq!((held.all, held.by_uid.len()), (0, 0));
+    }
+
+    #[test]
+    fn many_users_together_have_a_limit_that_root_has_not() {
+        let quota = Quota::of(32, 16, 10);
+        let first = quota.take_some(1, 9).unwrap();
+        assert!(!quota.nearly_full(1) && !quota.nearly_full(2));
+        let second = quota.take_some(2, 6).unwrap();
+        assert!(quota.nearly_full(2) && quota.nearly_full(3));
+        assert_eq!(quota.take_some(3, 2).unwrap_err(), Full::All);
+        let root = quota.take_some(0, 17).unwrap();
+        drop((first, second, root));
+        assert_eq!(quota.held(0), (0, 0));
     }
 }

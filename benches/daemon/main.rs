@@ -15,6 +15,7 @@ mod attack;
 mod churn;
 mod cost;
 #[path = "../../tests/attack/flood.rs"]
+#[allow(dead_code)]
 mod flood;
 mod node;
 mod promotion;

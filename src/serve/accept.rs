@@ -8,22 +8,23 @@
 //! however many calls the others have in the queue of theirs, an admin's is not behind them.
 
 use std::io::{self, Cursor};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::Limits;
 use super::answer::until_stuck;
 use super::dispatch::{Dispatch, Grpc, Services};
 use super::peer::{self, Peer};
-use crate::quota::Quota;
 use crate::units::Pid;
 
 /// Pause after an accept(2) that failed for want of something. Long enough to cost nothing,
@@ -39,6 +40,10 @@ const REFUSALS_AT_ONCE: usize = 32;
 /// begun to speak; from there on HTTP/2 keepalive looks after it.
 const PREFACE_BYTES: usize = 24;
 
+/// For what users leave unread the kernel takes memory from the daemon's share. It doubles this
+/// and may go over that by half (socket(7), sock_alloc_send_pskb), so 12 KiB a connection.
+const SEND_BUFFER: usize = 4 << 10;
+
 /// Accepts and serves until `stopping`; then until all connections are done.
 pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
     listener: UnixListener,
@@ -48,7 +53,7 @@ pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
     others: Handle,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let (places, here) = (Quota::new(limits.connections), Handle::current());
+    let (places, here) = (limits.shared(limits.connections), Handle::current());
     // Dropped with the loop, and the connections with them.
     let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     loop {
@@ -79,12 +84,16 @@ pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
         let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
         let admin = is_admin(uid);
         let place = places.take(uid);
+        if !admin && let Err(error) = set_socket_send_buffer_size(&stream, SEND_BUFFER) {
+            tracing::warn!(uid, %error, "closed a connection: cannot bound its buffer: {error}");
+            continue;
+        }
         let connection = Connection {
             limits: limits.clone(),
             streams: if admin {
                 limits.calls_per_connection
             } else {
-                limits.calls_of_user(places.held_by(uid))
+                limits.calls_of_user(places.held(uid))
             },
             dispatch: Dispatch {
                 services: services.clone(),
@@ -161,10 +170,17 @@ impl<S: Grpc, H: Grpc, R: Grpc> Connection<S, H, R> {
             }
         }
         let stream = tokio::io::join(Cursor::new(preface).chain(read), write);
-        let connection = http2(&limits, streams).serve_connection(TokioIo::new(stream), dispatch);
+        let stuck = Arc::<Notify>::default();
+        let calls = Calls { patience: limits.slow_reader, stuck: Arc::clone(&stuck) };
+        let connection =
+            http2(&limits, streams, calls).serve_connection(TokioIo::new(stream), dispatch);
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = stuck.notified() => {
+                tracing::debug!(uid, "closed a connection of uid {uid} that reads no answers");
+                return;
+            }
             () = stopped(&mut stopping) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -176,15 +192,16 @@ impl<S: Grpc, H: Grpc, R: Grpc> Connection<S, H, R> {
     }
 }
 
-fn http2(limits: &Limits, streams: u32) -> http2::Builder<Calls> {
+fn http2(limits: &Limits, streams: u32, calls: Calls) -> http2::Builder<Calls> {
     // A stream's window holds a request; a connection's holds a few of those not read yet.
     const STREAM_WINDOW: u32 = 64 << 10;
     const CONNECTION_WINDOW: u32 = 128 << 10;
-    const HEADER_BYTES: u32 = 16 << 10;
+    /// A head of gRPC has some 200 bytes; the daemon keeps it as long as the call.
+    const HEADER_BYTES: u32 = 4 << 10;
     /// Above it a call makes nothing more, whatever window the client grants.
     const SEND_BYTES: usize = 4 << 10;
     let (interval, patience) = limits.keepalive;
-    let mut builder = http2::Builder::new(Calls { patience: limits.slow_reader });
+    let mut builder = http2::Builder::new(calls);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams)
@@ -197,14 +214,15 @@ fn http2(limits: &Limits, streams: u32) -> http2::Builder<Calls> {
     builder
 }
 
-/// Runs each call of a connection, and ends it when its client reads nothing.
+/// Runs each call of a connection, ends it when its client reads nothing, and then the connection.
 #[derive(Clone, Debug)]
 struct Calls {
     patience: Duration,
+    stuck: Arc<Notify>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Calls {
     fn execute(&self, call: F) {
-        tokio::spawn(until_stuck(call, self.patience));
+        tokio::spawn(until_stuck(call, self.patience, Arc::clone(&self.stuck)));
     }
 }

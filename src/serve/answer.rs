@@ -6,7 +6,9 @@
 //! the socket has taken it, a stream makes its next piece only when the last one is gone, and
 //! a call that moves nothing for [`Limits::slow_reader`](super::Limits) while something waits
 //! is ended: by its status behind what is on the way, so that a client that reads on learns
-//! why; by a reset where HTTP/2 has not even taken the last piece (the window is zero).
+//! why; by a reset where HTTP/2 has not even taken the last piece (the window is zero). A call
+//! that is over may have left pieces with HTTP/2, which keeps them as long as the connection: if
+//! they do not move for as long, the connection is closed.
 //!
 //! ```text
 //! service ──► Answer (body) ──► Piece ──► hyper, h2 ──► socket
@@ -16,7 +18,8 @@
 //! ```
 //!
 //! Limits: the heads and trailers of answers are not counted; how many there can be follows
-//! from the number of connections and of calls on each.
+//! from the number of connections and of calls on each. What the socket took is the kernel's,
+//! which accept.rs bounds for each connection.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,14 +28,14 @@ use std::time::Duration;
 
 use http_body::Frame;
 use hyper::body::Buf;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 use tonic::codegen::http::HeaderMap;
+use tonic::{Code, Status};
 
 use crate::quota::{Permit, Quota};
 
@@ -86,10 +89,10 @@ impl Unsent {
         }
     }
 
-    /// Ready when all is written, or the reader is given up.
+    /// Ready when all is written.
     fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if state.bytes == 0 || state.too_slow {
+        if state.bytes == 0 {
             return Poll::Ready(());
         }
         state.waiting = Some(cx.waker().clone());
@@ -102,10 +105,29 @@ impl Unsent {
 }
 
 /// `call` to its end, or until its client has taken nothing for `patience` while something
-/// waits. `call` then gets one turn for its last words; dropped unfinished, it is reset.
-pub(super) async fn until_stuck(call: impl Future<Output = ()>, patience: Duration) {
+/// waits. `call` then gets one turn for its last words; dropped unfinished, it is reset. What it
+/// leaves has to move as well, or `stuck` hears of it.
+pub(super) async fn until_stuck(
+    call: impl Future<Output = ()>,
+    patience: Duration,
+    stuck: Arc<Notify>,
+) {
     let unsent = Arc::<Unsent>::default();
-    let mut call = pin!(CURRENT.scope(Arc::clone(&unsent), call));
+    until_ended(call, patience, &unsent).await;
+    let ended = Instant::now();
+    loop {
+        let Some(since) = unsent.lock().since else { return };
+        let due = since.max(ended) + patience;
+        if due <= Instant::now() {
+            return stuck.notify_one();
+        }
+        let gone = std::future::poll_fn(|cx| unsent.poll_gone(cx));
+        let _ = tokio::time::timeout_at(due, gone).await;
+    }
+}
+
+async fn until_ended(call: impl Future<Output = ()>, patience: Duration, unsent: &Arc<Unsent>) {
+    let mut call = pin!(CURRENT.scope(Arc::clone(unsent), call));
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     std::future::poll_fn(|cx| {
         if call.as_mut().poll(cx).is_ready() {
@@ -244,7 +266,8 @@ impl http_body::Body for Answer {
             return Poll::Ready(None);
         }
         // The status of a call of one message may follow at once, the next of many may not.
-        let taken = !this.streams || this.unsent.poll_gone(cx).is_ready();
+        let taken =
+            !this.streams || this.unsent.is_too_slow() || this.unsent.poll_gone(cx).is_ready();
         if taken && let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             let frame = match frame {
                 None => return Poll::Ready(None),
@@ -255,7 +278,7 @@ impl http_body::Body for Answer {
                 Ok(_) if this.unsent.is_too_slow() => this.end(&too_slow()),
                 Ok(data) => match this.piece(&data) {
                     Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-                    None => this.end(&too_much_unread()),
+                    None => this.end(&too_much_unread(this.streams)),
                 },
                 Err(frame) => Poll::Ready(frame.into_trailers().ok().map(Frame::trailers).map(Ok)),
             };
@@ -279,11 +302,14 @@ pub(super) fn stopping() -> Status {
     Status::unavailable("lrsd is stopping; ask again once it is back")
 }
 
-/// What a user is told that leaves its answers unread.
-pub(super) fn too_much_unread() -> Status {
-    Status::resource_exhausted(
-        "your user has as many answers of lrsd unread as it may (1 MiB); read them or close some \
-         connections",
+/// What a user is told that leaves its answers unread or its requests half sent. A client that
+/// asks for a slot takes RESOURCE_EXHAUSTED for "no free slot", so only streams get it.
+pub(super) fn too_much_unread(stream: bool) -> Status {
+    let code = if stream { Code::ResourceExhausted } else { Code::Unavailable };
+    Status::new(
+        code,
+        "your user has as many answers of lrsd unread and requests half sent as it may (1 MiB), or \
+         all users together have (32 MiB); read them, finish them or close some connections",
     )
 }
 

@@ -16,17 +16,22 @@
 //!
 //! A call over quota is UNAVAILABLE, a stream over its own quota RESOURCE_EXHAUSTED: a client
 //! that asks for a slot takes the latter for "no free slot".
+//!
+//! A service sees a request when it is whole. Until then it has a deadline and counts among the
+//! unsent bytes of its user. The only call with a stream of requests, reflection, has small ones
+//! and a place among the streams.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
-use tonic::codegen::{BoxFuture, Service};
+use tonic::codegen::{BoxFuture, Bytes, Service};
 use tonic::server::NamedService;
 
 use super::answer::{Answer, stopping, too_much_unread};
@@ -40,6 +45,13 @@ const STREAMS: [&str; 4] = [
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 ];
+
+/// A request that is not whole pays for so many bytes at a time, and the first time for its head
+/// (at most 4 KiB) and the state of its call as well.
+const REQUEST_STEP: usize = 8 << 10;
+
+/// Before each message in a body of gRPC: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
 
 /// The services behind the socket, for one connection.
 #[derive(Clone, Debug)]
@@ -67,12 +79,14 @@ pub(super) struct Services<S, H, R> {
 pub(super) struct Bounds {
     /// Calls open at once.
     pub(super) calls: Arc<Quota>,
-    /// Streams of each user.
+    /// Streams of users.
     pub(super) streams: Arc<Quota>,
-    /// Bytes of each user that are not yet written.
+    /// Bytes of users in answers that are not yet written and in requests that are not yet whole.
     pub(super) unsent: Arc<Quota>,
-    /// The same bytes.
-    pub(super) most_unsent: usize,
+    /// Largest request.
+    pub(super) request_bytes: usize,
+    /// How long a request may take to be whole.
+    pub(super) request_within: Duration,
     /// How long a call under way may take to answer once the daemon stops.
     pub(super) grace: Duration,
 }
@@ -115,11 +129,18 @@ impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for D
         let streams = STREAMS.contains(&request.uri().path());
         let allowance = (!self.admin).then(|| (Arc::clone(&bounds.unsent), uid));
         let (until, mut phase) = (self.stopping.clone(), self.stopping.clone());
-        let (places, call) = match self.places(streams) {
-            Ok(places) => (places, self.route(request.map(Body::new))),
-            Err(status) => ([None, None], answer(status)),
+        let (places, refused) = match self.places(streams) {
+            Ok(places) => (places, None),
+            Err(status) => ([None, None], Some(status)),
         };
+        let this = self.clone();
         Box::pin(async move {
+            let call = async {
+                match refused {
+                    None => this.route(request, streams).await,
+                    Some(status) => Err(status),
+                }
+            };
             let patience = async {
                 // An error means that the server is gone, which ends the call too.
                 let _ = phase.wait_for(|stopping| *stopping).await;
@@ -127,9 +148,10 @@ impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for D
             };
             let response = tokio::select! {
                 biased;
-                response = call => response?,
-                () = patience => stopping().into_http(),
+                response = call => response,
+                () = patience => Err(stopping()),
             };
+            let response = response.unwrap_or_else(|status| status.into_http());
             let answer = |inner| Answer::new(inner, streams, allowance, until, places);
             Ok(response.map(answer))
         })
@@ -153,34 +175,85 @@ impl<S: Grpc, H: Grpc, R: Grpc> Dispatch<S, H, R> {
             return Ok([Some(call), None]);
         }
         // Before the call does anything, not when it has done it and cannot say so.
-        if bounds.unsent.held_by(uid) >= bounds.most_unsent {
-            return Err(too_much_unread());
+        if bounds.unsent.nearly_full(uid) {
+            return Err(too_much_unread(streams));
         }
-        let stream = streams.then(|| bounds.streams.take(uid)).transpose().map_err(|_| {
-            Status::resource_exhausted(
-                "your user watches as many streams of lrsd as it may; end some, or let one \
-                 process watch for all",
-            )
+        let stream = streams.then(|| bounds.streams.take(uid)).transpose().map_err(|full| {
+            Status::resource_exhausted(match full {
+                Full::All => "all users together watch as many streams of lrsd as they may",
+                Full::OfUid => {
+                    "your user watches as many streams of lrsd as it may; end some, or let one \
+                     process watch for all"
+                }
+            })
         })?;
         Ok([Some(call), stream])
     }
 
-    fn route(&self, mut request: Request<Body>) -> BoxFuture<Response<Body>, Infallible> {
+    async fn route(
+        mut self,
+        mut request: Request<Incoming>,
+        streams: bool,
+    ) -> Result<Response<Body>, Status> {
         request.extensions_mut().insert(self.peer.clone());
-        let Services { shaper, health, reflection, .. } = &self.services;
-        match request.uri().path().strip_prefix('/').and_then(|path| path.split_once('/')) {
-            Some((name, _)) if name == S::NAME => shaper.clone().call(request),
-            Some((name, _)) if name == H::NAME => health.clone().call(request),
-            Some((name, _)) if name == R::NAME => reflection.clone().call(request),
-            _ => answer(Status::unimplemented(
+        let name = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let [shaper, health, reflection] = [S::NAME, H::NAME, R::NAME].map(|known| name == known);
+        let Ok(response) = if reflection {
+            self.services.reflection.call(request.map(Body::new)).await
+        } else if shaper || health {
+            let bounds = &self.services.bounds;
+            let (within, payer) = (bounds.request_within, (!self.admin).then_some(self.peer.0.uid));
+            let request = bounds.whole(request, payer, streams);
+            let request = tokio::time::timeout(within, request).await.map_err(|_| {
+                Status::unavailable(format!(
+                    "the request was not whole within {} s, and nothing was done; send it again",
+                    within.as_secs_f64()
+                ))
+            })??;
+            match shaper {
+                true => self.services.shaper.call(request).await,
+                false => self.services.health.call(request).await,
+            }
+        } else {
+            return Err(Status::unimplemented(
                 "no such service here; this socket speaks lrs.v1.Shaper, health and reflection",
-            )),
-        }
+            ));
+        };
+        Ok(response)
     }
 }
 
-fn answer(status: Status) -> BoxFuture<Response<Body>, Infallible> {
-    Box::pin(std::future::ready(Ok(status.into_http())))
+impl Bounds {
+    /// `request` of `payer`, or of an admin, once all of it is here.
+    async fn whole(
+        &self,
+        request: Request<Incoming>,
+        payer: Option<u32>,
+        streams: bool,
+    ) -> Result<Request<Body>, Status> {
+        let (head, mut body) = request.into_parts();
+        let (mut whole, mut paid) = (Vec::new(), Vec::new());
+        loop {
+            while let Some(uid) = payer
+                && paid.len() * REQUEST_STEP <= whole.len()
+            {
+                let step = self.unsent.take_some(uid, REQUEST_STEP);
+                paid.push(step.map_err(|_| too_much_unread(streams))?);
+            }
+            let Some(frame) = body.frame().await else { break };
+            let frame = frame.map_err(|error| Status::from_error(error.into()))?;
+            let Some(data) = frame.data_ref() else { continue };
+            if whole.len() + data.len() > PREFIX_BYTES + self.request_bytes {
+                return Err(Status::out_of_range(format!(
+                    "the request is larger than {} bytes",
+                    self.request_bytes
+                )));
+            }
+            // A copy, for a frame keeps all that was read with it.
+            whole.extend_from_slice(data);
+        }
+        Ok(Request::from_parts(head, Body::new(http_body_util::Full::<Bytes>::from(whole))))
+    }
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@
 //! ```
 //!
 //! The socket is open to every user of the node, so everything a client can hold is bounded:
-//! connections and calls (in all, and for each user), streams and unsent bytes (for each user
-//! but admins), calls on one connection, message and header sizes, the time until it speaks,
-//! the time it may leave a ping unanswered or a message unread. Reading is pulled by the
+//! connections and calls (of each user but root, of all of them, and in all), streams and bytes
+//! of unsent answers and half-sent requests (of each user but admins, and of all of them), calls
+//! on one connection, the kernel's buffer for what is unread, message and header sizes, the time
+//! until it speaks and until a request is whole, the time it may leave a ping unanswered or a
+//! message unread. The table in docs/operations.md has the figures. Reading is pulled by the
 //! client; nothing here ever makes the loop wait, and admins are served on another thread than
 //! everybody else.
 //!
@@ -22,7 +24,8 @@
 //! UNAVAILABLE at once, calls under way get a grace to answer, and what is left then is
 //! dropped, for HTTP/2's own shutdown waits for the client.
 //!
-//! Limits: a connection holds a descriptor and about 17 KiB (HTTP/2 buffers, measured). An answer
+//! Limits: a connection holds a descriptor and about 17 KiB (HTTP/2 buffers, measured), and up to
+//! 16 KiB more for a frame that is half sent, until a ping is unanswered. An answer
 //! larger than a user's [`Limits::unsent_bytes`] is given if nothing else of that user waits. The
 //! memory limit of the service is the backstop.
 
@@ -103,12 +106,15 @@ pub enum ServeError {
     Thread(std::io::Error),
 }
 
+/// Largest request for reflection: the name of a file, symbol or extension.
+const REFLECTION_BYTES: usize = 4 << 10;
+
 /// Bounds on what clients may hold, for each socket. The defaults are the daemon's; tests
 /// narrow them.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections open at once; any one user but root gets half, and the last sixteenth is
-    /// root's. Above it a client is told and closed.
+    /// Connections open at once; any one user but root gets a quarter, and all of them together
+    /// half. Above it a client is told and closed.
     pub connections: usize,
     /// Calls and streams open at once over all connections, shared in the same way.
     pub calls: usize,
@@ -119,12 +125,17 @@ pub struct Limits {
     /// Streams open at once of each user but admins, over all connections. Above it
     /// RESOURCE_EXHAUSTED.
     pub streams: usize,
-    /// Bytes of answers of each user but admins that are made and not yet written. Above it
-    /// RESOURCE_EXHAUSTED.
+    /// The same of all users but admins together.
+    pub all_streams: usize,
+    /// Bytes of each user but admins in answers that are made and not yet written, and in
+    /// requests that are not yet whole. Above it UNAVAILABLE, of streams RESOURCE_EXHAUSTED.
     pub unsent_bytes: usize,
-    /// A call of which nothing was read for so long, while something waits, is ended.
+    /// The same of all users but admins together.
+    pub all_unsent_bytes: usize,
+    /// A call of which nothing was read for so long, while something waits, is ended; if it
+    /// leaves something that is not read for so long either, its connection is closed.
     pub slow_reader: Duration,
-    /// Until when a new connection must have sent the HTTP/2 preface.
+    /// Until when a new connection must have sent the HTTP/2 preface, and a call its request.
     pub first_words: Duration,
     /// Interval of HTTP/2 pings, and how long one may stay unanswered. A client stopped by
     /// Ctrl-Z is gone after the sum, and with it its place among those who wait for a slot.
@@ -144,7 +155,9 @@ impl Default for Limits {
             calls: 8192,
             calls_per_connection: 2048,
             streams: 64,
+            all_streams: 1024,
             unsent_bytes: 1 << 20,
+            all_unsent_bytes: 32 << 20,
             slow_reader: Duration::from_secs(10),
             first_words: Duration::from_secs(10),
             keepalive: (Duration::from_secs(60), Duration::from_secs(60)),
@@ -156,11 +169,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Calls open at once on one more connection of a user that has `connections`. Each call may
-    /// leave a head and a status unread, so a user with many connections gets fewer on each.
-    fn calls_of_user(&self, connections: usize) -> u32 {
-        let share = 512 / connections.max(1);
-        self.calls_per_connection.min(share.max(16) as u32)
+    /// One user gets a quarter of `total`, all but root together half.
+    fn shared(&self, total: usize) -> Arc<Quota> {
+        Quota::of(total, total / 2, total / 4)
+    }
+
+    /// Calls open at once on one more connection of a user that has `own` of `all` connections.
+    /// Each call may leave a head and a status unread, so there are fewer on each of many.
+    fn calls_of_user(&self, (own, all): (usize, usize)) -> u32 {
+        let share = (512 / own.max(1)).min(4096 / all.max(1));
+        self.calls_per_connection.min(share.max(8) as u32)
     }
 }
 
@@ -229,12 +247,13 @@ pub async fn serve_with(
             HealthService::from_health_reporter(health.reporter.clone()),
         )
         .max_decoding_message_size(limits.request_bytes),
-        reflection: reflection.max_decoding_message_size(limits.request_bytes),
+        reflection: reflection.max_decoding_message_size(REFLECTION_BYTES),
         bounds: Arc::new(dispatch::Bounds {
-            calls: Quota::new(limits.calls),
-            streams: Quota::each(limits.streams),
-            unsent: Quota::each(limits.unsent_bytes),
-            most_unsent: limits.unsent_bytes,
+            calls: limits.shared(limits.calls),
+            streams: Quota::of(usize::MAX, limits.all_streams, limits.streams),
+            unsent: Quota::of(usize::MAX, limits.all_unsent_bytes, limits.unsent_bytes),
+            request_bytes: limits.request_bytes,
+            request_within: limits.first_words,
             grace: limits.stop_grace,
         }),
     };

@@ -68,11 +68,7 @@ pub fn ask(
     calls: u32,
     window: u32,
 ) -> io::Result<()> {
-    let mut settings = vec![0, 4]; // SETTINGS_INITIAL_WINDOW_SIZE
-    settings.extend(window.to_be_bytes());
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frame(4, 0, 0, &settings));
-    bytes.extend(frame(8, 0, 0, &(HUGE - 65_535).to_be_bytes()));
+    let mut bytes = opening(window);
     let mut body = vec![0];
     body.extend((message.len() as u32).to_be_bytes());
     body.extend_from_slice(message);
@@ -81,8 +77,45 @@ pub fn ask(
         bytes.extend(frame(1, 4, stream, &fields(path))); // END_HEADERS
         bytes.extend(frame(0, 1, stream, &body)); // END_STREAM
     }
+    send(connection, &bytes)
+}
+
+/// Begins so many calls of `path` that announce `claimed` bytes, sends `sent` of each and no end.
+pub fn half_ask(
+    connection: &mut UnixStream,
+    path: &str,
+    claimed: u32,
+    sent: usize,
+    calls: u32,
+) -> io::Result<()> {
+    let mut bytes = opening(HUGE);
+    let mut body = vec![0];
+    body.extend(claimed.to_be_bytes());
+    body.resize(body.len() + sent, 0);
+    for call in 0..calls {
+        let stream = 2 * call + 1;
+        bytes.extend(frame(1, 4, stream, &fields(path))); // END_HEADERS
+        for part in body.chunks(16_384) {
+            bytes.extend(frame(0, 0, stream, part));
+        }
+    }
+    send(connection, &bytes)
+}
+
+/// The preface, and a window of `window` for each answer and the largest for all.
+fn opening(window: u32) -> Vec<u8> {
+    let mut settings = vec![0, 4]; // SETTINGS_INITIAL_WINDOW_SIZE
+    settings.extend(window.to_be_bytes());
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(4, 0, 0, &settings));
+    bytes.extend(frame(8, 0, 0, &(HUGE - 65_535).to_be_bytes()));
+    bytes
+}
+
+/// What cannot be sent within a second is not sent.
+fn send(connection: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
     connection.set_write_timeout(Some(std::time::Duration::from_secs(1)))?;
-    match connection.write_all(&bytes) {
+    match connection.write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         other => other,
     }

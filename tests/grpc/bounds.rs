@@ -120,7 +120,7 @@ async fn unknown_services_and_methods_are_unimplemented() {
 
 #[tokio::test]
 async fn too_many_connections_are_told_and_closed() {
-    // Root gets all 16, any other user 8.
+    // Root gets all 16, any other user 4.
     let bench = bench(Limits { connections: 16, ..Limits::default() });
     let mut held = Vec::new();
     let refused = loop {
@@ -132,7 +132,7 @@ async fn too_many_connections_are_told_and_closed() {
         assert!(held.len() <= 16);
     };
     let root = rustix::process::geteuid().is_root();
-    assert_eq!(held.len(), if root { 16 } else { 8 });
+    assert_eq!(held.len(), if root { 16 } else { 4 });
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     assert!(refused.message().contains("too many connections"), "{refused}");
 
