@@ -90,13 +90,7 @@ async fn half_sent_requests_count_for_their_user_and_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and cgroups"]
 async fn many_uids_share_a_limit_and_root_has_none() {
-    let limits = Limits {
-        first_words: Duration::from_secs(2),
-        streams: 2,
-        all_streams: 3,
-        all_unsent_bytes: 64 << 10,
-        ..Limits::default()
-    };
+    let limits = Limits { streams: 2, all_streams: 3, ..Limits::default() };
     let bench = bench(limits, 0);
     let mut root = bench.client().await;
     let mut users =
@@ -109,17 +103,6 @@ async fn many_uids_share_a_limit_and_root_has_none() {
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
     assert!(refused.message().contains("all users"), "{refused}");
     held.push(watch_status(&mut root).await.unwrap());
-
-    let attackers = [USER, OTHER].map(|uid| {
-        let mut connection = connection(&bench, uid);
-        half_ask(&mut connection, ADMIT, 100, 10, 4).unwrap();
-        connection
-    });
-    let refused = refusal(&mut users[2]).await;
-    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-    get_status(&mut root).await.unwrap();
-    until(async || get_status(&mut users[2]).await).await;
-    drop(attackers);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

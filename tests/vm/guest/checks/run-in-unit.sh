@@ -306,7 +306,8 @@ if [ "$LRS_VM_VARIANT" = v2 ]; then
     is_back() { [ "$(tracked "$pid")" = "$path" ]; }
     eventually "moved out within its unit, it is moved back" is_back
     mkdir "$group/else"
-    for other in $(cat "$group/main/cgroup.procs"); do echo "$other" >"$group/else/cgroup.procs"; done
+    mapfile -t others <"$group/main/cgroup.procs"
+    for other in "${others[@]}"; do echo "$other" >"$group/else/cgroup.procs"; done
     rmdir "$group/main" || fault "main is not empty: $(cat "$group/main/cgroup.procs")"
     runuser -u lodger -- env LRS_ENDPOINT="$LRS_ENDPOINT" "$bin/lrsctl" release "$(field delegated id)" ||
         fault "not released"
