@@ -332,8 +332,8 @@ static KEYS: &[Key] = &[
         doc: "How passive tasks are held back on disks. \"weights\", or true: by the weights of \
               their cgroups on disks where those act (the BFQ scheduler, iocost); other disks \
               are shared equally. \"idle\": the same, and on a node without such a disk by the \
-              idle I/O class (mq-deadline), which made mixed queues slower in most \
-              measurements. false: all disks are shared equally.",
+              idle I/O class (mq-deadline), which made synchronous writers behind CPU tasks \
+              slower and no measured queue faster. false: all disks are shared equally.",
         range: "true, \"weights\", \"idle\" or false",
         applies: Applies::Restart,
         read: |v, c| {
