@@ -12,6 +12,8 @@ struct Stage {
     hierarchies: Vec<Hierarchy>,
     path: String,
     shell: Child,
+    /// The group of the family before any attach.
+    home: String,
 }
 
 impl Stage {
@@ -31,7 +33,13 @@ impl Stage {
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Stage { hierarchies, path, shell }
+        let mut stage = Stage { hierarchies, path, shell, home: String::new() };
+        stage.home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
+        stage
+    }
+
+    fn home(&self) -> Option<String> {
+        Some(self.home.clone())
     }
 
     fn mover(&self, budget: Duration) -> Mover<'_> {
@@ -75,7 +83,6 @@ impl Drop for Stage {
 #[ignore = "needs root and cgroups"]
 fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let stage = Stage::new("attach-late", 20);
-    let home = stage.mover(BUDGET).present_group(stage.process().pid).unwrap();
     let error = stage
         .mover(Duration::ZERO)
         .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
@@ -84,7 +91,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
     assert!(!text.contains("undoing failed"), "{text}");
     assert_eq!(stage.inside(), 0);
-    assert_eq!(stage.mover(BUDGET).present_group(stage.process().pid).unwrap(), home);
+    assert_eq!(stage.mover(BUDGET).present_group(stage.process().pid).unwrap(), stage.home);
 
     // In the middle of the family: some were moved, and all went back.
     let mut budget = Duration::from_micros(50);
@@ -99,7 +106,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
             Err(error) if error.to_string().contains("up to") => break error.to_string(),
             Err(_) => budget = budget * 5 / 4,
             Ok(_) => {
-                stage.mover(BUDGET).evacuate(&stage.path, BUDGET, &|_| None).unwrap();
+                stage.mover(BUDGET).evacuate(&stage.path, BUDGET, &|_| stage.home()).unwrap();
                 budget /= 2;
             }
         }
@@ -127,9 +134,9 @@ fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_ask
             .unwrap(),
         6
     );
-    let error = mover.evacuate(&stage.path, Duration::ZERO, &|_| None).unwrap_err();
+    let error = mover.evacuate(&stage.path, Duration::ZERO, &|_| stage.home()).unwrap_err();
     assert!(error.to_string().contains("6 processes are still in"), "{error}");
-    mover.evacuate(&stage.path, BUDGET, &|_| None).unwrap();
+    mover.evacuate(&stage.path, BUDGET, &|_| stage.home()).unwrap();
     assert_eq!(stage.inside(), 0);
 }
 
