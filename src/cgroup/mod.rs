@@ -43,7 +43,7 @@ mod kin;
 mod limits;
 mod lock;
 mod members;
-mod mounts;
+pub(crate) mod mounts;
 mod name;
 mod observe;
 mod open;

@@ -5,7 +5,7 @@
 //! pidfd alone.
 
 use super::attach::{BUDGET, Mover};
-use super::mounts::{Hierarchy, Mounts};
+use super::mounts::Hierarchy;
 use super::process::Membership;
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, Drift, Group, GroupDirs,
@@ -26,9 +26,12 @@ pub(super) struct ObserveTree {
 
 impl ObserveTree {
     pub(super) fn open(settings: &TreeSettings) -> ObserveTree {
-        let (version, hierarchies, found) = match Mounts::read() {
-            Ok(mounts) => look(&mounts, settings.version),
-            Err(error) => (None, Vec::new(), error.to_string()),
+        let (version, hierarchies, found) = match open::hierarchies(settings) {
+            Ok((Version::V1, all)) => (Some(Version::V1), all, "cgroup v1 is mounted"),
+            Ok((Version::V2, all)) => (Some(Version::V2), all, "cgroup v2 is mounted"),
+            Err(_) => {
+                (None, Vec::new(), "no cgroup file system with the cpu controller is mounted here")
+            }
         };
         let auto =
             if open::is_scope(settings) { crate::systemd::SCOPE_PATH } else { open::AUTO_ROOT };
@@ -58,21 +61,6 @@ impl ObserveTree {
             origin: Vec::new(),
             found: Vec::new(),
         }
-    }
-}
-
-fn look(mounts: &Mounts, wanted: Option<Version>) -> (Option<Version>, Vec<Hierarchy>, String) {
-    let v1 = mounts.v1();
-    let has_v1 = v1.first().is_some_and(|hierarchy| hierarchy.has("cpu"));
-    match (mounts.unified(), wanted) {
-        (Some(unified), None | Some(Version::V2)) if !has_v1 => {
-            (Some(Version::V2), vec![unified], "cgroup v2 is mounted".to_owned())
-        }
-        (unified, None | Some(Version::V1)) if has_v1 => {
-            let all = v1.into_iter().chain(unified).collect();
-            (Some(Version::V1), all, "cgroup v1 is mounted".to_owned())
-        }
-        _ => (None, Vec::new(), "no cgroup file system is mounted here".to_owned()),
     }
 }
 
@@ -108,7 +96,9 @@ impl TierTree for ObserveTree {
         let path = in_place::chosen(mover.present_group(process.pid)?, process, named)?;
         let inode = dirs::inode(&self.hierarchies[0].dir(&path))?
             .ok_or(CgroupError::ProcessGone(process.pid))?;
+        // Its files are those of a group in place.
         let mut record = ObserveTree::record(path, inode);
+        record.attachment = Attachment::InPlace;
         record.origin = self.origin(process)?;
         for (_, origin) in &mut record.origin {
             *origin = in_place::up_to(origin, &record.path).to_owned();
@@ -116,8 +106,9 @@ impl TierTree for ObserveTree {
         // The root group counts the whole node: no files of it stand for a task.
         let dirs = match record.path.as_str() {
             "/" => GroupDirs::default(),
-            _ => in_place::dirs(&self.hierarchies, version, &record),
+            _ => dirs::of_group(&self.hierarchies, version, &record),
         };
+        record.attachment = Attachment::None;
         Ok(Group { record, dirs })
     }
 

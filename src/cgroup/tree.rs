@@ -15,7 +15,7 @@ use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
 use super::inspect::{Kept, Reading};
-use super::mounts::{Hierarchy, UNIFIED};
+use super::mounts::Hierarchy;
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
 use super::process::{Membership, is_within};
@@ -132,43 +132,8 @@ impl KernelTree {
         dirs::make(&self.root.hierarchies, path, &self.v1)
     }
 
-    fn own_dirs(&self, path: &str) -> GroupDirs {
-        let in_hierarchy = |controller: &str| {
-            let hierarchy = self.root.hierarchies.iter().find(|h| h.has(controller))?;
-            Some(hierarchy.dir(path))
-        };
-        match self.root.version {
-            Version::V1 => GroupDirs {
-                cpu: in_hierarchy("cpu"),
-                cpuacct: in_hierarchy("cpuacct"),
-                io: in_hierarchy("blkio"),
-                memory: None,
-                unified: self
-                    .root
-                    .hierarchies
-                    .iter()
-                    .find(|hierarchy| hierarchy.name == UNIFIED)
-                    .map(|hierarchy| hierarchy.dir(path)),
-            },
-            Version::V2 => {
-                let dir = self.primary().dir(path);
-                // Its files say which controllers act: in a unit of somebody else's, and where an
-                // earlier daemon with another tiers.io enabled one.
-                let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
-                GroupDirs {
-                    cpu: Some(dir.clone()),
-                    cpuacct: Some(dir.clone()),
-                    io: with("io.stat"),
-                    memory: with("memory.current"),
-                    unified: Some(dir),
-                }
-            }
-        }
-    }
-
     fn own_group(&self, path: String) -> Result<Option<Group>, CgroupError> {
         let Some(inode) = dirs::inode(&self.primary().dir(&path))? else { return Ok(None) };
-        let dirs = self.own_dirs(&path);
         let record = GroupRecord {
             attachment: Attachment::Own,
             path,
@@ -176,6 +141,7 @@ impl KernelTree {
             origin: Vec::new(),
             found: Vec::new(),
         };
+        let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, &record);
         Ok(Some(Group { record, dirs }))
     }
 
@@ -265,12 +231,7 @@ impl TierTree for KernelTree {
         if dirs::inode(&self.primary().dir(&record.path))? != Some(record.inode) {
             return Ok(None);
         }
-        let dirs = match record.attachment {
-            Attachment::Own => self.own_dirs(&record.path),
-            Attachment::InPlace | Attachment::None => {
-                in_place::dirs(&self.root.hierarchies, self.root.version, record)
-            }
-        };
+        let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, record);
         Ok(Some(Group { record: record.clone(), dirs }))
     }
 
