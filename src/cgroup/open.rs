@@ -26,7 +26,7 @@ use crate::core::model::TaskId;
 use crate::units::Pid;
 
 /// `cgroup.root = "auto"`.
-pub(super) const AUTO_ROOT: &str = "lrs";
+const AUTO_ROOT: &str = "lrs";
 
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
@@ -102,6 +102,27 @@ impl Root {
                     "{error}; and undoing what was begun failed: {undo}"
                 ))),
             },
+        }
+    }
+
+    /// One that is not opened: observe mode.
+    pub(super) fn observed(
+        settings: &TreeSettings,
+        version: Version,
+        hierarchies: Vec<Hierarchy>,
+    ) -> Root {
+        let is_scope = is_scope(settings);
+        let auto = if is_scope { crate::systemd::SCOPE_PATH } else { AUTO_ROOT };
+        let path = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
+        Root {
+            version,
+            path: format!("/{path}"),
+            hierarchies,
+            controllers: Vec::new(),
+            notes: Vec::new(),
+            leaf: None,
+            is_scope,
+            held: Mutex::new(Held { lock: None, scope: None }),
         }
     }
 
@@ -390,7 +411,7 @@ fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarch
 
 /// Whether tasks live in systemd's scope: the service does so unless told otherwise; a daemon
 /// started by hand on the same machine has nothing to do with it.
-pub(super) fn is_scope(settings: &TreeSettings) -> bool {
+fn is_scope(settings: &TreeSettings) -> bool {
     settings.root.is_none() && crate::systemd::started_this_process()
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
 //! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
-//! over the processes and are therefore not part of it ([`super::TierTree::reapply_io`]).
+//! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
 
 use std::path::Path;
 
 use super::probe::IoKnob;
-use super::tree::KernelTree;
+use super::tree::TierTree;
 use super::weights::{DISK_SCALES, Scale};
 use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
@@ -26,7 +26,7 @@ enum CpuWish {
     WeightOrIdle(u64),
 }
 
-impl KernelTree {
+impl TierTree {
     fn cpu_wish(&self, record: &GroupRecord, tier: Tier, plan: &WeightPlan) -> CpuWish {
         if record.attachment == Attachment::Own {
             return match (self.idle_used, tier) {
@@ -44,14 +44,18 @@ impl KernelTree {
         }
     }
 
-    /// Makes the group's files say `tier`. A group of somebody else's gets all of it or, on an
-    /// error, is left as it was: nobody repairs a half of it once the task is given up.
-    pub(super) fn write(
+    /// Writes the weights of `tier`, only where they differ; answers what differed.
+    /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
+    /// as it was before; an own one may be half written.
+    pub fn write_tier(
         &self,
         group: &Group,
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
+        if self.observing {
+            return Ok(Vec::new());
+        }
         let in_place = group.record.attachment == Attachment::InPlace;
         if in_place {
             self.plans.note(&group.record, plan);
@@ -72,8 +76,10 @@ impl KernelTree {
         }
     }
 
-    /// See [`super::TierTree::tier_files`].
-    pub(super) fn files_of(
+    /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
+    /// what its owner has to be told, where that is systemd. Of an idle group that may stay
+    /// idle, `cpu.idle`.
+    pub fn tier_files(
         &self,
         group: &Group,
         tier: Tier,
@@ -86,8 +92,10 @@ impl KernelTree {
         std::iter::once(cpu).chain(self.io_weights(&group.record, tier, plan)).collect()
     }
 
-    /// See [`super::TierTree::heed_owner`].
-    pub(super) fn heeded(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+    /// What is known of an in-place `group` once the weights that its owner wrote since
+    /// [`TierTree::write_tier`] count as found; `None`: none were written. Asked before the next
+    /// write, which would hide them.
+    pub fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
         in_place::heeded(group, &self.plans.last(&group.record))
     }
 
