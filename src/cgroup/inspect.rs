@@ -118,7 +118,7 @@ impl TierTree {
             // Own groups are kept, and have none.
             cpu_quota: None,
         };
-        Ok((view, self.judge(group, &view, tier, plan)))
+        Ok((view, self.drift_in(group, &view, tier, plan)?))
     }
 
     /// Between two of those: [`TierTree::reapply_io`] from files kept open.

@@ -19,7 +19,7 @@ use super::mounts::Hierarchy;
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
 use super::process::{Membership, is_within};
-use super::tiers::{CPU_IDLE, settle_number};
+use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Drift, Group,
@@ -194,13 +194,7 @@ impl TierTree {
             return scope::set_weight(weight);
         }
         let weight = self.scale.root(plan, self.root_weight);
-        settle_number(
-            &self.root.dir().join(self.scale.file),
-            self.scale.file,
-            weight,
-            true,
-            &mut Vec::new(),
-        )
+        write_number(&self.root.dir().join(self.scale.file), weight)
     }
 
     /// Whether the root had to be made anew since the last question: it needs its weight again.
@@ -354,17 +348,6 @@ impl TierTree {
             cpu_quota: quota::read(group)?,
             frozen: members::frozen(&self.root.hierarchies, group)?,
         })
-    }
-
-    /// What differs from `tier`, without writing.
-    pub fn drift(
-        &self,
-        group: &Group,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<Vec<Drift>, CgroupError> {
-        let mut drifts = Vec::new();
-        self.settle(group, tier, plan, false, &mut drifts).map(|()| drifts)
     }
 
     /// Every process in the group and below. Empty when the group is gone.
