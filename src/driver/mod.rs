@@ -91,7 +91,7 @@ pub struct Driver {
     core: Shaper,
     rights: Rights,
     plan: WeightPlan,
-    tree: Arc<dyn TierTree>,
+    tree: Arc<TierTree>,
     store: Store,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,

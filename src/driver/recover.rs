@@ -52,7 +52,7 @@ pub struct Parts {
     /// Changes the log filter; the error says what is wrong with the new one.
     pub reload_log: ReloadLog,
     /// The applier.
-    pub tree: Arc<dyn TierTree>,
+    pub tree: Arc<TierTree>,
     /// The state directory and what was in it.
     pub store: Store,
     /// See `store`.

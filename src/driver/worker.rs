@@ -198,7 +198,7 @@ const SYSTEMD_PATIENCE: Duration = Duration::from_millis(500);
 impl Workers {
     /// Starts the threads. Their messages arrive at the receiver; `waker` is called for each.
     pub fn start(
-        tree: Arc<dyn TierTree>,
+        tree: Arc<TierTree>,
         sampler: Sampler,
         waker: Waker,
     ) -> io::Result<(Workers, Sender<Message>, Receiver<Message>)> {
@@ -344,7 +344,7 @@ fn place_queue(jobs: &Receiver<Job>) -> Queue<'_, Job> {
     Queue::new(jobs, |job| matches!(job, Job::Attach { discovered: true, .. }))
 }
 
-fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
+fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
     let mut queue = place_queue(jobs);
     while let Some(job) = queue.next() {
         let only_removals = stopping.load(Ordering::Relaxed);
@@ -411,7 +411,7 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
 }
 
 /// Cleans up after a task: its own group goes, somebody else's gets its weights back.
-pub fn remove(tree: &dyn TierTree, group: &Group) -> Result<(), CgroupError> {
+pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     match group.record.attachment {
         Attachment::Own => tree.remove(group),
         Attachment::InPlace => tree.release(group),
@@ -425,7 +425,7 @@ fn with_origin(mut group: Group, origin: Vec<(String, String)>) -> Group {
 }
 
 fn attach(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     task: TaskId,
     group: Group,
     (process, kin): (ProcessRef, Kin),
