@@ -273,7 +273,7 @@ pub fn before_observing(
             return Ok(());
         }
     };
-    let given_back = unshape_all(&*tree, store, recovered);
+    let given_back = unshape_all(&tree, store, recovered);
     let closed = tree.close().map_err(|error| failed(the_root)(error.into()));
     given_back.map_err(|(what, error)| failed(&what)(error)).and(closed)
 }

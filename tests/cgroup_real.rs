@@ -42,7 +42,7 @@ impl Fixture {
     }
 
     fn tree(&self) -> &TierTree {
-        self.tree.as_deref().unwrap()
+        self.tree.as_ref().unwrap()
     }
 
     fn create(&mut self) -> Group {
@@ -442,7 +442,7 @@ fn a_strangers_lock_keeps_nobody_out() {
 
     let tree = cgroup::open(&settings(&name)).expect("uid 65534 cannot keep root out");
     job.end();
-    empty(&*tree, &group);
+    empty(&tree, &group);
     tree.remove(&group).unwrap();
     tree.close().unwrap();
     strangers.into_iter().for_each(Job::end);

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
-use super::inspect::{Kept, Reading};
 use super::mounts::Hierarchy;
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
@@ -22,7 +21,7 @@ use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Drift, Group,
+    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
     GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TreeSettings, Version,
     WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, observe, owner,
     quota, scope, surroundings,
