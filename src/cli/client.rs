@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::Channel;
 
-use super::failure::{Asked, Failure};
+use super::failure::{Asked, Failure, from_status};
 use super::values::Endpoint;
 use crate::proto;
 use crate::proto::shaper_client::ShaperClient;
@@ -97,7 +97,7 @@ where
     super::runtime()?.block_on(async {
         let connection = connect(endpoint).await?;
         match tokio::time::timeout(ANSWER_TIMEOUT, request(connection)).await {
-            Ok(answer) => answer.map_err(|status| Failure::from_status(&status, asked)),
+            Ok(answer) => answer.map_err(|status| from_status(&status, asked)),
             Err(_) => Err(no_answer(ANSWER_TIMEOUT)),
         }
     })

@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.report();
+            failure.report("lrsctl");
             failure.exit()
         }
     }
