@@ -27,13 +27,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs, DiskArgs};
-pub(crate) use client::{Connection, all_tasks, connect};
-pub(crate) use exec::search as find_program;
+pub(crate) use lrs_api::client::{Endpoint, all_tasks};
+
+pub(crate) use args::{DemoArgs, DemoInnerArgs};
 pub(crate) use failure::Failure;
 pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
 pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
-pub(crate) use values::Endpoint;
 
 use args::{Cli, Command, ConfigCommand};
 
@@ -86,12 +85,12 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
         Command::Yarn { command } => yarn::execute(&command, endpoint, out),
-        Command::Bench(args) => crate::bench::supervise(&args, out),
-        Command::BenchInner(args) => crate::bench::run(&args, out),
+        Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
-        Command::Disk(args) => crate::bench::disk::serve(&args, out),
-        Command::Daemon { config } => Err(Failure::ended(crate::rig::supervise::daemon(&config))),
+        Command::Daemon { config } => {
+            Err(Failure::ended(lrs_testbed::supervise::daemon(&config, crate::daemon::main)))
+        }
     }
 }
 
