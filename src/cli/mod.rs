@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use lrs_api::client::{Endpoint, all_tasks};
+pub(crate) use lrs_api::client::all_tasks;
 
 pub(crate) use args::{DemoArgs, DemoInnerArgs};
 pub(crate) use failure::Failure;

@@ -32,7 +32,6 @@ use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
-pub(crate) use read::read_text;
 pub use read::{Absent, check_file};
 pub use value::root_path;
 pub use yarn::{OfferBy, Yarn};

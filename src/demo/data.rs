@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bench::data::{Kind, generate};
 use crate::cli::Failure;
 use crate::units::Bytes;
 
@@ -24,19 +23,44 @@ pub(super) struct Data {
 impl Data {
     /// Writes both files into `workdir`.
     pub(super) fn generate(workdir: &Path) -> Result<Data, Failure> {
-        let text = workdir.join("text");
-        let part = workdir.join("part");
-        write(&text, TEXT)?;
-        write(&part, PART)?;
+        let text = words(TEXT.0 as usize);
+        let write = |name: &str, bytes: &[u8]| {
+            let path = workdir.join(name);
+            std::fs::write(&path, bytes).map_err(|error| {
+                Failure::failed(format!("cannot write {}: {error}", path.display()))
+                    .hint("the demo needs about 300 MB; --dir names another place")
+            })?;
+            Ok::<_, Failure>(path)
+        };
+        let part = text.get(..PART.0 as usize).unwrap_or(&text);
+        let (text, part) = (write("text", &text)?, write("part", part)?);
         Ok(Data { text, part, directory: workdir.to_owned() })
     }
 }
 
-fn write(path: &Path, size: Bytes) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("cannot write {}: {error}", path.display()))
-            .hint("the demo needs about 300 MB; --dir names another place")
+/// Lines of eight words of two to seven letters. Low numbers are drawn more often, so that few
+/// words are frequent and many are rare, as in a language.
+fn words(bytes: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes + 8);
+    let mut random: u64 = 1;
+    let mut draw = || {
+        // Knuth's MMIX generator; its high bits are good.
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 33
     };
-    let mut file = std::fs::File::create(path).map_err(failed)?;
-    generate(Kind::Text, size.0, 0, &mut file).map_err(failed)
+    for number in 1_usize.. {
+        let octave = 1_u64 << (draw() % 14);
+        let mut word = (octave | (draw() & (octave - 1))).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..2 + word % 6 {
+            text.push(b'a' + (word >> 32) as u8 % 26);
+            word = word.rotate_left(7);
+        }
+        text.push(if number.is_multiple_of(8) { b'\n' } else { b' ' });
+        if text.len() >= bytes {
+            break;
+        }
+    }
+    text.truncate(bytes);
+    text
 }

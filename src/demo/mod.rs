@@ -1,7 +1,7 @@
 //! `lrsctl demo`: LRS on this machine in under two minutes, against static slots, with
 //! nothing left behind.
 //!
-//! Which processes there are, and who cleans up: [`crate::rig`].
+//! Which processes there are, and who cleans up: [`lrs_testbed`].
 
 mod data;
 mod load;
@@ -16,8 +16,9 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::cli::{DemoArgs, DemoInnerArgs, Failure, Output, runtime};
-use crate::rig::process::this_executable;
-use crate::rig::supervise::{PREFIXES, Workdir, asked_to_end, supervise as supervised, swept};
+use lrs_testbed::process::this_executable;
+use lrs_testbed::supervise::{PREFIXES, Requests, Workdir, supervise as supervised, swept};
+use lrs_testbed::sweep::{Extra, Sweep};
 
 /// When the tour is told to end if it has not by itself. It plans for less ([`tour`]); this
 /// keeps the promise of two minutes when something hangs.
@@ -35,12 +36,14 @@ pub(crate) fn supervise(args: &DemoArgs, out: &mut Output) -> Result<(), Failure
     if args.observe {
         command.arg("--observe");
     }
-    supervised("demo", command, &workdir, Some(HARD_LIMIT))
+    supervised("demo", command, &workdir, Extra::default(), Some(HARD_LIMIT))
 }
 
 /// `lrsctl __demo`: the tour itself.
 pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
-    swept(&args.workdir, &args.cgroup_root, || {
+    let extra = Extra::default();
+    let sweep = Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root, extra };
+    swept(&sweep, || {
         let runtime = runtime()?;
         let ended = runtime.block_on(tour_or_signal(args, out));
         // A sync of a busy disk that still goes on is not waited for.
@@ -50,9 +53,10 @@ pub(crate) fn run(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure>
 }
 
 async fn tour_or_signal(args: &DemoInnerArgs, out: &mut Output) -> Result<(), Failure> {
+    let mut requests = Requests::listen()?;
     // Dropping the tour ends its tasks and its daemon, in that order.
     tokio::select! {
         ended = tour::tour(args, out) => ended,
-        asked = asked_to_end()? => Err(Failure::ended(ExitCode::from(128 + asked as u8))),
+        asked = requests.next() => Err(Failure::ended(ExitCode::from(128 + asked as u8))),
     }
 }

@@ -141,7 +141,7 @@ fn makespans(statics: &[Measured; 2], shaped: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::node::Use;
+    use lrs_testbed::node::Use;
 
     fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {
         let outcome = Outcome {

@@ -9,11 +9,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::load::Task;
 use super::view::View;
 use crate::cli::{Column, Columns, Failure, Output, all_tasks, brief, live_row, printable};
-use crate::rig::node::{Ticks, Use};
-use crate::rig::private::{Daemon, last_words};
-use crate::rig::process::{Group, settle, this_executable};
 use crate::units::BootTime;
 use crate::{clock, proto};
+use lrs_testbed::node::{Ticks, Use};
+use lrs_testbed::private::{Daemon, last_words};
+use lrs_testbed::process::{Group, settle, this_executable};
 
 /// How often the view is renewed.
 const RENEW: Duration = Duration::from_millis(500);

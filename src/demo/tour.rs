@@ -10,9 +10,10 @@ use super::report::{self, Measured};
 use super::size;
 use super::stage::{Setting, run};
 use crate::cli::{DemoInnerArgs, Failure, Output, say, wrap};
-use crate::rig::private::{Daemon, Private};
 use crate::units::BootTime;
 use crate::{clock, proto};
+use lrs_testbed::private::{Daemon, Private};
+use lrs_testbed::process::this_executable;
 
 /// One cycle. Shorter than the default of 3 s, because the whole demo is only a few of those
 /// long; the report says so.
@@ -68,11 +69,13 @@ pub(super) async fn start(
     cgroup_root: &str,
     mode: &str,
 ) -> Result<(Daemon, proto::Status), Failure> {
-    let keys =
-        [("daemon.sample_period", format!("\"{CYCLE}\"")), ("daemon.mode", format!("\"{mode}\""))];
+    let keys = [("daemon.sample_period", CYCLE), ("daemon.mode", mode)]
+        .map(|(path, value)| (path.to_owned(), format!("\"{value}\"")));
     let name = format!("lrsd-{mode}");
     let log = workdir.join(format!("{name}.log"));
-    Daemon::start(&Private { workdir, name: &name, cgroup_root, keys: &keys, log: &log }).await
+    let lrsctl = &this_executable();
+    Daemon::start(&Private { lrsctl, workdir, name: &name, cgroup_root, keys: &keys, log: &log })
+        .await
 }
 
 /// A private daemon that shapes, or the reason why there is none.

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use lrs::bench::record::Outcome;
+use lrs_bench::record::Outcome;
 
-use super::{Ended, Place};
+use super::{Ended, Place, lrsctl};
 
 /// One load `l` of these tasks, two slots.
 fn suite(tasks: &str) -> String {
@@ -55,10 +55,34 @@ fn suites_that_say_too_little_or_too_much_are_refused() {
 }
 
 #[test]
+fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
+    // Line 11 is that of `lrs`; 4 goes with the default of slots.passive, and not with 6.
+    let with = |lrsd: &str, lrs: &str| {
+        Place::new(&suite(TRUE).replace(
+            "[[load]]",
+            &format!("[lrsd]\n{lrsd}\n[[setting]]\nname = \"a\"\nlrs = {{ {lrs} }}\n[[load]]"),
+        ))
+    };
+    let keys =
+        "\"slots.expnad\" = false, \"daemon.sample_period\" = \"1ms\", \"dbus.bus\" = \"off\"";
+    let bad = with("", &format!("{keys}, \"x\" = 1"));
+    let told = ["suite.toml:11: setting.lrs.", "slots.expand", "daemon.sample_period", "dbus.bus"];
+    refused(&bad, &[], 1, &told);
+    let both = with("\"slots.passive\" = 6", "\"slots.passive_max\" = 4");
+    refused(&both, &[], 1, &["suite.toml:11: setting.lrs.\"slots.passive_max\""]);
+    refused(
+        &with("\"slots.passive\" = \"x\"", ""),
+        &[],
+        1,
+        &["suite.toml:8: lrsd.\"slots.passive\""],
+    );
+}
+
+#[test]
 fn an_unwritable_place_is_told() {
     let place = Place::new(&suite(TRUE));
     std::fs::write(place.path().join("file"), "").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lrsctl"));
+    let mut command = Command::new(lrsctl());
     command.args(["bench", "suite.toml", "--dir", "file"]).current_dir(place.path());
     let ended = Ended::from(command.output().unwrap());
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -175,13 +199,14 @@ fn an_interrupt_gives_what_is_there() {
 }
 
 /// `lrsctl` as an account without rights: as root by becoming nobody, with a copy of the
-/// executable that nobody can reach.
+/// executables that nobody can reach.
 fn unprivileged(place: &Place, args: &[&str]) -> Ended {
     let mut command = place.command(args);
     // SAFETY: it only asks.
     if unsafe { libc::geteuid() } == 0 {
         let copy = place.path().join("lrsctl");
-        std::fs::copy(env!("CARGO_BIN_EXE_lrsctl"), &copy).unwrap();
+        std::fs::copy(lrsctl(), &copy).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_lrs-bench"), copy.with_file_name("lrs-bench")).unwrap();
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
         command = Command::new(copy);
         command.args(["bench", "suite.toml", "--out", "out", "--dir", "."]).args(args);

@@ -14,7 +14,14 @@ mod smoke;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use lrs::bench::record::Run;
+use lrs_bench::record::Run;
+
+/// `lrsctl`, which cargo puts beside the program that is tested here.
+pub fn lrsctl() -> PathBuf {
+    let lrsctl = Path::new(env!("CARGO_BIN_EXE_lrs-bench")).with_file_name("lrsctl");
+    assert!(lrsctl.exists(), "no {}: run `cargo build` first", lrsctl.display());
+    lrsctl
+}
 
 /// A directory with a suite; the working directories and the output go there too.
 pub struct Place {
@@ -46,7 +53,7 @@ impl Place {
 
     /// `lrsctl bench suite.toml --out out --dir . ARGS`
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lrsctl"));
+        let mut command = Command::new(lrsctl());
         command.args(["bench", "suite.toml", "--out", "out", "--dir", "."]).args(args);
         command.current_dir(self.path()).env_remove("LRS_ENDPOINT");
         command

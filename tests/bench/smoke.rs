@@ -1,6 +1,6 @@
 //! A tiny bench in every kind of setting, on the kernel's cgroups.
 
-use lrs::bench::record::{Outcome, Run, SettingKind};
+use lrs_bench::record::{Outcome, Run, SettingKind};
 
 use super::Place;
 
@@ -106,7 +106,7 @@ fn a_tiny_bench_runs_in_every_setting() {
     assert!(shaped.tasks.iter().any(|task| task.promoted.is_some()));
 
     let machine = std::fs::read(place.output().join("machine.json")).unwrap();
-    let machine: lrs::bench::record::Machine = serde_json::from_slice(&machine).unwrap();
+    let machine: lrs_bench::record::Machine = serde_json::from_slice(&machine).unwrap();
     let kinds: Vec<SettingKind> = machine.settings.iter().map(|setting| setting.kind).collect();
     use SettingKind::*;
     assert_eq!(kinds, [Static, StaticCgroup, Lrs, LrsAgain, LrsVariant, Alone]);

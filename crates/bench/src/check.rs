@@ -9,8 +9,8 @@ use lrs_term::Failure;
 
 use crate::args::BenchChoice;
 use crate::lrs::in_path;
-use lrs_testbed::clock;
 use lrs_core::units::Bytes;
+use lrs_testbed::clock;
 
 /// Makes the suite what the arguments ask of it.
 pub(super) fn select(suite: &mut Suite, choice: &BenchChoice) -> Result<(), Failure> {

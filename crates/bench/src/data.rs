@@ -2,8 +2,6 @@
 //!
 //! All is made of whole numbers, so that no rounding of a machine's own shows in the bytes.
 
-use std::io::{self, Write};
-
 /// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,16 +25,8 @@ pub(crate) const RECORD_BYTES: usize = 100;
 /// Bytes are handed on in pieces of about this size.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// Writes at least `bytes` of `kind`. Parts of one set differ by their seed.
-pub(crate) fn generate(kind: Kind, bytes: u64, seed: u64, to: &mut impl Write) -> io::Result<()> {
-    let mut pieces = Pieces::new(kind, bytes, seed);
-    while let Some(piece) = pieces.make() {
-        to.write_all(piece)?;
-    }
-    Ok(())
-}
-
-/// What [`generate`] writes, piece by piece, for who has something else to do in between.
+/// At least `bytes` of a kind, piece by piece, so that signals are heard in between. Parts of one
+/// set differ by their seed.
 pub(crate) struct Pieces {
     source: Source,
     random: XorShift,
@@ -53,7 +43,7 @@ enum Source {
 }
 
 impl Pieces {
-    /// As [`generate`].
+    /// Nothing is made yet.
     pub(crate) fn new(kind: Kind, bytes: u64, seed: u64) -> Pieces {
         let source = match kind {
             Kind::Text => Source::Text(Vocabulary::new()),
@@ -182,8 +172,10 @@ mod tests {
     use super::*;
 
     fn made(kind: Kind, bytes: u64, seed: u64) -> Vec<u8> {
-        let mut all = Vec::new();
-        generate(kind, bytes, seed, &mut all).unwrap();
+        let (mut all, mut pieces) = (Vec::new(), Pieces::new(kind, bytes, seed));
+        while let Some(piece) = pieces.make() {
+            all.extend_from_slice(piece);
+        }
         all
     }
 

@@ -124,8 +124,8 @@ fn run(args: &InnerArgs, out: &mut Output) -> Result<(), Failure> {
     let sweep = Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root, extra: DISK };
     swept(&sweep, || {
         // The supervisor has checked the keys of lrsd.
-        let (mut suite, _) = Suite::load(&args.out.join(SUITE), cpus(), &|_| Vec::new())
-            .map_err(Failure::failed)?;
+        let (mut suite, _) =
+            Suite::load(&args.out.join(SUITE), cpus(), &|_| Vec::new()).map_err(Failure::failed)?;
         check::select(&mut suite, &args.choice)?;
         run::bench(args, &suite, cpus(), out)
     })

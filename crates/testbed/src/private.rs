@@ -240,12 +240,17 @@ mod tests {
     #[test]
     fn the_settings_are_toml_whatever_the_path() {
         let dir = Path::new("/odd \"dir\"\\x");
-        let keys =
-            [("daemon.mode", "\"observe\""), ("slots.expand", "false")]
-                .map(|(path, value)| (path.to_owned(), value.to_owned()));
+        let keys = [("daemon.mode", "\"observe\""), ("slots.expand", "false")]
+            .map(|(path, value)| (path.to_owned(), value.to_owned()));
         let log = Path::new("/dev/null");
-        let private =
-            Private { lrsctl: dir, workdir: dir, name: "lrsd", cgroup_root: "lrs-demo-1", keys: &keys, log };
+        let private = Private {
+            lrsctl: dir,
+            workdir: dir,
+            name: "lrsd",
+            cgroup_root: "lrs-demo-1",
+            keys: &keys,
+            log,
+        };
         let text = settings(&private, dir, &dir.join("lrsd.sock"));
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["daemon"]["runtime_dir"].as_str(), Some("/odd \"dir\"\\x"));

@@ -10,7 +10,6 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-
 /// This executable, also after its file was replaced or removed: the kernel follows the name to
 /// the image of whoever opens it, and a child has ours until it is another (proc_pid_exe(5)).
 pub fn this_executable() -> PathBuf {

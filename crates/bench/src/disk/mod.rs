@@ -50,10 +50,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
+use lrs_core::units::Bytes;
 use lrs_term::Failure;
 use lrs_testbed::clock;
 use lrs_testbed::process::this_executable;
-use lrs_core::units::Bytes;
 
 pub(crate) use place::describe_directory;
 pub(crate) use server::serve;

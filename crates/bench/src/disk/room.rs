@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use procfs::process::{MountInfo, Process};
 use procfs::{Current, Meminfo, ProcessCGroup};
 
-use lrs_term::Failure;
 use lrs_core::units::Bytes;
+use lrs_term::Failure;
 
 /// The files with a group's limit in bytes: cgroup-v2.rst, and v1's memory.rst. Without one they
 /// say `max`, or a number no machine has.

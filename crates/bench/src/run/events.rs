@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use crate::record::{Decisions, Task};
 use lrs_api::client::Connection;
-use lrs_term::{Failure, printable};
 use lrs_api::proto::{self, event_stream_item::Item};
-use lrs_core::units::WallTime;
 use lrs_api::wire;
+use lrs_core::units::WallTime;
+use lrs_term::{Failure, printable};
 
 /// From so many tasks on the history is read during the run. lrsd keeps 4,096 events, and a
 /// task has three or four.

@@ -9,8 +9,8 @@ use super::measure::Bench;
 use crate::disk::describe_directory;
 use crate::record::{self, Cgroup, Machine, SettingKind};
 use crate::suite::How;
-use lrs_term::Failure;
 use lrs_api::proto;
+use lrs_term::Failure;
 use lrs_testbed::clock;
 
 /// Describes the node and the suite. Where a setting takes lrsd it is started once, so that a

@@ -22,14 +22,14 @@ use super::stage::Stage;
 use super::tasks::{self, Extent, Places, Planned};
 use crate::record::{self, Outcome};
 use crate::suite::{How, Load, Setting, Suite};
+use lrs_api::proto;
+use lrs_core::units::Moment;
 use lrs_term::Failure;
+use lrs_testbed::clock;
 use lrs_testbed::node::Ticks;
 use lrs_testbed::private::{Daemon, Private};
 use lrs_testbed::process::settle;
 use lrs_testbed::sweep::end_processes;
-use lrs_core::units::Moment;
-use lrs_api::proto;
-use lrs_testbed::clock;
 
 /// How long writing out what the run before left dirty may take.
 const SETTLE: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::record::Run;
+use lrs_core::units::BootTime;
 use lrs_term::say;
 use lrs_testbed::clock;
-use lrs_core::units::BootTime;
 
 /// What is told of the runs.
 pub(super) struct Progress {

@@ -14,9 +14,9 @@ use crate::record::Outcome;
 use crate::suite::Group;
 use lrs_term::{Failure, printable};
 use lrs_testbed::clock;
+use lrs_testbed::clock::until;
 use lrs_testbed::private::Daemon;
 use lrs_testbed::process;
-use lrs_testbed::clock::until;
 
 /// Most of what a task said that is kept when it failed.
 const TAIL: u64 = 64 << 10;

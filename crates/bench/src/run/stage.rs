@@ -12,14 +12,14 @@ use super::tasks::Planned;
 use crate::record::{self, Outcome, Point};
 use crate::suite::Load;
 use lrs_api::client::Connection;
+use lrs_api::proto;
+use lrs_core::units::{BootTime, Moment};
 use lrs_term::Failure;
+use lrs_testbed::clock;
+use lrs_testbed::clock::until;
 use lrs_testbed::node::Ticks;
 use lrs_testbed::private::{Daemon, last_words};
 use lrs_testbed::process::Group;
-use lrs_testbed::clock::until;
-use lrs_core::units::{BootTime, Moment};
-use lrs_api::proto;
-use lrs_testbed::clock;
 
 /// Time between two points of the timeline.
 const POINT: Duration = Duration::from_millis(500);

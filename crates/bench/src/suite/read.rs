@@ -27,12 +27,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// See [`Suite::load`].
-pub(super) fn suite(
-    text: &str,
-    file: &Path,
-    cpus: u32,
-    judge: Judge<'_>,
-) -> Result<Suite, String> {
+pub(super) fn suite(text: &str, file: &Path, cpus: u32, judge: Judge<'_>) -> Result<Suite, String> {
     let mut reader = Reader { faults: Faults::new(text, file), cpus, judge, sets: Vec::new() };
     let read = reader.faults.read::<file::File>();
     match read.and_then(|file| reader.whole(file)) {
@@ -50,7 +45,12 @@ impl Reader<'_> {
         self.unique("data.name", &file.data, |set| set.name.as_ref());
         self.unique("load.name", &file.load, |load| load.name.as_ref());
         if file.load.is_empty() && self.faults.is_empty() {
-            self.faults.note(0, "load", "the suite has no load", "add a [[load]] with [[load.tasks]]");
+            self.faults.note(
+                0,
+                "load",
+                "the suite has no load",
+                "add a [[load]] with [[load.tasks]]",
+            );
         }
         let disk = file.disk.map(|disk| self.disk(disk));
         let data: Vec<_> = file.data.into_iter().map(|set| self.data(set)).collect();
@@ -101,7 +101,8 @@ impl Reader<'_> {
         let name = self.faults.need(at, "data.name", set.name);
         let before = self.faults.count();
         let parts = self.count("data.parts", set.parts);
-        let command = set.command.and_then(|words| self.command("data.command", words, Place::Data));
+        let command =
+            set.command.and_then(|words| self.command("data.command", words, Place::Data));
         let made = match (set.kind, set.size, command) {
             (Some(kind), Some(size), None) => Made::Generated(kind, lrs_core::units::Bytes(size.0)),
             (None, None, Some(command)) => Made::Derived(command),
@@ -180,13 +181,19 @@ impl Reader<'_> {
             if name.is_empty() || name.contains(['=', '\0']) {
                 let at = value.span().start;
                 let problem = "has a name that is none";
-                self.faults.note(at, "load.tasks.environment", problem, "use letters, digits and _");
+                self.faults.note(
+                    at,
+                    "load.tasks.environment",
+                    problem,
+                    "use letters, digits and _",
+                );
             } else if let Some(word) = self.word("load.tasks.environment", &value, Place::Task) {
                 environment.push((name, word));
             }
         }
         let directory = group.directory;
-        let directory = directory.and_then(|it| self.word("load.tasks.directory", &it, Place::Task));
+        let directory =
+            directory.and_then(|it| self.word("load.tasks.directory", &it, Place::Task));
         Some(Group {
             name: name?.0,
             kind: group.kind.map(|line| line.0),
@@ -207,7 +214,12 @@ impl Reader<'_> {
         let Some(count) = count else { return Some(1) };
         let on_node = count.get_ref().on(self.cpus);
         if on_node.is_none() {
-            self.faults.note(count.span().start, key, &format!("{} CPUs make too many", self.cpus), COUNT);
+            self.faults.note(
+                count.span().start,
+                key,
+                &format!("{} CPUs make too many", self.cpus),
+                COUNT,
+            );
         }
         on_node
     }

@@ -72,7 +72,8 @@ impl<const LEAST: i64, const MOST: i64> TryFrom<i64> for Whole<LEAST, MOST> {
 
     fn try_from(number: i64) -> Result<Self, String> {
         let fits = (LEAST..=MOST).contains(&number);
-        fits.then_some(Whole(number)).ok_or_else(|| format!("expected {LEAST}..={MOST}; correct it"))
+        fits.then_some(Whole(number))
+            .ok_or_else(|| format!("expected {LEAST}..={MOST}; correct it"))
     }
 }
 
@@ -87,7 +88,8 @@ impl<const LEAST: u32, const MOST: u32> TryFrom<f64> for Number<LEAST, MOST> {
     fn try_from(number: f64) -> Result<Self, String> {
         let (least, most) = (f64::from(LEAST) / 1e3, f64::from(MOST) / 1e3);
         let fits = (least..=most).contains(&number);
-        fits.then_some(Number(number)).ok_or_else(|| format!("expected {least}..={most}; correct it"))
+        fits.then_some(Number(number))
+            .ok_or_else(|| format!("expected {least}..={most}; correct it"))
     }
 }
 
@@ -130,7 +132,8 @@ impl<const LEAST: u64, const MOST: u64> TryFrom<Value> for Time<LEAST, MOST> {
         let time = duration(value.as_str().ok_or(NEEDS_UNIT)?)?;
         let (least, most) = (Duration::from_millis(LEAST), Duration::from_millis(MOST));
         let fits = (least..=most).contains(&time);
-        fits.then_some(Time(time)).ok_or_else(|| format!("expected {least:?}..={most:?}; correct it"))
+        fits.then_some(Time(time))
+            .ok_or_else(|| format!("expected {least:?}..={most:?}; correct it"))
     }
 }
 
