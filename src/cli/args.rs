@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 
 use super::values::{Patience, duration, label};
-use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
+use crate::demo::{DemoArgs, InnerArgs};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]
@@ -144,7 +145,7 @@ pub(super) enum Command {
         out: Option<PathBuf>,
     },
     #[command(name = "__demo", hide = true)]
-    DemoInner(DemoInnerArgs),
+    DemoInner(InnerArgs),
     #[command(name = "__daemon", hide = true)]
     Daemon {
         #[arg(long)]
@@ -249,29 +250,4 @@ pub(super) struct ReserveArgs {
     /// How long the promise holds [default: slots.reservation_ttl of the node]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(super) ttl: Option<Duration>,
-}
-
-/// Arguments of `lrsctl demo`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DemoArgs {
-    /// Where to put the data, a disk rather than a tmpfs [default: $TMPDIR or /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Show observe mode even where shaping is possible
-    #[arg(long)]
-    pub(crate) observe: bool,
-}
-
-/// What the supervisor of the demo tells the process that runs it.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DemoInnerArgs {
-    /// Working directory, made and removed by the supervisor
-    #[arg(long)]
-    pub(crate) workdir: PathBuf,
-    /// cgroup root of the private daemon
-    #[arg(long)]
-    pub(crate) cgroup_root: String,
-    /// Show observe mode only
-    #[arg(long)]
-    pub(crate) observe: bool,
 }

@@ -27,12 +27,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use lrs_api::client::all_tasks;
-
-pub(crate) use args::{DemoArgs, DemoInnerArgs};
-pub(crate) use failure::Failure;
-pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
-pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
+use failure::Failure;
+use output::Output;
 
 use args::{Cli, Command, ConfigCommand};
 
@@ -95,7 +91,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
 }
 
 /// The runtime of every command that talks to the daemon: this thread and no other.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure::failed(format!("cannot set up the event loop: {error}; raise `ulimit -n`?"))
     })

@@ -180,9 +180,9 @@ fn lrsd_judges_its_keys_with_those_of_the_setting() {
     let judge = |keys: &[(String, String)]| {
         let names: Vec<&str> = keys.iter().map(|(path, _)| &**path).collect();
         match &*names {
-            ["slots.passive", "slots.expand"] => Vec::new(),
-            ["slots.passive", "slots.expand", "slots.passive_max"] => {
-                vec![(Some(2), "is too small; raise it".to_owned()), (Some(0), "is odd; no".into())]
+            ["slots.expand", "slots.passive"] => Vec::new(),
+            ["slots.expand", "slots.passive", "slots.passive_max"] => {
+                vec![(Some(2), "is too small; raise it".to_owned()), (Some(1), "is odd; no".into())]
             }
             other => panic!("{other:?}"),
         }
