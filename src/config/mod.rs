@@ -341,24 +341,6 @@ impl Config {
         }
     }
 
-    /// Puts one value into the key called `path` and answers it as TOML: `None` when there is no
-    /// such key, or what is wrong with the value.
-    pub(crate) fn read_key(
-        &mut self,
-        path: &str,
-        node: &value::Node<'_>,
-    ) -> Option<Result<(&'static str, String), Vec<String>>> {
-        let key = schema::key(path)?;
-        let reasons = |wrong: Vec<schema::Wrong>| {
-            let reason = |wrong: schema::Wrong| match wrong.why {
-                value::Rejection::OutOfRange => format!("expected {}", key.range),
-                value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
-            };
-            wrong.into_iter().map(reason).collect()
-        };
-        Some((key.read)(node, self).map(|()| (key.path, (key.write)(self))).map_err(reasons))
-    }
-
     /// The keys whose values differ, in the order of the table.
     pub fn changed_keys(&self, other: &Config) -> Vec<ChangedKey> {
         // Rules taken over live would leave tasks of rules that are no more.

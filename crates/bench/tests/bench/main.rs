@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod bad;
-#[path = "../daemon/panics.rs"]
+#[path = "../../../../tests/daemon/panics.rs"]
 mod panics;
 mod smoke;
 
