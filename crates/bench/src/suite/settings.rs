@@ -53,11 +53,10 @@ pub(super) fn read(
     }
     let mut settings: Vec<Setting> = Vec::new();
     for table in tables {
-        let (at, faults) = (table.span().start, reader.faults.count());
+        let at = table.span().start;
         let Some((setting, places)) = setting(reader, table, &base) else { continue };
         if let How::Daemon { keys, slots } = &setting.how
             && base_fits
-            && reader.faults.count() == faults
         {
             let name = if slots.is_some() { "setting" } else { "setting.lrs" };
             judge(reader, name, at, keys, &places);
