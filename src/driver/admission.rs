@@ -47,7 +47,7 @@ pub struct Admission {
 #[derive(Debug)]
 pub enum Asked {
     /// A client, for a task.
-    Client(Admission),
+    Client(Box<Admission>),
     /// A finder, for the task that it found.
     Finder(Box<Entry>),
     /// A client, for a reservation.
@@ -186,7 +186,7 @@ impl Driver {
             replies: reply.take().into_iter().collect(),
             waited: false,
         };
-        let ticket = self.ticket(Asked::Client(admission));
+        let ticket = self.ticket(Asked::Client(Box::new(admission)));
         self.feed(Input::Request { ticket, request: asked, patience }, now);
         Ok(Begun::Later)
     }
