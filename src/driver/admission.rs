@@ -107,7 +107,7 @@ impl Driver {
     /// Admissions that wait for a slot.
     pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
         self.asked.values_mut().filter_map(|asked| match asked {
-            Asked::Client(admission) => Some(admission),
+            Asked::Client(admission) => Some(&mut **admission),
             Asked::Finder(_) | Asked::Promise(_) => None,
         })
     }
