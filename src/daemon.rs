@@ -265,8 +265,7 @@ fn run_on(
         paths.join(" ")
     );
     let ended = || control.is_finished();
-    let served =
-        runtime.block_on(serve(sockets, bus, access, remote.clone(), log, ended, &mut keeper));
+    let served = runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, &mut keeper));
     // Beside the doors it had their second already.
     keeper.join();
     // The loop goes last: it answers calls under way until the doors are shut.
@@ -276,7 +275,6 @@ fn run_on(
     served?;
     looped?;
     tracing::info!("stopped");
-    log.tell_all();
     Ok(())
 }
 
@@ -350,7 +348,6 @@ async fn serve(
     bus: Bus,
     access: Access,
     remote: Remote,
-    log: &Log,
     loop_ended: impl Fn() -> bool,
     keeper: &mut Keeper,
 ) -> Result<(), DaemonError> {
@@ -398,7 +395,6 @@ async fn serve(
                 ready = true;
             }
             _ = heartbeat.tick() => {
-                log.tell();
                 if loop_ended() {
                     break;
                 }

@@ -16,13 +16,12 @@
 //! | info | 6 | a few lines a day: start, stop, reload, drain, capacities, the all-clear |
 //! | debug | 7 | what tasks and clients do |
 //!
-//! Everything passes through [`limit`]: what a task or client can make the daemon say must not
-//! fill the journal.
+//! How much of it the journal takes is journald's to limit (`LogRateLimitIntervalSec=` and
+//! `LogRateLimitBurst=` in `lrsd.service`, by priority): what a task or client can make the
+//! daemon say must not fill the journal.
 //!
-//! Limits. Writing waits: for a terminal that is stopped, a pipe nobody reads, a journald that
-//! hangs with its queue full. The limit keeps what has to fit in there small.
-
-mod limit;
+//! Limits. Writing waits: for a terminal that is stopped, for a pipe without a reader, for a
+//! journald that hangs with its queue full. Text on stderr has no limit.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -37,8 +36,6 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use limit::Limit;
-
 /// The name journald files our lines under.
 const IDENTIFIER: &str = "lrsd";
 
@@ -49,7 +46,6 @@ const OURS: &str = env!("CARGO_CRATE_NAME");
 #[derive(Clone)]
 pub struct Log {
     filter: reload::Handle<EnvFilter, Registry>,
-    limit: &'static Limit,
 }
 
 impl Log {
@@ -60,14 +56,12 @@ impl Log {
     /// What is wrong with `directives`.
     pub fn start(directives: &str) -> Result<Log, String> {
         let (filter, handle) = reload::Layer::new(parse(directives)?);
-        // For the life of the process, as its log is.
-        let limit: &'static Limit = Box::leak(Box::new(Limit::new(crate::clock::boot_time)));
         let (sink, complaint) = sink();
-        let started = tracing_subscriber::registry().with(filter).with(limit).with(sink).try_init();
+        let started = tracing_subscriber::registry().with(filter).with(sink).try_init();
         if let (Ok(()), Some(error)) = (started, complaint) {
             tracing::warn!(%error, "journald takes no structured lines ({error}): the log is text");
         }
-        Ok(Log { filter: handle, limit })
+        Ok(Log { filter: handle })
     }
 
     /// Chooses anew.
@@ -76,16 +70,6 @@ impl Log {
     /// What is wrong with `directives`; the old choice stays.
     pub fn reload(&self, directives: &str) -> Result<(), String> {
         self.filter.reload(parse(directives)?).map_err(|error| error.to_string())
-    }
-
-    /// Says how many lines were held back lately. Call it about once a second.
-    pub fn tell(&self) {
-        self.limit.tell();
-    }
-
-    /// The same before the process ends.
-    pub fn tell_all(&self) {
-        self.limit.tell_all();
     }
 }
 

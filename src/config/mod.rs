@@ -357,7 +357,6 @@ impl Config {
             let reason = |wrong: schema::Wrong| match wrong.why {
                 value::Rejection::OutOfRange => format!("expected {}", key.range),
                 value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
-                value::Rejection::NotBuilt(remedy) => format!("not built yet; {remedy}"),
             };
             wrong.into_iter().map(reason).collect()
         };

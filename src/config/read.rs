@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::discover::{self, MAX_RULES, ReadRule, RuleFault, RuleReader};
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::schema::{self, Key, NOT_BUILT, REMOVED, SECTIONS, Wrong};
+use super::schema::{self, Key, REMOVED, SECTIONS, Wrong};
 use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, socket_length};
 use super::{Auto, Config, MemoryAmount, default_socket};
@@ -168,8 +168,6 @@ impl Reader<'_> {
             let (name, place) = (name.get_ref().as_ref(), name.span());
             if name == discover::TABLE {
                 self.rules(place, node);
-            } else if let Some(remedy) = not_built(name) {
-                self.not_built(bare(name), None, place, remedy);
             } else if !SECTIONS.iter().any(|section| section.name == name) {
                 self.unknown_at_top(name, place, node);
             } else if let Some(table) = node.get_ref().as_table() {
@@ -223,7 +221,7 @@ impl Reader<'_> {
             let found = Some(self.source.quote(place.clone()));
             let (problem, remedy) = match why {
                 Rejection::Because(problem, remedy) => (problem, remedy),
-                Rejection::OutOfRange | Rejection::NotBuilt(_) => {
+                Rejection::OutOfRange => {
                     (format!("expected {}", key.range), String::from("correct it"))
                 }
             };
@@ -254,9 +252,6 @@ impl Reader<'_> {
                 let (found, problem) = (self.found(node), String::from("is ignored"));
                 let fault = self.source.fault(path, found, name.span(), problem, (*remedy).into());
                 self.config.ignored.push(fault);
-            } else if let Some(remedy) = not_built(&path) {
-                let found = self.found(node);
-                self.not_built(path, found, name.span(), remedy);
             } else {
                 let found = self.found(node);
                 let remedy = unknown_remedy(section, name.get_ref());
@@ -290,7 +285,6 @@ impl Reader<'_> {
                         Rejection::Because(problem, remedy) => {
                             self.fault(path, found, place, problem, remedy);
                         }
-                        Rejection::NotBuilt(remedy) => self.not_built(path, found, place, &remedy),
                     }
                 }
             }
@@ -393,10 +387,8 @@ impl Reader<'_> {
         let is_section = node.get_ref().is_table() || node.get_ref().is_array();
         let (found, problem, candidates): (_, _, Vec<String>) = if is_section {
             let names = SECTIONS.iter().map(|section| section.name);
-            let planned =
-                NOT_BUILT.iter().map(|(path, _)| *path).filter(|path| !path.contains('.'));
-            let planned = planned.chain([discover::TABLE]);
-            (None, UNKNOWN_SECTION, names.chain(planned).map(str::to_owned).collect())
+            let names = names.chain([discover::TABLE]);
+            (None, UNKNOWN_SECTION, names.map(str::to_owned).collect())
         } else {
             let keys = schema::keys().filter(|key| key.name() == name);
             (self.found(node), UNKNOWN_KEY, keys.map(|key| key.path.to_owned()).collect())
@@ -416,17 +408,6 @@ impl Reader<'_> {
         self.fault(bare(name), found, place, problem.to_owned(), remedy);
     }
 
-    fn not_built(
-        &mut self,
-        path: String,
-        found: Option<String>,
-        place: Range<usize>,
-        remedy: &str,
-    ) {
-        let problem = String::from("not built yet in this version of LRS");
-        self.fault(path, found, place, problem, remedy.to_owned());
-    }
-
     /// The value as it stands in the file; tables are not quoted.
     fn found(&self, node: &Node<'_>) -> Option<String> {
         (!node.get_ref().is_table()).then(|| self.source.quote(node.span()))
@@ -442,11 +423,6 @@ impl Reader<'_> {
     ) {
         self.faults.push(self.source.fault(key, found, place, problem, remedy));
     }
-}
-
-/// What to do instead of a key or section that is planned only.
-fn not_built(path: &str) -> Option<&'static str> {
-    NOT_BUILT.iter().find_map(|&(planned, remedy)| (planned == path).then_some(remedy))
 }
 
 fn section_names() -> String {

@@ -106,25 +106,6 @@ pub const SECTIONS: &[Section] = &[
     },
 ];
 
-/// Keys and sections of the contract that this version does not honour, each with what to do
-/// instead. A path stands for everything below it.
-pub(super) const NOT_BUILT: &[(&str, &str)] = &[
-    ("grpc.tls", "remove the key; listen on a unix socket"),
-    ("guard.cap", "remove it; the guard only holds new passive tasks back"),
-    ("guard.freeze", "remove it; the guard only holds new passive tasks back"),
-    ("guard.kill", "remove it; LRS never kills"),
-    ("guard.stage1", "set the keys of the first stage in [guard] itself"),
-    ("guard.stage2", "remove it; only the first stage is there, its keys are in [guard]"),
-    ("guard.stage3", "remove it; only the first stage is there, its keys are in [guard]"),
-    ("guard.stages", "remove it; only the first stage is there, its keys are in [guard]"),
-    ("guard.pressure", "remove it; the guard watches MemAvailable only"),
-    ("guard.cpu_pressure", "remove it; the guard watches MemAvailable only"),
-    ("guard.io_pressure", "remove it; the guard watches MemAvailable only"),
-    ("guard.memory_pressure", "remove it; the guard watches MemAvailable only"),
-    ("guard.swap", "remove it; the guard watches MemAvailable only"),
-    ("guard.interference", "remove it; the guard watches MemAvailable only"),
-];
-
 /// Keys of removed features, each with what to know. For one release a file that has them is
 /// taken: the key is warned about and ignored.
 pub(super) const REMOVED: &[(&str, &str)] =
@@ -553,9 +534,7 @@ static KEYS: &[Key] = &[
         applies: Applies::Restart,
         read: |v, _| match value::text(v)? {
             "" => Ok(()),
-            _ => Err(Rejection::NotBuilt(String::from(
-                "set metrics.listen = \"\" and read \"lrsctl status --json\"",
-            )))?,
+            _ => value::not_built("set metrics.listen = \"\" and read \"lrsctl status --json\"")?,
         },
         write: |_| value::show_text(""),
     },

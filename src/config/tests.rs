@@ -321,10 +321,8 @@ const FAULTY: &[(&str, &str)] = &[
         "[metrics]\nlisten = \"127.0.0.1:9000\"",
         "metrics.listen = \"127.0.0.1:9000\": not built yet",
     ),
-    ("[grpc.tls]\ncert = \"x\"", "grpc.tls: not built yet"),
     ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
-    ("[guard.freeze]\ndry_run = true", "guard.freeze: not built yet"),
-    ("guard.stage2.enabled = true", "guard.stage2: not built yet"),
+    ("[guard.freeze]\ndry_run = true", "guard.freeze: unknown key"),
     // Two keys together.
     (
         "[slots]\npassive = 8\npassive_max = 4",

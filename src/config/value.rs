@@ -24,8 +24,6 @@ pub(crate) enum Rejection {
     OutOfRange,
     /// What is wrong, and what to do.
     Because(String, String),
-    /// In the contract, but not in this version; what to do instead.
-    NotBuilt(String),
 }
 
 /// The value, or why not.
@@ -33,6 +31,11 @@ pub(crate) type Taken<T> = Result<T, Rejection>;
 
 pub(crate) fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
     Err(Rejection::Because(problem.into(), remedy.into()))
+}
+
+/// A value of the contract that this version does not take; `remedy`: what to do instead.
+pub(super) fn not_built<T>(remedy: &str) -> Taken<T> {
+    because("not built yet in this version of LRS", remedy)
 }
 
 pub(crate) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
@@ -330,9 +333,7 @@ pub(super) fn listen_address(node: &Node<'_>) -> Taken<PathBuf> {
             );
         }
         if written.contains(':') {
-            return Err(Rejection::NotBuilt(String::from(
-                "listen on \"unix:PATH\" and forward it, for example with ssh -L",
-            )));
+            return not_built("listen on \"unix:PATH\" and forward it, for example with ssh -L");
         }
         return Err(Rejection::OutOfRange);
     };

@@ -84,7 +84,6 @@ impl<'t> Fields<'t> {
             Ok(value) => return Some(value),
             Err(Rejection::OutOfRange) => (format!("expected {range}"), "correct it".to_owned()),
             Err(Rejection::Because(problem, remedy)) => (problem, remedy),
-            Err(Rejection::NotBuilt(remedy)) => ("not built yet".to_owned(), remedy),
         };
         reader.fault(self.key(name), node.span(), problem, remedy);
         None
