@@ -186,7 +186,13 @@ impl Driver {
                     let unit = entry.unit.clone();
                     self.store_task(id);
                     match unit {
-                        Some(unit) => self.workers.ask(UnitJob::Release { task: id, group, unit }),
+                        Some(unit) => self.workers.ask(UnitJob::GiveBack {
+                            task: id,
+                            group: Some(group),
+                            unit,
+                            releases: true,
+                            called_off: None,
+                        }),
                         None => self.workers.place(Job::Release { task: id, group }),
                     }
                 }
@@ -285,6 +291,9 @@ impl Driver {
         }
         (self.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
+        for ignored in &new.ignored {
+            tracing::warn!("{ignored}");
+        }
         self.config = new;
         self.rights = rights(&self.config);
         self.core.set_policy(policy(&self.config), now);
