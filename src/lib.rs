@@ -52,6 +52,7 @@ mod rig;
 pub mod rights;
 pub mod sample;
 pub mod serve;
+pub mod service;
 pub mod state;
 pub mod systemd;
 pub mod yarn;
