@@ -49,6 +49,7 @@ pub mod request;
 pub mod rights;
 pub mod sample;
 pub mod serve;
+pub mod service;
 pub mod state;
 pub mod systemd;
 pub mod yarn;

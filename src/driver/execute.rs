@@ -1,8 +1,11 @@
-//! Carrying out what the core decided: weights first, then records, then everything else.
+//! Carrying out what the core decided: the one place that executes a [`Step`], in the order of its
+//! fields.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Driver;
+use super::admission::{Asked, refused};
 use super::entry::Placement;
 use super::log::log;
 use super::worker::Job;
@@ -10,100 +13,191 @@ use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{TaskId, Tier};
-use crate::core::state::Effect;
+use crate::core::step::{self, Answer, Input, Record, Step, Ticket};
 use crate::state::StateError;
 use crate::state::record::ReservationRecord;
 use crate::units::Moment;
 
+/// What has to be published: what the steps of a turn touched.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// Tasks that changed, came or went.
+    pub(super) tasks: BTreeSet<TaskId>,
+    /// All tasks and jobs: a cycle measured them anew.
+    pub(super) all: bool,
+    /// Jobs have one task more or less.
+    pub(super) jobs: bool,
+    /// The node.
+    pub(super) status: bool,
+}
+
+/// What follows at once from carrying out a job.
+#[derive(Debug)]
+pub(super) enum FollowUp {
+    /// The job was done.
+    Prepared(TaskId),
+    /// It could not be done.
+    Failed(TaskId, CommandError),
+}
+
 impl Driver {
-    /// Carries out everything the core has decided so far.
-    pub(super) fn carry_out(&mut self, now: Moment) {
-        loop {
-            self.write_tiers(now);
-            let effects = self.core.take_effects();
-            if effects.is_empty() {
-                break;
-            }
-            self.changed_status = true;
-            for effect in effects {
-                self.carry_out_one(effect, now);
+    /// Has the core decide on `input`, and carries out what follows.
+    pub(super) fn feed(&mut self, input: Input, now: Moment) {
+        let step = self.core.handle(input, now);
+        self.execute(step, now);
+        if self.following_up {
+            // However many admissions fail in a row, none is called from within another.
+            return;
+        }
+        self.following_up = true;
+        while let Some(next) = self.follow_ups.pop_front() {
+            match next {
+                FollowUp::Prepared(id) => self.feed(Input::Prepared(id), now),
+                FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
             }
         }
-        for id in std::mem::take(&mut self.retiered) {
+        self.following_up = false;
+    }
+
+    /// Adds to the history what only the loop knows.
+    pub(super) fn note(
+        &mut self,
+        kind: EventKind,
+        task: Option<TaskId>,
+        reason: String,
+        inputs: serde_json::Map<String, serde_json::Value>,
+        now: Moment,
+    ) {
+        self.feed(Input::Note { kind, task, reason, inputs }, now);
+    }
+
+    fn execute(&mut self, step: Step, now: Moment) {
+        if step.is_empty() {
+            return;
+        }
+        self.touched.status = true;
+        let Step { weights, records, events, forget, jobs, answers } = step;
+        for (id, tier) in &weights {
+            match self.write_tier(*id, *tier, now) {
+                Ok(()) => self.unwritten.remove(id),
+                Err(error) => self.unwritten.insert(*id, error),
+            };
+        }
+        let mut unstored = BTreeMap::new();
+        for record in records {
+            if let Err(error) = self.store_record(record) {
+                unstored.insert(record, error.to_string());
+                self.noted(Err(error));
+            }
+        }
+        for event in events {
+            self.record(event);
+        }
+        for record in forget {
+            let removed = match record {
+                Record::Task(id) => self.store.remove_task(id),
+                Record::Reservation(id) => self.store.remove_reservation(id),
+            };
+            self.noted(removed);
+        }
+        for (id, _) in weights {
             // What is shown is what the kernel says now, not what was written.
             self.read_back(id);
-            self.changed.insert(id);
+            self.touched.tasks.insert(id);
         }
-        self.unwritten.clear();
+        for job in jobs {
+            match job {
+                step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
+                step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
+                    None => self.begin_attach(id),
+                    Some(error) => self.not_recorded(id, error),
+                },
+            }
+        }
+        for (ticket, answer) in answers {
+            self.answer_request(ticket, answer, &unstored, now);
+        }
     }
 
-    /// Gives every task whose tier changed its weights, before anything else is done.
-    pub(super) fn write_tiers(&mut self, now: Moment) {
-        for (task, tier) in self.core.take_tiers() {
-            if let Err(error) = self.write_tier(task, tier, now) {
-                self.unwritten.insert(task.to_string(), error);
+    fn store_record(&mut self, record: Record) -> Result<(), StateError> {
+        match record {
+            Record::Task(id) => {
+                self.touched.tasks.insert(id);
+                match self.core.task(id).zip(self.entries.get(&id)) {
+                    Some((task, entry)) => self.store.put_task(&entry.record(id, task)),
+                    None => Ok(()),
+                }
             }
-            self.retiered.push(task);
+            Record::Reservation(id) => match self.core.reservation(id) {
+                Some(reservation) => {
+                    self.store.put_reservation(&ReservationRecord::new(id, reservation))
+                }
+                None => Ok(()),
+            },
         }
     }
 
-    fn carry_out_one(&mut self, effect: Effect, now: Moment) {
-        match effect {
-            Effect::Retier { task, tier } => {
-                // Taken by write_tiers; one that came since is due now.
-                if let Err(error) = self.write_tier(task, tier, now) {
-                    self.unwritten.insert(task.to_string(), error);
-                }
-                self.retiered.push(task);
+    /// One that cannot be recorded is not admitted.
+    fn not_recorded(&mut self, id: TaskId, mut error: String) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        if let Some(group) = group.filter(|group| group.record.attachment == Attachment::Own)
+            && let Err(undo) = self.tree.remove(&group)
+        {
+            error = format!("{error}; and its cgroup stays: {undo}");
+        }
+        let error = CommandError::new(ErrorKind::Internal, error);
+        self.follow_ups.push_back(FollowUp::Failed(id, error));
+    }
+
+    fn answer_request(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer,
+        unstored: &BTreeMap<Record, String>,
+        now: Moment,
+    ) {
+        if let Answer::Waiting = answer {
+            if let Some(Asked::Client(admission)) = self.asked.get_mut(&ticket) {
+                admission.waited = true;
             }
-            Effect::Attach { task, waiter } => self.start_attach(task, waiter, now),
-            Effect::StoreTask(id) => {
-                self.changed.insert(id);
-                self.store_task(id);
+            return;
+        }
+        let error = match answer {
+            Answer::Waiting => return,
+            Answer::Refused(refusal) => refused(refusal),
+            Answer::TimedOut => CommandError::new(
+                ErrorKind::WaitTimedOut,
+                "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
+            ),
+            Answer::Reserved(id) => {
+                let Some(Asked::Promise(reply)) = self.asked.remove(&ticket) else { return };
+                let answer = self.promised(id, unstored.get(&Record::Reservation(id)), now);
+                return self.answer(Some(reply), answer);
             }
-            Effect::StoreReservation(id) => {
-                if let Some(reservation) = self.core.reservation(id) {
-                    let record = ReservationRecord::new(id, reservation);
-                    let stored = self.store.put_reservation(&record);
-                    self.noted(stored);
-                }
-            }
-            Effect::DropReservation(id) => {
-                let removed = self.store.remove_reservation(id);
-                self.noted(removed);
-            }
-            Effect::WaiterTimedOut(waiter) => {
-                if let Some(admission) = self.waiting.remove(&waiter) {
-                    let error = CommandError::new(
-                        ErrorKind::WaitTimedOut,
-                        "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
-                    );
-                    self.answer_all(admission.replies, Err(error));
-                }
-            }
-            Effect::Record(mut event) => {
-                let failed = event.task.as_ref().and_then(|id| self.unwritten.get(id));
-                if let (Some(error), EventKind::Promoted | EventKind::Demoted) =
-                    (failed, event.kind)
-                {
-                    event.inputs.insert("weights_not_written".into(), error.clone().into());
-                }
-                if event.kind == EventKind::Admitted {
-                    self.tell_how_found(&mut event);
-                }
-                self.record(event);
-            }
+        };
+        match self.asked.remove(&ticket) {
+            Some(Asked::Client(admission)) => self.answer_all(admission.replies, Err(error)),
+            Some(Asked::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
+            Some(Asked::Promise(reply)) => self.answer(Some(reply), Err(error)),
+            None => {}
         }
     }
 
     /// Adds an event to the history, the ring and the log.
-    fn record(&mut self, event: Event) {
+    fn record(&mut self, mut event: Event) {
         let task = event.task.as_deref().and_then(|id| id.parse().ok());
+        if let (Some(id), EventKind::Promoted | EventKind::Demoted) = (task, event.kind)
+            && let Some(error) = self.unwritten.remove(&id)
+        {
+            event.inputs.insert("weights_not_written".into(), error.into());
+        }
+        if event.kind == EventKind::Admitted {
+            self.tell_how_found(&mut event);
+        }
         let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
         log(&event, labels);
-        if matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released) {
-            self.changed_jobs = true;
-        }
+        self.touched.jobs |=
+            matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released);
         let appended = self.store.append(&event);
         self.noted(appended);
         self.events.push(event);
@@ -123,7 +217,7 @@ impl Driver {
         let Err(error) = result else { return };
         if self.store_problem.is_none() {
             tracing::warn!(%error, "state is not being stored, a restart would lose it: {error}");
-            self.changed_status = true;
+            self.touched.status = true;
         }
         self.store_problem = Some(error.to_string());
     }
@@ -142,7 +236,7 @@ impl Driver {
             }
             Err(error) => self.store_problem = Some(error.to_string()),
         }
-        self.changed_status = true;
+        self.touched.status = true;
     }
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
@@ -291,7 +385,7 @@ impl Driver {
             };
             (EventKind::Drift, format!("{found}; {outcome}"))
         };
-        self.core.note(kind, Some(id), reason, inputs, now);
-        self.changed.insert(id);
+        self.note(kind, Some(id), reason, inputs, now);
+        self.touched.tasks.insert(id);
     }
 }
