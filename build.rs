@@ -29,6 +29,7 @@ const TIMESTAMP_FIELDS: &[&str] = &[
     "AdmitRequest.first_requested_at",
     "YarnStatus.verified_at",
     "YarnStatus.last_error_at",
+    "YarnStatus.reported_at",
     "YarnNodeManager.last_seen",
     "YarnResourceManager.last_seen",
 ];

@@ -38,6 +38,7 @@ use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::{Ending, Restored};
+use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -59,6 +60,8 @@ pub struct Parts {
     pub recovered: Recovered,
     /// Reads the node.
     pub sampler: Sampler,
+    /// Where hints of schedulers go.
+    pub hints: HintSender,
     /// The loop's end of the command queue.
     pub commands: CommandReceiver,
     /// Where snapshots go.
@@ -88,7 +91,8 @@ const GATHER_WAITERS: Duration = Duration::from_millis(600);
 impl Driver {
     /// Recovers and publishes the first snapshot. Serving may begin when this returns.
     pub fn start(parts: Parts) -> Result<(Driver, Remote), StartError> {
-        let Parts { config, config_file, reload_log, tree, store, mut recovered, .. } = parts;
+        let Parts { config, config_file, reload_log, tree, store, mut recovered, hints, .. } =
+            parts;
         let mut sampler = parts.sampler;
         let now = clock::now();
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
@@ -172,6 +176,8 @@ impl Driver {
             commands: parts.commands,
             workers,
             inbox,
+            hints,
+            yarn_reported: now.boot,
             finder_trouble: None,
             retiered: Vec::new(),
             unwritten: HashMap::new(),

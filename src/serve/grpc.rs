@@ -238,6 +238,28 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::YarnStatus>, Status> {
         Ok(Response::new(query::yarn(&self.snapshot())))
     }
+
+    async fn hint(
+        &self,
+        request: Request<proto::HintRequest>,
+    ) -> Result<Response<proto::HintResponse>, Status> {
+        let caller = caller(&request)?;
+        let hints = request::hints(request.into_inner()).map_err(convert::status)?;
+        self.ask(|reply| Command::Hint { caller, hints, reply }).await?;
+        Ok(Response::new(proto::HintResponse {}))
+    }
+
+    async fn report_integration(
+        &self,
+        request: Request<proto::ReportIntegrationRequest>,
+    ) -> Result<Response<proto::ReportIntegrationResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let changes = request::changes(request.changes).map_err(convert::status)?;
+        let yarn = request.yarn.map(Box::new);
+        self.ask(|reply| Command::ReportIntegration { caller, yarn, changes, reply }).await?;
+        Ok(Response::new(proto::ReportIntegrationResponse {}))
+    }
 }
 
 /// Tasks after `after`, at most `size` and at most [`MAX_PAGE_BYTES`].
