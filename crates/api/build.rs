@@ -46,6 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .field_attribute(
             ".lrs.v1.Event.inputs",
             "#[serde(serialize_with = \"crate::wire::object\")]",
+        )
+        .field_attribute(
+            ".lrs.v1.IntegrationChange.inputs",
+            "#[serde(serialize_with = \"crate::wire::object\")]",
         );
     for (field, function) in ENUM_FIELDS {
         build = build.field_attribute(

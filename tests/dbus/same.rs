@@ -483,7 +483,8 @@ async fn both_doors_tell_the_same_of_yarn() {
             snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
             if complete {
                 snapshot.yarn = Some(Arc::new(yarn()));
-                snapshot.yarn_containers = Arc::new(yarn_containers());
+                let containers = yarn_containers();
+                snapshot.yarn_found = Arc::new(YarnFound { containers, problem: None });
             }
         });
         let grpc = comparable(over_grpc.call("GetYarn", &json!({})).await.unwrap(), &[]);

@@ -179,14 +179,14 @@ mod tests {
         let (told, problem) = look(&mut hints, &mut played, START);
         assert!(problem.is_none());
         let [first, second] = told.as_slice() else { panic!("{told:?}") };
-        assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
+        assert_eq!((first.priority, first.opportunistic), (Some(Priority(5)), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
         assert_eq!(look(&mut hints, &mut played, START).0, []);
         assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, told, "all again");
         played.app("application_1_0001", Some(9), "root.default");
         let told = look(&mut hints, &mut played, START).0;
-        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
+        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(Priority(9))]);
     }
 
     #[test]
