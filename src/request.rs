@@ -310,6 +310,40 @@ mod tests {
     }
 
     #[test]
+    fn what_a_scheduler_says_is_bounded() {
+        use proto::container_hint::Master as Said;
+        let hint = |container: &str, master| proto::ContainerHint {
+            container: container.to_owned(),
+            queue: Some(String::from("root.q")),
+            master,
+            ..Default::default()
+        };
+        let read = |all: Vec<proto::ContainerHint>| hints(proto::HintRequest { hints: all });
+        let taken =
+            read(vec![hint("c1", Some(Said::MasterContainer(String::from("c2"))))]).unwrap();
+        assert_eq!(taken[0].master, Some(Master::Container(String::from("c2"))));
+        for bad in ["", "a\nb"] {
+            let error = read(vec![hint(bad, None)]).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidArgument, "{bad:?}");
+        }
+        assert!(read(vec![hint("c", None); MAX_HINTS]).is_ok());
+        assert!(read(vec![hint("c", None); MAX_HINTS + 1]).is_err());
+
+        let inputs = serde_json::json!({"passive": 3, "share": 0.5, "node": null, "all": [true]});
+        let change = |kind: &str, reason: &str| proto::IntegrationChange {
+            r#type: kind.to_owned(),
+            reason: reason.to_owned(),
+            inputs: inputs.as_object().map(wire::proto_object),
+            ..Default::default()
+        };
+        let taken = changes(vec![change("offered", "why")]).unwrap();
+        assert_eq!(serde_json::Value::from(taken[0].inputs.clone()), inputs);
+        assert!(changes(vec![change("admitted", "why")]).is_err(), "history is lrsd's");
+        assert!(changes(vec![change("offered", &"x".repeat(5000))]).is_err());
+        assert!(changes(vec![change("offered", ""); MAX_CHANGES + 1]).is_err());
+    }
+
+    #[test]
     fn waits() {
         let wait = |wait_ms, wait_forever| {
             let request =

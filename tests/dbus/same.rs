@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lrs::command::YarnFound;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
 use lrs::publish::Access;
@@ -441,6 +442,7 @@ fn yarn() -> proto::YarnStatus {
         containers: Vec::new(),
         last_error: Some("it still shows 9216 MiB".into()),
         last_error_at: at(1_767_323_048),
+        reported_at: at(1_767_323_049),
     }
 }
 
