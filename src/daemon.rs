@@ -198,6 +198,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         source: errno.into(),
     })?;
     let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
+    let (hints, hinted) = crate::discover::hint_queue();
 
     let mut sockets = Vec::new();
     for path in &config.grpc.listen {
@@ -220,6 +221,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         recovered,
         sampler,
         commands,
+        hints,
         snapshot,
         events: Arc::clone(&events),
     };
@@ -239,6 +241,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         config: started_with,
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
+        hints: hinted,
     };
     let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.

@@ -30,8 +30,10 @@ pub struct Loop {
     pub config: Config,
     running: Option<(Remote, JoinHandle<Result<(), DriverError>>)>,
     commands: CommandSender,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
-    events: Arc<EventRing>,
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub events: Arc<EventRing>,
+    /// Where a finder would get what schedulers say.
+    pub hinted: lrs::discover::HintReceiver,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -58,6 +60,7 @@ impl Loop {
             Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
         let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
         let (commands, queue) = lrs::command::queue().unwrap();
+        let (hints, hinted) = lrs::discover::hint_queue();
         let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let parts = Parts {
             config: config.clone(),
@@ -66,6 +69,7 @@ impl Loop {
             tree,
             store,
             recovered,
+            hints,
             sampler: Sampler::new(Settings::of_this_machine(64)).unwrap(),
             commands: queue,
             snapshot: sender,
@@ -75,7 +79,7 @@ impl Loop {
         let thread = std::thread::spawn(move || driver.run(None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
-        Loop { dir, config, running, commands, snapshot, events, runtime }
+        Loop { dir, config, running, commands, snapshot, events, hinted, runtime }
     }
 
     /// Ends it and begins anew on the same state, as an upgrade does.
