@@ -361,7 +361,7 @@ impl Driver {
             }
         }
         for (task, group) in std::mem::take(&mut self.not_removed) {
-            if let Err(error) = worker::remove(&*self.tree, &group) {
+            if let Err(error) = worker::remove(&self.tree, &group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }

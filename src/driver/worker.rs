@@ -214,19 +214,19 @@ impl Workers {
                 (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new()
                 .name("lrs-place".into())
-                .spawn(move || place_all(&*tree, &job_queue, &outbox, &stopping))?
+                .spawn(move || place_all(&tree, &job_queue, &outbox, &stopping))?
         };
         let units_thread = {
             let (tree, outbox, stopping) =
                 (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new().name("lrs-units".into()).spawn(move || {
                 let _ended: Sender<Never> = units_end;
-                serve_units(&*tree, &unit_queue, &outbox, &stopping);
+                serve_units(&tree, &unit_queue, &outbox, &stopping);
             })?
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
-            .spawn(move || read_all(&*tree, sampler, &cycle_queue, &outbox))?;
+            .spawn(move || read_all(&tree, sampler, &cycle_queue, &outbox))?;
         let workers = Workers {
             jobs: Some(jobs),
             unit_jobs: Some(unit_jobs),
