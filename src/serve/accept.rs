@@ -18,12 +18,13 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 use super::answer::until_stuck;
-use super::dispatch::{Dispatch, Grpc, Services};
+use super::dispatch::{Dispatch, Services};
 use super::peer::{self, Peer};
 use crate::units::Pid;
 
@@ -45,13 +46,13 @@ const PREFACE_BYTES: usize = 24;
 const SEND_BUFFER: usize = 4 << 10;
 
 /// Accepts and serves until `stopping`; then until all connections are done.
-pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
+pub(super) async fn accept_loop(
     listener: UnixListener,
-    services: Services<S, H, R>,
+    services: Services,
     limits: Limits,
     is_admin: impl Fn(u32) -> bool,
     others: Handle,
-    mut stopping: watch::Receiver<bool>,
+    stopping: CancellationToken,
 ) {
     let (places, here) = (limits.shared(limits.connections), Handle::current());
     // Dropped with the loop, and the connections with them.
@@ -59,7 +60,7 @@ pub(super) async fn accept_loop<S: Grpc, H: Grpc, R: Grpc>(
     loop {
         while refusals.try_join_next().is_some() {}
         let stream = tokio::select! {
-            () = stopped(&mut stopping) => break,
+            () = stopping.cancelled() => break,
             Some(_) = connections.join_next() => continue,
             stream = listener.accept() => match stream {
                 Ok((stream, _)) => stream,
@@ -139,29 +140,24 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Ready when the daemon stops; the end of the server is a stop as well.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stopping| *stopping).await;
-}
-
 /// One accepted connection.
-struct Connection<S, H, R> {
-    dispatch: Dispatch<S, H, R>,
+struct Connection {
+    dispatch: Dispatch,
     limits: Limits,
     /// Calls at once.
     streams: u32,
 }
 
-impl<S: Grpc, H: Grpc, R: Grpc> Connection<S, H, R> {
+impl Connection {
     async fn serve(self, stream: UnixStream) {
         let Connection { dispatch, limits, streams } = self;
         let uid = dispatch.peer.0.uid;
-        let mut stopping = dispatch.stopping.clone();
+        let stopping = dispatch.stopping.clone();
         let (mut read, write) = stream.into_split();
         let mut preface = [0; PREFACE_BYTES];
         tokio::select! {
             // It has asked nothing yet.
-            () = stopped(&mut stopping) => return,
+            () = stopping.cancelled() => return,
             heard = tokio::time::timeout(limits.first_words, read.read_exact(&mut preface)) => {
                 if !matches!(heard, Ok(Ok(_))) {
                     tracing::debug!(uid, "closed a connection of uid {uid} that said nothing");
@@ -181,7 +177,7 @@ impl<S: Grpc, H: Grpc, R: Grpc> Connection<S, H, R> {
                 tracing::debug!(uid, "closed a connection of uid {uid} that reads no answers");
                 return;
             }
-            () = stopped(&mut stopping) => {
+            () = stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

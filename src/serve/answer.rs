@@ -28,10 +28,9 @@ use std::time::Duration;
 
 use http_body::Frame;
 use hyper::body::Buf;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_stream::Stream;
-use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::body::Body;
 use tonic::codegen::Bytes;
 use tonic::codegen::http::HeaderMap;
@@ -202,9 +201,7 @@ pub(super) struct Answer {
     streams: bool,
     unsent: Arc<Unsent>,
     allowance: Option<(Arc<Quota>, u32)>,
-    stopping: watch::Receiver<bool>,
-    /// Made when the body first has nothing ready: most bodies never do.
-    ending: Option<WatchStream<bool>>,
+    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
     _places: [Option<Permit>; 2],
 }
@@ -216,23 +213,12 @@ impl Answer {
         inner: Body,
         streams: bool,
         allowance: Option<(Arc<Quota>, u32)>,
-        stopping: watch::Receiver<bool>,
+        stopping: &CancellationToken,
         places: [Option<Permit>; 2],
     ) -> Answer {
-        let (ending, ended) = (None, false);
-        let unsent = Unsent::current();
-        Answer { inner, streams, unsent, allowance, stopping, ending, ended, _places: places }
-    }
-
-    fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ending = self.ending.get_or_insert_with(|| WatchStream::new(self.stopping.clone()));
-        loop {
-            match Pin::new(&mut *ending).poll_next(cx) {
-                Poll::Ready(Some(false)) => {}
-                Poll::Ready(Some(true) | None) => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
+        let (unsent, ended) = (Unsent::current(), false);
+        let stopping = Box::pin(stopping.clone().cancelled_owned());
+        Answer { inner, streams, unsent, allowance, stopping, ended, _places: places }
     }
 
     /// A copy, so that no more is held than is counted: the encoder's buffer is larger.
@@ -286,7 +272,7 @@ impl http_body::Body for Answer {
         if this.unsent.is_too_slow() {
             return this.end(&too_slow());
         }
-        if this.poll_ending(cx).is_pending() {
+        if this.stopping.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         this.end(&stopping())

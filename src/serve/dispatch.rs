@@ -27,16 +27,20 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::codegen::{BoxFuture, Bytes, Service};
-use tonic::server::NamedService;
+use tower::util::BoxCloneSyncService;
 
 use super::answer::{Answer, stopping, too_much_unread};
 use super::peer::Peer;
 use crate::quota::{Full, Permit, Quota};
+
+/// The services, ours first.
+const SERVICES: [&str; 3] =
+    ["lrs.v1.Shaper", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"];
 
 /// The calls that answer with a stream of messages.
 const STREAMS: [&str; 4] = [
@@ -55,22 +59,22 @@ const PREFIX_BYTES: usize = 5;
 
 /// The services behind the socket, for one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Dispatch<S, H, R> {
-    pub(super) services: Services<S, H, R>,
+pub(super) struct Dispatch {
+    pub(super) services: Services,
     pub(super) peer: Peer,
     /// Not bound by [`Bounds::streams`] and [`Bounds::unsent`].
     pub(super) admin: bool,
     /// Why nothing is served on this connection.
     pub(super) refused: Option<Full>,
-    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) stopping: CancellationToken,
 }
 
 /// The services, and what their calls share over all connections.
 #[derive(Clone, Debug)]
-pub(super) struct Services<S, H, R> {
-    pub(super) shaper: S,
-    pub(super) health: H,
-    pub(super) reflection: R,
+pub(super) struct Services {
+    pub(super) shaper: Grpc,
+    pub(super) health: Grpc,
+    pub(super) reflection: Grpc,
     pub(super) bounds: Arc<Bounds>,
 }
 
@@ -91,34 +95,10 @@ pub(super) struct Bounds {
     pub(super) grace: Duration,
 }
 
-/// A generated gRPC service; its readiness is constant.
-pub(super) trait Grpc:
-    Service<
-        Request<Body>,
-        Response = Response<Body>,
-        Error = Infallible,
-        Future = BoxFuture<Response<Body>, Infallible>,
-    > + NamedService
-    + Clone
-    + Send
-    + 'static
-{
-}
+/// A generated gRPC service, whichever; it is always ready.
+pub(super) type Grpc = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
-impl<T> Grpc for T where
-    T: Service<
-            Request<Body>,
-            Response = Response<Body>,
-            Error = Infallible,
-            Future = BoxFuture<Response<Body>, Infallible>,
-        > + NamedService
-        + Clone
-        + Send
-        + 'static
-{
-}
-
-impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for Dispatch<S, H, R> {
+impl hyper::service::Service<Request<Incoming>> for Dispatch {
     type Response = Response<Answer>;
     type Error = Infallible;
     type Future = BoxFuture<Response<Answer>, Infallible>;
@@ -128,7 +108,7 @@ impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for D
         let bounds = Arc::clone(&self.services.bounds);
         let streams = STREAMS.contains(&request.uri().path());
         let allowance = (!self.admin).then(|| (Arc::clone(&bounds.unsent), uid));
-        let (until, mut phase) = (self.stopping.clone(), self.stopping.clone());
+        let until = self.stopping.clone();
         let (places, refused) = match self.places(streams) {
             Ok(places) => (places, None),
             Err(status) => ([None, None], Some(status)),
@@ -142,8 +122,7 @@ impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for D
                 }
             };
             let patience = async {
-                // An error means that the server is gone, which ends the call too.
-                let _ = phase.wait_for(|stopping| *stopping).await;
+                until.cancelled().await;
                 tokio::time::sleep(bounds.grace).await;
             };
             let response = tokio::select! {
@@ -152,13 +131,13 @@ impl<S: Grpc, H: Grpc, R: Grpc> hyper::service::Service<Request<Incoming>> for D
                 () = patience => Err(stopping()),
             };
             let response = response.unwrap_or_else(|status| status.into_http());
-            let answer = |inner| Answer::new(inner, streams, allowance, until, places);
+            let answer = |inner| Answer::new(inner, streams, allowance, &until, places);
             Ok(response.map(answer))
         })
     }
 }
 
-impl<S: Grpc, H: Grpc, R: Grpc> Dispatch<S, H, R> {
+impl Dispatch {
     /// Among the calls, and among the streams of its user.
     fn places(&self, streams: bool) -> Result<[Option<Permit>; 2], Status> {
         let (bounds, uid) = (&self.services.bounds, self.peer.0.uid);
@@ -197,7 +176,7 @@ impl<S: Grpc, H: Grpc, R: Grpc> Dispatch<S, H, R> {
     ) -> Result<Response<Body>, Status> {
         request.extensions_mut().insert(self.peer.clone());
         let name = request.uri().path().split('/').nth(1).unwrap_or_default();
-        let [shaper, health, reflection] = [S::NAME, H::NAME, R::NAME].map(|known| name == known);
+        let [shaper, health, reflection] = SERVICES.map(|known| name == known);
         let Ok(response) = if reflection {
             self.services.reflection.call(request.map(Body::new)).await
         } else if shaper || health {

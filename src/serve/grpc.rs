@@ -12,7 +12,6 @@ use prost::Message as _;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::convert;
 use super::peer::Peer;
 use super::watch::{self, EventStream};
 use crate::command::Caller;
@@ -54,12 +53,12 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     }
 }
 
+/// What every call answers.
+type Answer<T> = Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl Shaper for GrpcServer {
-    async fn get_status(
-        &self,
-        _: Request<proto::GetStatusRequest>,
-    ) -> Result<Response<proto::Status>, Status> {
+    async fn get_status(&self, _: Request<proto::GetStatusRequest>) -> Answer<proto::Status> {
         Ok(Response::new(proto::Status::clone(&self.service.snapshot().status)))
     }
 
@@ -68,14 +67,14 @@ impl Shaper for GrpcServer {
     async fn watch_status(
         &self,
         _: Request<proto::WatchStatusRequest>,
-    ) -> Result<Response<Self::WatchStatusStream>, Status> {
+    ) -> Answer<Self::WatchStatusStream> {
         Ok(Response::new(Box::pin(watch::status(self.service.access().snapshot.clone()))))
     }
 
     async fn list_tasks(
         &self,
         request: Request<proto::ListTasksRequest>,
-    ) -> Result<Response<proto::ListTasksResponse>, Status> {
+    ) -> Answer<proto::ListTasksResponse> {
         let request = request.into_inner();
         let size = match request.page_size as usize {
             0 => DEFAULT_PAGE_SIZE,
@@ -92,19 +91,15 @@ impl Shaper for GrpcServer {
         Ok(Response::new(page(&self.service.snapshot(), after, size)))
     }
 
-    async fn get_task(
-        &self,
-        request: Request<proto::GetTaskRequest>,
-    ) -> Result<Response<proto::Task>, Status> {
-        query::task(&self.service.snapshot(), &request.get_ref().id)
-            .map(|task| Response::new(proto::Task::clone(&task)))
-            .map_err(convert::status)
+    async fn get_task(&self, request: Request<proto::GetTaskRequest>) -> Answer<proto::Task> {
+        let task = query::task(&self.service.snapshot(), &request.get_ref().id)?;
+        Ok(Response::new(proto::Task::clone(&task)))
     }
 
     async fn list_jobs(
         &self,
         _: Request<proto::ListJobsRequest>,
-    ) -> Result<Response<proto::ListJobsResponse>, Status> {
+    ) -> Answer<proto::ListJobsResponse> {
         Ok(Response::new(proto::ListJobsResponse { jobs: self.service.snapshot().jobs.to_vec() }))
     }
 
@@ -114,96 +109,83 @@ impl Shaper for GrpcServer {
     async fn watch_events(
         &self,
         request: Request<proto::WatchEventsRequest>,
-    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+    ) -> Answer<Self::WatchEventsStream> {
         let request = request.into_inner();
         let ring = Arc::clone(self.service.events());
         Ok(Response::new(Box::pin(EventStream::new(ring, request.since, request.no_follow))))
     }
 
-    async fn reserve(
-        &self,
-        request: Request<proto::ReserveRequest>,
-    ) -> Result<Response<proto::Reservation>, Status> {
+    async fn reserve(&self, request: Request<proto::ReserveRequest>) -> Answer<proto::Reservation> {
         let caller = caller(&request)?;
-        let request = request::reserve(request.into_inner()).map_err(convert::status)?;
-        self.service.reserve(caller, request).await.map(Response::new).map_err(convert::status)
+        let request = request::reserve(request.into_inner())?;
+        Ok(Response::new(self.service.reserve(caller, request).await?))
     }
 
     async fn cancel_reservation(
         &self,
         request: Request<proto::CancelReservationRequest>,
-    ) -> Result<Response<proto::CancelReservationResponse>, Status> {
+    ) -> Answer<proto::CancelReservationResponse> {
         let caller = caller(&request)?;
-        let id = request::reservation_id(&request.get_ref().id).map_err(convert::status)?;
-        self.service.cancel_reservation(caller, id).await.map_err(convert::status)?;
+        let id = request::reservation_id(&request.get_ref().id)?;
+        self.service.cancel_reservation(caller, id).await?;
         Ok(Response::new(proto::CancelReservationResponse {}))
     }
 
-    async fn admit(
-        &self,
-        request: Request<proto::AdmitRequest>,
-    ) -> Result<Response<proto::AdmitResponse>, Status> {
+    async fn admit(&self, request: Request<proto::AdmitRequest>) -> Answer<proto::AdmitResponse> {
         let caller = caller(&request)?;
-        let request = request::admit(request.into_inner(), &caller).map_err(convert::status)?;
-        let task = self.service.admit(caller, request).await.map_err(convert::status)?;
+        let request = request::admit(request.into_inner(), &caller)?;
+        let task = self.service.admit(caller, request).await?;
         Ok(Response::new(proto::AdmitResponse { task: Some(task) }))
     }
 
     async fn release(
         &self,
         request: Request<proto::ReleaseRequest>,
-    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+    ) -> Answer<proto::ReleaseResponse> {
         let caller = caller(&request)?;
-        let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
-        self.service.release(caller, id).await.map_err(convert::status)?;
+        let id = request::task_id(&request.get_ref().id)?;
+        self.service.release(caller, id).await?;
         Ok(Response::new(proto::ReleaseResponse {}))
     }
 
     async fn set_priority(
         &self,
         request: Request<proto::SetPriorityRequest>,
-    ) -> Result<Response<proto::Task>, Status> {
+    ) -> Answer<proto::Task> {
         let caller = caller(&request)?;
-        let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
+        let id = request::task_id(&request.get_ref().id)?;
         let priority = Priority(request.get_ref().priority);
-        self.service
-            .set_priority(caller, id, priority)
-            .await
-            .map(Response::new)
-            .map_err(convert::status)
+        Ok(Response::new(self.service.set_priority(caller, id, priority).await?))
     }
 
-    async fn drain(
-        &self,
-        request: Request<proto::DrainRequest>,
-    ) -> Result<Response<proto::DrainResponse>, Status> {
+    async fn drain(&self, request: Request<proto::DrainRequest>) -> Answer<proto::DrainResponse> {
         let caller = caller(&request)?;
-        self.service.drain(caller).await.map_err(convert::status)?;
+        self.service.drain(caller).await?;
         Ok(Response::new(proto::DrainResponse {}))
     }
 
     async fn resume(
         &self,
         request: Request<proto::ResumeRequest>,
-    ) -> Result<Response<proto::ResumeResponse>, Status> {
+    ) -> Answer<proto::ResumeResponse> {
         let caller = caller(&request)?;
-        self.service.resume(caller).await.map_err(convert::status)?;
+        self.service.resume(caller).await?;
         Ok(Response::new(proto::ResumeResponse {}))
     }
 
     async fn reload(
         &self,
         request: Request<proto::ReloadRequest>,
-    ) -> Result<Response<proto::ReloadResponse>, Status> {
+    ) -> Answer<proto::ReloadResponse> {
         let caller = caller(&request)?;
-        let changed = self.service.reload(caller).await.map_err(convert::status)?;
+        let changed = self.service.reload(caller).await?;
         Ok(Response::new(proto::ReloadResponse { changed }))
     }
 
     async fn get_config(
         &self,
         _: Request<proto::GetConfigRequest>,
-    ) -> Result<Response<proto::GetConfigResponse>, Status> {
+    ) -> Answer<proto::GetConfigResponse> {
         let toml = self.service.snapshot().config_toml.to_string();
         Ok(Response::new(proto::GetConfigResponse { toml }))
     }
@@ -211,25 +193,18 @@ impl Shaper for GrpcServer {
     async fn explain(
         &self,
         request: Request<proto::ExplainRequest>,
-    ) -> Result<Response<proto::ExplainResponse>, Status> {
-        query::explain(self.service.access(), &request.get_ref().id)
-            .map(Response::new)
-            .map_err(convert::status)
+    ) -> Answer<proto::ExplainResponse> {
+        Ok(Response::new(query::explain(self.service.access(), &request.get_ref().id)?))
     }
 
     async fn evaluate_job(
         &self,
         request: Request<proto::EvaluateJobRequest>,
-    ) -> Result<Response<proto::EvaluateJobResponse>, Status> {
-        query::evaluate(&self.service.snapshot(), request.into_inner())
-            .map(Response::new)
-            .map_err(convert::status)
+    ) -> Answer<proto::EvaluateJobResponse> {
+        Ok(Response::new(query::evaluate(&self.service.snapshot(), request.into_inner())?))
     }
 
-    async fn get_yarn(
-        &self,
-        _: Request<proto::GetYarnRequest>,
-    ) -> Result<Response<proto::YarnStatus>, Status> {
+    async fn get_yarn(&self, _: Request<proto::GetYarnRequest>) -> Answer<proto::YarnStatus> {
         Ok(Response::new(query::yarn(&self.service.snapshot())))
     }
 }

@@ -43,11 +43,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch as watch_channel};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use self::dispatch::Grpc;
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
 use crate::publish::Access;
@@ -239,15 +241,19 @@ pub async fn serve_with(
         .build_v1()?;
     health.set_serving(true).await;
 
-    let (stop, stopping) = watch_channel::channel(false);
+    let stopping = CancellationToken::new();
     let services = dispatch::Services {
-        shaper: ShaperServer::new(GrpcServer::new(access.clone()))
+        shaper: Grpc::new(
+            ShaperServer::new(GrpcServer::new(access.clone()))
+                .max_decoding_message_size(limits.request_bytes),
+        ),
+        health: Grpc::new(
+            tonic_health::pb::health_server::HealthServer::new(
+                HealthService::from_health_reporter(health.reporter.clone()),
+            )
             .max_decoding_message_size(limits.request_bytes),
-        health: tonic_health::pb::health_server::HealthServer::new(
-            HealthService::from_health_reporter(health.reporter.clone()),
-        )
-        .max_decoding_message_size(limits.request_bytes),
-        reflection: reflection.max_decoding_message_size(REFLECTION_BYTES),
+        ),
+        reflection: Grpc::new(reflection.max_decoding_message_size(REFLECTION_BYTES)),
         bounds: Arc::new(dispatch::Bounds {
             calls: limits.shared(limits.calls),
             streams: Quota::of(usize::MAX, limits.all_streams, limits.streams),
@@ -266,14 +272,15 @@ pub async fn serve_with(
     // Ends with this function.
     let (others, _others_end) = thread("lrs-users").map_err(ServeError::Thread)?;
     let stop_within = limits.stop_within;
-    let serving = accept::accept_loop(listener, services, limits, is_admin, others, stopping);
+    let serving =
+        accept::accept_loop(listener, services, limits, is_admin, others, stopping.clone());
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         () = serving.as_mut() => {}
         () = shutdown => {
             health.set_serving(false).await;
             drop(file);
-            stop.send_replace(true);
+            stopping.cancel();
             if tokio::time::timeout(stop_within, serving).await.is_err() {
                 tracing::debug!("some connections to {} did not close in time", path.display());
             }
