@@ -18,8 +18,8 @@ use crate::command::Caller;
 use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
-use crate::service::Service;
-use crate::{query, request};
+use crate::server::service::Service;
+use crate::server::{query, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;

@@ -18,8 +18,9 @@ use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
 use super::{limited, pidfd, task_path};
 use crate::command::{CommandError, Subject};
+use crate::server::{query, request};
 use crate::units::WallTime;
-use crate::{proto, query, request, wire};
+use crate::{proto, wire};
 
 /// Most events in one answer.
 const MAX_EVENTS: usize = 1000;

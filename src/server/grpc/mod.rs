@@ -1,4 +1,4 @@
-//! The gRPC door on a unix socket.
+//! The gRPC server on a unix socket.
 //!
 //! It translates: a request becomes a [`crate::command::Command`] for the loop, or is read
 //! off the one [`crate::publish::Snapshot`]. There is no policy in it; who may do what is
@@ -33,8 +33,8 @@ mod accept;
 mod answer;
 mod convert;
 mod dispatch;
-mod grpc;
 mod peer;
+mod shaper;
 mod socket;
 mod watch;
 
@@ -43,7 +43,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
 use tonic_health::ServingStatus;
@@ -53,13 +52,13 @@ use self::dispatch::Grpc;
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
 use crate::publish::Access;
-use crate::quota::Quota;
+use crate::server::quota::Quota;
 
-pub use grpc::{GrpcServer, MAX_PAGE_SIZE};
 pub use peer::Peer;
+pub use shaper::{GrpcServer, MAX_PAGE_SIZE};
 pub use socket::{BoundSocket, MAX_PATH_BYTES, bind};
 
-/// Why the door cannot be opened.
+/// Why the server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address of a unix socket has room for [`MAX_PATH_BYTES`].
@@ -270,7 +269,7 @@ pub async fn serve_with(
         uid == 0 || uid == me || config.is_some_and(|config| config.grpc.admins.contains(&uid))
     };
     // Ends with this function.
-    let (others, _others_end) = thread("lrs-users").map_err(ServeError::Thread)?;
+    let (others, _others_end) = crate::server::thread("lrs-users").map_err(ServeError::Thread)?;
     let stop_within = limits.stop_within;
     let serving =
         accept::accept_loop(listener, services, limits, is_admin, others, stopping.clone());
@@ -287,13 +286,4 @@ pub async fn serve_with(
         }
     }
     Ok(())
-}
-
-/// A runtime on a thread of its own, which ends when the sender is dropped.
-pub(crate) fn thread(name: &str) -> std::io::Result<(tokio::runtime::Handle, oneshot::Sender<()>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    let (end, ended) = oneshot::channel();
-    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(ended))?;
-    Ok((handle, end))
 }

@@ -1,7 +1,7 @@
 //! How much may be held at once: connections, calls, streams, unsent bytes; in all, and by any
 //! one user.
 //!
-//! The doors are open to everyone on the node, so one user's leak must neither exhaust the
+//! The servers are open to everyone on the node, so one user's leak must neither exhaust the
 //! daemon's descriptors and memory nor lock out the others, least of all root.
 
 use std::collections::HashMap;

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::command::{CommandError, ErrorKind};
-use crate::request::invalid;
+use crate::server::request::invalid;
 use crate::units::{Pid, ProcessRef};
 
 /// What the kernel tells of a pidfd has some hundred bytes.

@@ -36,7 +36,7 @@ use tower::util::BoxCloneSyncService;
 
 use super::answer::{Answer, stopping, too_much_unread};
 use super::peer::Peer;
-use crate::quota::{Full, Permit, Quota};
+use crate::server::quota::{Full, Permit, Quota};
 
 /// The services, ours first.
 const SERVICES: [&str; 3] =

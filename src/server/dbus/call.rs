@@ -20,8 +20,8 @@ use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Wait};
 use crate::core::model::Priority;
 use crate::publish::Snapshot;
 use crate::rights::Role;
+use crate::server::{query, request};
 use crate::units::Pid;
-use crate::{query, request};
 
 /// A call under way.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use zbus::zvariant::{Signature, Type, Value};
 
 use crate::command::CommandError;
-use crate::request::invalid;
+use crate::server::request::invalid;
 
 /// `a{sv}`.
 pub(super) type Dict = HashMap<String, Value<'static>>;

@@ -4,8 +4,8 @@
 //! A changing call is one command for the loop, which checks the rights of the caller where it
 //! carries the command out, and one answer. Dropping the call drops the reply slot, by which the
 //! loop notices that the client is gone. Reading calls are answered from the newest snapshot and
-//! the kept events ([`crate::query`]) and need no right. What a client sends is checked by
-//! [`crate::request`].
+//! the kept events ([`super::query`]) and need no right. What a client sends is checked by
+//! [`super::request`].
 
 use std::sync::Arc;
 

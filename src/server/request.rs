@@ -1,5 +1,5 @@
 //! What a client sends, checked against its documented range, once; beyond this line it is
-//! typed. Every door comes through here, so that all of them refuse the same things in the
+//! typed. Every transport comes through here, so that all of them refuse the same things in the
 //! same words.
 
 use std::str::FromStr;

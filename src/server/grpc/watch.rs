@@ -16,7 +16,7 @@ use super::answer::{Unsent, stopping};
 use crate::core::event::Event;
 use crate::proto::{self, event_stream_item::Item};
 use crate::publish::{EventRing, Snapshot};
-use crate::query;
+use crate::server::query;
 
 /// The status now, and again whenever it has changed when the reader is ready for more.
 pub(super) fn status(

@@ -8,7 +8,7 @@
 //! have lrsd thrown off the bus. Here an object is made for the call, from the newest snapshot.
 //!
 //! The bus is open to every user of the node. A call has places in the quota of its user
-//! ([`crate::quota`]) before anything is done for it and until its answer is written: one, another
+//! ([`crate::server::quota`]) before anything is done for it and until its answer is written: one, another
 //! for each KiB of it, and many if its answer is over all tasks. All of this runs on a thread of
 //! its own, so that users of the bus wait for each other at most.
 
@@ -31,8 +31,8 @@ use super::error::CallError;
 use super::object::{self, Object};
 use crate::command::{CommandError, ErrorKind};
 use crate::publish::Access;
-use crate::quota::{Full, Permit, Quota};
-use crate::service::Service;
+use crate::server::quota::{Full, Permit, Quota};
+use crate::server::service::Service;
 
 /// No call that makes sense is larger; the longest labels make one of 2 KiB.
 const MAX_CALL_BYTES: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! The D-Bus server: `org.lrs.Shaper1` on the system bus, a session bus or an address.
 //!
 //! Like the gRPC server it translates and decides nothing: a call becomes a command for the loop
-//! or is read off the newest snapshot, both by [`crate::service`], and rights are checked where
+//! or is read off the newest snapshot, both by [`crate::server::service`], and rights are checked where
 //! the command is carried out.
 //!
 //! ```text
@@ -52,8 +52,8 @@ use self::dispatch::Server;
 use self::error::CallError;
 use crate::config::Bus;
 use crate::publish::Access;
-use crate::quota::Quota;
-use crate::service::Service;
+use crate::server::quota::Quota;
+use crate::server::service::Service;
 
 /// Name on the bus.
 pub const NAME: &str = "org.lrs.Shaper1";

@@ -36,7 +36,7 @@ use tonic::codegen::Bytes;
 use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 
-use crate::quota::{Permit, Quota};
+use crate::server::quota::{Permit, Quota};
 
 tokio::task_local! {
     /// Of the call that is being polled.

@@ -1,5 +1,5 @@
 //! The reading calls, answered from the newest snapshot and the kept events, in the same
-//! words through every door. None needs a right.
+//! words by every transport. None needs a right.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use crate::core::colocation::{self, Advice, Question, Running};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{Label, TaskId};
 use crate::publish::{Access, Snapshot};
+use crate::server::request;
 use crate::units::Share;
-use crate::{proto, request, wire};
+use crate::{proto, wire};
 
 /// The running task with this id.
 ///
