@@ -20,8 +20,7 @@
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`yarn`] | tasks nobody announced | /proc, Hadoop's files |
-//! | [`cli`], [`demo`], [`mod@bench`] | `lrsctl`: a client like any other | gRPC |
-//! | `rig` | private daemon, processes, clean-up of the two before | gRPC, `cli` |
+//! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the servers never see `cgroup` or `state`; nothing in
@@ -29,7 +28,6 @@
 //!
 //! `docs/architecture.md` tells the same at more length.
 
-pub mod bench;
 pub mod cgroup;
 pub mod cli;
 pub mod clock;
@@ -43,7 +41,6 @@ pub mod driver;
 pub mod give_back;
 pub mod log;
 pub mod publish;
-mod rig;
 pub mod rights;
 pub mod sample;
 pub mod server;

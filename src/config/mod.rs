@@ -11,7 +11,7 @@
 //! A file is read whole or refused whole: a daemon that ran with half of its settings would
 //! surprise more than one that stays down. Every fault is reported, not only the first.
 //!
-//! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
+//! Limits: a file holds at most 1 MiB; names in `grpc.admins` and `grpc.integrations` become uids when the file is
 //! read, so that a later change of the account data base is seen at the next reload.
 
 pub mod discover;
@@ -32,7 +32,6 @@ use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
-pub(crate) use read::read_text;
 pub use read::{Absent, check_file};
 pub use value::root_path;
 pub use yarn::{OfferBy, Yarn};
@@ -177,6 +176,8 @@ pub struct Grpc {
     pub listen: Vec<PathBuf>,
     /// Uids that may do all, besides 0.
     pub admins: Vec<u32>,
+    /// Uids that may speak for a scheduler; auto: that of the account lrs-yarn.
+    pub integrations: Auto<Vec<u32>>,
 }
 
 /// `[dbus]`
@@ -232,7 +233,11 @@ impl Default for Config {
         let runtime_dir = PathBuf::from("/run/lrs");
         let memory_reserve = MemoryAmount::OfTotal(Share::clamped(0.05));
         Config {
-            grpc: Grpc { listen: vec![default_socket(&runtime_dir)], admins: Vec::new() },
+            grpc: Grpc {
+                listen: vec![default_socket(&runtime_dir)],
+                admins: Vec::new(),
+                integrations: Auto::Auto,
+            },
             daemon: Daemon {
                 runtime_dir,
                 sample_period: Duration::from_secs(3),
@@ -343,24 +348,6 @@ impl Config {
                 Auto::Fixed(weight) => Some(weight),
             },
         }
-    }
-
-    /// Puts one value into the key called `path` and answers it as TOML: `None` when there is no
-    /// such key, or what is wrong with the value.
-    pub(crate) fn read_key(
-        &mut self,
-        path: &str,
-        node: &value::Node<'_>,
-    ) -> Option<Result<(&'static str, String), Vec<String>>> {
-        let key = schema::key(path)?;
-        let reasons = |wrong: Vec<schema::Wrong>| {
-            let reason = |wrong: schema::Wrong| match wrong.why {
-                value::Rejection::OutOfRange => format!("expected {}", key.range),
-                value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
-            };
-            wrong.into_iter().map(reason).collect()
-        };
-        Some((key.read)(node, self).map(|()| (key.path, (key.write)(self))).map_err(reasons))
     }
 
     /// The keys whose values differ, in the order of the table.

@@ -207,6 +207,25 @@ impl Shaper for GrpcServer {
     async fn get_yarn(&self, _: Request<proto::GetYarnRequest>) -> Answer<proto::YarnStatus> {
         Ok(Response::new(query::yarn(&self.service.snapshot())))
     }
+
+    async fn hint(&self, request: Request<proto::HintRequest>) -> Answer<proto::HintResponse> {
+        let caller = caller(&request)?;
+        let hints = request::hints(request.into_inner())?;
+        self.service.hint(caller, hints).await?;
+        Ok(Response::new(proto::HintResponse {}))
+    }
+
+    async fn report_integration(
+        &self,
+        request: Request<proto::ReportIntegrationRequest>,
+    ) -> Answer<proto::ReportIntegrationResponse> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let changes = request::changes(request.changes)?;
+        let yarn = request.yarn.map(Box::new);
+        self.service.report_integration(caller, yarn, changes).await?;
+        Ok(Response::new(proto::ReportIntegrationResponse {}))
+    }
 }
 
 /// Tasks after `after`, at most `size` and at most [`MAX_PAGE_BYTES`].
