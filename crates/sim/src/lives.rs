@@ -125,6 +125,8 @@ struct Client {
 #[derive(Clone, Debug)]
 struct Told {
     process: ProcessRef,
+    /// Where its process was before, if the record was there to tell.
+    origin: Option<Inode>,
     /// Those it may have; several while a call is under way.
     priorities: Vec<Priority>,
     /// Somebody asked for its release.
@@ -690,7 +692,9 @@ impl Lives {
             self.tasks.iter().find(|(other, told)| **other != id && told.process == process);
         check(twice.is_none(), || format!("process {process:?} is {id} and {twice:?}"))?;
         let priority = client.ask.request.priority.unwrap_or_default();
-        let new = Told { process, priorities: vec![priority], releasing: false, lost: false };
+        let origin = record.map(|record| record.place.origin);
+        let new =
+            Told { process, origin, priorities: vec![priority], releasing: false, lost: false };
         self.tasks.entry(id).or_insert(new);
         Ok(())
     }
@@ -701,9 +705,10 @@ impl Lives {
         })?;
         let Some(told) = self.tasks.remove(&id) else { return Ok(()) };
         self.clients.remove(&told.process);
-        let home = self.out.node.tree.alive(told.process).is_none_or(|p| p.group == self.home);
+        let process = self.out.node.tree.alive(told.process);
+        let back = process.is_none_or(|p| p.group == self.home || Some(p.group) == told.origin);
         // A record that was lost was all that knew where it was.
-        check(home || told.lost, || {
+        check(back || told.lost, || {
             format!("task {id} was released, and its process is not where it was")
         })
     }
