@@ -237,7 +237,7 @@ pub(super) fn template(word: &str, place: Place, sets: &[String]) -> Taken<Templ
 pub(super) fn count(node: &Node<'_>, cpus: u32) -> Taken<u32> {
     const MOST: u32 = 10_000;
     let Some(text) = node.get_ref().as_str() else {
-        return value::integer(node, 1..=MOST);
+        return value::number(node, 1..=MOST);
     };
     let per_core = text.strip_suffix("per core").map(str::trim_end);
     let each: Option<u32> = per_core.and_then(|number| number.parse().ok());

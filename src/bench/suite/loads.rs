@@ -110,7 +110,7 @@ fn group(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Option<Raw> {
     let count = table.take(reader, "count", COUNT, |node| count(node, cpus));
     let command = table.need(reader, "command", COMMAND, |node| command(node, Place::Task, &sets));
     let priority = table.take(reader, "priority", "a whole number", |node| {
-        value::integer(node, i32::MIN..=i32::MAX)
+        value::number(node, i32::MIN..=i32::MAX)
     });
     let arrives = table.take(reader, "arrival", ARRIVAL, arrival);
     let start = table

@@ -46,12 +46,11 @@ pub(super) fn suite(text: &str, file: &Path, cpus: u32) -> Result<Suite, ConfigE
 fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
     let suite_name = top.need(reader, "name", NAME, name);
     let about = top.take(reader, "about", LINE, line).unwrap_or_default();
-    let rounds = top.take(reader, "rounds", "1..=1000", |node| value::integer(node, ROUNDS));
+    let rounds = top.take(reader, "rounds", "1..=1000", |node| value::number(node, ROUNDS));
     let time_limit = top.take(reader, "time_limit", "1s..=24h", |node| {
         value::duration(node, Duration::from_secs(1)..=LONGEST)
     });
-    let seed =
-        top.take(reader, "seed", "0..=4294967295", |node| value::integer(node, 0..=u32::MAX));
+    let seed = top.take(reader, "seed", "0..=4294967295", |node| value::number(node, 0..=u32::MAX));
     let named_programs = top.take(reader, "programs", "a list of names", texts).unwrap_or_default();
     let cpus = reader.cpus;
     let space = top.take(reader, "space", "a size, such as \"2GiB\"", value::size);
@@ -99,7 +98,7 @@ fn whole(reader: &mut Reader<'_>, mut top: Fields<'_>) -> Option<Suite> {
 }
 
 fn quick_of(reader: &mut Reader<'_>, mut table: Fields<'_>) -> Quick {
-    let rounds = table.take(reader, "rounds", "1..=1000", |node| value::integer(node, ROUNDS));
+    let rounds = table.take(reader, "rounds", "1..=1000", |node| value::number(node, ROUNDS));
     let scale = table.take(reader, "scale", "0.001..=1", |node| value::number(node, 0.001..=1.0));
     table.finish(reader);
     Quick { rounds: rounds.unwrap_or(1), scale: scale.unwrap_or(1.0) }

@@ -10,7 +10,7 @@ use super::read::unique;
 use super::{How, Setting};
 use crate::bench::record::SettingKind;
 use crate::config::value::{self, Node};
-use crate::config::{Config, schema, source::nearest};
+use crate::config::{Config, source::nearest};
 use crate::rig::private::RESERVED;
 
 /// Keys of lrsd: path, value as TOML.
@@ -81,7 +81,7 @@ fn setting(reader: &mut Reader<'_>, mut table: Fields<'_>, base: &Keys) -> Optio
     let about = table.take(reader, "about", LINE, line);
     let per_core = table
         .take(reader, "slots_per_core", "0.01..=100", |node| value::number(node, 0.01..=100.0));
-    let slots = table.take(reader, "slots", "1..=4096", |node| value::integer(node, 1..=4096_u32));
+    let slots = table.take(reader, "slots", "1..=4096", |node| value::number(node, 1..=4096_u32));
     let how = table.take(reader, "how", HOW, |node| {
         value::choice(node, &[("process", "process"), ("cgroup", "cgroup"), ("alone", "alone")])
     });
@@ -175,7 +175,8 @@ fn nested(
                 reader.fault(shown, node.span(), reasons.join("; "), remedy);
             }
             None => {
-                let paths: Vec<String> = schema::keys().map(|key| key.path.to_owned()).collect();
+                let paths: Vec<String> =
+                    crate::config::keys::keys().map(|key| key.path.to_owned()).collect();
                 let remedy = match nearest(&path, &paths) {
                     Some(near) => format!("did you mean \"{near}\"?"),
                     None => "`lrsctl man lrs.toml` has the keys of lrsd".to_owned(),
