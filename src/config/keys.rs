@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lrs_hadoop_conf::NodeId;
 use serde::Serialize;
 
 use super::rule::{Means, Pattern, Template};
@@ -20,7 +21,6 @@ use super::{Auto, Bus, Config, Mode, OfferBy, RootPath};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 use crate::core::model::{Label, Priority, Standing};
 use crate::units::{Bytes, MemoryAmount, Share};
-use crate::yarn::rm::NodeId;
 
 /// When a changed value is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,11 @@ pub static SECTIONS: &[Section] = &[
         keys: YARN,
     },
 ];
+
+/// Keys of removed features, each with what to know. For one release a file that has them is
+/// taken: the key is warned about and ignored.
+pub(super) const REMOVED: &[(&str, &str)] =
+    &[("yarn.tasktracker", "remove the key; TaskTrackers (Hadoop 1) are not supported any more")];
 
 const BOOLEAN: &str = "true or false";
 
@@ -363,10 +368,6 @@ table! {
     Restart local_dirs: Auto<Vec<PathBuf>> = Auto::Auto,
         r#""auto" or a list of 1 to 256 absolute paths"#,
         |v| auto(v, |v| list(v, 1..=256, directory));
-    /// Whether the tasks of a TaskTracker (Hadoop 1) become tasks. They are found among its
-    /// child processes, and only if its user owns one of yarn.local_dirs, which has to name the
-    /// directories of mapred.local.dir.
-    Restart tasktracker: bool = false, BOOLEAN, boolean;
     /// Web addresses of the ResourceManagers, all of them where there are several; the active
     /// one is found. "auto": from yarn-site.xml.
     Restart resource_managers: Auto<Vec<String>> = Auto::Auto,
@@ -403,6 +404,8 @@ table! {
     Live slot_vcores: u32 = 1, "0..=1024", |v| number(v, 0..=1024);
     /// Who the node-resource call is made by (user.name) where the ResourceManager asks for no
     /// proof. It has to be in the ResourceManager's yarn.admin.acl, or the user that one runs as.
+    /// Hadoop's configuration files may belong to this user or to root, and nobody else may be
+    /// able to write them.
     Restart user: String = "yarn".into(),
         r#"a name of letters, digits, "_", "-" and ".", at most 64"#, user_name;
     /// Certificates to trust with https, as PEM. "auto": those of the system.

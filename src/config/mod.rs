@@ -69,6 +69,9 @@ pub struct Config {
     /// `[[discover]]`, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub discover: Vec<Rule>,
+    /// Keys of removed features that the file still has. They are warned about and ignored.
+    #[serde(skip)]
+    pub ignored: Vec<Fault>,
 }
 
 /// `daemon.mode`

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::discover::{Draft, MAX_RULES, TABLE};
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::keys::{self, Key, RULE, SECTIONS};
+use super::keys::{self, Key, REMOVED, RULE, SECTIONS};
 use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, Wrong, socket_length};
 use super::{Auto, Config, default_socket};
@@ -95,8 +95,8 @@ pub fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigEr
     Ok(Some(text.to_owned()))
 }
 
-/// Reads and checks the file at `path`, which has to exist. `Ok` is one line for people: the
-/// verdict and the keys that differ from their defaults.
+/// Reads and checks the file at `path`, which has to exist. `Ok` is for people: one line with the
+/// verdict and the keys that differ from their defaults, and one for each key that is ignored.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
     let changed = Config::default().changed_keys(&config).into_iter();
@@ -107,20 +107,24 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let rules = config.discover.iter();
     changed.extend(rules.map(|rule| format!("[[discover]] {}", excerpt(rule.name.as_str()))));
     let file = excerpt(&path.to_string_lossy());
-    Ok(if changed.is_empty() {
+    let verdict = if changed.is_empty() {
         format!("{file}: valid; every key has its default")
     } else {
         format!("{file}: valid; not default: {}", changed.join(", "))
-    })
+    };
+    let warnings = config.ignored.iter().map(|ignored| format!("\nwarning: {ignored}"));
+    Ok(std::iter::once(verdict).chain(warnings).collect())
 }
 
 /// See [`Config::from_toml`].
 pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut config = Config::default();
-    let mut reader = Reader { source: Source::new(text, file), faults: Vec::new() };
+    let source = Source::new(text, file);
+    let mut reader = Reader { source, faults: Vec::new(), ignored: Vec::new() };
     reader.document(root.get_ref(), &mut config, syntax.is_empty());
-    let Reader { source, mut faults } = reader;
+    let Reader { source, mut faults, ignored } = reader;
+    config.ignored = ignored;
     if !syntax.is_empty() {
         let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
         let syntax: Vec<Fault> = syntax.collect();
@@ -148,6 +152,8 @@ type Places = HashMap<&'static str, Option<Range<usize>>>;
 struct Reader<'a> {
     source: Source<'a>,
     faults: Vec<Fault>,
+    /// About keys that are ignored.
+    ignored: Vec<Fault>,
 }
 
 impl Reader<'_> {
@@ -191,8 +197,15 @@ impl Reader<'_> {
                 let path = format!("{section}.{}", bare(name.get_ref()));
                 // Tables are not quoted.
                 let found = Some(node).filter(|node| !node.get_ref().is_table());
-                let remedy = unknown_remedy(header, keys, name.get_ref());
-                self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
+                if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+                    let found = found.map(|node| self.source.quote(node.span()));
+                    let (problem, remedy) = (String::from("is ignored"), String::from(*remedy));
+                    let fault = self.source.fault(path, found, name.span(), problem, remedy);
+                    self.ignored.push(fault);
+                } else {
+                    let remedy = unknown_remedy(header, keys, name.get_ref());
+                    self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
+                }
                 continue;
             };
             let read = (key.read)(node, root);

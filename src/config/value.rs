@@ -11,6 +11,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use lrs_hadoop_conf::{NodeId, NotANodeId};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use serde::{Serialize, Serializer};
 use toml::Spanned;
@@ -21,7 +22,6 @@ use super::rule::{Pattern, Template};
 use super::{Auto, Bus, MAX_SOCKET_PATH, RootPath};
 use crate::cgroup::{DiskTiers, Version};
 use crate::units::{Bytes, MemoryAmount, Share};
-use crate::yarn::rm::{NodeId, NotANodeId};
 
 /// A value as it stands in the file.
 pub type Node<'a> = Spanned<DeValue<'a>>;

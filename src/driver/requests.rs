@@ -291,6 +291,9 @@ impl Driver {
         }
         (self.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
+        for ignored in &new.ignored {
+            tracing::warn!("{ignored}");
+        }
         self.config = new;
         self.rights = rights(&self.config);
         self.core.set_policy(policy(&self.config), now);
