@@ -18,7 +18,8 @@ use lrs::core::guard::Memory;
 use lrs::core::model::{Class, Labels, Priority, TaskId};
 use lrs::core::rate::{Interval, RateMeter};
 use lrs::core::shaper::Shaper;
-use lrs::core::state::{Answer, Ending, Need, Policy, Request, Restored};
+use lrs::core::state::{Ending, Need, Policy, Request, Restored};
+use lrs::core::step::{Figures, Input, Job, Ticket};
 use lrs::proto;
 use lrs::publish::Snapshot;
 use lrs::sample::TaskPressure;
@@ -57,8 +58,8 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
         memory_reserve: MemoryAmount::Bytes(Bytes(0)),
     };
     let mut shaper = Shaper::new(policy, CPUS, Restored::default());
-    let ids = (0..tasks)
-        .map(|_| {
+    let ids = (0..tasks as u64)
+        .map(|ticket| {
             let request = Request {
                 uid: 0,
                 labels: Labels::default(),
@@ -67,15 +68,15 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
                 need: Need::Slot,
                 opportunistic: false,
             };
-            let Ok(Answer::Placed(id)) = shaper.request(request, None, at(1)) else {
+            let input = Input::Request { ticket: Ticket(ticket), request, patience: None };
+            let [Job::Prepare { task, .. }] = shaper.handle(input, at(1)).jobs[..] else {
                 panic!("no slot for one of {tasks} tasks");
             };
-            shaper.attached(id, at(1));
-            id
+            shaper.handle(Input::Prepared(task), at(1));
+            shaper.handle(Input::Attached(task), at(1));
+            task
         })
         .collect();
-    shaper.take_tiers();
-    shaper.take_effects();
     (shaper, ids)
 }
 
@@ -95,12 +96,13 @@ fn cycle(bencher: Bencher, tasks: usize) {
     let mut second = 1;
     bencher.bench_local(|| {
         second += 3;
-        for id in &ids {
-            let rate = Some(Share::clamped(0.5));
-            shaper.measured(*id, Some(Bytes(1 << 20)), rate, Some(Class::Moderate));
-        }
-        shaper.cycle(black_box(&measured), at(second));
-        (shaper.take_tiers(), shaper.take_effects())
+        let figures = Figures {
+            resident: Some(Bytes(1 << 20)),
+            rate: Some(Share::clamped(0.5)),
+            class: Some(Class::Moderate),
+        };
+        let tasks = ids.iter().map(|id| (*id, figures)).collect();
+        shaper.handle(Input::Cycle { node: black_box(measured), tasks }, at(second))
     });
 }
 
@@ -108,12 +110,11 @@ fn cycle(bencher: Bencher, tasks: usize) {
 #[divan::bench(args = SIZES, sample_count = 20, sample_size = 1)]
 fn promotion(bencher: Bencher, tasks: usize) {
     bencher.with_inputs(|| full(tasks)).bench_local_values(|(mut shaper, ids)| {
-        shaper.vacate(&ids[..1], at(2));
-        let tiers = shaper.take_tiers();
+        let weights = shaper.handle(Input::Ended(ids[..1].to_vec()), at(2));
         let ending = Ending { at: Some(at(2).wall), ..Ending::default() };
-        shaper.completed(vec![(ids[0], ending)], at(2));
+        let rest = shaper.handle(Input::Figures(vec![(ids[0], ending)]), at(2));
         // Dropped after the clock has stopped.
-        (tiers, shaper.take_effects(), shaper, ids)
+        (weights, rest, shaper, ids)
     });
 }
 

@@ -1,14 +1,16 @@
 //! `[[discover]]`: what a rule must have so that it can mean something.
 //!
 //! Its keys are in [`super::keys::RULE`]; what a rule means is in [`crate::discover::rules`]. Here
-//! it is made sure that its templates use groups there are, and that it says whose processes may
-//! be moved.
+//! its expressions, templates and variables are read, and it is made sure that templates use
+//! groups there are, and that the rule says which processes may be moved.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use super::error::excerpt;
 pub use super::keys::Draft;
 use super::rule::{Means, Pattern, Rule, Template};
+use super::value::{Node, Rejection, Taken, Wrong, because, text};
 use crate::core::model::Label;
 
 /// The name of the tables.
@@ -112,6 +114,50 @@ impl Draft {
         let values = self.environment.iter().map(|(_, pattern)| ("environment", pattern));
         command.chain(cgroup).chain(values)
     }
+}
+
+/// A regular expression of a rule.
+pub(super) fn pattern(
+    node: &Node<'_>,
+    compile: fn(&str) -> Result<Pattern, String>,
+) -> Taken<Pattern> {
+    compile(text(node)?).or_else(|problem| {
+        because(
+            excerpt(&problem),
+            "correct it; the syntax is that of the Rust crate regex, best written in single quotes",
+        )
+    })
+}
+
+/// A label of a rule, with what groups caught.
+pub(super) fn template(node: &Node<'_>) -> Taken<Template> {
+    Template::new(text(node)?)
+        .or_else(|problem| because(problem, "write it as \"${name}\", with text around it or not"))
+}
+
+/// Variables and what their values have to match.
+pub(super) fn environment(
+    node: &Node<'_>,
+    lengths: RangeInclusive<usize>,
+) -> Result<Vec<(String, Pattern)>, Vec<Wrong>> {
+    let table = node.get_ref().as_table().filter(|table| lengths.contains(&table.len()));
+    let mut variables = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, node) in table.ok_or(Rejection::OutOfRange)? {
+        let fits = |c: char| c != '=' && !c.is_control();
+        let text = name.get_ref();
+        if text.is_empty() || text.len() > 256 || !text.chars().all(fits) {
+            let problem = String::from("is no name of a variable");
+            let why = Rejection::Because(problem, "use 1 to 256 bytes without \"=\"".into());
+            wrong.push(Wrong { span: Some(name.span()), why });
+            continue;
+        }
+        match pattern(node, Pattern::anywhere) {
+            Ok(pattern) => variables.push((text.to_string(), pattern)),
+            Err(why) => wrong.push(Wrong { span: Some(node.span()), why }),
+        }
+    }
+    if wrong.is_empty() { Ok(variables) } else { Err(wrong) }
 }
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ use std::time::Duration;
 use lrs_hadoop_conf::NodeId;
 use serde::Serialize;
 
+use super::discover::{environment, pattern, template};
+use super::quantity::{self, duration, memory_amount, whole_mebibytes};
 use super::rule::{Means, Pattern, Template};
 use super::value::{
-    self, Node, Wrong, account, address, auto, because, boolean, bus, cgroup_root, directory,
-    disk_tiers, duration, environment, list, listen_address, log_filter, memory_amount, node_id,
-    number, pattern, template, text, user_name, version, whole_mebibytes, word, words,
+    self, Node, Wrong, account, address, auto, because, bus, cgroup_root, directory, disk_tiers,
+    list, listen_address, log_filter, node_id, number, plain, text, user_name, version, word,
+    words,
 };
 use super::{Auto, Bus, Config, Mode, OfferBy, RootPath};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
@@ -185,7 +187,7 @@ table! {
     Restart runtime_dir: PathBuf = "/run/lrs".into(), "an absolute path", directory;
     /// One cycle: how often the node and its tasks are measured and the number of passive slots
     /// is decided. Promotion does not wait for it.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live sample_period: Duration = seconds(3), r#"a duration from "100ms" to "60s""#,
         |v| duration(v, millis(100)..=seconds(60));
     /// "enforce" shapes tasks; "observe" keeps the books and writes to no cgroup, so that it
@@ -214,7 +216,7 @@ table! {
     Live passive_max: Auto<u32> = Auto::Auto, r#""auto" or 0..=65536, not below slots.passive"#,
         |v| auto(v, |v| number(v, 0..=65536));
     /// Whether passive slots are added while all slots are taken and the node has spare CPU.
-    Live expand: bool = true, BOOLEAN, boolean;
+    Live expand: bool = true, BOOLEAN, plain;
     /// Share of CPU time spent waiting for I/O above which slots are added one at a time.
     Live io_wait_threshold: Share = share(0.3), "0.0..=1.0",
         |v| number(v, Share::ZERO..=Share::ONE);
@@ -226,7 +228,7 @@ table! {
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
     /// Life of a reservation whose request names none.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live reservation_ttl: Duration = seconds(30), r#"a duration from "100ms" to "24h""#,
         |v| duration(v, millis(100)..=DAY);
     /// Highest priority that members of group lrs may give their tasks; root and grpc.admins may
@@ -277,27 +279,27 @@ table! {
     GUARD = "guard": Guard in Config, |config| &mut config.guard;
 
     /// Whether the guard holds slots back at all.
-    Live enabled: bool = true, BOOLEAN, boolean;
+    Live enabled: bool = true, BOOLEAN, plain;
     /// The guard holds once MemAvailable stays below it for guard.enter_after. Expansion leaves
     /// it free too, whether or not the guard is enabled.
-    #[serde(serialize_with = "value::show_memory_amount")]
+    #[serde(serialize_with = "quantity::show_memory_amount")]
     Live memory_reserve: MemoryAmount = MemoryAmount::OfTotal(share(0.05)), MEMORY, memory_amount;
     /// The guard lets go once MemAvailable stays above it for guard.exit_after. If absent: one
     /// and a half times guard.memory_reserve.
-    #[serde(serialize_with = "value::show_memory_amount")]
+    #[serde(serialize_with = "quantity::show_memory_amount")]
     Live memory_resume: MemoryAmount = MemoryAmount::OfTotal(share(0.075)),
         "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
          of the node's memory, not below guard.memory_reserve", memory_amount;
     /// How long memory has to be short before the guard holds; "0s" is at once.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live enter_after: Duration = Duration::ZERO, r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
     /// How long memory has to be plentiful before the guard lets go.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live exit_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
     /// Report what the guard would do and hold nothing.
-    Live dry_run: bool = false, BOOLEAN, boolean;
+    Live dry_run: bool = false, BOOLEAN, plain;
 }
 
 table! {
@@ -359,7 +361,7 @@ table! {
 
     /// Whether containers of the YARN NodeManagers on this node become tasks. Hadoop is not
     /// changed; docs/yarn.md is the runbook.
-    Restart enabled: bool = false, BOOLEAN, boolean;
+    Restart enabled: bool = false, BOOLEAN, plain;
     /// Hadoop's configuration: yarn-site.xml and core-site.xml. What stands below as "auto" is
     /// read there.
     Restart conf_dir: PathBuf = "/etc/hadoop/conf".into(), "an absolute path", directory;
@@ -383,7 +385,7 @@ table! {
     /// Whether the ResourceManager is told of expanded slots: the configured memory and vcores
     /// plus, for each slot open beyond the base, slot_memory and slot_vcores. Off, LRS shapes
     /// the containers there are. Nothing is offered in observe mode.
-    Live offer: bool = false, BOOLEAN, boolean;
+    Live offer: bool = false, BOOLEAN, plain;
     /// "rest": the ResourceManager's node-resource call (Hadoop 3.3 and later). "rmadmin": the
     /// command below, for older ones and for Kerberos.
     Restart offer_by: OfferBy = OfferBy::Rest, r#""rest" or "rmadmin""#, word;
@@ -395,7 +397,7 @@ table! {
     /// Memory offered for each slot beyond the base: what a container of the usual size asks
     /// for. What is configured and offered together is at most MemTotal less
     /// guard.memory_reserve.
-    #[serde(serialize_with = "value::show_size")]
+    #[serde(serialize_with = "quantity::show_size")]
     Live slot_memory: Bytes = Bytes(1 << 30), r#"a size up to "1TiB", whole mebibytes"#,
         |v| whole_mebibytes(v, Bytes(1 << 40));
     /// Vcores offered for each slot beyond the base, also where no memory is left to offer. They
@@ -413,11 +415,11 @@ table! {
         |v| auto(v, directory);
     /// How often the ResourceManager and the NodeManager are read: for priorities, queues,
     /// execution types and whether the offer still stands.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live poll: Duration = seconds(5), r#"a duration from "1s" to "1h""#,
         |v| duration(v, seconds(1)..=seconds(3600));
     /// How long one call of theirs, or one run of rmadmin, may take.
-    #[serde(serialize_with = "value::show_duration")]
+    #[serde(serialize_with = "quantity::show_duration")]
     Live timeout: Duration = seconds(10), r#"a duration from "100ms" to "5m""#,
         |v| duration(v, millis(100)..=seconds(300));
 }

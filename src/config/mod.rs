@@ -16,13 +16,14 @@
 //! read, so that a later change of the account data base is seen at the next reload.
 
 pub mod discover;
-pub mod error;
+mod error;
 mod example;
 pub mod keys;
+mod quantity;
 mod read;
 pub mod rule;
-pub mod source;
-pub mod value;
+mod source;
+mod value;
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ use crate::units::{Bytes, MemoryAmount, Share};
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
 pub use keys::{Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, Slots, Tiers, Yarn};
-pub use read::{Absent, check_file, read_text};
+pub use read::{Absent, check_file};
 pub use rule::Rule;
 
 /// Where lrsd looks when no `--config` is given.
@@ -134,7 +135,7 @@ pub enum OfferBy {
 fn default_resume(reserve: MemoryAmount) -> MemoryAmount {
     match reserve {
         MemoryAmount::Bytes(Bytes(bytes)) => {
-            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2).min(value::MAX_SIZE)))
+            MemoryAmount::Bytes(Bytes(bytes.saturating_add(bytes / 2).min(quantity::MAX_SIZE)))
         }
         MemoryAmount::OfTotal(share) => {
             // Six decimals, so that 5% makes 7.5% and not 7.500000000000001%.
@@ -204,22 +205,6 @@ impl Config {
                 Auto::Fixed(weight) => Some(weight),
             },
         }
-    }
-
-    /// Puts one value into the key called `path` and answers it as TOML: `None` when there is no
-    /// such key, or what is wrong with the value.
-    pub fn read_key(
-        &mut self,
-        path: &str,
-        node: &value::Node<'_>,
-    ) -> Option<Result<(&'static str, String), Vec<String>>> {
-        let key = keys::key(path)?;
-        let reason = |wrong: value::Wrong| match wrong.why {
-            value::Rejection::OutOfRange => format!("expected {}", key.range),
-            value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
-        };
-        let read = (key.read)(node, self).map(|()| (key.path, self.show(key.path)));
-        Some(read.map_err(|wrong| wrong.into_iter().map(reason).collect()))
     }
 
     /// The keys whose values differ, in the order of the table.

@@ -38,7 +38,7 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
 }
 
 /// The text of a file of settings; `None` when it is absent and may be.
-pub fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
+fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
     let whole_file = |problem: String, remedy: &str| {
         ConfigErrors::new(vec![Fault {
             file: path.to_owned(),

@@ -801,7 +801,7 @@ proptest! {
 #[test]
 fn the_default_that_follows_a_huge_reserve_can_be_read_again() {
     let huge = "guard.memory_reserve = 768614336404564652";
-    let largest = format!("guard.memory_reserve = {}", value::MAX_SIZE);
+    let largest = format!("guard.memory_reserve = {}", quantity::MAX_SIZE);
     for text in [huge, &largest, "guard.memory_reserve = \"80%\""] {
         let config = read(text).unwrap();
         assert_eq!(read(&config.to_toml()), Ok(config));

@@ -1,15 +1,10 @@
 //! Values of single keys: from TOML, and back to TOML.
 //!
-//! serde reads numbers, words and truth values; here are the checks of ranges, the forms that are
-//! written as text (durations, sizes, paths, addresses), and the reasons why one is not taken.
-//!
-//! Sizes and durations are read and written exactly, in integers; a share of memory is read
-//! and written by moving its decimal point as text. So what `config show` prints reads back
-//! to the same value.
+//! serde reads numbers, words and truth values. Here are the checks of ranges, the forms that are
+//! written as text (paths, addresses, accounts), and the reasons why one is not taken.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
 use lrs_hadoop_conf::{NodeId, NotANodeId};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
@@ -18,17 +13,15 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::error::excerpt;
-use super::rule::{Pattern, Template};
 use super::{Auto, Bus, MAX_SOCKET_PATH, RootPath};
 use crate::cgroup::{DiskTiers, Version};
-use crate::units::{Bytes, MemoryAmount, Share};
 
 /// A value as it stands in the file.
-pub type Node<'a> = Spanned<DeValue<'a>>;
+pub(super) type Node<'a> = Spanned<DeValue<'a>>;
 
 /// Why a value is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub(super) enum Rejection {
     /// Not what the key's documented range says.
     OutOfRange,
     /// What is wrong, and what to do.
@@ -36,20 +29,20 @@ pub enum Rejection {
 }
 
 /// The value, or why not.
-pub type Taken<T> = Result<T, Rejection>;
+pub(super) type Taken<T> = Result<T, Rejection>;
 
 /// Refuses a value: what is wrong with it, and what to do.
-pub fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
+pub(super) fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
     Err(Rejection::Because(problem.into(), remedy.into()))
 }
 
 /// What is wrong with a value or with one element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub(super) struct Wrong {
     /// Where the element stands; `None`: the value as a whole.
-    pub span: Option<Range<usize>>,
+    pub(super) span: Option<Range<usize>>,
     /// Why it is not taken.
-    pub why: Rejection,
+    pub(super) why: Rejection,
 }
 
 impl From<Rejection> for Vec<Wrong> {
@@ -59,7 +52,7 @@ impl From<Rejection> for Vec<Wrong> {
 }
 
 /// A number or a truth value, as its type says.
-fn plain<T: DeserializeOwned>(node: &Node<'_>) -> Taken<T> {
+pub(super) fn plain<T: DeserializeOwned>(node: &Node<'_>) -> Taken<T> {
     if node.get_ref().is_array() || node.get_ref().is_table() {
         return Err(Rejection::OutOfRange);
     }
@@ -72,17 +65,12 @@ pub(super) fn word<T: DeserializeOwned>(node: &Node<'_>) -> Taken<T> {
 }
 
 /// A text.
-pub fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
+pub(super) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
     node.get_ref().as_str().ok_or(Rejection::OutOfRange)
 }
 
-/// true or false.
-pub fn boolean(node: &Node<'_>) -> Taken<bool> {
-    plain(node)
-}
-
 /// A number in `range`, in any of TOML's notations. NaN is in no range.
-pub fn number<T>(node: &Node<'_>, range: RangeInclusive<T>) -> Taken<T>
+pub(super) fn number<T>(node: &Node<'_>, range: RangeInclusive<T>) -> Taken<T>
 where
     T: DeserializeOwned + PartialOrd,
 {
@@ -147,10 +135,11 @@ pub(super) fn words(node: &Node<'_>, lengths: RangeInclusive<usize>) -> Taken<Ve
 
 /// `tiers.io`: a word, or whether disks have tiers at all.
 pub(super) fn disk_tiers(node: &Node<'_>) -> Taken<DiskTiers> {
-    match boolean(node) {
-        Ok(true) => Ok(DiskTiers::Weights),
-        Ok(false) => Ok(DiskTiers::Off),
-        Err(_) => choice(node, &[("weights", DiskTiers::Weights), ("idle", DiskTiers::Idle)]),
+    match (plain(node), node.get_ref().as_str()) {
+        (Ok(true), _) | (_, Some("weights")) => Ok(DiskTiers::Weights),
+        (_, Some("idle")) => Ok(DiskTiers::Idle),
+        (Ok(false), _) => Ok(DiskTiers::Off),
+        _ => Err(Rejection::OutOfRange),
     }
 }
 
@@ -202,186 +191,6 @@ pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
             ),
         },
     }
-}
-
-/// One of the words in `choices`.
-pub fn choice<T: Copy>(node: &Node<'_>, choices: &[(&str, T)]) -> Taken<T> {
-    let word = text(node)?;
-    choices
-        .iter()
-        .find_map(|&(name, value)| (name == word).then_some(value))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `text` as digits, optional point and digits, and the rest: the number times 10^places, the
-/// places, the unit. `None` when it does not start with a digit or is too long to be meant.
-fn decimal(text: &str) -> Option<(u128, u32, &str)> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let (whole, fraction) = match digits.split_once('.') {
-        Some((_, "")) => return None,
-        Some(parts) => parts,
-        None => (digits, ""),
-    };
-    if whole.is_empty() || whole.len() > 20 || fraction.len() > 12 || fraction.contains('.') {
-        return None;
-    }
-    let number = format!("{whole}{fraction}").parse().ok()?;
-    Some((number, fraction.len() as u32, unit.trim_start()))
-}
-
-const DURATION_UNITS: [(&str, u64); 4] =
-    [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000)];
-
-/// `"500ms"`, `"3s"`, `"1.5m"`, `"1h"`: whole milliseconds within `range`.
-pub fn duration(node: &Node<'_>, range: RangeInclusive<Duration>) -> Taken<Duration> {
-    if node.get_ref().is_integer() || node.get_ref().is_float() {
-        return because(
-            "a duration needs a unit",
-            "write it as \"500ms\", \"3s\", \"10m\" or \"1h\"",
-        );
-    }
-    let (number, places, unit) = decimal(text(node)?).ok_or(Rejection::OutOfRange)?;
-    if unit.is_empty() {
-        return because(
-            "a duration needs a unit",
-            "write it as \"500ms\", \"3s\", \"10m\" or \"1h\"",
-        );
-    }
-    let Some((_, factor)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return because(format!("unknown unit of time {:?}", excerpt(unit)), "use ms, s, m or h");
-    };
-    let scaled = number.checked_mul(u128::from(*factor)).ok_or(Rejection::OutOfRange)?;
-    let divisor = 10u128.pow(places);
-    if !scaled.is_multiple_of(divisor) {
-        return because("is not a whole number of milliseconds", "round it");
-    }
-    u64::try_from(scaled / divisor)
-        .ok()
-        .map(Duration::from_millis)
-        .filter(|duration| range.contains(duration))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `duration` in the largest unit that divides it; parts of a millisecond are cut off, which
-/// no duration read by [`duration`] has.
-pub(super) fn show_duration<S: Serializer>(
-    duration: &Duration,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let millis = duration.as_millis();
-    let (unit, factor) = DURATION_UNITS
-        .iter()
-        .rev()
-        .find(|(name, factor)| {
-            millis.is_multiple_of(u128::from(*factor)) && (millis > 0 || *name == "s")
-        })
-        .unwrap_or(&DURATION_UNITS[0]);
-    serializer.collect_str(&format_args!("{}{unit}", millis / u128::from(*factor)))
-}
-
-const SIZE_UNITS: [(&str, u64); 6] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("PiB", 1 << 50),
-];
-
-/// Largest size taken, in bytes: far above any node, and small enough to calculate with.
-pub(super) const MAX_SIZE: u64 = 1 << 60;
-
-/// `"5%"`, `"1.5GiB"`, or a number of bytes.
-pub(super) fn memory_amount(node: &Node<'_>) -> Taken<MemoryAmount> {
-    if node.get_ref().is_integer() {
-        return number(node, 0..=MAX_SIZE).map(|bytes| MemoryAmount::Bytes(Bytes(bytes)));
-    }
-    let written = text(node)?;
-    if let Some(percent) = written.strip_suffix('%') {
-        return parse_percent(percent.trim_end())
-            .map(MemoryAmount::OfTotal)
-            .ok_or(Rejection::OutOfRange);
-    }
-    let (number, places, unit) = decimal(written).ok_or(Rejection::OutOfRange)?;
-    let unit = if unit.is_empty() { "B" } else { unit };
-    let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return because(
-            format!("unknown unit of size {:?}", excerpt(unit)),
-            "use B, KiB, MiB, GiB or TiB (powers of 1024), or a percentage",
-        );
-    };
-    let scaled = number.checked_mul(u128::from(*factor)).ok_or(Rejection::OutOfRange)?;
-    // A part of a byte means nothing to memory; it is cut off.
-    u64::try_from(scaled / 10u128.pow(places))
-        .ok()
-        .filter(|&bytes| bytes <= MAX_SIZE)
-        .map(|bytes| MemoryAmount::Bytes(Bytes(bytes)))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `"1.5GiB"`, or a number of bytes.
-pub fn size(node: &Node<'_>) -> Taken<Bytes> {
-    match memory_amount(node)? {
-        MemoryAmount::Bytes(bytes) => Ok(bytes),
-        MemoryAmount::OfTotal(_) => Err(Rejection::OutOfRange),
-    }
-}
-
-/// A size up to `most`, in whole mebibytes.
-pub(super) fn whole_mebibytes(node: &Node<'_>, most: Bytes) -> Taken<Bytes> {
-    size(node).and_then(|size| {
-        let fits = size.0.is_multiple_of(1 << 20) && size <= most;
-        fits.then_some(size).ok_or(Rejection::OutOfRange)
-    })
-}
-
-/// An amount as [`memory_amount`] reads it.
-pub(super) fn show_memory_amount<S: Serializer>(
-    amount: &MemoryAmount,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match amount {
-        MemoryAmount::OfTotal(share) => {
-            serializer.collect_str(&format_args!("{}%", show_percent(*share)))
-        }
-        MemoryAmount::Bytes(bytes) => show_size(bytes, serializer),
-    }
-}
-
-/// A size as [`size`] reads it, in the largest unit that divides it.
-pub(super) fn show_size<S: Serializer>(size: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    let bytes = size.0;
-    let (unit, factor) = SIZE_UNITS
-        .iter()
-        .rev()
-        .find(|(_, factor)| bytes.is_multiple_of(*factor) && bytes >= *factor)
-        .unwrap_or(&SIZE_UNITS[0]);
-    serializer.collect_str(&format_args!("{}{unit}", bytes / factor))
-}
-
-/// Digits with an optional point, 0..=100, as a share.
-fn parse_percent(digits: &str) -> Option<Share> {
-    let plain = digits.len() <= 400
-        && digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.ends_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value: f64 = plain.then(|| format!("{digits}e-2").parse().ok()).flatten()?;
-    (0.0..=1.0).contains(&value).then(|| Share::clamped(value))
-}
-
-/// The share times 100, exactly: the decimal point moves, no arithmetic rounds.
-fn show_percent(share: Share) -> String {
-    let text = share.value().to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let fraction = format!("{fraction:0<2}");
-    let (hundredths, rest) = fraction.split_at(2);
-    let whole = format!("{whole}{hundredths}");
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") }
 }
 
 /// An absolute path of a directory other than `/`.
@@ -564,48 +373,4 @@ pub(super) fn user_name(node: &Node<'_>) -> Taken<String> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     let taken = (1..=64).contains(&name.len()) && name.bytes().all(fits);
     taken.then(|| name.to_owned()).ok_or(Rejection::OutOfRange)
-}
-
-/// A regular expression of a rule.
-pub(super) fn pattern(
-    node: &Node<'_>,
-    compile: fn(&str) -> Result<Pattern, String>,
-) -> Taken<Pattern> {
-    compile(text(node)?).or_else(|problem| {
-        because(
-            excerpt(&problem),
-            "correct it; the syntax is that of the Rust crate regex, best written in single quotes",
-        )
-    })
-}
-
-/// A label of a rule, with what groups caught.
-pub(super) fn template(node: &Node<'_>) -> Taken<Template> {
-    Template::new(text(node)?)
-        .or_else(|problem| because(problem, "write it as \"${name}\", with text around it or not"))
-}
-
-/// Variables and what their values have to match.
-pub(super) fn environment(
-    node: &Node<'_>,
-    lengths: RangeInclusive<usize>,
-) -> Result<Vec<(String, Pattern)>, Vec<Wrong>> {
-    let table = node.get_ref().as_table().filter(|table| lengths.contains(&table.len()));
-    let mut variables = Vec::new();
-    let mut wrong = Vec::new();
-    for (name, node) in table.ok_or(Rejection::OutOfRange)? {
-        let fits = |c: char| c != '=' && !c.is_control();
-        let text = name.get_ref();
-        if text.is_empty() || text.len() > 256 || !text.chars().all(fits) {
-            let problem = String::from("is no name of a variable");
-            let why = Rejection::Because(problem, "use 1 to 256 bytes without \"=\"".into());
-            wrong.push(Wrong { span: Some(name.span()), why });
-            continue;
-        }
-        match pattern(node, Pattern::anywhere) {
-            Ok(pattern) => variables.push((text.to_string(), pattern)),
-            Err(why) => wrong.push(Wrong { span: Some(node.span()), why }),
-        }
-    }
-    if wrong.is_empty() { Ok(variables) } else { Err(wrong) }
 }

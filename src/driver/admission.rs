@@ -12,7 +12,8 @@ use super::process::{self, Pinned};
 use crate::cgroup::CgroupError;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
-use crate::core::state::{Answer, Need, Patience, Phase, Refusal, Request};
+use crate::core::state::{Need, Patience, Phase, Refusal, Request};
+use crate::core::step::{Input, Ticket};
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::state::record::ReservationRecord;
@@ -38,6 +39,19 @@ pub struct Admission {
     pub pidfd: OwnedFd,
     /// Who waits for the answer.
     pub replies: Vec<Reply<proto::Task>>,
+    /// Whether it had to wait for its slot.
+    pub waited: bool,
+}
+
+/// Who has asked the core for something.
+#[derive(Debug)]
+pub enum Asked {
+    /// A client, for a task.
+    Client(Box<Admission>),
+    /// A finder, for the task that it found.
+    Finder(Box<Entry>),
+    /// A client, for a reservation.
+    Promise(Reply<proto::Reservation>),
 }
 
 /// What became of a request at once.
@@ -80,7 +94,22 @@ impl Driver {
             Ok(Begun::Answer(task)) => self.answer(reply, Ok(*task)),
             Err(error) => self.answer(reply, Err(error)),
         }
-        self.carry_out(now);
+    }
+
+    /// The next ticket, under which `asked` is found again.
+    pub(super) fn ticket(&mut self, asked: Asked) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.asked.insert(ticket, asked);
+        ticket
+    }
+
+    /// Admissions that wait for a slot.
+    pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
+        self.asked.values_mut().filter_map(|asked| match asked {
+            Asked::Client(admission) => Some(&mut **admission),
+            Asked::Finder(_) | Asked::Promise(_) => None,
+        })
     }
 
     fn begin_admission(
@@ -106,8 +135,7 @@ impl Driver {
         let priority = self.effective_priority(&request);
         self.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
         self.check_owner(&caller, pid, uids)?;
-        if let Some(waiting) = self.waiting.values_mut().find(|waiting| waiting.process == process)
-        {
+        if let Some(waiting) = self.waiting().find(|waiting| waiting.process == process) {
             if waiting.caller.uid != caller.uid {
                 return Err(CommandError::new(
                     ErrorKind::FailedPrecondition,
@@ -156,18 +184,10 @@ impl Driver {
             kept,
             pidfd,
             replies: reply.take().into_iter().collect(),
+            waited: false,
         };
-        match self.core.request(asked, patience, now) {
-            Ok(Answer::Waiting(waiter)) => {
-                self.changed_status = true;
-                self.waiting.insert(waiter, admission);
-            }
-            Ok(Answer::Placed(id)) => self.enter(id, admission),
-            Err(refusal) => {
-                let error = Err(refused(refusal));
-                self.answer_all(admission.replies, error);
-            }
-        }
+        let ticket = self.ticket(Asked::Client(Box::new(admission)));
+        self.feed(Input::Request { ticket, request: asked, patience }, now);
         Ok(Begun::Later)
     }
 
@@ -279,7 +299,7 @@ impl Driver {
             }
             _ => None,
         };
-        let Admission { caller, as_admin, request, process, unit, kept, pidfd, replies } =
+        let Admission { caller, as_admin, request, process, unit, kept, pidfd, replies, .. } =
             admission;
         if let Some(unit) = &unit {
             // It has no group yet, and nobody else may take that of the unit meanwhile.
@@ -302,22 +322,20 @@ impl Driver {
         self.entries.insert(id, Box::new(entry));
     }
 
-    /// Waiters whose clients have gone.
-    pub(super) fn forget_closed_waiters(&mut self) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let core = &mut self.core;
-        let before = self.waiting.len();
-        self.waiting.retain(|waiter, admission| {
-            admission.replies.retain(|reply| !reply.is_closed());
-            let wanted = !admission.replies.is_empty();
-            if !wanted {
-                core.forget_waiter(*waiter);
+    /// Requests that wait and whose clients have gone.
+    pub(super) fn forget_closed_waiters(&mut self, now: Moment) {
+        let mut gone = Vec::new();
+        for (ticket, asked) in &mut self.asked {
+            if let Asked::Client(admission) = asked {
+                admission.replies.retain(|reply| !reply.is_closed());
+                gone.extend(admission.replies.is_empty().then_some(*ticket));
             }
-            wanted
-        });
-        self.changed_status |= self.waiting.len() != before;
+        }
+        for ticket in gone {
+            self.asked.remove(&ticket);
+            self.touched.status = true;
+            self.feed(Input::Abandon(ticket), now);
+        }
     }
 }
 

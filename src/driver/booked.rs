@@ -159,11 +159,10 @@ impl Driver {
             found.kin = kin;
         }
         self.leave_ratio_group(competed);
-        match self.prepare_attach(id) {
-            Ok(Some(job)) => self.workers.place(job),
-            Ok(None) => {}
-            Err(error) => self.admission_failed(id, error, now),
+        if let Err(error) = self.prepare_attach(id).and_then(|()| self.store_admission(id)) {
+            return self.admission_failed(id, error, now);
         }
+        self.begin_attach(id);
     }
 
     /// Notes that `id`, from observe mode, is attached.
@@ -177,8 +176,7 @@ impl Driver {
         }
         inputs.insert("in_place".into(), json!(entry.in_place));
         let reason = "it was booked in observe mode, and this lrsd enforces".to_owned();
-        self.core.note(EventKind::Attached, Some(id), reason, inputs, now);
-        self.carry_out(now);
+        self.note(EventKind::Attached, Some(id), reason, inputs, now);
         // The event first: a record that still says `booked` is only attached once more.
         self.store_task(id);
     }
@@ -223,7 +221,7 @@ impl Driver {
             tracing::warn!(task = %id, "task {id}, from observe mode, has no cgroup and no tier yet, it is tried again: {why}");
         }
         entry.unattached = Some(Unattached { why: why.clone(), refusals });
-        self.changed_status = true;
+        self.touched.status = true;
         let message = format!("task {id}, from observe mode, has no cgroup and no tier yet: {why}");
         CommandError::new(error.kind, message)
     }

@@ -14,6 +14,7 @@ use crate::cgroup::{Attached, Attachment, CgroupError};
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::state::Ending;
+use crate::core::step::Input;
 use crate::units::{Moment, Pid, Share};
 
 /// Passes over a group whose processes come and go; then the other sources take over.
@@ -44,7 +45,7 @@ impl Driver {
                         entry.watched.remove(pid);
                         if entry.process.is_some_and(|main| main.pid == *pid) {
                             entry.main_exited = true;
-                            self.changed.insert(*id);
+                            self.touched.tasks.insert(*id);
                         }
                         suspects.push(*id);
                     }
@@ -78,13 +79,11 @@ impl Driver {
         if ended.is_empty() {
             return;
         }
-        self.core.vacate(&ended, now);
         // Each microsecond until the promoted task has its weights counts; the figures of those
         // that ended can be read after.
-        self.write_tiers(now);
+        self.feed(Input::Ended(ended.clone()), now);
         let endings = ended.iter().map(|id| (*id, self.ending(*id, now))).collect();
-        self.core.completed(endings, now);
-        self.carry_out(now);
+        self.feed(Input::Figures(endings), now);
         for id in ended {
             self.clean_up(id);
         }
@@ -187,7 +186,7 @@ impl Driver {
         if self.sources_new.remove(&id).is_none() {
             self.sources_gone.push(id);
         }
-        self.changed.insert(id);
+        self.touched.tasks.insert(id);
         // A contested one has what its owner said last.
         if let Some(unit) = entry.unit.take().filter(|_| !entry.contested) {
             // Systemd's call, so elsewhere; the record stays until it has the weights back.
@@ -251,8 +250,7 @@ impl Driver {
                 return;
             }
             let reason = format!("{outside}; moving it back");
-            self.core.note(EventKind::Drift, Some(id), reason, inputs, now);
-            self.carry_out(now);
+            self.note(EventKind::Drift, Some(id), reason, inputs, now);
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.moving_back = true;
                 self.workers.place(Job::Reattach { task: id, process, kin, owner, group });
@@ -273,15 +271,13 @@ impl Driver {
         let others = self.tree.processes(&group).map_or(true, |left| !left.is_empty());
         let rest = if others { "what is left in it" } else { "nothing any more" };
         let reason = format!("{why}; the task is {rest}");
-        self.core.note(EventKind::Contested, Some(id), reason, inputs, now);
-        self.carry_out(now);
-        self.changed.insert(id);
+        self.note(EventKind::Contested, Some(id), reason, inputs, now);
+        self.touched.tasks.insert(id);
         if others {
             return;
         }
         if in_place {
-            self.core.released(id, now);
-            self.carry_out(now);
+            self.feed(Input::Released(id), now);
             self.clean_up(id);
         } else if let Some(entry) = self.entries.get_mut(&id) {
             // Found again, it would be fought over again. Processes may be left inside; they are given back like those of any release.
@@ -302,9 +298,8 @@ impl Driver {
             return;
         }
         let reason = format!("the cgroup is left alone from now on: {error}");
-        self.core.note(EventKind::Contested, Some(id), reason, Map::new(), now);
-        self.core.released(id, now);
-        self.carry_out(now);
+        self.note(EventKind::Contested, Some(id), reason, Map::new(), now);
+        self.feed(Input::Released(id), now);
         self.clean_up(id);
     }
 
@@ -330,7 +325,7 @@ impl Driver {
             }
             Err(error) => {
                 let reason = format!("its processes were not moved back: {error}");
-                self.core.note(EventKind::Drift, Some(id), reason, Map::new(), now);
+                self.note(EventKind::Drift, Some(id), reason, Map::new(), now);
             }
         }
     }

@@ -16,14 +16,15 @@
 use serde_json::{Value, json};
 
 use super::Driver;
-use super::admission::cgroup_error;
+use super::admission::{Asked, cgroup_error};
 use super::entry::{Entry, Placement};
 use super::process::{self, Pinned};
 use crate::cgroup::{Group, Kin};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
-use crate::core::state::{Answer, Need, Request, Task};
+use crate::core::state::{Need, Request, Task};
+use crate::core::step::Input;
 use crate::discover::{Attach, Finder, Found, Presumed};
 use crate::rights::{Action, Role};
 use crate::state::record::FoundRecord;
@@ -49,7 +50,6 @@ impl Driver {
             Ok(None) => {}
             Err(error) => self.answer(reply, Err(error)),
         }
-        self.carry_out(now);
     }
 
     fn begin_discovery(
@@ -75,7 +75,7 @@ impl Driver {
                 process.pid
             )));
         }
-        if self.waiting.values().any(|waiting| waiting.process == process) {
+        if self.waiting().any(|waiting| waiting.process == process) {
             return Err(refused(format!(
                 "process {} waits for a slot that was asked for it; it is not taken meanwhile",
                 process.pid
@@ -100,14 +100,6 @@ impl Driver {
             },
             opportunistic: standing == Some(Standing::Opportunistic),
         };
-        let id = match self.core.request(request, None, now) {
-            Ok(Answer::Placed(id)) => id,
-            Ok(Answer::Waiting(waiter)) => {
-                self.core.forget_waiter(waiter);
-                return Err(unseated(process));
-            }
-            Err(refusal) => return Err(super::admission::refused(refusal)),
-        };
         let entry = Entry {
             process: Some(process),
             pinned: Some(pinned.pidfd),
@@ -118,8 +110,8 @@ impl Driver {
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
         };
-        self.mains.insert(process, id);
-        self.entries.insert(id, Box::new(entry));
+        let ticket = self.ticket(Asked::Finder(Box::new(entry)));
+        self.feed(Input::Request { ticket, request, patience: None }, now);
         Ok(None)
     }
 
@@ -199,12 +191,12 @@ impl Driver {
         if entry.phase == Placement::Attaching {
             entry.found_replies.extend(reply.take());
         }
-        self.core.add_labels(id, found.labels.clone());
+        self.feed(Input::AddLabels { task: id, labels: found.labels.clone() }, now);
         if let Some(priority) = priority {
-            self.core.set_priority(id, priority, now);
+            self.feed(Input::SetPriority { task: id, priority }, now);
         }
         if let Some(standing) = standing {
-            self.core.set_standing(id, standing, now);
+            self.feed(Input::SetStanding { task: id, standing }, now);
         }
         if priority.is_some() || standing.is_some() {
             self.store_task(id);
@@ -233,7 +225,8 @@ impl Driver {
         let unsaid = entry.found.as_ref().is_some_and(|known| known.standing.is_none());
         if unsaid && found.presumed == Presumed::LeastIsOpportunistic && has_least(&place) {
             // Observe mode does not read the weights of a group.
-            self.core.set_standing(id, Standing::Opportunistic, now);
+            let standing = Standing::Opportunistic;
+            self.feed(Input::SetStanding { task: id, standing }, now);
         }
         self.attach_booked(id, place, now);
         Ok(None)
@@ -314,13 +307,5 @@ fn in_task(process: ProcessRef, id: TaskId) -> CommandError {
     CommandError::new(
         ErrorKind::AlreadyExists(id),
         format!("process {} is in task {id}, which somebody else announced or found", process.pid),
-    )
-}
-
-/// The core makes no found task wait; were it to, the finder tries again.
-fn unseated(process: ProcessRef) -> CommandError {
-    CommandError::new(
-        ErrorKind::Internal,
-        format!("process {} was found running and not seated; it is looked for again", process.pid),
     )
 }

@@ -179,13 +179,7 @@ impl Driver {
         group.record.origin.clone_from(&entry.origin);
         entry.group = Some(std::sync::Arc::new(group.clone()));
         self.take(id, &group);
-        self.store_admission(id).map_err(|error| match self.tree.remove(&group) {
-            Ok(()) => error,
-            Err(undo) => {
-                let message = format!("{error}; and its cgroup stays: {undo}");
-                CommandError::new(error.kind, message)
-            }
-        })
+        Ok(())
     }
 
     /// Remembers whose group it is that is a task, where its path does not tell.

@@ -13,6 +13,7 @@ use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
 use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
+use crate::core::step::{Figures, Input};
 use crate::sample::ThreadLook;
 use crate::units::{BootTime, Moment};
 
@@ -115,6 +116,7 @@ impl Driver {
         self.sampled_at = Some(now.wall);
 
         let classify = &self.config.classify;
+        let mut figures = Vec::with_capacity(sample.tasks.len());
         for (id, reading) in sample.tasks {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             if entry.placed_at >= asked_at {
@@ -125,7 +127,7 @@ impl Driver {
             let rate = entry.meter.computing_rate();
             let class = entry.meter.class(classify.io_below, classify.cpu_above);
             let resident = entry.last.and_then(|(_, last)| last.resident);
-            self.core.measured(id, resident, rate, class);
+            figures.push((id, Figures { resident, rate, class }));
         }
         let NodeRates { effective, iowait, steal, .. } = self.node_rates;
         let cpu = match (effective, iowait, steal) {
@@ -134,8 +136,8 @@ impl Driver {
             }
             _ => None,
         };
-        self.core.cycle(&Measured { cpus, cpu, memory }, now);
-        self.carry_out(now);
+        let node = Measured { cpus, cpu, memory };
+        self.feed(Input::Cycle { node, tasks: figures }, now);
         self.replan(now);
         self.check_weights(asked_at, kernel, now);
         self.tell_again();
@@ -162,9 +164,7 @@ impl Driver {
         self.attach_admitted(now);
         self.store_again();
         self.let_go.retain(|process| super::process::alive(*process));
-        self.changed_all = true;
-        self.changed_jobs = true;
-        self.changed_all_jobs = true;
+        self.touched.all = true;
     }
 
     fn check_weights(&mut self, asked_at: BootTime, kernel: Vec<Readback>, now: Moment) {
@@ -205,7 +205,6 @@ impl Driver {
             }
         }
         self.check_ended(&suspects, now);
-        self.carry_out(now);
     }
 
     /// Groups of ended tasks that could not be removed at once.

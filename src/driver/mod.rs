@@ -19,8 +19,8 @@ mod admission;
 mod booked;
 mod completion;
 mod discovered;
-mod effects;
 mod entry;
+mod execute;
 mod find;
 mod keeping;
 mod log;
@@ -38,7 +38,7 @@ mod view;
 mod watch;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,15 +55,17 @@ use crate::core::guard::GuardPolicy;
 use crate::core::model::{Priority, TaskId};
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::state::{Policy, WaiterId};
+use crate::core::state::Policy;
+use crate::core::step::{Input, Ticket};
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::state::Store;
 use crate::systemd::notify::Watchdog;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
-use admission::Admission;
+use admission::Asked;
 use entry::Entry;
+use execute::{FollowUp, Touched};
 use root_weight::RootWeight;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
@@ -101,18 +103,20 @@ pub struct Driver {
     mains: HashMap<ProcessRef, TaskId>,
     /// The groups of others that are tasks, or of units about to be.
     taken: Taken,
-    /// Admissions on their way, by waiter or task.
-    waiting: HashMap<WaiterId, Admission>,
+    /// Requests that have no slot and no answer yet.
+    asked: BTreeMap<Ticket, Asked>,
+    next_ticket: u64,
+    /// What follows from the step that is carried out.
+    follow_ups: VecDeque<FollowUp>,
+    /// Why the kernel refused the weights of a task, until its event says so.
+    unwritten: BTreeMap<TaskId, String>,
+    following_up: bool,
     watcher: Watcher,
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
     /// Why no tasks are found; `None`: they are, or nobody looks for any.
     finder_trouble: Option<String>,
-    /// Tasks whose weights were written in this turn.
-    retiered: Vec<TaskId>,
-    /// Of those, the ones the kernel refused, by id, and why.
-    unwritten: HashMap<String, String>,
     /// Found tasks that were released while they ran: not to be found again.
     let_go: HashSet<ProcessRef>,
     /// Whether the root has its weight.
@@ -140,11 +144,7 @@ pub struct Driver {
     node_rates: NodeRates,
     /// The snapshot being prepared.
     view: Snapshot,
-    changed: BTreeSet<TaskId>,
-    changed_all: bool,
-    changed_status: bool,
-    changed_jobs: bool,
-    changed_all_jobs: bool,
+    touched: Touched,
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
@@ -220,10 +220,9 @@ impl Driver {
             }
         }
         if self.core.next_deadline().is_some_and(|deadline| deadline <= now.boot) {
-            self.core.expire(now);
+            self.feed(Input::Tick, now);
         }
-        self.forget_closed_waiters();
-        self.carry_out(now);
+        self.forget_closed_waiters(now);
         if now.boot >= self.next_cycle && !self.reading {
             self.request_cycle(now);
         }
@@ -254,7 +253,7 @@ impl Driver {
                 Message::RootRemade => self.shape_root(),
                 Message::RootShaped { result } => {
                     self.root_weight.answered(result);
-                    self.changed_status = true;
+                    self.touched.status = true;
                 }
                 Message::NotRemoved { task, group, error } => {
                     tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
@@ -275,25 +274,22 @@ impl Driver {
                     }
                 }
             }
-            // What one message decided is on the way before the next is looked at.
-            self.carry_out(now);
         }
         flow
     }
 
     /// Replaces the snapshot if anything changed, then answers those who asked.
     fn publish(&mut self, now: Moment) {
-        let changed = std::mem::take(&mut self.changed);
-        if std::mem::take(&mut self.changed_all) {
+        let Touched { tasks, all, jobs, mut status } = std::mem::take(&mut self.touched);
+        status |= all || !tasks.is_empty();
+        if all {
             let all: Vec<TaskId> = self.entries.keys().copied().collect();
             self.view.tasks = all
                 .into_iter()
                 .filter_map(|id| Some((id, Arc::new(self.published(id, now)?))))
                 .collect();
-            self.changed_status = true;
         } else {
-            for id in changed {
-                self.changed_status = true;
+            for id in tasks {
                 match self.published(id, now) {
                     Some(task) => self.view.tasks.insert(id, Arc::new(task)),
                     None => self.view.tasks.remove(&id),
@@ -301,20 +297,16 @@ impl Driver {
             }
         }
         // A walk over all tasks and jobs: on a large node once a cycle, not once an event.
-        let small = self.entries.len() < JOBS_AT_ONCE;
-        if self.changed_jobs && (small || self.changed_all_jobs) {
-            self.changed_jobs = false;
-            self.changed_all_jobs = false;
+        if all || jobs && self.entries.len() < JOBS_AT_ONCE {
             self.view.jobs = Arc::new(self.jobs_view());
-            self.changed_status = true;
+            status = true;
         }
         let last_event = self.events.last();
         let told = std::mem::replace(&mut self.view.last_event, last_event) != last_event;
-        let changed = std::mem::take(&mut self.changed_status);
-        if changed {
+        if status {
             self.view.status = Arc::new(self.status_view());
         }
-        if changed || told {
+        if status || told {
             self.snapshot.send_replace(Arc::new(self.view.clone()));
         }
         for answer in self.answers.drain(..) {
@@ -333,15 +325,14 @@ impl Driver {
     fn stop(mut self) -> Result<(), DriverError> {
         let now = clock::now();
         self.commands.close();
-        self.core.note(
+        self.note(
             crate::core::event::EventKind::Stopped,
             None,
             format!("lrsd stops; {} tasks keep running", self.entries.len()),
             serde_json::Map::new(),
             now,
         );
-        self.carry_out(now);
-        self.core.flush_refusals(now);
+        self.feed(Input::Stop, now);
         self.workers.stop();
         // What the threads finished meanwhile counts; a reading does not matter any more.
         while let Ok(message) = self.inbox.try_recv() {
@@ -363,14 +354,12 @@ impl Driver {
                 | Message::Stop
                 | Message::Reload => {}
             }
-            self.carry_out(now);
         }
         for (task, group) in std::mem::take(&mut self.not_removed) {
             if let Err(error) = worker::remove(&*self.tree, &group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
-        self.carry_out(now);
         self.publish(now);
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
         for id in placed {

@@ -6,35 +6,57 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Driver;
-use super::admission::{Admission, cgroup_error};
+use super::admission::{Admission, Asked, cgroup_error};
 use super::entry::{Entry, Placement};
+use super::execute::FollowUp;
 use super::process;
 use super::unit_worker::CalledOff;
 use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::model::{TaskId, Tier};
-use crate::core::state::WaiterId;
+use crate::core::step::{Input, Ticket};
 use crate::rights::Role;
 use crate::sample::TaskSource;
 use crate::units::Moment;
 
 impl Driver {
-    /// [`crate::core::state::Effect::Attach`].
-    pub(super) fn start_attach(&mut self, id: TaskId, waiter: Option<WaiterId>, now: Moment) {
-        let prepared = match waiter.and_then(|waiter| self.waiting.remove(&waiter)) {
-            None => Ok(()),
-            Some(admission) => {
-                let fit = self.still_fit(id, &admission);
-                self.enter(id, admission);
+    /// [`crate::core::step::Job::Prepare`].
+    pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
+        let fit = match self.asked.remove(&ticket) {
+            Some(Asked::Client(admission)) => {
+                let fit = match admission.waited {
+                    true => self.still_fit(id, &admission),
+                    false => Ok(()),
+                };
+                self.enter(id, *admission);
                 fit
             }
+            Some(Asked::Finder(entry)) => {
+                self.mains.extend(entry.process.map(|process| (process, id)));
+                self.entries.insert(id, entry);
+                Ok(())
+            }
+            Some(Asked::Promise(_)) | None => return,
         };
-        let begun = prepared.and_then(|()| self.prepare_attach(id));
-        match begun {
-            Ok(Some(job)) => self.workers.place(job),
-            Ok(None) => {}
-            Err(error) => self.admission_failed(id, error, now),
+        let next = match fit.and_then(|()| self.prepare_attach(id)) {
+            Ok(()) => FollowUp::Prepared(id),
+            Err(error) => FollowUp::Failed(id, error),
+        };
+        self.follow_ups.push_back(next);
+    }
+
+    /// [`crate::core::step::Job::Attach`]: its record is written.
+    pub(super) fn begin_attach(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.unit.is_some() && entry.group.is_none() {
+            if let Err(error) = self.prepare_unit(id) {
+                self.follow_ups.push_back(FollowUp::Failed(id, error));
+            }
+            return;
+        }
+        if let Some(job) = self.attach_job(id) {
+            self.workers.place(job);
         }
     }
 
@@ -64,47 +86,51 @@ impl Driver {
         self.check_limits(&admission.caller, &admission.request, admission.process)
     }
 
-    /// Finds out what a release will need, stores it, and makes the job.
-    pub(super) fn prepare_attach(&mut self, id: TaskId) -> Result<Option<Job>, CommandError> {
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
-        let Some(process) = entry.process else { return Ok(None) };
+    /// Finds out what the record of the task has to say for a release.
+    pub(super) fn prepare_attach(&mut self, id: TaskId) -> Result<(), CommandError> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let Some(process) = entry.process else { return Ok(()) };
         if entry.found.is_none() {
             // A found one keeps where it was when it was judged.
             entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
         }
         if entry.unit.is_some() {
-            self.prepare_unit(id)?;
-            return Ok(None);
+            // Its group is found once systemd has made its files.
+            return Ok(());
         }
         if entry.in_place {
             let group = match entry.found_in.take() {
                 Some(group) => *group,
                 None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
-            return self.take_in_place(id, group);
+            return self.hold_in_place(id, group);
         }
-        if let Some(parent) = entry.below.take() {
-            self.make_below(id, &parent)?;
-            return Ok(self.attach_job(id));
+        match entry.below.take() {
+            Some(parent) => self.make_below(id, &parent),
+            None => Ok(()),
         }
-        self.store_admission(id)?;
-        Ok(self.attach_job(id))
     }
 
-    /// Takes `group`, in which the process of `id` was found, as it is.
-    pub(super) fn take_in_place(
-        &mut self,
-        id: TaskId,
-        group: Group,
-    ) -> Result<Option<Job>, CommandError> {
+    /// `group`, in which the process of `id` was found, is the task's, as it is.
+    fn hold_in_place(&mut self, id: TaskId, group: Group) -> Result<(), CommandError> {
         self.check_in_place(id, &group)?;
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(None) };
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
         entry.baseline = crate::sample::read_final(&group.dirs);
         if group.is_in_place() {
             self.taken.put(id, &group.record.path);
         }
         entry.group = Some(Arc::new(group));
+        Ok(())
+    }
+
+    /// Takes the group of a unit in place: recorded, then begun.
+    pub(super) fn take_in_place(
+        &mut self,
+        id: TaskId,
+        group: Group,
+    ) -> Result<Option<Job>, CommandError> {
+        self.hold_in_place(id, group)?;
         self.store_admission(id)?;
         Ok(self.attach_job(id))
     }
@@ -208,9 +234,8 @@ impl Driver {
         self.read_back(id);
         match booked {
             Some(_) => self.booked_is_attached(id, now),
-            None => self.core.attached(id, now),
+            None => self.feed(Input::Attached(id), now),
         }
-        self.carry_out(now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
         self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
@@ -280,7 +305,7 @@ impl Driver {
             }
         };
         self.sources_new.extend(source.map(|source| (id, source)));
-        self.changed.insert(id);
+        self.touched.tasks.insert(id);
     }
 
     /// Takes a task out of the loop's books.
@@ -317,19 +342,14 @@ impl Driver {
         }
     }
 
-    /// The caller carries out what follows: a waiter that gets the slot now is not this one's
-    /// to start, however many fail in a row.
+    /// Nothing of an admission that failed is left.
     pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
         if self.entries.get(&id).is_some_and(|entry| entry.booked.is_some()) {
             return self.booked_is_refused(id, error, now);
         }
         let Some(mut entry) = self.forget_entry(id) else { return };
-        self.core.attach_failed(id, &error.message, now);
-        if let Some(used) = &entry.used {
-            // The promise is back before the record that remembers it goes.
-            let stored = self.store.put_reservation(used);
-            self.noted(stored);
-        }
+        // The promise is back before the record that remembers it goes.
+        self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
         self.found_is_refused(std::mem::take(&mut entry.found_replies), &error);
         let replies = entry.replies;
         if let Some(unit) = entry.unit.take() {

@@ -14,7 +14,7 @@
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use std::time::Duration;
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
+use super::execute::Touched;
 use super::find::find;
 use super::root_weight::RootWeight;
 use super::taken::Taken;
@@ -38,6 +39,7 @@ use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::{Ending, Restored};
+use crate::core::step::Input;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -167,14 +169,16 @@ impl Driver {
                 .collect(),
             taken: Taken::default(),
             entries: findings.entries,
-            waiting: HashMap::new(),
+            asked: BTreeMap::new(),
+            next_ticket: 0,
+            follow_ups: VecDeque::new(),
+            unwritten: BTreeMap::new(),
+            following_up: false,
             watcher,
             commands: parts.commands,
             workers,
             inbox,
             finder_trouble: None,
-            retiered: Vec::new(),
-            unwritten: HashMap::new(),
             let_go: HashSet::new(),
             root_weight: RootWeight::default(),
             not_removed: Vec::new(),
@@ -191,11 +195,7 @@ impl Driver {
             sampled_at: None,
             node_last: Some((first.at, first.node)),
             node_rates: NodeRates::default(),
-            changed: BTreeSet::new(),
-            changed_all: true,
-            changed_status: true,
-            changed_jobs: true,
-            changed_all_jobs: true,
+            touched: Touched { all: true, ..Touched::default() },
             snapshot: parts.snapshot,
             events: parts.events,
             answers: Vec::new(),
@@ -209,16 +209,16 @@ impl Driver {
         driver.shape_root();
         for damage in &recovered.damaged {
             let reason = format!("{} {}", damage.path.display(), damage.what);
-            driver.core.note(EventKind::Recovered, None, reason, Map::new(), now);
+            driver.note(EventKind::Recovered, None, reason, Map::new(), now);
         }
         for id in findings.unrecorded {
             // The daemon was killed between the move and the event: the event is due.
-            driver.core.readmit(id, now);
+            driver.feed(Input::Readmit(id), now);
         }
         for id in findings.adopted {
             let reason = "its state file was lost or damaged; it goes on with what its cgroup \
                           tells, priority, labels and owner unknown";
-            driver.core.note(EventKind::Recovered, Some(id), reason.into(), Map::new(), now);
+            driver.note(EventKind::Recovered, Some(id), reason.into(), Map::new(), now);
         }
         driver.start_tasks(&findings.ended, &findings.released, now);
         for id in findings.forget {
@@ -245,7 +245,7 @@ impl Driver {
         inputs.insert("ended_meanwhile".into(), json!(ended.len()));
         inputs.insert("cpus".into(), json!(self.cpus));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
-        self.core.note(EventKind::Started, None, reason, inputs, now);
+        self.note(EventKind::Started, None, reason, inputs, now);
         let endings = ended
             .iter()
             .map(|id| {
@@ -257,12 +257,11 @@ impl Driver {
                 (*id, Ending { at: None, rate: None, inputs })
             })
             .collect();
-        self.core.vacate(&[ended, released].concat(), now);
-        self.core.completed(endings, now);
+        self.feed(Input::Ended([ended, released].concat()), now);
+        self.feed(Input::Figures(endings), now);
         for id in released {
-            self.core.released(*id, now);
+            self.feed(Input::Released(*id), now);
         }
-        self.carry_out(now);
         for id in ended.iter().chain(released) {
             self.clean_up(*id);
         }
@@ -276,7 +275,6 @@ impl Driver {
         // A process may have ended between the first look and its watch.
         self.check_ended(&live, now);
         self.attach_admitted(now);
-        self.carry_out(now);
         self.publish(now);
     }
 }

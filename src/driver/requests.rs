@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, json};
 
-use super::admission::refused;
+use super::admission::{Asked, refused};
 use super::entry::Placement;
 use super::unit_worker::UnitJob;
 use super::worker::Job;
@@ -16,10 +16,10 @@ use crate::command::{Caller, Command, CommandError, ErrorKind, Reply, ReserveReq
 use crate::config::{Absent, Config};
 use crate::core::event::EventKind;
 use crate::core::model::{Priority, ReservationId, TaskId};
+use crate::core::step::Input;
 use crate::discover::keeper::News;
 use crate::proto;
 use crate::rights::Action;
-use crate::state::record::ReservationRecord;
 use crate::units::Moment;
 use crate::wire::proto_time;
 
@@ -35,7 +35,6 @@ impl Driver {
             let Some(command) = self.commands.try_next() else { return };
             left = left.saturating_sub(cost(&command));
             self.command(command, now);
-            self.carry_out(now);
         }
         // The rest comes after whatever has ended meanwhile.
         self.commands.wake_again();
@@ -46,8 +45,7 @@ impl Driver {
             Command::Discover { found, reply } => self.discover(*found, reply, now),
             Command::Admit { caller, request, reply } => self.admit(caller, request, reply, now),
             Command::Reserve { caller, request, reply } => {
-                let answer = self.reserve(&caller, request, now);
-                self.answer(Some(reply), answer);
+                self.reserve(&caller, request, reply, now);
             }
             Command::CancelReservation { caller, id, reply } => {
                 let answer = self.cancel(&caller, id, now);
@@ -61,14 +59,14 @@ impl Driver {
             Command::Drain { caller, reply } => {
                 let answer = self.rights.check(&caller, Action::Operate, None);
                 if answer.is_ok() {
-                    self.core.drain(now);
+                    self.feed(Input::Drain, now);
                 }
                 self.answer(Some(reply), answer);
             }
             Command::Resume { caller, reply } => {
                 let answer = self.rights.check(&caller, Action::Operate, None);
                 if answer.is_ok() {
-                    self.core.resume(now);
+                    self.feed(Input::Resume, now);
                 }
                 self.answer(Some(reply), answer);
             }
@@ -84,17 +82,17 @@ impl Driver {
                     News::Trouble(trouble) => Some(trouble),
                     News::Well => None,
                 };
-                self.changed_status = true;
+                self.touched.status = true;
             }
             Command::YarnContainers { containers } => {
                 self.view.yarn_containers = Arc::new(containers);
-                self.changed_status = true;
+                self.touched.status = true;
             }
             Command::YarnReport { report, changes } => {
                 self.view.yarn = Some(Arc::new(*report));
-                self.changed_status = true;
+                self.touched.status = true;
                 for change in changes {
-                    self.core.note_change(change, now);
+                    self.feed(Input::Change(change), now);
                 }
             }
         }
@@ -126,25 +124,36 @@ impl Driver {
         &mut self,
         caller: &Caller,
         request: ReserveRequest,
+        reply: Reply<proto::Reservation>,
         now: Moment,
-    ) -> Result<proto::Reservation, CommandError> {
+    ) {
         let ReserveRequest { labels, priority, ttl } = request;
         if let Some(ttl) = ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
-            return Err(CommandError::new(
-                ErrorKind::InvalidArgument,
-                format!("a reservation cannot last {ttl:?}; give a ttl from 100ms to 24h"),
-            ));
+            let message =
+                format!("a reservation cannot last {ttl:?}; give a ttl from 100ms to 24h");
+            let error = CommandError::new(ErrorKind::InvalidArgument, message);
+            return self.answer(Some(reply), Err(error));
         }
-        self.rights.check(caller, Action::Reserve { priority }, None)?;
-        let id = self.core.reserve(caller.uid, labels, priority, ttl, now).map_err(refused)?;
-        let reservation = self.core.reservation(id).cloned().ok_or_else(|| vanished(id))?;
-        // Stored before the answer: a promise must survive the daemon that made it.
-        if let Err(error) = self.store.put_reservation(&ReservationRecord::new(id, &reservation)) {
-            let message = error.to_string();
-            self.noted(Err(error));
-            let _ = self.core.cancel_reservation(id, now);
-            return Err(CommandError::new(ErrorKind::Internal, message));
+        if let Err(error) = self.rights.check(caller, Action::Reserve { priority }, None) {
+            return self.answer(Some(reply), Err(error));
         }
+        let ticket = self.ticket(Asked::Promise(reply));
+        self.feed(Input::Reserve { ticket, uid: caller.uid, labels, priority, ttl }, now);
+    }
+
+    /// A new reservation as its client sees it. `unstored`: why it was not stored; a promise must
+    /// survive the daemon that made it.
+    pub(super) fn promised(
+        &mut self,
+        id: ReservationId,
+        unstored: Option<&String>,
+        now: Moment,
+    ) -> Result<proto::Reservation, CommandError> {
+        if let Some(error) = unstored {
+            self.feed(Input::Cancel(id), now);
+            return Err(CommandError::new(ErrorKind::Internal, error));
+        }
+        let reservation = self.core.reservation(id).ok_or_else(|| vanished(id))?;
         let left =
             i64::try_from(reservation.expires.since(now.boot).as_micros()).unwrap_or(i64::MAX);
         let expires_at =
@@ -170,7 +179,9 @@ impl Driver {
             let owner = Some(reservation.uid);
             self.rights.check(caller, Action::ActOnReservation, owner)?;
         }
-        self.core.cancel_reservation(id, now).map_err(refused)
+        self.core.check_reservation(id).map_err(refused)?;
+        self.feed(Input::Cancel(id), now);
+        Ok(())
     }
 
     fn release(&mut self, caller: &Caller, id: TaskId, reply: Reply<()>, now: Moment) {
@@ -199,8 +210,7 @@ impl Driver {
             }
             Ok(None) => {
                 self.let_go(id);
-                self.core.released(id, now);
-                self.carry_out(now);
+                self.feed(Input::Released(id), now);
                 self.clean_up(id);
                 self.answer(Some(reply), Ok(()));
             }
@@ -229,8 +239,7 @@ impl Driver {
         let answer = match result {
             Ok(()) => {
                 self.let_go(id);
-                self.core.released(id, now);
-                self.carry_out(now);
+                self.feed(Input::Released(id), now);
                 // The group went with the release.
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.group = None;
@@ -263,8 +272,7 @@ impl Driver {
     ) -> Result<proto::Task, CommandError> {
         let (task, entry) = self.task_entry(id)?;
         self.may_act(caller, Action::SetPriority { priority }, task, entry)?;
-        self.core.set_priority(id, priority, now);
-        self.carry_out(now);
+        self.feed(Input::SetPriority { task: id, priority }, now);
         self.task_view(id, now.boot).ok_or_else(|| no_task(id))
     }
 
@@ -296,14 +304,13 @@ impl Driver {
         }
         self.config = new;
         self.rights = rights(&self.config);
-        self.core.set_policy(policy(&self.config), now);
-        self.carry_out(now);
+        self.feed(Input::Configure(policy(&self.config)), now);
         self.replan(now);
         self.next_cycle = self.next_cycle.min(now.boot.after(self.config.daemon.sample_period));
         self.view.config_toml = self.config.to_toml().into();
         self.view.config = Some(Arc::new(self.config.clone()));
         self.view.colocation_threshold = self.config.classify.colocation_threshold;
-        self.changed_all = true;
+        self.touched.all = true;
         let keys: Vec<String> = changed.iter().map(|key| key.key.to_string()).collect();
         let mut inputs = Map::new();
         inputs.insert("changed".into(), json!(keys));
@@ -311,8 +318,7 @@ impl Driver {
             [] => "nothing changed".to_owned(),
             keys => format!("{} changed", keys.join(", ")),
         };
-        self.core.note(EventKind::Reloaded, None, reason, inputs, now);
-        self.carry_out(now);
+        self.note(EventKind::Reloaded, None, reason, inputs, now);
         Ok(keys)
     }
 

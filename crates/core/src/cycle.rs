@@ -25,8 +25,8 @@ pub struct Measured {
 }
 
 impl Shaper {
-    /// One cycle. Task figures are given by [`Shaper::measured`] before.
-    pub fn cycle(&mut self, measured: &Measured, now: Moment) {
+    /// One cycle. Task figures are taken by [`Shaper::measured`] before.
+    pub(super) fn cycle(&mut self, measured: &Measured, now: Moment) {
         if let Some(cpus) = measured.cpus
             && cpus.max(1) != self.cpus
         {

@@ -1,6 +1,6 @@
 //! The decision core: pure, in that it has no clock, file, socket, async or log.
 //!
-//! Time comes in as an argument and what has to be done goes out as [`state::Effect`]s. The
+//! Time comes in as an argument and what has to be done goes out as a [`step::Step`]. The
 //! same code runs in the daemon, in the property tests and in replay of recorded events. The
 //! crate's dependencies and its `clippy.toml` keep it pure.
 
@@ -20,6 +20,7 @@ pub mod shaper;
 pub mod slots;
 mod standing;
 pub mod state;
+pub mod step;
 pub mod units;
 
 pub use cycle::Measured;

@@ -10,7 +10,8 @@ use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
-use super::state::{Effect, Need, Phase, Refusal, Request, Reservation, Task, WaiterId};
+use super::state::{Need, Phase, Refusal, Request, Reservation, Task};
+use super::step::{Job, Record, Ticket};
 use crate::units::Moment;
 
 /// Whom a slot is given to.
@@ -66,7 +67,7 @@ impl Shaper {
             while self.slots.passive_free() > 0 {
                 let Some((_, id)) = self.slots.best_overflow() else { break };
                 self.reseat(id, Seat::Passive);
-                self.effects.push(Effect::StoreTask(id));
+                self.step.store(Record::Task(id));
                 seated_overflow = true;
             }
             if seated_overflow {
@@ -96,7 +97,7 @@ impl Shaper {
         }
         let Some((_, _, id)) = self.queue.first().copied() else { return false };
         let Some(waiter) = self.take_waiter(id) else { return false };
-        self.place(waiter.request, Some(id), now);
+        self.place(waiter.request, id, now);
         true
     }
 
@@ -112,7 +113,7 @@ impl Shaper {
         self.slots.unreserve(reservation.tier, reservation.rank());
         reservation.tier = tier;
         self.slots.reserve(tier, reservation.rank(), id);
-        self.effects.push(Effect::StoreReservation(id));
+        self.step.store(Record::Reservation(id));
     }
 
     pub(super) fn promote(
@@ -148,7 +149,7 @@ impl Shaper {
         if let Phase::Attaching { reason: of_admission, .. } = &mut task.phase {
             // It has no tier to lose yet; its admission will say where it sits, and why.
             *of_admission = reason;
-            self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+            self.step.set_tier(id, seat.tier());
             return;
         }
         let priority = task.priority;
@@ -164,7 +165,7 @@ impl Shaper {
                 (EventKind::Demoted, Tier::Active)
             }
         };
-        self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+        self.step.set_tier(id, seat.tier());
         let inputs = self.slot_inputs();
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(from.to_string());
@@ -177,7 +178,7 @@ impl Shaper {
                 event.inputs.insert("other_task".into(), json!(other));
             }
         });
-        self.effects.push(Effect::StoreTask(id));
+        self.step.store(Record::Task(id));
     }
 
     pub(super) fn offers(&self, request: &Request) -> bool {
@@ -206,7 +207,7 @@ impl Shaper {
             *reason = why;
         }
         if seat.tier() != Seat::Arriving.tier() {
-            self.effects.push(Effect::Retier { task: id, tier: seat.tier() });
+            self.step.set_tier(id, seat.tier());
         }
         self.settle(now);
     }
@@ -228,12 +229,7 @@ impl Shaper {
     }
 
     /// Seats a request that has been found to fit.
-    pub(super) fn place(
-        &mut self,
-        request: Request,
-        waiter: Option<WaiterId>,
-        now: Moment,
-    ) -> TaskId {
+    pub(super) fn place(&mut self, request: Request, ticket: Ticket, now: Moment) -> TaskId {
         let reason = self.placement_reason(request.need, request.rank());
         let seat = match request.need {
             Need::Slotless => Seat::Slotless,
@@ -245,12 +241,13 @@ impl Shaper {
         let priority = request.priority.unwrap_or_default();
         let Request { labels, uid, opportunistic, .. } = request;
         let who = Newcomer { labels, uid, priority, opportunistic, order };
-        self.seat_new(who, seat, reason, None, waiter, now)
+        self.seat_new(who, seat, reason, None, ticket, now)
     }
 
     pub(super) fn redeem(
         &mut self,
         id: ReservationId,
+        ticket: Ticket,
         request: Request,
         now: Moment,
     ) -> Result<TaskId, Refusal> {
@@ -278,9 +275,7 @@ impl Shaper {
             order: reservation.order,
         };
         let used = Some((id, reservation));
-        let task = self.seat_new(who, seat, "its slot was reserved", used, None, now);
-        // After the attach, whose record keeps the promise until it is kept.
-        self.effects.push(Effect::DropReservation(id));
+        let task = self.seat_new(who, seat, "its slot was reserved", used, ticket, now);
         self.settle(now);
         Ok(task)
     }
@@ -291,7 +286,7 @@ impl Shaper {
         seat: Seat,
         reason: &'static str,
         used: Option<(ReservationId, Reservation)>,
-        waiter: Option<WaiterId>,
+        ticket: Ticket,
         now: Moment,
     ) -> TaskId {
         let id = TaskId {
@@ -318,7 +313,7 @@ impl Shaper {
         };
         self.slots.sit(seat, task.rank(), id);
         self.tasks.insert(id, task);
-        self.effects.push(Effect::Attach { task: id, waiter });
+        self.step.jobs.push(Job::Prepare { task: id, ticket });
         id
     }
 

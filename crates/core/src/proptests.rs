@@ -2,6 +2,7 @@
 //! and the placement rules by example.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -14,9 +15,9 @@ use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tie
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{
-    Answer, Effect, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, Totals,
-    WaiterId,
+    Asked, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, Totals,
 };
+use super::step::{Answer as Told, Figures, Input, Job, Record, Step, Ticket};
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 fn policy() -> Policy {
@@ -71,7 +72,7 @@ fn found(priority: i32, standing: Standing) -> Request {
 
 /// Seats a discovered task, which nothing can refuse, and attaches it.
 fn discover(shaper: &mut Shaper, priority: i32, standing: Standing, now: Moment) -> TaskId {
-    let Ok(Answer::Placed(id)) = shaper.request(found(priority, standing), None, now) else {
+    let Ok(Answer::Placed(id)) = shaper.ask(found(priority, standing), None, now) else {
         panic!("a found task was refused or made to wait")
     };
     shaper.attached(id, now);
@@ -80,7 +81,7 @@ fn discover(shaper: &mut Shaper, priority: i32, standing: Standing, now: Moment)
 
 /// Admits and attaches at once; panics when refused.
 fn admit(shaper: &mut Shaper, priority: i32, now: Moment) -> TaskId {
-    match shaper.request(request(priority), None, now) {
+    match shaper.ask(request(priority), None, now) {
         Ok(Answer::Placed(id)) => {
             shaper.attached(id, now);
             id
@@ -89,15 +90,44 @@ fn admit(shaper: &mut Shaper, priority: i32, now: Moment) -> TaskId {
     }
 }
 
+/// What a request comes to at once, under a ticket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Placed(TaskId),
+    Waiting(Ticket),
+}
+
+trait Ask {
+    fn ask(
+        &mut self,
+        request: Request,
+        patience: Option<Patience>,
+        now: Moment,
+    ) -> Result<Answer, Refusal>;
+}
+
+impl Ask for Shaper {
+    fn ask(
+        &mut self,
+        request: Request,
+        patience: Option<Patience>,
+        now: Moment,
+    ) -> Result<Answer, Refusal> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
+        Ok(match self.request(ticket, request, patience, now)? {
+            Asked::Placed(id) => Answer::Placed(id),
+            Asked::Waiting => Answer::Waiting(ticket),
+        })
+    }
+}
+
 fn tier(shaper: &Shaper, id: TaskId) -> Tier {
     shaper.task(id).expect("the task is there").tier()
 }
 
 fn events(shaper: &mut Shaper) -> Vec<EventKind> {
-    let effects = shaper.take_effects().into_iter();
-    effects
-        .filter_map(|e| if let Effect::Record(event) = e { Some(event.kind) } else { None })
-        .collect()
+    shaper.take_step().events.into_iter().map(|event| event.kind).collect()
 }
 
 fn end(shaper: &mut Shaper, id: TaskId, now: Moment) {
@@ -116,7 +146,7 @@ fn tasks_fill_active_slots_first_and_are_promoted_first_come_first_served() {
         [Tier::Active, Tier::Active, Tier::Passive, Tier::Passive]
     );
     assert!(matches!(
-        shaper.request(request(i32::MAX), None, at(5)),
+        shaper.ask(request(i32::MAX), None, at(5)),
         Err(Refusal::NoFreeSlot { active: 2, passive: 2 })
     ));
     end(&mut shaper, ids[0], at(6));
@@ -131,7 +161,7 @@ fn a_higher_priority_displaces_the_lowest_latest_active_task() {
     let mut shaper = shaper(2);
     let first = admit(&mut shaper, 0, at(0));
     let second = admit(&mut shaper, 0, at(1));
-    shaper.take_effects();
+    shaper.take_step();
     let urgent = admit(&mut shaper, 7, at(2));
     assert_eq!(tier(&shaper, urgent), Tier::Active);
     assert_eq!(tier(&shaper, first), Tier::Active);
@@ -171,10 +201,10 @@ fn a_reservation_never_demotes_nor_blocks_a_running_passive_task() {
     let mut with = request(9);
     with.reservation = Some(rid);
     with.priority = None;
-    let Ok(Answer::Placed(urgent)) = shaper.request(with.clone(), None, at(2)) else { panic!() };
+    let Ok(Answer::Placed(urgent)) = shaper.ask(with.clone(), None, at(2)) else { panic!() };
     assert_eq!(tier(&shaper, urgent), Tier::Active);
     assert_eq!(tier(&shaper, running), Tier::Passive);
-    assert_eq!(shaper.request(with, None, at(3)), Err(Refusal::ReservationEnded(rid)));
+    assert_eq!(shaper.ask(with, None, at(3)), Err(Refusal::ReservationEnded(rid)));
 }
 
 #[test]
@@ -186,7 +216,7 @@ fn a_reservation_keeps_its_place_in_the_order() {
     let later = admit(&mut shaper, 0, at(2));
     let mut with = request(0);
     with.reservation = Some(rid);
-    let Ok(Answer::Placed(reserved)) = shaper.request(with, None, at(3)) else { panic!() };
+    let Ok(Answer::Placed(reserved)) = shaper.ask(with, None, at(3)) else { panic!() };
     shaper.attached(reserved, at(3));
     end(&mut shaper, active, at(4));
     assert_eq!(tier(&shaper, reserved), Tier::Active);
@@ -199,9 +229,9 @@ fn a_reservation_that_failed_to_attach_is_back() {
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     let mut with = request(0);
     with.reservation = Some(rid);
-    let Ok(Answer::Placed(id)) = shaper.request(with.clone(), None, at(1)) else { panic!() };
+    let Ok(Answer::Placed(id)) = shaper.ask(with.clone(), None, at(1)) else { panic!() };
     shaper.attach_failed(id, "process 17 has ended", at(1));
-    assert!(shaper.request(with, None, at(2)).is_ok());
+    assert!(shaper.ask(with, None, at(2)).is_ok());
 }
 
 #[test]
@@ -212,13 +242,13 @@ fn expired_reservations_free_their_slot_and_say_so() {
     assert_eq!(shaper.next_deadline(), Some(at(2).boot));
     shaper.expire(at(1));
     assert!(shaper.reservation(rid).is_some());
-    shaper.take_effects();
+    shaper.take_step();
     shaper.expire(at(2));
     assert_eq!(events(&mut shaper), [EventKind::Expired]);
     assert_eq!(shaper.active_offered(), 1);
-    assert_eq!(shaper.cancel_reservation(rid, at(3)), Err(Refusal::ReservationEnded(rid)));
+    assert_eq!(shaper.check_reservation(rid), Err(Refusal::ReservationEnded(rid)));
     let never = ReservationId { number: rid.number + 1, ..rid };
-    assert_eq!(shaper.cancel_reservation(never, at(3)), Err(Refusal::UnknownReservation(never)));
+    assert_eq!(shaper.check_reservation(never), Err(Refusal::UnknownReservation(never)));
 }
 
 #[test]
@@ -227,7 +257,7 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     let running: Vec<_> = (0..2).map(|i| admit(&mut shaper, 0, at(i))).collect();
     let wait = |shaper: &mut Shaper, priority, first: u64| {
         let patience = Patience { first_requested: at(first).wall, deadline: None };
-        match shaper.request(request(priority), Some(patience), at(10)) {
+        match shaper.ask(request(priority), Some(patience), at(10)) {
             Ok(Answer::Waiting(id)) => id,
             other => panic!("{other:?}"),
         }
@@ -235,24 +265,22 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     let late = wait(&mut shaper, 0, 9);
     let early = wait(&mut shaper, 0, 3);
     let urgent = wait(&mut shaper, 1, 10);
-    shaper.take_effects();
+    shaper.take_step();
     let mut served = Vec::new();
     for id in running {
         end(&mut shaper, id, at(11));
     }
-    for effect in shaper.take_effects() {
-        if let Effect::Attach { task, waiter: Some(waiter) } = effect {
-            served.push((waiter, task));
+    for job in shaper.take_step().jobs {
+        if let Job::Prepare { task, ticket } = job {
+            served.push((ticket, task));
         }
     }
     assert_eq!(served.iter().map(|(w, _)| *w).collect::<Vec<_>>(), [urgent, early]);
     let task = served[0].1;
     shaper.attached(task, at(12));
     end(&mut shaper, task, at(13));
-    let served = shaper.take_effects().into_iter().any(
-        |effect| matches!(effect, Effect::Attach { waiter: Some(waiter), .. } if waiter == late),
-    );
-    assert!(served);
+    let served = shaper.take_step().jobs;
+    assert!(matches!(served[..], [Job::Prepare { ticket, .. }] if ticket == late));
 }
 
 #[test]
@@ -261,13 +289,13 @@ fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
     let policy = Policy { active: Some(1), passive: Some(0), ..policy() };
     let mut shaper = Shaper::new(policy, 1, restored);
     let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
-    let Ok(Answer::Waiting(young)) = shaper.request(request(0), since(9), at(1)) else { panic!() };
-    let Ok(Answer::Waiting(old)) = shaper.request(request(0), since(3), at(1)) else { panic!() };
+    let Ok(Answer::Waiting(young)) = shaper.ask(request(0), since(9), at(1)) else { panic!() };
+    let Ok(Answer::Waiting(old)) = shaper.ask(request(0), since(3), at(1)) else { panic!() };
     assert_eq!(shaper.next_deadline(), Some(at(2).boot));
     shaper.expire(at(2));
-    let served = shaper.take_effects().into_iter().find_map(|effect| match effect {
-        Effect::Attach { waiter, .. } => waiter,
-        _ => None,
+    let served = shaper.take_step().jobs.into_iter().find_map(|job| match job {
+        Job::Prepare { ticket, .. } => Some(ticket),
+        Job::Attach(_) => None,
     });
     assert_eq!(served, Some(old));
     assert_ne!(served, Some(young));
@@ -278,11 +306,13 @@ fn an_end_is_told_before_what_follows_from_it() {
     let mut shaper = shaper(1);
     let first = admit(&mut shaper, 0, at(0));
     admit(&mut shaper, 0, at(0));
-    shaper.take_effects();
-    shaper.vacate(&[first], at(1));
-    assert_eq!(shaper.take_tiers().len(), 1, "the promotion can be written at once");
-    shaper.completed(vec![(first, Ending::default())], at(1));
-    assert_eq!(events(&mut shaper), [EventKind::Completed, EventKind::Promoted]);
+    shaper.take_step();
+    let step = shaper.handle(Input::Ended(vec![first]), at(1));
+    assert_eq!(step.weights.len(), 1, "the promotion can be written at once");
+    assert_eq!(step, Step { weights: step.weights.clone(), ..Step::default() });
+    let step = shaper.handle(Input::Figures(vec![(first, Ending::default())]), at(1));
+    let kinds: Vec<_> = step.events.iter().map(|event| event.kind).collect();
+    assert_eq!(kinds, [EventKind::Completed, EventKind::Promoted]);
 }
 
 #[test]
@@ -290,15 +320,15 @@ fn draining_keeps_reservations_and_waiters_and_refuses_new_ones() {
     let mut shaper = shaper(1);
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     shaper.drain(at(1));
-    assert_eq!(shaper.request(request(5), None, at(1)), Err(Refusal::Draining));
+    assert_eq!(shaper.ask(request(5), None, at(1)), Err(Refusal::Draining));
     let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
-    assert_eq!(shaper.request(request(0), since(1), at(1)), Err(Refusal::Draining));
-    let Ok(Answer::Waiting(_)) = shaper.request(request(0), since(0), at(1)) else {
+    assert_eq!(shaper.ask(request(0), since(1), at(1)), Err(Refusal::Draining));
+    let Ok(Answer::Waiting(_)) = shaper.ask(request(0), since(0), at(1)) else {
         panic!("who waited before it began must wait on")
     };
     let mut with = request(0);
     with.reservation = Some(rid);
-    assert!(shaper.request(with, None, at(2)).is_ok(), "a promise holds");
+    assert!(shaper.ask(with, None, at(2)).is_ok(), "a promise holds");
     assert_eq!(shaper.waiting(), 1);
     shaper.resume(at(3));
     assert_eq!(shaper.waiting(), 0);
@@ -331,7 +361,7 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     let mut shaper = shaper(2);
     let ids: Vec<_> = (0..4).map(|i| admit(&mut shaper, 0, at(i))).collect();
     for id in &ids {
-        shaper.measured(*id, Some(Bytes(100)), None, None);
+        shaper.measured(*id, Figures { resident: Some(Bytes(100)), ..Figures::default() });
     }
     let half = Measured { cpus: None, cpu: cpu(0.5), memory: plenty() };
     shaper.cycle(&half, at(10));
@@ -360,7 +390,7 @@ fn scarce_memory_stops_expansion_and_offers() {
     assert!(shaper.holding());
     assert_eq!((shaper.active_offered(), shaper.passive_offered()), (1, 0));
     admit(&mut shaper, 0, at(1));
-    assert!(matches!(shaper.request(request(5), None, at(1)), Err(Refusal::Holding(_))));
+    assert!(matches!(shaper.ask(request(5), None, at(1)), Err(Refusal::Holding(_))));
     shaper.cycle(&Measured { memory: plenty(), ..low }, at(3));
     assert!(shaper.holding(), "left only after the hold time");
     shaper.cycle(&Measured { memory: plenty(), ..low }, at(9));
@@ -372,9 +402,9 @@ fn refusals_share_an_event_and_are_all_counted() {
     let mut shaper = shaper(1);
     admit(&mut shaper, 0, at(0));
     admit(&mut shaper, 0, at(0));
-    shaper.take_effects();
+    shaper.take_step();
     for _ in 0..500 {
-        assert!(shaper.request(request(0), None, at(1)).is_err());
+        assert!(shaper.ask(request(0), None, at(1)).is_err());
     }
     assert_eq!(shaper.totals().refused, 500);
     assert_eq!(events(&mut shaper), [EventKind::Refused]);
@@ -387,7 +417,7 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
     let rate = Some(Share::clamped(0.9));
     for ended_at in [Some(at(1).wall), None] {
         let Ok(Answer::Placed(id)) =
-            shaper.request(Request { labels: labels.clone(), ..request(0) }, None, at(0))
+            shaper.ask(Request { labels: labels.clone(), ..request(0) }, None, at(0))
         else {
             panic!()
         };
@@ -456,11 +486,10 @@ fn a_found_task_is_seated_while_draining_holding_and_full() {
 fn a_found_task_disturbs_nobody_before_it_is_in_place() {
     let mut shaper = shaper(1);
     let seated = admit(&mut shaper, 0, at(0));
-    shaper.take_effects();
+    shaper.take_step();
     for attempt in 1..=3 {
         for standing in [Standing::Slot, Standing::Opportunistic, Standing::Slotless] {
-            let Ok(Answer::Placed(id)) = shaper.request(found(9, standing), None, at(attempt))
-            else {
+            let Ok(Answer::Placed(id)) = shaper.ask(found(9, standing), None, at(attempt)) else {
                 panic!("refused what runs")
             };
             assert_eq!(tier(&shaper, seated), Tier::Active);
@@ -477,14 +506,7 @@ fn a_found_task_disturbs_nobody_before_it_is_in_place() {
     // Once it is in place its rank counts, and it has had one tier only.
     let id = discover(&mut shaper, 9, Standing::Slot, at(5));
     assert_eq!((tier(&shaper, id), tier(&shaper, seated)), (Tier::Active, Tier::Passive));
-    let told: Vec<Event> = shaper
-        .take_effects()
-        .into_iter()
-        .filter_map(|effect| match effect {
-            Effect::Record(event) => Some(event),
-            _ => None,
-        })
-        .collect();
+    let told: Vec<Event> = shaper.take_step().events;
     let kinds: Vec<_> = told.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventKind::Demoted, EventKind::Admitted]);
     assert_eq!(told[1].to.as_deref(), Some("active"));
@@ -495,7 +517,7 @@ fn a_task_that_turns_out_slotless_leaves_its_slot_and_one_that_does_not_takes_on
     let mut shaper = shaper(1);
     let first = discover(&mut shaper, 0, Standing::Slot, at(0));
     let second = discover(&mut shaper, 0, Standing::Slot, at(1));
-    shaper.take_effects();
+    shaper.take_step();
     shaper.set_standing(first, Standing::Slotless, at(2));
     assert_eq!(shaper.task(second).unwrap().seat, Seat::Active);
     assert_eq!(tier(&shaper, first), Tier::Active);
@@ -598,39 +620,61 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     attaching: BTreeSet<TaskId>,
     reserved: BTreeSet<ReservationId>,
-    waiting: BTreeSet<WaiterId>,
+    waiting: BTreeSet<Ticket>,
+    answered: BTreeSet<Ticket>,
     tiers: BTreeMap<TaskId, Tier>,
     last_seq: u64,
 }
 
 impl World {
     fn absorb(&mut self, shaper: &mut Shaper) {
-        for effect in shaper.take_effects() {
-            match effect {
-                Effect::Attach { task, waiter } => {
-                    self.attaching.insert(task);
-                    if let Some(waiter) = waiter {
-                        assert!(self.waiting.remove(&waiter), "an unknown waiter was served");
-                    }
-                }
-                Effect::Retier { task, tier } => {
-                    self.tiers.insert(task, tier);
-                }
-                Effect::StoreTask(id) => assert!(shaper.task(id).is_some()),
-                Effect::StoreReservation(id) => {
+        loop {
+            let step = shaper.take_step();
+            if step.is_empty() {
+                break;
+            }
+            self.carry_out(step, shaper);
+        }
+    }
+
+    fn carry_out(&mut self, step: Step, shaper: &mut Shaper) {
+        let Step { weights, records, events, forget, jobs, answers } = step;
+        self.tiers.extend(weights);
+        assert!(records.is_disjoint(&forget), "stored and forgotten at once");
+        for record in records {
+            match record {
+                Record::Task(id) => assert!(shaper.task(id).is_some()),
+                Record::Reservation(id) => {
+                    assert!(shaper.reservation(id).is_some());
                     self.reserved.insert(id);
                 }
-                Effect::DropReservation(id) => {
-                    assert!(self.reserved.remove(&id), "ended twice");
-                }
-                Effect::WaiterTimedOut(waiter) => {
-                    assert!(self.waiting.remove(&waiter), "an unknown waiter timed out");
-                }
-                Effect::Record(event) => {
-                    assert_eq!(event.seq, self.last_seq + 1, "sequence numbers have no gaps");
-                    self.last_seq = event.seq;
-                }
             }
+        }
+        for event in events {
+            assert_eq!(event.seq, self.last_seq + 1, "sequence numbers have no gaps");
+            self.last_seq = event.seq;
+        }
+        for record in forget {
+            if let Record::Reservation(id) = record {
+                assert!(self.reserved.remove(&id), "ended twice");
+            }
+        }
+        for job in jobs {
+            match job {
+                Job::Prepare { task, ticket } => {
+                    self.attaching.insert(task);
+                    assert!(self.answered.insert(ticket), "served twice");
+                    // Only of one that waited.
+                    self.waiting.remove(&ticket);
+                    shaper.prepared(task);
+                }
+                Job::Attach(id) => assert!(self.attaching.contains(&id)),
+            }
+        }
+        for (ticket, told) in answers {
+            assert_eq!(told, Told::TimedOut);
+            assert!(self.waiting.remove(&ticket), "an unknown waiter timed out");
+            assert!(self.answered.insert(ticket), "served before");
         }
     }
 }
@@ -734,7 +778,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
     match op {
         Op::Discover { priority, standing, job } => {
             let asked = Request { labels: labels(job), ..found(priority, standing) };
-            let answer = shaper.request(asked, None, now);
+            let answer = shaper.ask(asked, None, now);
             let Ok(Answer::Placed(id)) = answer else { panic!("refused what runs: {answer:?}") };
             assert_eq!(shaper.task(id).unwrap().standing(), standing);
         }
@@ -756,7 +800,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             });
             let offered = shaper.active_offered() + shaper.passive_offered();
             let asked = Request { labels: labels(job), ..request(priority) };
-            match shaper.request(asked, patience, now) {
+            match shaper.ask(asked, patience, now) {
                 Ok(Answer::Waiting(id)) => {
                     assert_eq!(offered, 0, "made to wait beside an offered slot");
                     world.waiting.insert(id);
@@ -773,7 +817,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                     ..request(0)
                 };
                 let expired = shaper.reservation(id).is_none_or(|r| r.expires <= now.boot);
-                match shaper.request(used, None, now) {
+                match shaper.ask(used, None, now) {
                     Ok(_) => assert!(!expired),
                     Err(refusal) => assert_eq!(refusal, Refusal::ReservationEnded(id)),
                 }
@@ -800,7 +844,8 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         }
         Op::Cancel { pick } => {
             if let Some(id) = nth(reservations(), pick) {
-                shaper.cancel_reservation(id, now).expect("it exists");
+                shaper.check_reservation(id).expect("it exists");
+                shaper.cancel_reservation(id, now);
             }
         }
         Op::End { picks } => {
@@ -830,7 +875,8 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::ForgetWaiter { pick } => {
             if let Some(id) = nth(world.waiting.iter().copied(), pick) {
                 world.waiting.remove(&id);
-                shaper.forget_waiter(id);
+                world.answered.insert(id);
+                shaper.abandon(id);
             }
         }
         Op::Drain => shaper.drain(now),
@@ -852,7 +898,8 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         }
         Op::Resident { pick, bytes } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
-                shaper.measured(id, Some(Bytes(bytes)), None, None);
+                let resident = Some(Bytes(bytes));
+                shaper.measured(id, Figures { resident, ..Figures::default() });
             }
         }
         Op::Restart => {

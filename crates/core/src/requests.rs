@@ -16,9 +16,8 @@ use serde_json::json;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
-use super::state::{
-    Answer, Effect, Need, Patience, Refusal, Request, Reservation, Waiter, WaiterId,
-};
+use super::state::{Asked, Need, Patience, Refusal, Request, Reservation, Waiter};
+use super::step::{Record, Ticket};
 use crate::units::Moment;
 
 /// At most one `refused` event in this time; the count of the others is in the next one.
@@ -26,21 +25,22 @@ const REFUSAL_EVENT_EVERY: Duration = Duration::from_secs(1);
 
 impl Shaper {
     /// A request for a slot, willing to wait or not.
-    pub fn request(
+    pub(super) fn request(
         &mut self,
+        ticket: Ticket,
         request: Request,
         patience: Option<Patience>,
         now: Moment,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Asked, Refusal> {
         if let Some(id) = request.reservation {
-            let answer = self.redeem(id, request, now).map(Answer::Placed);
+            let answer = self.redeem(id, ticket, request, now).map(Asked::Placed);
             return self.refuse_or(answer, now);
         }
         let gathering = patience.is_some() && self.gather_until.is_some();
         if request.need != Need::Slot || (self.offers(&request) && !gathering) {
-            let id = self.place(request, None, now);
+            let id = self.place(request, ticket, now);
             self.settle(now);
-            return Ok(Answer::Placed(id));
+            return Ok(Asked::Placed(id));
         }
         match patience {
             None => {
@@ -53,26 +53,24 @@ impl Shaper {
                 if self.draining_since.is_some_and(|since| first_requested >= since) {
                     return self.refuse_or(Err(Refusal::Draining), now);
                 }
-                self.next_waiter += 1;
-                let id = WaiterId(self.next_waiter);
                 self.queue.insert((
                     Reverse(request.priority.unwrap_or_default()),
                     first_requested,
-                    id,
+                    ticket,
                 ));
-                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(id))));
-                self.waiters.insert(id, Waiter { request, first_requested, deadline });
-                Ok(Answer::Waiting(id))
+                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
+                self.waiters.insert(ticket, Waiter { request, first_requested, deadline });
+                Ok(Asked::Waiting)
             }
         }
     }
 
     /// The waiter went away.
-    pub fn forget_waiter(&mut self, id: WaiterId) {
+    pub(super) fn abandon(&mut self, id: Ticket) {
         self.take_waiter(id);
     }
 
-    pub(super) fn take_waiter(&mut self, id: WaiterId) -> Option<Waiter> {
+    pub(super) fn take_waiter(&mut self, id: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
         let priority = Reverse(waiter.request.priority.unwrap_or_default());
         self.queue.remove(&(priority, waiter.first_requested, id));
@@ -83,7 +81,7 @@ impl Shaper {
     }
 
     /// Promises a slot. Never demotes: a priority swap happens at its admission.
-    pub fn reserve(
+    pub(super) fn reserve(
         &mut self,
         uid: u32,
         labels: Labels,
@@ -115,7 +113,7 @@ impl Shaper {
         self.slots.reserve(tier, reservation.rank(), id);
         self.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
         self.reservations.insert(id, reservation);
-        self.effects.push(Effect::StoreReservation(id));
+        self.step.store(Record::Reservation(id));
         self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
             event.to = Some(tier.to_string());
             event.inputs.insert("priority".into(), json!(priority));
@@ -125,11 +123,9 @@ impl Shaper {
     }
 
     /// Ends a promise early.
-    pub fn cancel_reservation(&mut self, id: ReservationId, now: Moment) -> Result<(), Refusal> {
-        self.check_reservation(id)?;
+    pub(super) fn cancel_reservation(&mut self, id: ReservationId, now: Moment) {
         self.end_reservation(id, EventKind::Cancelled, now);
         self.settle(now);
-        Ok(())
     }
 
     pub(super) fn refusal(&self) -> Refusal {
@@ -159,7 +155,7 @@ impl Shaper {
 
     /// Counts a request that got no slot. A client that asks in a loop must not flush the
     /// history, so its refusals share one event a second.
-    pub fn count_refusal(&mut self, reason: &str, now: Moment) {
+    pub(super) fn count_refusal(&mut self, reason: &str, now: Moment) {
         self.totals.refused += 1;
         let recently = self
             .refusal_said_at
@@ -172,7 +168,7 @@ impl Shaper {
     }
 
     /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
-    pub fn flush_refusals(&mut self, now: Moment) {
+    pub(super) fn flush_refusals(&mut self, now: Moment) {
         if self.refusals_unsaid > 0 {
             self.refusals_unsaid -= 1;
             self.say_refusals(None, now);
@@ -191,7 +187,8 @@ impl Shaper {
         });
     }
 
-    pub(super) fn check_reservation(&self, id: ReservationId) -> Result<(), Refusal> {
+    /// Whether a reservation can be used or cancelled.
+    pub fn check_reservation(&self, id: ReservationId) -> Result<(), Refusal> {
         if self.reservations.contains_key(&id) {
             return Ok(());
         }
@@ -204,7 +201,7 @@ impl Shaper {
         let Some(reservation) = self.reservations.remove(&id) else { return };
         self.slots.unreserve(reservation.tier, reservation.rank());
         self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
-        self.effects.push(Effect::DropReservation(id));
+        self.step.forget(Record::Reservation(id));
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(reservation.tier.to_string());
         });

@@ -1,8 +1,8 @@
 //! The state machine: what is in which slot, and what follows from what happened.
 //!
 //! No clock, file, socket, async or log. The caller brings the time with every input, asks
-//! [`Shaper::next_deadline`] when to come back at the latest, and carries out what
-//! [`Shaper::take_effects`] gives, in that order. Time that stands still, jumps or runs
+//! [`Shaper::next_deadline`] when to come back at the latest, and carries out the [`Step`] that
+//! [`Shaper::handle`] gives. Time that stands still, jumps or runs
 //! backwards changes nothing but when deadlines are met.
 //!
 //! After every input `settle` (placement.rs) restores the order of the contract (thesis 3.3.2,
@@ -21,12 +21,13 @@ use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
-use super::model::{Class, Labels, Priority, ReservationId, TaskId, Tier};
+use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::slots::{Seat, Slots};
 use super::state::{
-    Counters, Effect, Ending, Phase, Policy, Reservation, Restored, Task, Totals, Waiter, WaiterId,
+    Asked, Counters, Ending, Phase, Policy, Reservation, Restored, Task, Totals, Waiter,
 };
-use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+use super::step::{Answer, Figures, Input, Job, Record, Step, Ticket};
+use crate::units::{BootTime, Moment, WallTime};
 
 /// The pure core of LRS.
 #[derive(Clone, Debug)]
@@ -38,9 +39,9 @@ pub struct Shaper {
     pub(super) guard: Guard,
     pub(super) tasks: BTreeMap<TaskId, Task>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
-    pub(super) waiters: BTreeMap<WaiterId, Waiter>,
+    pub(super) waiters: BTreeMap<Ticket, Waiter>,
     /// The waiters, first come first.
-    pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, WaiterId)>,
+    pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, Ticket)>,
     /// When waits and reservations end.
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
     /// Tasks that have left their slots and wait for their records.
@@ -48,10 +49,10 @@ pub struct Shaper {
     pub(super) jobs: Jobs,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
-    pub(super) next_waiter: u64,
     pub(super) draining_since: Option<WallTime>,
     pub(super) gather_until: Option<BootTime>,
-    pub(super) effects: Vec<Effect>,
+    /// What follows from the present input.
+    pub(super) step: Step,
     pub(super) refusals_unsaid: u64,
     pub(super) refusal_said_at: Option<BootTime>,
 }
@@ -60,12 +61,12 @@ pub struct Shaper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deadline {
     Reservation(ReservationId),
-    Waiter(WaiterId),
+    Waiter(Ticket),
 }
 
 impl Shaper {
     /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
-    /// Nothing is decided before the first input; [`Shaper::vacate`] with those that ended
+    /// Nothing is decided before the first input; [`Input::Ended`] with those that ended
     /// meanwhile comes first, so that no dead task is promoted.
     pub fn new(policy: Policy, cpus: u32, restored: Restored) -> Shaper {
         let mut shaper = Shaper {
@@ -83,10 +84,9 @@ impl Shaper {
             jobs: Jobs::restore(restored.jobs),
             totals: restored.totals,
             counters: restored.counters,
-            next_waiter: 0,
             draining_since: restored.draining_since,
             gather_until: restored.gather_until,
-            effects: Vec::new(),
+            step: Step::default(),
             refusals_unsaid: 0,
             refusal_said_at: None,
         };
@@ -202,41 +202,90 @@ impl Shaper {
         self.slots.worst_active().map(|(rank, _)| rank.priority())
     }
 
-    /// When [`Shaper::expire`] has something to do.
+    /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Option<BootTime> {
         let first = self.deadlines.first().map(|(deadline, _)| *deadline);
         [first, self.gather_until].into_iter().flatten().min()
     }
 
-    /// The changes of tier among what has to be carried out, taken out of it: a promotion is a
-    /// promise with a deadline, so the caller writes these before anything else.
-    pub fn take_tiers(&mut self) -> Vec<(TaskId, Tier)> {
-        let mut tiers = Vec::new();
-        self.effects.retain(|effect| match effect {
-            Effect::Retier { task, tier } => {
-                tiers.push((*task, *tier));
-                false
-            }
-            _ => true,
-        });
-        tiers
-    }
-
-    /// What has to be carried out, in order; empties the list.
-    pub fn take_effects(&mut self) -> Vec<Effect> {
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in &mut effects {
-            if let Effect::Record(event) = effect {
-                event.seq = post_increment(&mut self.counters.next_seq);
-            }
-        }
-        effects
-    }
-
     // --- what happens ---
 
+    /// Decides what follows from `input`. The caller carries the step out before the next input.
+    pub fn handle(&mut self, input: Input, now: Moment) -> Step {
+        match input {
+            Input::Request { ticket, request, patience } => {
+                match self.request(ticket, request, patience, now) {
+                    Ok(Asked::Placed(_)) => {}
+                    Ok(Asked::Waiting) => self.step.answers.push((ticket, Answer::Waiting)),
+                    Err(refusal) => self.step.answers.push((ticket, Answer::Refused(refusal))),
+                }
+            }
+            Input::Abandon(ticket) => self.abandon(ticket),
+            Input::Prepared(task) => self.prepared(task),
+            Input::Attached(task) => self.attached(task, now),
+            Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
+            Input::Ended(tasks) => {
+                self.vacate(&tasks, now);
+                let weights = std::mem::take(&mut self.step.weights);
+                return Step { weights, ..Step::default() };
+            }
+            Input::Figures(endings) => self.completed(endings, now),
+            Input::Released(task) => self.released(task, now),
+            Input::Reserve { ticket, uid, labels, priority, ttl } => {
+                let answer = match self.reserve(uid, labels, priority, ttl, now) {
+                    Ok(id) => Answer::Reserved(id),
+                    Err(refusal) => Answer::Refused(refusal),
+                };
+                self.step.answers.push((ticket, answer));
+            }
+            Input::Cancel(id) => self.cancel_reservation(id, now),
+            Input::SetPriority { task, priority } => self.set_priority(task, priority, now),
+            Input::SetStanding { task, standing } => self.set_standing(task, standing, now),
+            Input::AddLabels { task, labels } => self.add_labels(task, labels),
+            Input::Drain => self.drain(now),
+            Input::Resume => self.resume(now),
+            Input::Configure(policy) => self.set_policy(policy, now),
+            Input::Tick => self.expire(now),
+            Input::Cycle { node, tasks } => {
+                for (id, figures) in tasks {
+                    self.measured(id, figures);
+                }
+                self.cycle(&node, now);
+            }
+            Input::Readmit(task) => self.readmit(task, now),
+            Input::Note { kind, task, reason, inputs } => {
+                self.note(kind, task, reason, inputs, now);
+            }
+            Input::Change(change) => self.note_change(change, now),
+            Input::Stop => self.flush_refusals(now),
+        }
+        self.take_step()
+    }
+
+    /// What has been decided so far, with the events numbered.
+    pub(super) fn take_step(&mut self) -> Step {
+        let mut step = std::mem::take(&mut self.step);
+        for event in &mut step.events {
+            event.seq = post_increment(&mut self.counters.next_seq);
+        }
+        step
+    }
+
+    /// A new task can be recorded: the promise it used is kept by its record from now on.
+    pub(super) fn prepared(&mut self, id: TaskId) {
+        let Some(Phase::Attaching { used, .. }) = self.tasks.get(&id).map(|task| &task.phase)
+        else {
+            return;
+        };
+        if let Some((reservation, _)) = used {
+            self.step.forget(Record::Reservation(*reservation));
+        }
+        self.step.store(Record::Task(id));
+        self.step.jobs.push(Job::Attach(id));
+    }
+
     /// The processes of the task are in place. One that was found gets its seat now.
-    pub fn attached(&mut self, id: TaskId, now: Moment) {
+    pub(super) fn attached(&mut self, id: TaskId, now: Moment) {
         self.arrive(id, now);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Phase::Attaching { reason, .. } = std::mem::replace(&mut task.phase, Phase::Running)
@@ -254,11 +303,11 @@ impl Shaper {
             event.inputs.insert("priority".into(), json!(priority));
             insert_labels(&mut event.inputs, &labels);
         });
-        self.effects.push(Effect::StoreTask(id));
+        self.step.store(Record::Task(id));
     }
 
     /// A recovered task whose `admitted` event the earlier daemon did not get to write.
-    pub fn readmit(&mut self, id: TaskId, now: Moment) {
+    pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
         let Some(task) = self.tasks.get(&id) else { return };
         let (tier, priority, labels) = (task.tier(), task.priority, task.labels.clone());
         self.totals.admitted += 1;
@@ -273,7 +322,7 @@ impl Shaper {
     /// The processes could not be put in place: the slot is free again, and a reservation that
     /// was used is back with what is left of its time. What was found, and asked for by nobody, is
     /// no refused request, however often its finder tries.
-    pub fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
+    pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.remove_task(id) else { return };
         if let Some(key) = task.labels.job_key() {
             self.jobs.left(key);
@@ -283,7 +332,7 @@ impl Shaper {
             self.slots.reserve(reservation.tier, reservation.rank(), rid);
             self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));
             self.reservations.insert(rid, reservation);
-            self.effects.push(Effect::StoreReservation(rid));
+            self.step.store(Record::Reservation(rid));
         }
         if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
             self.count_refusal(reason, now);
@@ -292,8 +341,8 @@ impl Shaper {
     }
 
     /// Tasks whose last process has gone leave their slots. Their figures follow with
-    /// [`Shaper::completed`]: reading them takes longer than the next task should wait.
-    pub fn vacate(&mut self, ids: &[TaskId], now: Moment) {
+    /// [`Input::Figures`]: reading them takes longer than the next task should wait.
+    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) {
         for id in ids {
             if let Some(task) = self.remove_task(*id) {
                 self.vacated.insert(*id, task);
@@ -303,8 +352,8 @@ impl Shaper {
     }
 
     /// Records of tasks that were vacated; told before what followed from their ends.
-    pub fn completed(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
-        let followed = std::mem::take(&mut self.effects);
+    pub(super) fn completed(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
+        let followed = std::mem::take(&mut self.step.events);
         for (id, ending) in endings {
             let Some(task) = self.vacated.remove(&id) else { continue };
             if let Some(key) = task.labels.job_key() {
@@ -322,7 +371,7 @@ impl Shaper {
                 }
             });
         }
-        self.effects.extend(followed);
+        self.step.events.extend(followed);
     }
 
     /// A task that was vacated, until its record is written.
@@ -330,9 +379,9 @@ impl Shaper {
         self.vacated.get(&id)
     }
 
-    /// A task is given back; its processes go on elsewhere.
-    pub fn released(&mut self, id: TaskId, now: Moment) {
-        let Some(task) = self.remove_task(id) else { return };
+    /// A task is given back; its processes go on elsewhere. It may have left its slot before.
+    pub(super) fn released(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.remove_task(id).or_else(|| self.vacated.remove(&id)) else { return };
         if let Some(key) = task.labels.job_key() {
             self.jobs.left(key);
         }
@@ -345,7 +394,7 @@ impl Shaper {
     }
 
     /// Changes a priority; the rules of placement apply at once, in both directions.
-    pub fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
+    pub(super) fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.priority == priority {
             return;
@@ -358,12 +407,12 @@ impl Shaper {
             event.from = Some(before.to_string());
             event.to = Some(priority.to_string());
         });
-        self.effects.push(Effect::StoreTask(id));
+        self.step.store(Record::Task(id));
         self.settle(now);
     }
 
     /// Takes no new tasks from now on. Tasks, reservations and waiters stay.
-    pub fn drain(&mut self, now: Moment) {
+    pub(super) fn drain(&mut self, now: Moment) {
         if self.draining_since.is_none() {
             self.draining_since = Some(now.wall);
             self.record(now, EventKind::Draining, None, |_| ());
@@ -371,7 +420,7 @@ impl Shaper {
     }
 
     /// Offers slots again.
-    pub fn resume(&mut self, now: Moment) {
+    pub(super) fn resume(&mut self, now: Moment) {
         if self.draining_since.take().is_some() {
             self.record(now, EventKind::Resumed, None, |_| ());
             self.settle(now);
@@ -379,7 +428,7 @@ impl Shaper {
     }
 
     /// New settings.
-    pub fn set_policy(&mut self, policy: Policy, now: Moment) {
+    pub(super) fn set_policy(&mut self, policy: Policy, now: Moment) {
         self.policy = policy;
         if self.policy.guard.is_none() {
             self.guard.reset();
@@ -389,7 +438,7 @@ impl Shaper {
     }
 
     /// Ends reservations and waits whose time is over.
-    pub fn expire(&mut self, now: Moment) {
+    pub(super) fn expire(&mut self, now: Moment) {
         self.gather_until = self.gather_until.filter(|until| *until > now.boot);
         while let Some((at, what)) = self.deadlines.first().copied()
             && at <= now.boot
@@ -399,7 +448,7 @@ impl Shaper {
                 Deadline::Reservation(id) => self.end_reservation(id, EventKind::Expired, now),
                 Deadline::Waiter(id) => {
                     if self.take_waiter(id).is_some() {
-                        self.effects.push(Effect::WaiterTimedOut(id));
+                        self.step.answers.push((id, Answer::TimedOut));
                     }
                 }
             }
@@ -408,7 +457,7 @@ impl Shaper {
     }
 
     /// Records something only the caller knows (drift, recovery, start, stop).
-    pub fn note(
+    pub(super) fn note(
         &mut self,
         kind: EventKind,
         task: Option<TaskId>,
@@ -423,7 +472,7 @@ impl Shaper {
     }
 
     /// Records that something only the caller knows went from one state to another.
-    pub fn note_change(&mut self, change: Change, now: Moment) {
+    pub(super) fn note_change(&mut self, change: Change, now: Moment) {
         let Change { kind, from, to, reason, inputs } = change;
         self.record(now, kind, None, |event| {
             event.from = from;
@@ -434,13 +483,7 @@ impl Shaper {
     }
 
     /// Takes what the last cycle measured of a task.
-    pub fn measured(
-        &mut self,
-        id: TaskId,
-        resident: Option<Bytes>,
-        rate: Option<Share>,
-        class: Option<Class>,
-    ) {
+    pub(super) fn measured(&mut self, id: TaskId, Figures { resident, rate, class }: Figures) {
         if let Some(task) = self.tasks.get_mut(&id) {
             task.resident = resident.or(task.resident);
             task.rate = rate;
@@ -485,7 +528,7 @@ impl Shaper {
             inputs: Map::new(),
         };
         fill(&mut event);
-        self.effects.push(Effect::Record(event));
+        self.step.events.push(event);
     }
 }
 

@@ -13,12 +13,13 @@ use super::event::EventKind;
 use super::model::{Labels, Standing, TaskId};
 use super::shaper::Shaper;
 use super::slots::Seat;
-use super::state::{Effect, Phase};
+use super::state::Phase;
+use super::step::Record;
 use crate::units::Moment;
 
 impl Shaper {
     /// Changes what kind of place a task needs; the rules of placement apply at once.
-    pub fn set_standing(&mut self, id: TaskId, standing: Standing, now: Moment) {
+    pub(super) fn set_standing(&mut self, id: TaskId, standing: Standing, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = task.standing();
         if before == standing {
@@ -53,12 +54,12 @@ impl Shaper {
             }
             (Standing::Slot | Standing::Opportunistic, _) => {}
         }
-        self.effects.push(Effect::StoreTask(id));
+        self.step.store(Record::Task(id));
         self.settle(now);
     }
 
     /// Gives a task the labels it lacks, which its finder learnt late.
-    pub fn add_labels(&mut self, id: TaskId, labels: Labels) {
+    pub(super) fn add_labels(&mut self, id: TaskId, labels: Labels) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = task.labels.clone();
         task.labels = before.clone().or(labels);
@@ -74,7 +75,7 @@ impl Shaper {
                 self.jobs.started(key);
             }
         }
-        self.effects.push(Effect::StoreTask(id));
+        self.step.store(Record::Task(id));
     }
 
     /// Another seat, and an event only where the tier follows.
@@ -99,7 +100,7 @@ impl Shaper {
         {
             for (id, seat) in [(down, Seat::Overflow), (up, Seat::Passive)] {
                 self.reseat(id, seat);
-                self.effects.push(Effect::StoreTask(id));
+                self.step.store(Record::Task(id));
             }
             return true;
         }

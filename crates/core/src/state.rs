@@ -1,12 +1,11 @@
-//! What the shaper knows and what it says: settings, tasks, reservations, requests, answers,
-//! effects. Data only; the rules are in [`super::shaper`], [`super::placement`] and
+//! What the shaper knows and what it says: settings, tasks, reservations, requests, refusals.
+//! Data only; the rules are in [`super::shaper`], [`super::placement`] and
 //! [`super::cycle`].
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::event::Event;
 use super::guard::GuardPolicy;
 use super::jobs::Finished;
 use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
@@ -163,10 +162,6 @@ pub enum Need {
     Slotless,
 }
 
-/// A request that waits; unique while the daemon runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WaiterId(pub u64);
-
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub request: Request,
@@ -183,13 +178,13 @@ pub struct Patience {
     pub deadline: Option<BootTime>,
 }
 
-/// Answer to a request.
+/// What a request came to at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It has a slot; an [`Effect::Attach`] follows.
+pub(super) enum Asked {
+    /// It has a slot.
     Placed(TaskId),
-    /// It waits; an [`Effect::Attach`] or [`Effect::WaiterTimedOut`] follows later.
-    Waiting(WaiterId),
+    /// It waits.
+    Waiting,
 }
 
 /// Why a request was refused.
@@ -228,36 +223,6 @@ pub struct Ending {
     pub rate: Option<Share>,
     /// Figures for the event.
     pub inputs: Map<String, Value>,
-}
-
-/// What the caller has to carry out.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Put the processes of this new task in place; then call [`super::shaper::Shaper::attached`] or
-    /// [`super::shaper::Shaper::attach_failed`].
-    Attach {
-        /// The task.
-        task: TaskId,
-        /// The waiter this answers, if it waited.
-        waiter: Option<WaiterId>,
-    },
-    /// Give the task the weights of the tier.
-    Retier {
-        /// The task.
-        task: TaskId,
-        /// Its tier now.
-        tier: Tier,
-    },
-    /// Store what [`super::shaper::Shaper::task`] says of it.
-    StoreTask(TaskId),
-    /// Store what [`super::shaper::Shaper::reservation`] says of it.
-    StoreReservation(ReservationId),
-    /// Forget the stored reservation.
-    DropReservation(ReservationId),
-    /// Tell the waiter that its time is over.
-    WaiterTimedOut(WaiterId),
-    /// Record.
-    Record(Event),
 }
 
 /// Counters since the state directory was made.

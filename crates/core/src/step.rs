@@ -1,0 +1,232 @@
+//! What goes into the machine and what comes out: one [`Input`], one [`Step`].
+//!
+//! [`Shaper::handle`](super::shaper::Shaper::handle) decides everything that follows from an input
+//! at once and writes nothing. The caller carries the step out field by field, in the order of the
+//! fields, and only then gives the next input. What is decided after that order is safe at any
+//! `kill -9`:
+//!
+//! 1. `weights`: a promotion has a deadline, everything else can wait.
+//! 2. `records`: what the next daemon has to find. A record that cannot be written is an input of
+//!    its own kind: [`Input::AttachFailed`] for a task on its way, [`Input::Cancel`] for a new
+//!    reservation; every other one is written again later.
+//! 3. `events`: the history. Every count is folded from it.
+//! 4. `forget`: records that the history makes needless. Before it, a kill would lose an end.
+//! 5. `jobs`: work that may take long. Each is answered by an input.
+//! 6. What the step touched is published, and then
+//! 7. `answers`: a client that was answered reads its own change.
+//!
+//! The present daemon crashes between any two of these; the next one begins with
+//! [`Shaper::new`](super::shaper::Shaper::new) and what is stored.
+//!
+//! Limits. The machine does not know whether weights were really written: a task whose weights
+//! could not be is written again when its weights are next compared. What an input says of a task
+//! that is not there, or not in a state to take it, changes nothing.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::cycle::Measured;
+use super::event::{Change, Event, EventKind};
+use super::model::{Class, Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::state::{Ending, Patience, Policy, Refusal, Request};
+use crate::units::{Bytes, Share};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Somebody asks for a slot. Followed by [`Job::Prepare`], at once or later, or by an answer.
+    Request {
+        /// Under which it is answered.
+        ticket: Ticket,
+        /// What is asked for.
+        request: Request,
+        /// How it may wait; `None`: it does not.
+        patience: Option<Patience>,
+    },
+    /// A request that waits is no longer wanted.
+    Abandon(Ticket),
+    /// What an admission needs is known and in the task: it can be recorded and begun. Followed by
+    /// [`Job::Attach`].
+    Prepared(TaskId),
+    /// The processes of the task are in place.
+    Attached(TaskId),
+    /// They could not be put in place, or should not be any more: nothing of it is left.
+    AttachFailed {
+        /// The task.
+        task: TaskId,
+        /// Why, for the history.
+        reason: String,
+    },
+    /// The last processes of these tasks have ended. All that end in the same instant belong into
+    /// one input, so that none of them is promoted. The step has the weights of their successors
+    /// and nothing else; the rest comes with [`Input::Figures`], the next input.
+    Ended(Vec<TaskId>),
+    /// The last figures of tasks that have ended, read once their successors had their weights.
+    Figures(Vec<(TaskId, Ending)>),
+    /// The task was given back; its processes go on elsewhere.
+    Released(TaskId),
+    /// Somebody asks for a promise of a slot.
+    Reserve {
+        /// Under which it is answered.
+        ticket: Ticket,
+        /// Who may use it.
+        uid: u32,
+        /// What is going to come.
+        labels: Labels,
+        /// Priority of the task to come.
+        priority: Priority,
+        /// How long it holds; `None`: as the settings have it.
+        ttl: Option<std::time::Duration>,
+    },
+    /// A promise ends early.
+    Cancel(ReservationId),
+    /// Another priority; the rules of placement apply at once, in both directions.
+    SetPriority {
+        /// The task.
+        task: TaskId,
+        /// The new one.
+        priority: Priority,
+    },
+    /// Another kind of place.
+    SetStanding {
+        /// The task.
+        task: TaskId,
+        /// The new one.
+        standing: Standing,
+    },
+    /// Labels that were learnt late; those the task has stay.
+    AddLabels {
+        /// The task.
+        task: TaskId,
+        /// The labels.
+        labels: Labels,
+    },
+    /// No new tasks from now on. Tasks, reservations and requests that wait stay.
+    Drain,
+    /// Slots are offered again.
+    Resume,
+    /// New settings.
+    Configure(Policy),
+    /// Time has passed: what is due by [`next_deadline`](super::shaper::Shaper::next_deadline).
+    Tick,
+    /// One cycle of measuring.
+    Cycle {
+        /// The node.
+        node: Measured,
+        /// What was read of tasks.
+        tasks: Vec<(TaskId, Figures)>,
+    },
+    /// A task that the earlier daemon admitted without writing so down.
+    Readmit(TaskId),
+    /// Something for the history that only the caller knows.
+    Note {
+        /// What happened.
+        kind: EventKind,
+        /// To which task.
+        task: Option<TaskId>,
+        /// One sentence for a person.
+        reason: String,
+        /// The figures.
+        inputs: Map<String, Value>,
+    },
+    /// Something outside went from one state to another.
+    Change(Change),
+    /// The daemon ends: what was held back of the history is written.
+    Stop,
+}
+
+/// What one cycle measured of a task. `None`: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Resident memory; the last known value stands.
+    pub resident: Option<Bytes>,
+    /// Computing rate.
+    pub rate: Option<Share>,
+    /// Class.
+    pub class: Option<Class>,
+}
+
+/// Names what somebody waits to have answered. The caller chooses them; each is used once while
+/// the daemon runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What has to be carried out, in the order of the fields; see the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Tasks and the tier whose weights they get: those that lose come before those that gain.
+    pub weights: Vec<(TaskId, Tier)>,
+    /// What has to be stored as it is now.
+    pub records: BTreeSet<Record>,
+    /// The history, numbered in order.
+    pub events: Vec<Event>,
+    /// Records that are over.
+    pub forget: BTreeSet<Record>,
+    /// Work that may take long.
+    pub jobs: Vec<Job>,
+    /// What is told to whom.
+    pub answers: Vec<(Ticket, Answer)>,
+}
+
+impl Step {
+    /// Whether nothing follows.
+    pub fn is_empty(&self) -> bool {
+        *self == Step::default()
+    }
+
+    pub(super) fn set_tier(&mut self, task: TaskId, tier: Tier) {
+        // Only the last tier of a step is ever written.
+        self.weights.retain(|(other, _)| *other != task);
+        self.weights.push((task, tier));
+    }
+
+    pub(super) fn store(&mut self, record: Record) {
+        self.forget.remove(&record);
+        self.records.insert(record);
+    }
+
+    pub(super) fn forget(&mut self, record: Record) {
+        self.records.remove(&record);
+        self.forget.insert(record);
+    }
+}
+
+/// What is stored: [`Shaper::task`](super::shaper::Shaper::task) or
+/// [`Shaper::reservation`](super::shaper::Shaper::reservation) has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Record {
+    /// A task.
+    Task(TaskId),
+    /// A reservation.
+    Reservation(ReservationId),
+}
+
+/// Work that may take long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Find out where the processes of a new task are and whether they may still be taken; then
+    /// [`Input::Prepared`] or [`Input::AttachFailed`].
+    Prepare {
+        /// The task.
+        task: TaskId,
+        /// The request that it comes from.
+        ticket: Ticket,
+    },
+    /// Put the processes in place, with the weights of its tier; then [`Input::Attached`] or
+    /// [`Input::AttachFailed`]. Never begun where the record of the task could not be written.
+    Attach(TaskId),
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Every slot is taken; it waits.
+    Waiting,
+    /// It has none.
+    Refused(Refusal),
+    /// It has waited as long as it would.
+    TimedOut,
+    /// It is promised one.
+    Reserved(ReservationId),
+}

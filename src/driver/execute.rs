@@ -1,0 +1,391 @@
+//! Carrying out what the core decided: the one place that executes a [`Step`], in the order of its
+//! fields.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Driver;
+use super::admission::{Asked, refused};
+use super::entry::Placement;
+use super::log::log;
+use super::worker::Job;
+use crate::cgroup::{Attachment, Drift, Group};
+use crate::command::{CommandError, ErrorKind};
+use crate::core::event::{Event, EventKind};
+use crate::core::model::{TaskId, Tier};
+use crate::core::step::{self, Answer, Input, Record, Step, Ticket};
+use crate::state::StateError;
+use crate::state::record::ReservationRecord;
+use crate::units::Moment;
+
+/// What has to be published: what the steps of a turn touched.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// Tasks that changed, came or went.
+    pub(super) tasks: BTreeSet<TaskId>,
+    /// All tasks and jobs: a cycle measured them anew.
+    pub(super) all: bool,
+    /// Jobs have one task more or less.
+    pub(super) jobs: bool,
+    /// The node.
+    pub(super) status: bool,
+}
+
+/// What follows at once from carrying out a job.
+#[derive(Debug)]
+pub(super) enum FollowUp {
+    /// The job was done.
+    Prepared(TaskId),
+    /// It could not be done.
+    Failed(TaskId, CommandError),
+}
+
+impl Driver {
+    /// Has the core decide on `input`, and carries out what follows.
+    pub(super) fn feed(&mut self, input: Input, now: Moment) {
+        let step = self.core.handle(input, now);
+        self.execute(step, now);
+        if self.following_up {
+            // However many admissions fail in a row, none is called from within another.
+            return;
+        }
+        self.following_up = true;
+        while let Some(next) = self.follow_ups.pop_front() {
+            match next {
+                FollowUp::Prepared(id) => self.feed(Input::Prepared(id), now),
+                FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
+            }
+        }
+        self.following_up = false;
+    }
+
+    /// Adds to the history what only the loop knows.
+    pub(super) fn note(
+        &mut self,
+        kind: EventKind,
+        task: Option<TaskId>,
+        reason: String,
+        inputs: serde_json::Map<String, serde_json::Value>,
+        now: Moment,
+    ) {
+        self.feed(Input::Note { kind, task, reason, inputs }, now);
+    }
+
+    fn execute(&mut self, step: Step, now: Moment) {
+        if step.is_empty() {
+            return;
+        }
+        self.touched.status = true;
+        let Step { weights, records, events, forget, jobs, answers } = step;
+        for (id, tier) in &weights {
+            match self.write_tier(*id, *tier, now) {
+                Ok(()) => self.unwritten.remove(id),
+                Err(error) => self.unwritten.insert(*id, error),
+            };
+        }
+        let mut unstored = BTreeMap::new();
+        for record in records {
+            if let Err(error) = self.store_record(record) {
+                unstored.insert(record, error.to_string());
+                self.noted(Err(error));
+            }
+        }
+        for event in events {
+            self.record(event);
+        }
+        for record in forget {
+            let removed = match record {
+                Record::Task(id) => self.store.remove_task(id),
+                Record::Reservation(id) => self.store.remove_reservation(id),
+            };
+            self.noted(removed);
+        }
+        for (id, _) in weights {
+            // What is shown is what the kernel says now, not what was written.
+            self.read_back(id);
+            self.touched.tasks.insert(id);
+        }
+        for job in jobs {
+            match job {
+                step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
+                step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
+                    None => self.begin_attach(id),
+                    Some(error) => self.not_recorded(id, error),
+                },
+            }
+        }
+        for (ticket, answer) in answers {
+            self.answer_request(ticket, answer, &unstored, now);
+        }
+    }
+
+    fn store_record(&mut self, record: Record) -> Result<(), StateError> {
+        match record {
+            Record::Task(id) => {
+                self.touched.tasks.insert(id);
+                match self.core.task(id).zip(self.entries.get(&id)) {
+                    Some((task, entry)) => self.store.put_task(&entry.record(id, task)),
+                    None => Ok(()),
+                }
+            }
+            Record::Reservation(id) => match self.core.reservation(id) {
+                Some(reservation) => {
+                    self.store.put_reservation(&ReservationRecord::new(id, reservation))
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// One that cannot be recorded is not admitted.
+    fn not_recorded(&mut self, id: TaskId, mut error: String) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        if let Some(group) = group.filter(|group| group.record.attachment == Attachment::Own)
+            && let Err(undo) = self.tree.remove(&group)
+        {
+            error = format!("{error}; and its cgroup stays: {undo}");
+        }
+        let error = CommandError::new(ErrorKind::Internal, error);
+        self.follow_ups.push_back(FollowUp::Failed(id, error));
+    }
+
+    fn answer_request(
+        &mut self,
+        ticket: Ticket,
+        answer: Answer,
+        unstored: &BTreeMap<Record, String>,
+        now: Moment,
+    ) {
+        if let Answer::Waiting = answer {
+            if let Some(Asked::Client(admission)) = self.asked.get_mut(&ticket) {
+                admission.waited = true;
+            }
+            return;
+        }
+        let error = match answer {
+            Answer::Waiting => return,
+            Answer::Refused(refusal) => refused(refusal),
+            Answer::TimedOut => CommandError::new(
+                ErrorKind::WaitTimedOut,
+                "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
+            ),
+            Answer::Reserved(id) => {
+                let Some(Asked::Promise(reply)) = self.asked.remove(&ticket) else { return };
+                let answer = self.promised(id, unstored.get(&Record::Reservation(id)), now);
+                return self.answer(Some(reply), answer);
+            }
+        };
+        match self.asked.remove(&ticket) {
+            Some(Asked::Client(admission)) => self.answer_all(admission.replies, Err(error)),
+            Some(Asked::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
+            Some(Asked::Promise(reply)) => self.answer(Some(reply), Err(error)),
+            None => {}
+        }
+    }
+
+    /// Adds an event to the history, the ring and the log.
+    fn record(&mut self, mut event: Event) {
+        let task = event.task.as_deref().and_then(|id| id.parse().ok());
+        if let (Some(id), EventKind::Promoted | EventKind::Demoted) = (task, event.kind)
+            && let Some(error) = self.unwritten.remove(&id)
+        {
+            event.inputs.insert("weights_not_written".into(), error.into());
+        }
+        if event.kind == EventKind::Admitted {
+            self.tell_how_found(&mut event);
+        }
+        let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
+        log(&event, labels);
+        self.touched.jobs |=
+            matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released);
+        let appended = self.store.append(&event);
+        self.noted(appended);
+        self.events.push(event);
+    }
+
+    /// Stores what is known of a task.
+    pub(super) fn store_task(&mut self, id: TaskId) {
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
+        let stored = self.store.put_task(&entry.record(id, task));
+        self.noted(stored);
+    }
+
+    /// A write of state that may fail without stopping the work: the task runs on, status says
+    /// so, and every cycle tries again. (An admission or reservation is refused instead.) One
+    /// write that succeeds proves nothing for the others: on a full disk removals always do.
+    pub(super) fn noted(&mut self, result: Result<(), StateError>) {
+        let Err(error) = result else { return };
+        if self.store_problem.is_none() {
+            tracing::warn!(%error, "state is not being stored, a restart would lose it: {error}");
+            self.touched.status = true;
+        }
+        self.store_problem = Some(error.to_string());
+    }
+
+    /// Stores everything anew after a write has failed, until all of it succeeds: nobody knows
+    /// which records on the disk are old.
+    pub(super) fn store_again(&mut self) {
+        if self.store_problem.is_none() {
+            return;
+        }
+        let stored = self.try_to_store_all();
+        match stored {
+            Ok(()) => {
+                self.store_problem = None;
+                tracing::info!("state can be stored again");
+            }
+            Err(error) => self.store_problem = Some(error.to_string()),
+        }
+        self.touched.status = true;
+    }
+
+    fn try_to_store_all(&mut self) -> Result<(), StateError> {
+        self.store.resume()?;
+        for (id, entry) in &self.entries {
+            if let Some(task) = self.core.task(*id) {
+                self.store.put_task(&entry.record(*id, task))?;
+            }
+        }
+        for (id, reservation) in self.core.reservations() {
+            self.store.put_reservation(&ReservationRecord::new(id, reservation))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.
+    fn write_tier(&mut self, id: TaskId, tier: Tier, now: Moment) -> Result<(), String> {
+        self.heed_owner(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let (Placement::Placed, Some(group)) = (entry.phase, &entry.group) else { return Ok(()) };
+        match self.tree.write_tier(group, tier, &self.plan) {
+            Ok(_) => {
+                entry.written = Some((tier, now.boot));
+                let group = Arc::clone(group);
+                self.write_io(&group, tier);
+                self.tell_unit(id, tier);
+                Ok(())
+            }
+            Err(error) => {
+                entry.written = None;
+                // Its group may be about to go with its last process; the check of the next
+                // cycle tells the two apart and tries again.
+                tracing::warn!(task = %id, %tier, %error, "task {id} did not get the weights of the {tier} tier: {error}");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Takes over what the owner of an in-place group wrote into it since LRS did, and stores it
+    /// before it is written over. A unit's weights are in a record of their own, which systemd
+    /// told.
+    fn heed_owner(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let (Placement::Placed, None, Some(group)) = (entry.phase, &entry.unit, &entry.group)
+        else {
+            return;
+        };
+        if group.record.attachment != Attachment::InPlace {
+            return;
+        }
+        match self.tree.heed_owner(group) {
+            Ok(Some(record)) => {
+                entry.group = Some(Arc::new(Group { record, dirs: group.dirs.clone() }));
+                self.store_task(id);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(task = %id, %error, "what the owner of the cgroup of task {id} wrote cannot be read: {error}");
+            }
+        }
+    }
+
+    /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
+    /// on this thread.
+    pub(super) fn write_io(&self, group: &Arc<Group>, tier: Tier) {
+        if self.tree.capabilities().io_by_thread {
+            self.workers.place(Job::Io { group: Arc::clone(group), tier });
+        }
+    }
+
+    /// Has the disk tier of a task made as this daemon makes it, and what an earlier one with
+    /// another `tiers.io` left taken back.
+    pub(super) fn renew_disk_tier(&self, id: TaskId) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let tier = self.core.task(id).map(|task| task.tier());
+        if let (Some(group), Some(tier)) = (group, tier) {
+            self.workers.place(Job::Io { group, tier });
+        }
+    }
+
+    /// Writes the weights of a task that just arrived, where they differ from its tier. `true`:
+    /// what was read back before may be old.
+    pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) -> bool {
+        let Some(wanted) = self.core.task(id).map(|task| task.tier()) else { return false };
+        if has != Some(wanted) {
+            // Recorded by write_tier; the next cycle tries again.
+            let _ = self.write_tier(id, wanted, now);
+            return true;
+        }
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.written = Some((wanted, now.boot));
+        }
+        false
+    }
+
+    /// Reads a group's weights back for the snapshot.
+    pub(super) fn read_back(&mut self, id: TaskId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = entry.group.clone() else { return };
+        match self.tree.read_back(&group) {
+            Ok(view) => entry.kernel = view,
+            Err(error) => {
+                tracing::debug!(task = %id, %error, "the weights of task {id} cannot be read back: {error}")
+            }
+        }
+    }
+
+    /// Puts a foreign change right, or stops doing so.
+    pub(super) fn repair(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
+        if self.entries.get(&id).is_none_or(|entry| entry.contested) || drifts.is_empty() {
+            return;
+        }
+        self.heed_owner(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = entry.group.clone() else { return };
+        // What its owner wants may be what the tier beside it is.
+        let fits = group.record.attachment == Attachment::InPlace
+            && self.tree.drift(&group, tier, &self.plan).is_ok_and(|left| left.is_empty());
+        let contested = !fits && entry.repaired(now.boot);
+        let found: Vec<String> = drifts
+            .iter()
+            .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
+            .collect();
+        let mut inputs = serde_json::Map::new();
+        inputs.insert("cgroup".into(), group.record.path.clone().into());
+        inputs.insert("found".into(), found.clone().into());
+        inputs.insert("repairs".into(), entry.repairs.len().into());
+        let found = found.join("; ");
+        let (kind, reason) = if contested {
+            let reason = format!(
+                "{found}; repaired {} times within a minute, left alone from now on",
+                super::entry::CONTEST_REPAIRS
+            );
+            (EventKind::Contested, reason)
+        } else if fits {
+            (EventKind::Drift, format!("{found}; its owner's word fits the tier and stays"))
+        } else {
+            let outcome = match self.tree.write_tier(&group, tier, &self.plan) {
+                Ok(_) => {
+                    entry.repaired_in_all += 1;
+                    // Else systemd's next daemon-reload writes the foreign value again.
+                    self.tell_unit(id, tier);
+                    "repaired".to_owned()
+                }
+                Err(error) => format!("not repaired: {error}"),
+            };
+            (EventKind::Drift, format!("{found}; {outcome}"))
+        };
+        self.note(kind, Some(id), reason, inputs, now);
+        self.touched.tasks.insert(id);
+    }
+}
