@@ -329,6 +329,12 @@ table! {
     /// file is read.
     Live admins: Vec<u32> = Vec::new(), "a list of at most 1024 uids or account names",
         |v| list(v, 0..=1024, account);
+    /// Accounts that may speak for a scheduler (Hint and ReportIntegration), by uid or by name;
+    /// what members of group lrs may, they may too. "auto": the account lrs-yarn, where there is
+    /// one.
+    Live integrations: Auto<Vec<u32>> = Auto::Auto,
+        r#""auto" or a list of at most 1024 uids or account names"#,
+        |v| auto(v, |v| list(v, 0..=1024, account));
 }
 
 table! {

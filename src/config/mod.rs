@@ -12,8 +12,9 @@
 //! Here is plain data. What `[yarn]` and the rules of `[[discover]]` mean is in [`crate::yarn`]
 //! and [`crate::discover`], which use this module and are not used by it.
 //!
-//! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
-//! read, so that a later change of the account data base is seen at the next reload.
+//! Limits: a file holds at most 1 MiB; names in `grpc.admins` and `grpc.integrations` become uids
+//! when the file is read, so that a later change of the account data base is seen at the next
+//! reload.
 
 pub mod discover;
 mod error;
