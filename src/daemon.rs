@@ -167,10 +167,10 @@ fn run(file: &Path) -> Result<(), DaemonError> {
         .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
     let settings = config.tree_settings();
-    let tree: Arc<dyn TierTree> = match config.daemon.mode {
-        Mode::Enforce => crate::cgroup::open(&settings)?.into(),
-        Mode::Observe => crate::cgroup::observe(&settings).into(),
-    };
+    let tree = Arc::new(match config.daemon.mode {
+        Mode::Enforce => crate::cgroup::open(&settings)?,
+        Mode::Observe => crate::cgroup::observe(&settings),
+    });
     let served = run_on(Arc::clone(&tree), config, file, &log);
     if served.is_err()
         && let Err(error) = tree.close()
@@ -181,12 +181,7 @@ fn run(file: &Path) -> Result<(), DaemonError> {
 }
 
 /// Everything after the locks are held. On an error the caller leaves the tree in order.
-fn run_on(
-    tree: Arc<dyn TierTree>,
-    config: Config,
-    file: &Path,
-    log: &Log,
-) -> Result<(), DaemonError> {
+fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
     let (store, mut recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
@@ -203,6 +198,7 @@ fn run_on(
         source: errno.into(),
     })?;
     let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
+    let (hints, hinted) = crate::discover::hint_queue();
 
     let mut sockets = Vec::new();
     for path in &config.grpc.listen {
@@ -225,6 +221,7 @@ fn run_on(
         recovered,
         sampler,
         commands,
+        hints,
         snapshot,
         events: Arc::clone(&events),
     };
@@ -244,6 +241,7 @@ fn run_on(
         config: started_with,
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
+        hints: hinted,
     };
     let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.

@@ -10,6 +10,7 @@
 //! [`Attach`].
 
 pub mod finder;
+mod hint;
 pub mod keeper;
 #[cfg(test)]
 pub(crate) mod made_up;
@@ -25,6 +26,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::hint::{Hint, HintReceiver, HintSender, Master, hint_queue};
 pub use crate::core::model::Standing;
 use crate::core::model::{Label, Labels, Priority};
 use crate::units::ProcessRef;

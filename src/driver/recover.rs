@@ -40,6 +40,7 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::{Ending, Restored};
 use crate::core::step::Input;
+use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -54,13 +55,15 @@ pub struct Parts {
     /// Changes the log filter; the error says what is wrong with the new one.
     pub reload_log: ReloadLog,
     /// The applier.
-    pub tree: Arc<dyn TierTree>,
+    pub tree: Arc<TierTree>,
     /// The state directory and what was in it.
     pub store: Store,
     /// See `store`.
     pub recovered: Recovered,
     /// Reads the node.
     pub sampler: Sampler,
+    /// Where hints of schedulers go.
+    pub hints: HintSender,
     /// The loop's end of the command queue.
     pub commands: CommandReceiver,
     /// Where snapshots go.
@@ -90,13 +93,14 @@ const GATHER_WAITERS: Duration = Duration::from_millis(600);
 impl Driver {
     /// Recovers and publishes the first snapshot. Serving may begin when this returns.
     pub fn start(parts: Parts) -> Result<(Driver, Remote), StartError> {
-        let Parts { config, config_file, reload_log, tree, store, mut recovered, .. } = parts;
+        let Parts { config, config_file, reload_log, tree, store, mut recovered, hints, .. } =
+            parts;
         let mut sampler = parts.sampler;
         let now = clock::now();
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
 
         let observing = config.daemon.mode == Mode::Observe;
-        let findings = find(&*tree, observing, store.standing(), &mut recovered)?;
+        let findings = find(&tree, observing, store.standing(), &mut recovered)?;
         let first = sampler.sample(now.boot, &[]);
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
@@ -178,6 +182,8 @@ impl Driver {
             commands: parts.commands,
             workers,
             inbox,
+            hints,
+            yarn_reported: now.boot,
             finder_trouble: None,
             let_go: HashSet::new(),
             root_weight: RootWeight::default(),
@@ -229,7 +235,7 @@ impl Driver {
             driver.restore_unit(id, None, unit, None);
         }
         for group in findings.remove {
-            if let Err(error) = super::worker::remove(&*driver.tree, &group) {
+            if let Err(error) = super::worker::remove(&driver.tree, &group) {
                 let cgroup = &group.record.path;
                 tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
             }
