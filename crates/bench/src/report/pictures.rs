@@ -210,7 +210,8 @@ fn ratio(chart: &mut Chart<'_, '_>, values: &std::ops::Range<f64>, nth: usize, r
     };
     let value = words::ratio_with_interval(&row.ratio);
     let value = format!("{} {value}", words::mark(row.verdict));
-    label(chart, values, nth, (&row.label, &value), colour)?;
+    let ink = if colour == GREY { INK } else { colour };
+    label(chart, values, nth, (&row.label, &value), ink)?;
     let middle = -(nth as f64) - 0.69;
     let apart = |nth: usize| [0.0, 0.11, -0.11].get(nth % 3).copied().unwrap_or(0.0);
     let pairs = row.ratio.pairs.iter().enumerate();
