@@ -129,3 +129,15 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
         read_bytes_per_sec elapsed_seconds kernel resident_bytes
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measured_values_alone_are_no_change() {
+        let old = proto::Task { priority: Some(1), ..Default::default() };
+        assert!(same(&old, &proto::Task { cpu_seconds: Some(2.0), ..old.clone() }));
+        assert!(!same(&old, &proto::Task { priority: None, ..old.clone() }));
+    }
+}
