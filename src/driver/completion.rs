@@ -187,10 +187,10 @@ impl Driver {
             self.sources_gone.push(id);
         }
         self.touched.tasks.insert(id);
-        if let Some(unit) = entry.unit.take() {
+        // A contested one has what its owner said last.
+        if let Some(unit) = entry.unit.take().filter(|_| !entry.contested) {
             // Systemd's call, so elsewhere; the record stays until it has the weights back.
-            let group = entry.group.take().filter(|_| !entry.contested);
-            return self.restore_unit(id, group, unit, None);
+            return self.restore_unit(id, entry.group.take(), unit, None);
         }
         match entry.group.take() {
             Some(group) if group.record.attachment == Attachment::Own => {

@@ -14,7 +14,6 @@
 use super::Driver;
 use super::admission::cgroup_error;
 use super::process;
-use super::unit_worker::Whose;
 use crate::cgroup::{Attachment, Group, Room, Surroundings};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::config::Mode;
@@ -26,24 +25,14 @@ use crate::units::{Pid, ProcessRef};
 
 /// What systemd said of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub struct Said {
     /// The unit, if its weights can be a task's and systemd has to be told of them.
     pub unit: Option<UnitRecord>,
-    /// Whether the weights of the process's group are a unit's.
+    /// Whether the weights of the process's group are a unit's; also of one that cannot be a task
+    /// now, because it is ending, or is delegated and writes what is below.
     pub shaped: bool,
     /// What a stop of it ends.
     pub stop: Option<Stop>,
-}
-
-impl Said {
-    pub(super) fn new(whose: Whose, stop: Stop) -> Said {
-        let shaped = !matches!(whose, Whose::Nobody);
-        let unit = match whose {
-            Whose::Unit(unit) => Some(unit),
-            Whose::Nobody | Whose::Unfit | Whose::Unknown(_) => None,
-        };
-        Said { unit, shaped, stop: Some(stop) }
-    }
 }
 
 /// How a request to keep the unit was decided, for the look when its turn comes.

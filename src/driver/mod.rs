@@ -32,8 +32,6 @@ mod recover;
 mod requests;
 mod root_weight;
 mod taken;
-mod unit_calls;
-mod unit_queue;
 mod unit_worker;
 mod units;
 mod view;

@@ -18,7 +18,6 @@ use crate::core::model::{TaskId, Tier};
 use crate::core::step::{Input, Ticket};
 use crate::rights::Role;
 use crate::sample::TaskSource;
-use crate::systemd::unit::UnitRecord;
 use crate::units::Moment;
 
 impl Driver {
@@ -85,25 +84,6 @@ impl Driver {
             }
         }
         self.check_limits(&admission.caller, &admission.request, admission.process)
-    }
-
-    /// One task a unit: what a second one found would be the first one's weights.
-    pub(super) fn check_unit(
-        &self,
-        unit: &UnitRecord,
-        id: Option<TaskId>,
-    ) -> Result<(), CommandError> {
-        let other = self.entries.iter().find(|(other, entry)| {
-            Some(**other) != id && entry.unit.as_ref().is_some_and(|other| other.name == unit.name)
-        });
-        let Some((other, _)) = other else { return Ok(()) };
-        Err(CommandError::new(
-            ErrorKind::AlreadyExists(*other),
-            format!(
-                "unit {} is task {other} already; release it first (lrsctl release {other})",
-                unit.name
-            ),
-        ))
     }
 
     /// Finds out what the record of the task has to say for a release.
@@ -277,7 +257,7 @@ impl Driver {
         let entry = self.entries.get(&id);
         let ended = entry.and_then(|entry| entry.process).is_some_and(|main| !process::alive(main));
         match entry.and_then(|entry| entry.unit.as_ref()) {
-            Some(unit) if ended => super::unit_calls::stopped(&unit.name),
+            Some(unit) if ended => super::unit_worker::stopped(&unit.name),
             _ => cgroup_error(error),
         }
     }

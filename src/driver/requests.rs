@@ -197,7 +197,13 @@ impl Driver {
                     let unit = entry.unit.clone();
                     self.store_task(id);
                     match unit {
-                        Some(unit) => self.workers.ask(UnitJob::Release { task: id, group, unit }),
+                        Some(unit) => self.workers.ask(UnitJob::GiveBack {
+                            task: id,
+                            group: Some(group),
+                            unit,
+                            releases: true,
+                            called_off: None,
+                        }),
                         None => self.workers.place(Job::Release { task: id, group }),
                     }
                 }

@@ -1,26 +1,36 @@
-//! The thread that talks to systemd about units that are tasks.
+//! The thread that talks to systemd about units that are tasks, and about the weight of the root.
 //!
 //! systemd answers in milliseconds, in seconds while it reloads, and not at all while it hangs;
 //! none of that may keep a promotion or another admission waiting. So the loop and the placing
-//! thread write files, and this thread tells systemd afterwards. Jobs on one unit stay in
-//! order ([`super::unit_queue`]); a tier that was followed by another before systemd heard of it
-//! is not told. After a call that ran out systemd is left alone for a while, and what is due
-//! fails at once ([`super::unit_calls`]); every cycle tries again.
+//! thread write files, and this thread tells systemd afterwards. Jobs stay in order, look-ups
+//! come after all others: clients ask for as many as they like, and a unit that is to get its
+//! weights back must not wait for them. After a call that ran out systemd is left alone for a
+//! while, and what is due fails at once; every cycle tries again.
+//!
+//! What is queued when the daemon stops is left to the next one: the records have it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
-use super::unit_calls::{AskError, Systemd};
-use super::unit_queue::UnitQueue;
-use super::worker::{Message, Outbox, remove};
-use crate::cgroup::{Group, TierTree, WeightPlan};
-use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
+use super::keeping::Said;
+use super::process;
+use super::worker::{Message, Outbox, Queue, remove};
+use crate::cgroup::{CgroupError, Group, TierTree, Version, WeightPlan};
+use crate::clock;
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::core::leaving::Stop;
 use crate::core::model::TaskId;
 use crate::proto;
-use crate::systemd::unit::{Setting, UnitRecord};
-use crate::units::{Pid, ProcessRef};
+use crate::systemd::lookup::{Unfit, Unit};
+use crate::systemd::manager::{Manager, ManagerError};
+use crate::systemd::unit::{Setting, UnitName, UnitRecord, Weights};
+use crate::units::{BootTime, Pid, ProcessRef};
+
+/// How long a systemd that let a call run out is not asked again: every job would wait as long,
+/// and all behind it.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// An admission on its way to be looked up, with everything needed to go on.
 #[derive(Debug)]
@@ -66,28 +76,21 @@ pub enum UnitJob {
     Tell {
         /// The task.
         task: TaskId,
-        /// Its unit, as recorded.
-        unit: UnitRecord,
+        /// Its unit.
+        unit: UnitName,
         /// In systemd's words.
         settings: Vec<Setting>,
     },
-    /// Give files and properties back: the task is released.
-    Release {
-        /// The task.
-        task: TaskId,
-        /// Its group.
-        group: Arc<Group>,
-        /// Its unit.
-        unit: UnitRecord,
-    },
-    /// The same for a task that is over.
-    Restore {
+    /// Give files and properties back.
+    GiveBack {
         /// The task.
         task: TaskId,
         /// Its group, if its files are to be given back too.
         group: Option<Arc<Group>>,
         /// Its unit.
         unit: UnitRecord,
+        /// The task is being released: its files come first, and a failure there leaves all.
+        releases: bool,
         /// Set when it never became a task.
         called_off: Option<CalledOff>,
     },
@@ -98,24 +101,11 @@ pub enum UnitJob {
 pub struct Looked {
     /// The process: of a unit, what it calls its main process, else its oldest.
     pub process: Pid,
-    /// Whose its cgroup is.
-    pub whose: Whose,
-    /// What a stop of its unit ends.
-    pub stop: Stop,
-}
-
-/// Whose the weights of a process's cgroup are.
-#[derive(Debug)]
-pub enum Whose {
-    /// systemd has no say in them.
-    Nobody,
-    /// A unit's, and systemd has to be told.
-    Unit(UnitRecord),
-    /// A unit's that cannot be a task now: one that is ending, or that is delegated and writes
-    /// what is below, not its own weights.
-    Unfit,
-    /// A unit's by its name, and systemd was not asked.
-    Unknown(AskError),
+    /// What systemd said of the unit it is in.
+    pub said: Said,
+    /// systemd could not be asked: the weights are taken for a unit's, and its stop for one that
+    /// ends all.
+    pub unasked: Option<AskError>,
 }
 
 /// What [`UnitJob::Prepare`] came to.
@@ -123,29 +113,19 @@ pub enum Whose {
 pub enum Prepared {
     /// Its files.
     Group(Box<Group>),
-    /// Its owner has changed its weights since they were recorded: to be recorded anew, before
-    /// they are touched.
-    Changed(UnitRecord),
+    /// Its weights are others than those recorded: to be recorded, before they are touched.
+    Changed(Weights),
 }
 
-/// A unit that systemd did not take back as it was.
-#[derive(Debug)]
-pub struct Unrestored {
-    /// Which, and how it was.
-    pub unit: Box<UnitRecord>,
-    /// Why.
-    pub error: AskError,
-}
-
-/// What [`UnitJob::Tell`] came to.
-#[derive(Debug)]
-pub enum Told {
-    /// systemd knows, or the unit is gone.
-    Known,
-    /// Not told, because another tier is about to be.
-    Overtaken,
-    /// Not told: its owner has set weights since. To be recorded, and told again.
-    OwnerSaid(Box<UnitRecord>),
+/// Why systemd was not asked or told.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It was, in vain.
+    #[error(transparent)]
+    Manager(#[from] ManagerError),
+    /// It did not answer another call in time, shortly before.
+    #[error("systemd does not answer; it is asked again within {SILENCE:?}")]
+    Silent,
 }
 
 pub(super) fn serve_units(
@@ -154,24 +134,13 @@ pub(super) fn serve_units(
     outbox: &Outbox,
     stopping: &AtomicBool,
 ) {
-    let mut systemd = Systemd::new(tree);
-    let mut queue = UnitQueue::default();
-    loop {
-        if queue.is_empty() {
-            let Ok(job) = jobs.recv() else { return };
-            queue.push(job);
-        }
-        // All that is known, so that an overtaken one is seen.
-        while let Ok(job) = jobs.try_recv() {
-            queue.push(job);
-        }
-        let Some(job) = queue.pop() else { continue };
-        let restores = matches!(job, UnitJob::Restore { .. });
-        if stopping.load(Ordering::Relaxed) && (!restores || systemd.is_unreachable()) {
-            // The records are left: the next daemon tells, rolls back and restores.
+    let mut systemd = Systemd { manager: Manager::default(), tree, silent_until: None };
+    let mut queue = Queue::new(jobs, |job| matches!(job, UnitJob::Look(_)));
+    while let Some(job) = queue.next() {
+        if stopping.load(Ordering::Relaxed) {
             continue;
         }
-        let message = match job {
+        outbox.send(match job {
             UnitJob::Look(asking) => {
                 let result = if asking.reply.is_closed() {
                     Err(CommandError::new(ErrorKind::Unavailable, "the client went away"))
@@ -182,38 +151,184 @@ pub(super) fn serve_units(
             }
             UnitJob::ShapeRoot { plan } => Message::RootShaped { result: tree.shape_root(&plan) },
             UnitJob::Prepare { task, process, unit } => {
-                let result = systemd.prepare(process, unit);
-                Message::UnitPrepared { task, result }
+                Message::UnitPrepared { task, result: systemd.prepare(process, &unit) }
             }
             UnitJob::Tell { task, unit, settings } => {
-                let result = if queue.has_tier_of(task) {
-                    Ok(Told::Overtaken)
-                } else {
-                    systemd.tell(unit, &settings)
-                };
-                Message::UnitTold { task, result }
+                // One that is gone needs no weights; its last process tells the loop.
+                let result = systemd.ask(|manager| manager.set_weights(&unit, &settings));
+                Message::UnitTold { task, result: result.map(drop) }
             }
-            UnitJob::Release { task, group, unit } => {
-                let result = tree.release(&group);
-                if result.is_ok() {
-                    // Told first: without it the record would go with the release.
-                    let restored = systemd.restore(unit);
-                    let called_off = None;
-                    outbox.send(Message::UnitRestored { task, result: restored, called_off });
+            UnitJob::GiveBack { task, group, unit, releases, called_off } => {
+                let files = group.as_ref().map_or(Ok(()), |group| remove(tree, group));
+                match files {
+                    Err(error) if releases => {
+                        outbox.send(Message::Released { task, result: Err(error) });
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%task, unit = unit.name.as_str(), %error, "the weights found in the cgroup of unit {} were not given back at the end of task {task}: {error}", unit.name);
+                    }
+                    Ok(()) => {}
                 }
-                Message::Released { task, result }
-            }
-            UnitJob::Restore { task, group, unit, called_off } => {
-                if let Some(group) = group
-                    && let Err(error) = remove(tree, &group)
-                {
-                    let cgroup = &group.record.path;
-                    tracing::warn!(%task, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {task}: {error}");
+                let result = systemd.ask(|manager| manager.give_back(&unit));
+                let result = result.map_err(|error| (Box::new(unit), error));
+                // Told first: without it the record would go with the release.
+                outbox.send(Message::UnitRestored { task, result, called_off });
+                if !releases {
+                    continue;
                 }
-                let result = systemd.restore(unit);
-                Message::UnitRestored { task, result, called_off }
+                Message::Released { task, result: Ok(()) }
             }
+        });
+    }
+}
+
+/// systemd, as far as it can be reached.
+struct Systemd<'a> {
+    manager: Manager,
+    tree: &'a dyn TierTree,
+    silent_until: Option<BootTime>,
+}
+
+impl Systemd<'_> {
+    fn ask<T>(
+        &mut self,
+        call: impl FnOnce(&Manager) -> Result<T, ManagerError>,
+    ) -> Result<T, AskError> {
+        if self.silent_until.is_some_and(|until| clock::boot_time() < until) {
+            return Err(AskError::Silent);
+        }
+        let answer = call(&self.manager);
+        let silent = matches!(answer, Err(ManagerError::Timeout { .. }));
+        self.silent_until = silent.then(|| clock::boot_time().after(SILENCE));
+        Ok(answer?)
+    }
+
+    fn look(&mut self, subject: &Subject) -> Result<Looked, CommandError> {
+        match subject {
+            Subject::Unit(name) => {
+                let unit = self
+                    .ask(|manager| manager.unit(name))
+                    .map_err(|error| unasked(name, &error))?;
+                let record = unit.fit().map_err(|why| {
+                    let unknown = matches!(why, Unfit::Unknown(_));
+                    let kind =
+                        if unknown { ErrorKind::NotFound } else { ErrorKind::FailedPrecondition };
+                    CommandError::new(kind, why.to_string())
+                })?;
+                let process = main(&unit).ok_or_else(|| stopped(&record.name))?;
+                let said = Said { unit: Some(record), shaped: true, stop: Some(stop_of(&unit)) };
+                Ok(Looked { process, said, unasked: None })
+            }
+            Subject::Process(pid) => Ok(match self.ask(|manager| manager.unit_of(*pid)) {
+                Ok(Some(unit)) => {
+                    // In a group below the unit's own it is not for systemd to say.
+                    let shaped = process::is_shaped_by(*pid, &unit.control_group);
+                    let record = unit.fit().ok().filter(|_| shaped);
+                    let said = Said { unit: record, shaped, stop: Some(stop_of(&unit)) };
+                    Looked { process: *pid, said, unasked: None }
+                }
+                Ok(None) => {
+                    let stop = Some(Stop::Assumed("systemd does not know the unit".into()));
+                    let said = Said { unit: None, shaped: false, stop };
+                    Looked { process: *pid, said, unasked: None }
+                }
+                Err(error) => {
+                    let stop = Some(Stop::Assumed(error.to_string()));
+                    let said = Said { unit: None, shaped: true, stop };
+                    Looked { process: *pid, said, unasked: Some(error) }
+                }
+            }),
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        process: ProcessRef,
+        unit: &UnitRecord,
+    ) -> Result<Prepared, CommandError> {
+        let name = &unit.name;
+        let failed = |error: AskError| unasked(name, &error);
+        match self.ask(|manager| manager.weights(name)).map_err(failed)? {
+            None => return Err(stopped(name)),
+            Some(now) if now != unit.found => return Ok(Prepared::Changed(now)),
+            Some(_) => {}
+        }
+        let own = unit.own_files(self.tree.capabilities().version == Some(Version::V1));
+        if !self.ask(|manager| manager.set_weights(name, &own)).map_err(failed)? {
+            return Err(stopped(name));
+        }
+        match self.tree.find_in_place(process, None) {
+            Ok(group) if group.record.path == unit.control_group => {
+                Ok(Prepared::Group(Box::new(group)))
+            }
+            Ok(group) => Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!(
+                    "process {} of unit {name} is in {}, not in the unit's own cgroup {}; admit it by pid",
+                    process.pid, group.record.path, unit.control_group
+                ),
+            )),
+            Err(CgroupError::ProcessGone(_)) => Err(stopped(name)),
+            Err(error) => Err(super::admission::cgroup_error(error)),
+        }
+    }
+}
+
+pub(super) fn stopped(unit: &UnitName) -> CommandError {
+    CommandError::new(
+        ErrorKind::FailedPrecondition,
+        format!("unit {unit} stopped while it was being admitted"),
+    )
+}
+
+fn unasked(unit: &UnitName, error: &AskError) -> CommandError {
+    CommandError::new(
+        ErrorKind::FailedPrecondition,
+        format!("unit {unit} cannot be admitted: {error}; its processes can be, by pid"),
+    )
+}
+
+/// What a stop of the unit ends.
+fn stop_of(unit: &Unit) -> Stop {
+    match &*unit.kill_mode {
+        _ if unit.control_group.ends_with(".scope") => Stop::Scope,
+        "process" | "none" => Stop::MainProcess,
+        "control-group" | "mixed" => Stop::Everything,
+        other => Stop::Assumed(format!("systemd calls its KillMode {other:?}")),
+    }
+}
+
+/// The process that stands for a unit: the one it calls its main process, else its oldest. One
+/// that ended meanwhile does not count.
+fn main(unit: &Unit) -> Option<Pid> {
+    // One descriptor at a time: a unit may have more processes than that.
+    let fit = |pid: &Pid| process::pin(*pid).ok().map(|pinned| pinned.process);
+    let named = unit.main.filter(|main| unit.processes.contains(main));
+    let oldest = || unit.processes.iter().filter_map(fit).min_by_key(|process| process.start_ticks);
+    named.as_ref().and_then(fit).or_else(oldest).map(|process| process.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_service_is_stopped_as_a_whole() {
+        let stop = |control_group: &str, kill_mode: &str| {
+            let (control_group, kill_mode) = (control_group.to_owned(), kill_mode.to_owned());
+            stop_of(&Unit { control_group, kill_mode, ..Unit::default() })
         };
-        outbox.send(message);
+        let service = |mode| stop("/system.slice/a.service", mode);
+        for mode in ["control-group", "mixed"] {
+            assert_eq!(service(mode), Stop::Everything);
+            assert_eq!(stop("/user.slice/user-0.slice/session-1.scope", mode), Stop::Scope);
+        }
+        for mode in ["process", "none"] {
+            assert_eq!(service(mode), Stop::MainProcess);
+        }
+        for mode in ["", "new"] {
+            assert!(matches!(service(mode), Stop::Assumed(_)), "{mode}");
+        }
     }
 }

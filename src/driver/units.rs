@@ -2,7 +2,7 @@
 //!
 //! An admission in place goes round by [`super::unit_worker`]: looked up there, decided here,
 //! prepared there, then placed like any other. The record has what systemd said before the
-//! first of it is changed; it goes when systemd has that back.
+//! first of it is changed; it goes when systemd has that back. Limits: `crate::systemd::unit`.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use super::Driver;
 use super::entry::Placement;
 use super::keeping::Said;
 use super::process;
-use super::unit_calls::{self, AskError};
-use super::unit_worker::{Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, Whose};
+use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob};
 use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::config::Mode;
 use crate::core::model::{Label, TaskId, Tier};
 use crate::proto;
 use crate::rights::{Action, Role};
-use crate::systemd::unit::UnitRecord;
+use crate::systemd::unit::{UnitRecord, settings};
 use crate::units::{Moment, Pid};
 
 /// Admissions of one uid looked up at once: each may wait for systemd as long as it likes.
@@ -29,11 +28,11 @@ const MOST_LOOKS: usize = 256;
 #[derive(Debug)]
 pub struct Owed {
     /// Its unit, and how it was.
-    unit: UnitRecord,
+    pub unit: UnitRecord,
     /// It is being given back.
     asked: bool,
     /// The log has it that this is late.
-    said: bool,
+    late: bool,
 }
 
 impl Driver {
@@ -106,65 +105,75 @@ impl Driver {
         let keeps = keeps && matches!(request.subject, Subject::Process(_));
         let looked = result.and_then(|looked| {
             // One that may leave its unit needs no right to that.
-            if !keeps && !matches!(looked.whose, Whose::Nobody) {
+            if !keeps && looked.said.shaped {
                 self.rights.check(&caller, Action::ShapeUnit, None)?;
             }
             Ok(looked)
         });
-        let Looked { process, whose, stop } = match looked {
+        let Looked { process, mut said, unasked } = match looked {
             Err(error) => return self.answer(Some(reply), Err(error)),
             Ok(looked) => looked,
         };
-        if keeps {
-            if let Whose::Unknown(error) = &whose {
-                tracing::warn!(pid = process.raw(), %error, "what a stop of the unit of process {process} ends is not known, KillMode=control-group is assumed: {error}");
+        if let Some(error) = unasked {
+            let pid = process.raw();
+            if keeps {
+                tracing::warn!(pid, %error, "what a stop of the unit of process {process} ends is not known, KillMode=control-group is assumed: {error}");
+            } else {
+                tracing::warn!(pid, %error, "process {process} is managed in place by files alone, a daemon-reload may undo it: {error}");
             }
-            return self.admit_process(
-                caller,
-                request,
-                process,
-                Said::new(whose, stop),
-                reply,
-                now,
-            );
+        }
+        if !keeps {
+            let enforces = self.config.daemon.mode == Mode::Enforce;
+            said = Said { unit: said.unit.filter(|_| enforces), ..Said::default() };
         }
         if let Subject::Unit(name) = &request.subject {
             request.in_place = true;
             // A unit's name has no character that a label may not have.
             request.labels.name = request.labels.name.or_else(|| Label::new(name.as_str()).ok());
         }
-        let unit = match whose {
-            Whose::Unit(unit) => Some(unit).filter(|_| self.config.daemon.mode == Mode::Enforce),
-            Whose::Nobody | Whose::Unfit => None,
-            Whose::Unknown(error) => {
-                tracing::warn!(pid = process.raw(), %error, "process {process} is managed in place by files alone, a daemon-reload may undo it: {error}");
-                None
-            }
+        self.admit_process(caller, request, process, said, reply, now);
+    }
+
+    /// One task a unit: what a second one found would be the first one's weights.
+    pub(super) fn check_unit(
+        &self,
+        unit: &UnitRecord,
+        id: Option<TaskId>,
+    ) -> Result<(), CommandError> {
+        let name = &unit.name;
+        let has = |entry: &super::entry::Entry| {
+            entry.unit.as_ref().is_some_and(|other| other.name == *name)
         };
-        self.admit_process(caller, request, process, Said { unit, ..Said::default() }, reply, now);
+        if let Some((other, _)) =
+            self.entries.iter().find(|(other, entry)| Some(**other) != id && has(entry))
+        {
+            return Err(CommandError::new(
+                ErrorKind::AlreadyExists(*other),
+                format!(
+                    "unit {name} is task {other} already; release it first (lrsctl release {other})"
+                ),
+            ));
+        }
+        if let Some((earlier, _)) = self.unrestored.iter().find(|(_, owed)| owed.unit.name == *name)
+        {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!(
+                    "systemd has yet to take back the weights that unit {name} had before task \
+                     {earlier}; ask again in a moment"
+                ),
+            ));
+        }
+        Ok(())
     }
 
     /// Lets systemd give the unit of a task weight files of its own; it is recorded before.
     pub(super) fn prepare_unit(&mut self, id: TaskId) -> Result<(), CommandError> {
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
-        let (Some(process), Some(unit)) = (entry.process, &mut entry.unit) else { return Ok(()) };
-        let mut earlier = Vec::new();
-        for (id, owed) in &self.unrestored {
-            if owed.unit.name == unit.name {
-                // What systemd says may be LRS's own word.
-                unit.succeed(&owed.unit);
-                earlier.push(*id);
-            }
-        }
-        unit.give(&unit_calls::own_files(&*self.tree, unit));
-        let unit = unit.clone();
         self.store_admission(id)?;
-        for earlier in earlier {
-            self.unrestored.remove(&earlier);
-            let removed = self.store.remove_task(earlier);
-            self.noted(removed);
+        let Some(entry) = self.entries.get(&id) else { return Ok(()) };
+        if let (Some(process), Some(unit)) = (entry.process, entry.unit.clone()) {
+            self.workers.ask(UnitJob::Prepare { task: id, process, unit });
         }
-        self.workers.ask(UnitJob::Prepare { task: id, process, unit });
         Ok(())
     }
 
@@ -175,77 +184,42 @@ impl Driver {
         now: Moment,
     ) {
         let begun = result.and_then(|prepared| match prepared {
-            Prepared::Group(group) => self.place_unit(id, *group),
-            Prepared::Changed(unit) => {
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.unit = Some(unit);
+            Prepared::Group(group) => self.take_in_place(id, *group),
+            Prepared::Changed(weights) => {
+                let unit = self.entries.get_mut(&id).and_then(|entry| entry.unit.as_mut());
+                if let Some(unit) = unit {
+                    unit.found = weights;
                 }
-                self.prepare_unit(id)
+                self.prepare_unit(id).map(|()| None)
             }
         });
-        if let Err(error) = begun {
-            self.admission_failed(id, error, now);
+        match begun {
+            Ok(Some(job)) => self.workers.place(job),
+            Ok(None) => {}
+            Err(error) => self.admission_failed(id, error, now),
         }
-    }
-
-    fn place_unit(&mut self, id: TaskId, group: Group) -> Result<(), CommandError> {
-        // Before its record claims weights that another task has told.
-        self.check_in_place(id, &group)?;
-        let settings = [Tier::Active, Tier::Passive].map(|tier| {
-            crate::systemd::unit::settings(&self.tree.tier_files(&group, tier, &self.plan))
-        });
-        if let Some(unit) = self.entries.get_mut(&id).and_then(|entry| entry.unit.as_mut()) {
-            unit.give(&settings.concat());
-        }
-        if let Some(job) = self.take_in_place(id, group)? {
-            self.workers.place(job);
-        }
-        Ok(())
     }
 
     /// Tells systemd the weights of `tier`, which the files have already.
     pub(super) fn tell_unit(&mut self, id: TaskId, tier: Tier) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let (Placement::Placed, Some(group), Some(unit)) =
-            (entry.phase, &entry.group, &mut entry.unit)
+        let (Placement::Placed, Some(group), Some(unit)) = (entry.phase, &entry.group, &entry.unit)
         else {
             return;
         };
-        let words =
-            |tier| crate::systemd::unit::settings(&self.tree.tier_files(group, tier, &self.plan));
-        let settings = words(tier);
-        // Both tiers', so that only a new plan makes a new record.
-        let other = if tier == Tier::Active { Tier::Passive } else { Tier::Active };
-        let new = unit.give(&settings) | unit.give(&words(other));
-        let unit = unit.clone();
+        let settings = settings(&self.tree.tier_files(group, tier, &self.plan));
+        let unit = unit.name.clone();
         entry.telling += 1;
-        if new {
-            self.store_task(id);
-        }
         self.workers.ask(UnitJob::Tell { task: id, unit, settings });
     }
 
-    pub(super) fn unit_told(&mut self, id: TaskId, result: Result<Told, AskError>) {
+    pub(super) fn unit_told(&mut self, id: TaskId, result: Result<(), AskError>) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.telling = entry.telling.saturating_sub(1);
-        let Some(unit) = &mut entry.unit else { return };
-        match result {
-            Ok(Told::Known) => entry.untold = false,
-            Ok(Told::Overtaken) => {}
-            Ok(Told::OwnerSaid(said)) => {
-                (unit.found, unit.adopted) = (said.found, said.adopted);
-                self.store_task(id);
-                if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
-                    self.tell_unit(id, tier);
-                }
-            }
-            Err(error) => {
-                let known = std::mem::replace(&mut entry.untold, true);
-                if !known {
-                    let unit = unit.name.as_str();
-                    tracing::warn!(task = %id, unit, %error, "systemd does not know the weights of {unit}, task {id}; a daemon-reload may undo them until it takes them: {error}");
-                }
-            }
+        let known = !std::mem::replace(&mut entry.untold, result.is_err());
+        if let (Err(error), true, Some(unit)) = (result, known, &entry.unit) {
+            let unit = unit.name.as_str();
+            tracing::warn!(task = %id, unit, %error, "systemd does not know the weights of {unit}, task {id}; a daemon-reload may undo them until it takes them: {error}");
         }
     }
 
@@ -260,18 +234,31 @@ impl Driver {
         }
     }
 
+    /// Has systemd get back what the unit of a task that is over had; see [`UnitJob::GiveBack`].
+    pub(super) fn restore_unit(
+        &mut self,
+        task: TaskId,
+        group: Option<Arc<Group>>,
+        unit: UnitRecord,
+        called_off: Option<CalledOff>,
+    ) {
+        let late = self.unrestored.get(&task).is_some_and(|owed| owed.late);
+        self.unrestored.insert(task, Owed { unit: unit.clone(), asked: true, late });
+        self.workers.ask(UnitJob::GiveBack { task, group, unit, releases: false, called_off });
+    }
+
     /// The record of a task that is over may go once systemd has its weights back.
     pub(super) fn unit_restored(
         &mut self,
         id: TaskId,
-        result: Result<(), Unrestored>,
+        result: Result<(), (Box<UnitRecord>, AskError)>,
         called_off: Option<CalledOff>,
     ) {
+        let late = self.unrestored.remove(&id).is_some_and(|owed| owed.late);
         match result {
             Ok(()) => {
-                if let Some(Owed { unit, said: true, .. }) = self.unrestored.remove(&id) {
-                    let name = unit.name.as_str();
-                    tracing::info!(task = %id, unit = name, "systemd has the weights of {name} back");
+                if late {
+                    tracing::info!(task = %id, "systemd has the weights of the unit of task {id} back");
                 }
                 // One that is being released goes when that is done.
                 if !self.entries.contains_key(&id) {
@@ -279,19 +266,12 @@ impl Driver {
                     self.noted(removed);
                 }
             }
-            Err(Unrestored { unit, error }) => {
-                let owed = match self.unrestored.remove(&id) {
-                    // A task after it has its record, and gives back for both.
-                    None if !self.entries.contains_key(&id) => None,
-                    owed => Some(owed.is_some_and(|owed| owed.said)),
-                };
-                if let Some(said) = owed {
-                    if !said {
-                        let unit = unit.name.as_str();
-                        tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
-                    }
-                    self.unrestored.insert(id, Owed { unit: *unit, asked: false, said: true });
+            Err((unit, error)) => {
+                if !late {
+                    let unit = unit.name.as_str();
+                    tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
                 }
+                self.unrestored.insert(id, Owed { unit: *unit, asked: false, late: true });
             }
         }
         if let Some(CalledOff { replies, error }) = called_off {
@@ -306,18 +286,5 @@ impl Driver {
         for (id, unit) in due {
             self.restore_unit(id, None, unit, None);
         }
-    }
-
-    /// Has systemd get back what the unit of a task that is over had; see [`UnitJob::Restore`].
-    pub(super) fn restore_unit(
-        &mut self,
-        task: TaskId,
-        group: Option<Arc<Group>>,
-        unit: UnitRecord,
-        called_off: Option<CalledOff>,
-    ) {
-        let said = self.unrestored.get(&task).is_some_and(|owed| owed.said);
-        self.unrestored.insert(task, Owed { unit: unit.clone(), asked: true, said });
-        self.workers.ask(UnitJob::Restore { task, group, unit, called_off });
     }
 }

@@ -18,10 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::reader::{CycleReport, CycleRequest, read_all};
-use super::unit_calls::AskError;
-use super::unit_worker::{
-    Asking, CalledOff, Looked, Prepared, Told, UnitJob, Unrestored, serve_units,
-};
+use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
 use crate::cgroup::{
     Attached, Attachment, CgroupError, Conditions, Group, Kin, TierTree, WeightPlan,
@@ -29,6 +26,7 @@ use crate::cgroup::{
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
 use crate::sample::{Sampler, ThreadLook};
+use crate::systemd::unit::UnitRecord;
 use crate::units::ProcessRef;
 
 /// Work on one cgroup that may take long.
@@ -154,14 +152,15 @@ pub enum Message {
         /// The task.
         task: TaskId,
         /// How it went.
-        result: Result<Told, AskError>,
+        result: Result<(), AskError>,
     },
-    /// Answer to [`UnitJob::Restore`], and to [`UnitJob::Release`] before its own.
+    /// Answer to [`UnitJob::GiveBack`]; for a release before [`Message::Released`]. An error comes
+    /// with the unit, and how it was.
     UnitRestored {
         /// The task.
         task: TaskId,
         /// How it went.
-        result: Result<(), Unrestored>,
+        result: Result<(), (Box<UnitRecord>, AskError)>,
         /// Who still has to hear that it never became one.
         called_off: Option<CalledOff>,
     },
@@ -305,41 +304,48 @@ impl Outbox {
     }
 }
 
-/// The jobs of the placing thread. Those on one group stay in order: the loop sends none for a
-/// task before the answer to its attach, which is the only job that lets others go first.
-struct PlaceQueue<'a> {
-    jobs: &'a Receiver<Job>,
-    first: VecDeque<Job>,
-    found: VecDeque<Job>,
+/// The jobs of a thread, those that come after all others apart. The rest stay in order: the loop
+/// sends none for a task before the answer to its attach or look-up, the only ones that let others
+/// go first.
+pub(super) struct Queue<'a, T> {
+    jobs: &'a Receiver<T>,
+    comes_last: fn(&T) -> bool,
+    first: VecDeque<T>,
+    last: VecDeque<T>,
 }
 
-impl PlaceQueue<'_> {
-    fn new(jobs: &Receiver<Job>) -> PlaceQueue<'_> {
-        PlaceQueue { jobs, first: VecDeque::new(), found: VecDeque::new() }
+impl<T> Queue<'_, T> {
+    pub(super) fn new(jobs: &Receiver<T>, comes_last: fn(&T) -> bool) -> Queue<'_, T> {
+        Queue { jobs, comes_last, first: VecDeque::new(), last: VecDeque::new() }
     }
 
     /// Waits for the next job; `None` once the loop has dropped its end and nothing is left.
-    fn next(&mut self) -> Option<Job> {
-        if self.first.is_empty() && self.found.is_empty() {
+    pub(super) fn next(&mut self) -> Option<T> {
+        if self.first.is_empty() && self.last.is_empty() {
             let job = self.jobs.recv().ok()?;
             self.sort(job);
         }
         while let Ok(job) = self.jobs.try_recv() {
             self.sort(job);
         }
-        self.first.pop_front().or_else(|| self.found.pop_front())
+        self.first.pop_front().or_else(|| self.last.pop_front())
     }
 
-    fn sort(&mut self, job: Job) {
-        match job {
-            Job::Attach { discovered: true, .. } => self.found.push_back(job),
-            _ => self.first.push_back(job),
+    fn sort(&mut self, job: T) {
+        if (self.comes_last)(&job) {
+            self.last.push_back(job);
+        } else {
+            self.first.push_back(job);
         }
     }
 }
 
+fn place_queue(jobs: &Receiver<Job>) -> Queue<'_, Job> {
+    Queue::new(jobs, |job| matches!(job, Job::Attach { discovered: true, .. }))
+}
+
 fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
-    let mut queue = PlaceQueue::new(jobs);
+    let mut queue = place_queue(jobs);
     while let Some(job) = queue.next() {
         let only_removals = stopping.load(Ordering::Relaxed);
         match job {
@@ -469,7 +475,7 @@ mod tests {
     #[test]
     fn what_a_client_waits_for_comes_before_what_was_found() {
         let (sender, receiver) = channel();
-        let mut queue = PlaceQueue::new(&receiver);
+        let mut queue = place_queue(&receiver);
         for found in 1..=300 {
             sender.send(attach_job(found, true)).unwrap();
         }

@@ -1,16 +1,18 @@
-//! Units of systemd that are tasks: their names, and weights in systemd's words.
+//! Units of systemd as tasks: their names, and weights in systemd's words.
 //!
-//! systemd owns the cgroups of its units: whenever it applies a unit's settings (daemon-reload,
-//! set-property) it writes the weights it knows. So what LRS writes to the files of such a
-//! group, systemd is told as well, until the next boot (`SetUnitProperties`, runtime), and it
-//! writes the same. What it knew before is in the task's record and given back.
+//! A unit that is a task is a group managed in place. systemd owns that group: whenever it applies
+//! a unit's settings (daemon-reload, set-property) it writes the weights it knows. So systemd is
+//! told each weight that LRS has written (`SetUnitProperties`, until the next boot), and at the
+//! end it is told what it had before; the task's record has that.
 //!
 //! On v1 systemd's `CPUWeight` is too coarse (1 is 10 shares); `CPUShares` says it exactly.
 //!
-//! Limits. Disk weights on v1, and where BFQ and iocost weights act side by side, cannot be
-//! said in one `IOWeight`; there only the files have them. A property given back stays pinned
-//! to its value below `/run/systemd/system.control` until the next boot: systemd has no call
-//! that takes back one setting.
+//! Limits. A weight that the owner sets while the unit is a task is a foreign change: it is
+//! repaired, and the end brings back what was found at the start; set it again after the release.
+//! Disk weights on v1, and where BFQ and iocost weights act side by side, cannot be said in one
+//! `IOWeight`; there only the files have them. A property given back stays pinned to its value
+//! below `/run/systemd/system.control` until the next boot: systemd has no call that takes back
+//! one setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,9 +32,6 @@ pub const PROPERTIES: [&str; 3] = ["CPUWeight", "CPUShares", "IOWeight"];
 /// Types of systemd.unit(5), without the two that can be tasks.
 const OTHER_TYPES: [&str; 9] =
     ["automount", "device", "mount", "path", "slice", "socket", "swap", "target", "timer"];
-
-/// Values remembered of one task: two tiers under each of a few plans.
-const MOST_GIVEN: usize = 32;
 
 /// The name of a service or scope that may be a task: `sshd.service`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -128,6 +127,9 @@ impl fmt::Display for UnitName {
 /// A property and the value systemd is told.
 pub type Setting = (&'static str, u64);
 
+/// What systemd says of a unit, by property of [`PROPERTIES`]; one that is not set is left out.
+pub type Weights = BTreeMap<String, u64>;
+
 /// What a task's record says about its unit: what to give back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
@@ -135,65 +137,13 @@ pub struct UnitRecord {
     pub name: UnitName,
     /// Its cgroup, from the root of systemd's hierarchy.
     pub control_group: String,
-    /// [`PROPERTIES`] as they were; one that is not here was not set.
-    pub found: BTreeMap<String, u64>,
-    /// All that LRS may have told systemd: what else is there now, its owner has said.
-    pub given: Vec<(String, u64)>,
-    /// Its owner has spoken since, so that the files found do not have what it said last.
-    #[serde(default)]
-    pub adopted: bool,
+    /// As it was before it became a task.
+    pub found: Weights,
 }
 
 impl UnitRecord {
-    /// Remembers what systemd is about to be told; answers whether that is new.
-    pub fn give(&mut self, settings: &[Setting]) -> bool {
-        let before = self.given.len();
-        for (name, value) in settings {
-            if !self.gave(name, *value) {
-                self.given.push(((*name).to_owned(), *value));
-            }
-        }
-        let grown = self.given.len() != before;
-        let excess = self.given.len().saturating_sub(MOST_GIVEN);
-        self.given.drain(..excess);
-        grown
-    }
-
-    fn gave(&self, name: &str, value: u64) -> bool {
-        self.given.iter().any(|(given, number)| given == name && *number == value)
-    }
-
-    /// Takes what the owner has said since for what is to be given back: what is `now` there and
-    /// is neither what was found nor what LRS told. Answers whether there was any.
-    pub fn adopt(&mut self, now: &BTreeMap<String, u64>) -> bool {
-        let mut adopted = false;
-        for name in PROPERTIES {
-            let said = now.get(name).copied();
-            let ours = self.gave(name, said.unwrap_or(NOT_SET));
-            if ours || said == self.found.get(name).copied() {
-                continue;
-            }
-            adopted = true;
-            match said {
-                Some(value) => self.found.insert(name.to_owned(), value),
-                None => self.found.remove(name),
-            };
-        }
-        self.adopted |= adopted;
-        adopted
-    }
-
-    /// Takes over from `earlier`, a task's whose unit this was and whose weights systemd does
-    /// not have back: what is found there now may be what LRS told it.
-    pub fn succeed(&mut self, earlier: &UnitRecord) {
-        let now = std::mem::replace(&mut self.found, earlier.found.clone());
-        self.given.clone_from(&earlier.given);
-        self.adopted = earlier.adopted;
-        self.adopt(&now);
-    }
-
     /// The settings that make systemd give the unit weight files of its own, without changing
-    /// what it gets. Empty: it has them already.
+    /// what it gets; on v1 (`shares`) its weight is `CPUShares`. Empty: it has them already.
     pub fn own_files(&self, shares: bool) -> Vec<Setting> {
         let set = |name: &str| self.found.contains_key(name);
         match shares {
@@ -204,31 +154,18 @@ impl UnitRecord {
         }
     }
 
-    /// What makes systemd give the unit what it is to have before it is a task's: weight files
-    /// of its own, and what was found, should it say `now` what an earlier task told it.
-    pub fn to_begin(&self, now: &BTreeMap<String, u64>, shares: bool) -> Vec<Setting> {
-        let own = self.own_files(shares);
-        let neutral = |name: &str| own.iter().any(|(given, _)| *given == name);
-        let mut settings: Vec<Setting> =
-            self.to_give_back(now).into_iter().filter(|(name, _)| !neutral(name)).collect();
-        settings.extend(own);
-        settings
+    /// The settings that make all as it was.
+    pub fn to_give_back(&self) -> Vec<Setting> {
+        let found = |name| self.found.get(name).copied().unwrap_or(NOT_SET);
+        PROPERTIES.map(|name| (name, found(name))).to_vec()
     }
+}
 
-    /// What to tell systemd when the task is over and it says `now`. What LRS told it becomes
-    /// what was found. What its owner has said since is said again: the files may differ.
-    pub fn to_give_back(&self, now: &BTreeMap<String, u64>) -> Vec<Setting> {
-        let settings = PROPERTIES.into_iter().filter_map(|name| {
-            let (found, now) = (self.found.get(name).copied(), now.get(name).copied());
-            let ours = self.gave(name, now.unwrap_or(NOT_SET));
-            let told = self.given.iter().any(|(given, _)| given == name);
-            if !told || (now == found && !self.adopted) {
-                return None;
-            }
-            Some((name, if ours { found } else { now }.unwrap_or(NOT_SET)))
-        });
-        settings.collect()
-    }
+/// Those of `settings` that differ from what systemd has `now`. A property it does not know
+/// (`CPUShares` since systemd 258) is not set.
+pub fn due(settings: &[Setting], now: &Weights) -> Vec<Setting> {
+    let differs = |(name, value): &&Setting| now.get(*name).copied().unwrap_or(NOT_SET) != *value;
+    settings.iter().filter(differs).copied().collect()
 }
 
 /// Weight files and what they say, in systemd's words.
@@ -324,103 +261,43 @@ mod tests {
         }
     }
 
-    fn record(found: &[(&str, u64)], given: &[Setting]) -> UnitRecord {
-        let found = found.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        let mut record = UnitRecord {
+    fn record(found: &[Setting]) -> UnitRecord {
+        UnitRecord {
             name: "job.service".parse().unwrap(),
             control_group: "/system.slice/job.service".into(),
-            found,
-            given: Vec::new(),
-            adopted: false,
-        };
-        record.give(given);
-        record
-    }
-
-    #[test]
-    fn what_lrs_told_is_given_back_and_what_the_owner_said_stays() {
-        let now = |settings: &[(&str, u64)]| {
-            settings.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
-        };
-        let told = [("CPUWeight", 400), ("CPUWeight", 1)];
-        let unset = record(&[], &told);
-        assert_eq!(unset.to_give_back(&now(&[("CPUWeight", 1)])), [("CPUWeight", NOT_SET)]);
-        assert_eq!(unset.to_give_back(&now(&[("CPUWeight", 300)])), [("CPUWeight", 300)]);
-        assert_eq!(unset.to_give_back(&now(&[])), [], "never told, or reset by its owner");
-        let set = record(&[("CPUWeight", 250), ("IOWeight", 50)], &told);
-        let back = set.to_give_back(&now(&[("CPUWeight", 400), ("IOWeight", 60)]));
-        assert_eq!(back, [("CPUWeight", 250)], "the disk was never told");
-        let shares = record(&[("CPUWeight", 250)], &[("CPUWeight", NOT_SET), ("CPUShares", 2)]);
-        let back = shares.to_give_back(&now(&[("CPUShares", 2)]));
-        assert_eq!(back, [("CPUWeight", 250), ("CPUShares", NOT_SET)]);
-    }
-
-    #[test]
-    fn what_the_owner_says_meanwhile_is_what_is_given_back() {
-        let now = |settings: &[(&str, u64)]| {
-            settings.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
-        };
-        let mut unit = record(&[("CPUWeight", 250)], &[("CPUWeight", 400), ("CPUWeight", 1)]);
-        assert!(!unit.adopt(&now(&[("CPUWeight", 1)])), "ours");
-        assert!(!unit.adopt(&now(&[("CPUWeight", 250)])), "not told yet");
-        assert!(unit.adopt(&now(&[("CPUWeight", 1), ("IOWeight", 7)])), "never told");
-        assert!(unit.adopt(&now(&[("CPUWeight", 275)])));
-        assert_eq!(unit.to_give_back(&now(&[("CPUWeight", 1)])), [("CPUWeight", 275)]);
-        let unheard = unit.to_give_back(&now(&[("CPUWeight", 275)]));
-        assert_eq!(unheard, [("CPUWeight", 275)], "the files were given what was found");
-        assert!(unit.adopt(&now(&[])));
-        assert_eq!(unit.to_give_back(&now(&[("CPUWeight", 1)])), [("CPUWeight", NOT_SET)]);
-        let mut shares = record(&[], &[("CPUWeight", NOT_SET), ("CPUShares", 2)]);
-        assert!(shares.adopt(&now(&[("CPUWeight", 275), ("CPUShares", 2)])));
-        let back = shares.to_give_back(&now(&[("CPUShares", 2)]));
-        assert_eq!(back, [("CPUWeight", 275), ("CPUShares", NOT_SET)]);
-    }
-
-    #[test]
-    fn a_successor_gives_back_what_was_there_before_both() {
-        let now = |settings: &[(&str, u64)]| {
-            settings.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
-        };
-        let earlier = record(&[], &[("CPUWeight", 400), ("CPUWeight", 1)]);
-        let mut later = record(&[("CPUWeight", 1)], &[]);
-        later.succeed(&earlier);
-        assert_eq!(later.found, BTreeMap::new());
-        assert_eq!(later.to_begin(&now(&[("CPUWeight", 1)]), false), [("CPUWeight", 100)]);
-        assert_eq!(later.to_give_back(&now(&[("CPUWeight", 400)])), [("CPUWeight", NOT_SET)]);
-        let weighted = record(&[("CPUWeight", 250)], &[("CPUWeight", 1)]);
-        let mut later = record(&[("CPUWeight", 1)], &[]);
-        later.succeed(&weighted);
-        assert_eq!(later.to_begin(&now(&[("CPUWeight", 1)]), false), [("CPUWeight", 250)]);
-        assert_eq!(later.to_begin(&now(&[("CPUWeight", 250)]), false), []);
-        let mut later = record(&[("CPUWeight", 275)], &[]);
-        later.succeed(&weighted);
-        assert_eq!(later.found, now(&[("CPUWeight", 275)]), "its owner spoke in between");
-    }
-
-    #[test]
-    fn what_was_given_is_remembered_once_and_bounded() {
-        let mut record = record(&[], &[("CPUWeight", 1)]);
-        assert!(!record.give(&[("CPUWeight", 1)]));
-        for value in 2..=100 {
-            assert!(record.give(&[("CPUWeight", value)]));
+            found: weights(found),
         }
-        assert_eq!(record.given.len(), MOST_GIVEN);
-        assert!(record.gave("CPUWeight", 100) && !record.gave("CPUWeight", 1));
+    }
+
+    fn weights(settings: &[Setting]) -> Weights {
+        settings.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    #[test]
+    fn what_was_found_is_given_back_where_it_differs() {
+        let unset = record(&[]).to_give_back();
+        assert_eq!(due(&unset, &weights(&[("CPUWeight", 1)])), [("CPUWeight", NOT_SET)]);
+        assert_eq!(due(&unset, &weights(&[])), []);
+        let set = record(&[("CPUWeight", 250), ("IOWeight", 50)]).to_give_back();
+        let now = weights(&[("CPUShares", 2), ("IOWeight", 50)]);
+        assert_eq!(due(&set, &now), [("CPUWeight", 250), ("CPUShares", NOT_SET)]);
     }
 
     #[test]
     fn a_unit_without_weights_gets_files_with_the_neutral_one() {
-        assert_eq!(record(&[], &[]).own_files(false), [("CPUWeight", 100)]);
-        assert_eq!(record(&[], &[]).own_files(true), [("CPUShares", 1024)]);
-        assert_eq!(record(&[("CPUWeight", 7)], &[]).own_files(true), []);
-        assert_eq!(record(&[("CPUShares", 7)], &[]).own_files(true), []);
+        assert_eq!(record(&[]).own_files(false), [("CPUWeight", 100)]);
+        assert_eq!(record(&[]).own_files(true), [("CPUShares", 1024)]);
+        assert_eq!(record(&[("CPUWeight", 7)]).own_files(true), []);
+        assert_eq!(record(&[("CPUShares", 7)]).own_files(true), []);
     }
 
     #[test]
-    fn a_record_reads_back_as_it_was_written() {
-        let record = record(&[("CPUWeight", 250)], &[("CPUWeight", 1)]);
+    fn a_record_reads_back_as_it_was_written_also_by_an_earlier_version() {
+        let record = record(&[("CPUWeight", 250)]);
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<UnitRecord>(&text).unwrap(), record);
+        let earlier = text.replace("}}", "},\"given\":[[\"CPUWeight\",1]],\"adopted\":false}");
+        assert_eq!(serde_json::from_str::<UnitRecord>(&earlier).unwrap(), record);
         let bad = text.replace("job.service\"", "init.scope\"");
         assert!(serde_json::from_str::<UnitRecord>(&bad).is_err());
     }

@@ -4,43 +4,19 @@
 # Conditions are named functions, called through eventually.
 # shellcheck disable=SC2317
 set -u
-# shellcheck source=tests/vm/guest/check.sh
-. "$LRS_VM_PAYLOAD/guest/check.sh"
-
-bin=${LRS_CHECK_BIN:-$LRS_VM_PAYLOAD/bin} # another build, to see this fail
-dir=$(mktemp -d)
-chmod 755 "$dir"
 root=lrs-keep-$$
-cat >"$dir/lrs.toml" <<TOML
-cgroup.root = "$root"
-daemon.runtime_dir = "$dir/run"
-daemon.log = "info,lrs=debug"
-daemon.sample_period = "500ms"
-slots.active = 4
-slots.passive = 8
-slots.expand = false
-grpc.listen = ["unix:$dir/lrsd.sock"]
-dbus.bus = "off"
-TOML
-export LRS_ENDPOINT=unix:$dir/lrsd.sock
-lrsctl() { "$bin/lrsctl" "$@"; }
-serves() { lrsctl status >/dev/null 2>&1; }
-start_daemon() { # through the command given, if any
-    "$@" "$bin/lrsd" --config "$dir/lrs.toml" 2>>"$dir/log" &
-    daemon=$!
-    eventually "lrsd serves" serves
-}
+slots='slots.active = 4
+slots.passive = 8'
+# shellcheck source=tests/vm/guest/private.sh
+. "$LRS_VM_PAYLOAD/guest/private.sh"
 cleanup() {
     systemctl stop 'keep-*' 2>/dev/null
-    kill "$daemon" 2>/dev/null
-    wait "$daemon" 2>/dev/null
-    [ "$faults" = 0 ] || cat "$dir/log"
+    end_private
     systemctl stop "user@$uid.service" 2>/dev/null
     userdel --remove lodger 2>/dev/null
     # v1: somebody else removes the empty root there meanwhile (systemd trims, it seems), the next
     # task makes it anew without lrsd's mark, and so lrsd leaves it.
     [ "$LRS_VM_VARIANT" = v2 ] || rmdir "/sys/fs/cgroup/blkio/$root" 2>/dev/null
-    rm -rf "$dir"
 }
 trap cleanup EXIT
 

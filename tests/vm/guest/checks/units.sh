@@ -4,31 +4,11 @@
 # Conditions are named functions, called through eventually.
 # shellcheck disable=SC2317
 set -u
-# shellcheck source=tests/vm/guest/check.sh
-. "$LRS_VM_PAYLOAD/guest/check.sh"
-
-bin=$LRS_VM_PAYLOAD/bin
-dir=$(mktemp -d)
-chmod 755 "$dir" # a member of group lrs comes by
-cat >"$dir/lrs.toml" <<TOML
-cgroup.root = "lrs-units-$$"
-daemon.runtime_dir = "$dir/run"
-daemon.log = "info,lrs=debug"
-daemon.sample_period = "500ms"
-slots.active = 1
-slots.passive = 3
-slots.expand = false
-grpc.listen = ["unix:$dir/lrsd.sock"]
-dbus.bus = "off"
-TOML
-export LRS_ENDPOINT=unix:$dir/lrsd.sock
-lrsctl() { "$bin/lrsctl" "$@"; }
-serves() { lrsctl status >/dev/null 2>&1; }
-start_daemon() { # through the command given, if any
-    "$@" "$bin/lrsd" --config "$dir/lrs.toml" 2>>"$dir/log" &
-    daemon=$!
-    eventually "lrsd serves" serves
-}
+root=lrs-units-$$
+slots='slots.active = 1
+slots.passive = 3'
+# shellcheck source=tests/vm/guest/private.sh
+. "$LRS_VM_PAYLOAD/guest/private.sh"
 kill_daemon() { # as -9
     kill -KILL "$daemon"
     wait "$daemon" 2>/dev/null
@@ -36,12 +16,7 @@ kill_daemon() { # as -9
 units=()
 cleanup() {
     systemctl stop "${units[@]}" 2>/dev/null
-    kill "$daemon" 2>/dev/null
-    wait "$daemon" 2>/dev/null
-    if [ "$faults" != 0 ]; then
-        cat "$dir/log"
-    fi
-    rm -rf "$dir"
+    end_private
 }
 trap cleanup EXIT
 
@@ -135,7 +110,7 @@ if [ -e "$base/system.slice/one.service/$file" ]; then
     [ "$(weight one.service)" = "$neutral" ] || fault "one.service came back with $(weight one.service)"
 fi
 
-# What its owner says meanwhile is repaired, and given back in the end.
+# What its owner says meanwhile is repaired, and told again.
 systemctl set-property --runtime two.service CPUWeight=275
 
 # It comes back as passive, ends while the daemon is away, and is still given back.
@@ -150,13 +125,13 @@ eventually "one.service is over" no_task one.service
 eventually "one.service has its weight back after kill -9" is_told one.service "$unset_value"
 dropins one.service
 
-# Released: the owner's own weight is back, the one said last.
+# Released: the owner's own weight is back, the one that was there before.
 eventually "systemd is told again after the owner" agree two.service
 is_told two.service 275 && fault "systemd was not told again"
 lrsctl release "$two" || fault "two.service was not released"
-[ "$(systemctl show -P CPUWeight two.service)" = 275 ] ||
+[ "$(systemctl show -P CPUWeight two.service)" = 250 ] ||
     fault "after the release CPUWeight of two is $(systemctl show -P CPUWeight two.service)"
-owners() { [ "$(weight two.service)" = $((275 * neutral / 100)) ]; }
+owners() { [ "$(weight two.service)" = $((250 * neutral / 100)) ]; }
 eventually "the kernel has two's own weight" owners
 eventually "no record is left" forgotten
 
