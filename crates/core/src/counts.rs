@@ -127,3 +127,67 @@ impl Counts {
         self.opened = self.last;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::TaskPressure;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_failed_reading_does_not_end_an_interval() {
+        let sample = |cpu: Option<u64>, pressure: Option<u64>| TaskSample {
+            cpu: cpu.map(Duration::from_secs),
+            pressure: pressure.map(|seconds| TaskPressure {
+                cpu_some: Duration::from_secs(seconds),
+                io_some: Duration::ZERO,
+            }),
+            ..TaskSample::default()
+        };
+        let mut counts = Counts::default();
+        counts.begin(at(0), sample(Some(10), Some(0)));
+        let mut read = |second, sample| {
+            counts.advance(at(second), sample, true, (2, 2));
+            let begun = counts.opened.map(|(begun, _)| begun);
+            (begun, counts.meter.cpu_seconds())
+        };
+        assert_eq!(read(3, sample(None, Some(0))), (Some(at(0)), 0.0));
+        assert_eq!(read(6, sample(Some(14), None)), (Some(at(0)), 0.0));
+        assert_eq!(read(9, sample(Some(16), Some(0))), (Some(at(9)), 6.0));
+        // Another group took the name.
+        assert_eq!(read(12, sample(Some(1), Some(0))), (Some(at(12)), 6.0));
+        // Pressure is gone for good.
+        let longest = 2 * LONGEST_OPEN.as_secs();
+        assert_eq!(read(11 + longest, sample(Some(2), None)), (Some(at(12)), 6.0));
+        assert_eq!(read(12 + longest, sample(Some(3), None)), (Some(at(12 + longest)), 8.0));
+        assert_eq!(read(15 + longest, sample(Some(4), None)), (Some(at(15 + longest)), 9.0));
+    }
+
+    #[test]
+    fn the_last_reading_ends_the_interval_whatever_it_lacks() {
+        let sample = |seconds, pressure| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            pressure,
+            ..TaskSample::default()
+        };
+        let mut counts = Counts::default();
+        counts.begin(at(0), sample(1, Some(TaskPressure::default())));
+        counts.finish(at(5), sample(4, None), (2, 2));
+        assert_eq!(counts.meter.cpu_seconds(), 3.0);
+    }
+
+    #[test]
+    fn a_group_with_a_life_before_counts_from_its_admission() {
+        let sample = |seconds| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            ..TaskSample::default()
+        };
+        let mut counts = Counts { baseline: Some(sample(100)), ..Counts::default() };
+        assert_eq!(counts.since_admission().cpu, None, "not read yet");
+        counts.advance(at(1), sample(103), false, (2, 2));
+        assert_eq!(counts.since_admission().cpu, Some(Duration::from_secs(3)));
+    }
+}

@@ -7,7 +7,7 @@
 //! [`Life`] is how far a task is between its admission and its end. Fields that are not stored
 //! begin anew with each daemon: what it fought over, it may fight over again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::model::{Label, Labels, Order, Priority, ReservationId, Standing, Task
 use super::sample::TaskSample;
 use super::slots::{Rank, Seat};
 use super::state::Reservation;
+use super::unit::UnitRecord;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 
 /// Repairs within [`CONTEST_WINDOW`] after which LRS stops fighting over a task.
@@ -149,6 +150,29 @@ pub enum Hold {
 }
 
 impl Task {
+    /// A task of which nothing is known but its id and its seat.
+    pub fn lost(id: TaskId, order: Order, seat: Seat) -> Task {
+        Task {
+            id,
+            labels: Labels::default(),
+            who: Who::default(),
+            uid: None,
+            priority: Priority::default(),
+            opportunistic: false,
+            order,
+            seat,
+            life: Life::Placed(Hold::Kept),
+            admitted_at: Moment::default(),
+            promoted_at: None,
+            group: None,
+            counts: Counts::default(),
+            repaired: 0,
+            repairs: VecDeque::new(),
+            main_exited: true,
+            lost: true,
+        }
+    }
+
     pub(super) fn rank(&self) -> Rank {
         Rank::new(self.priority, self.order).behind(self.opportunistic)
     }
@@ -319,4 +343,37 @@ pub struct GroupRecord {
     pub origin: Vec<(String, String)>,
     /// In place: file name and content of every weight file as found.
     pub found: Vec<(String, String)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn the_fourth_repair_within_a_minute_is_one_too_many() {
+        let mut task = Task::lost(TaskId { epoch: 1, number: 1 }, Order(0), Seat::Active);
+        assert!(!task.note_repair(at(0)));
+        assert!(!task.note_repair(at(10)));
+        assert!(!task.note_repair(at(20)));
+        assert!(!task.note_repair(at(61)), "the first has left the window");
+        assert!(task.note_repair(at(62)));
+        assert!(task.is_contested());
+    }
+
+    #[test]
+    fn who_was_repaired_is_watched_until_the_window_is_over() {
+        let mut task = Task::lost(TaskId { epoch: 1, number: 1 }, Order(0), Seat::Active);
+        assert!(!task.repaired_lately(at(0)));
+        task.note_repair(at(10));
+        assert!(task.repaired_lately(at(70)));
+        assert!(!task.repaired_lately(at(71)));
+        for second in 100..104 {
+            task.note_repair(at(second));
+        }
+        assert!(!task.repaired_lately(at(104)), "contested: nothing more is repaired");
+    }
 }
