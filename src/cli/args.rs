@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::values::{DEFAULT_ENDPOINT, Endpoint, Patience, duration, label};
+use super::values::{Patience, duration, label};
+use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]

@@ -4,8 +4,9 @@ use super::args::ReserveArgs;
 use super::client::ask;
 use super::failure::{Asked, Failure};
 use super::output::{Output, say};
-use super::values::{Endpoint, millis};
+use super::values::millis;
 use crate::proto;
+use lrs_api::client::Endpoint;
 
 /// `lrsctl release ID`
 pub(super) fn release(endpoint: &Endpoint, id: String) -> Result<(), Failure> {

@@ -27,13 +27,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+pub(crate) use lrs_api::client::{Connection, Endpoint, all_tasks};
+
 pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs, DiskArgs};
-pub(crate) use client::{Connection, all_tasks, connect};
+pub(crate) use client::connect;
 pub(crate) use exec::search as find_program;
 pub(crate) use failure::Failure;
 pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
 pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
-pub(crate) use values::Endpoint;
 
 use args::{Cli, Command, ConfigCommand};
 

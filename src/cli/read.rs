@@ -9,8 +9,8 @@ use super::client::{self, ask};
 use super::failure::{Asked, Failure};
 use super::output::{Output, printable, say};
 use super::show;
-use super::values::Endpoint;
 use crate::{clock, proto};
+use lrs_api::client::Endpoint;
 
 /// `lrsctl status`
 pub(super) fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub(super) fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failur
 
 /// `lrsctl tasks`
 pub(super) fn tasks(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let tasks = ask(endpoint, Asked::Other, client::all_tasks)?;
+    let tasks = ask(endpoint, Asked::Other, lrs_api::client::all_tasks)?;
     if out.is_json() { out.json(&tasks) } else { show::tasks::tasks(&tasks, out) }
 }
 

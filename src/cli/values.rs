@@ -1,65 +1,9 @@
-//! Argument values: endpoints, durations, labels.
+//! Argument values: durations, labels.
 
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::core::model::Label;
-
-/// Where the daemon listens when nobody says otherwise.
-pub(crate) const DEFAULT_ENDPOINT: &str = "unix:/run/lrs/lrsd.sock";
-
-/// `sun_path` of unix(7) less the final NUL.
-const LONGEST_SOCKET_PATH: usize = 107;
-
-/// Where to reach a daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    path: PathBuf,
-}
-
-impl Endpoint {
-    /// The socket at `path`.
-    pub(crate) fn unix(path: &Path) -> Result<Endpoint, String> {
-        let length = path.as_os_str().len();
-        if length > LONGEST_SOCKET_PATH {
-            return Err(format!(
-                "the socket path has {length} bytes; the kernel allows {LONGEST_SOCKET_PATH}"
-            ));
-        }
-        Ok(Endpoint { path: path.to_owned() })
-    }
-
-    /// Path of the socket.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unix:{}", self.path.display())
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = String;
-
-    /// `unix:/path`, `unix:///path` or `unix:relative`.
-    fn from_str(text: &str) -> Result<Endpoint, String> {
-        if text.starts_with("https:") || text.starts_with("http:") {
-            return Err("network endpoints are not built yet; use unix:/path".to_owned());
-        }
-        let path = text
-            .strip_prefix("unix:")
-            .ok_or_else(|| format!("expected unix:/path, for example {DEFAULT_ENDPOINT}"))?;
-        let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() {
-            return Err("the socket path is empty".to_owned());
-        }
-        Endpoint::unix(Path::new(path))
-    }
-}
 
 /// `--wait[=DUR]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,19 +87,6 @@ mod tests {
             assert!(duration(text).is_err(), "{text:?}");
         }
         assert!(duration(&format!("{}d", "9".repeat(40))).is_err());
-    }
-
-    #[test]
-    fn endpoints_are_unix_sockets() {
-        let path = |text: &str| text.parse::<Endpoint>().map(|e| e.path().to_owned());
-        assert_eq!(path("unix:/run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
-        assert_eq!(path("unix:///run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
-        assert_eq!(path("unix:x.sock"), Ok(PathBuf::from("x.sock")));
-        assert!(path("https://localhost:1").unwrap_err().contains("not built yet"));
-        assert!(path("/run/x.sock").is_err());
-        assert!(path("unix:").is_err());
-        assert!(path(&format!("unix:/{}", "x".repeat(106))).is_ok());
-        assert!(path(&format!("unix:/{}", "x".repeat(107))).unwrap_err().contains("107"));
     }
 
     #[test]

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use imbl::ordmap::DiffItem;
 use serde::Serialize;
 use zbus::Connection;
 use zbus::zvariant::{DynamicType, ObjectPath, StructureBuilder};
@@ -55,25 +54,18 @@ impl Announcer {
 
     async fn tell(&self, new: &Snapshot) -> zbus::Result<()> {
         let old = Arc::clone(&self.told);
-        let mut gone = Vec::new();
-        let mut changed = Vec::new();
-        for difference in old.tasks.diff(&new.tasks) {
-            match difference {
-                DiffItem::Add(_, task) => self.added(task).await?,
-                DiffItem::Update { old: (_, old), new: (_, new) } => {
-                    if !properties::same_task(old, new) {
-                        changed.push((old, new));
-                    }
-                }
-                DiffItem::Remove(_, task) => gone.push(task),
-            }
+        for (_, task) in new.tasks.iter().filter(|(id, _)| !old.tasks.contains_key(id)) {
+            self.added(task).await?;
         }
-        for task in gone {
+        for (_, task) in old.tasks.iter().filter(|(id, _)| !new.tasks.contains_key(id)) {
             self.removed(task).await?;
         }
-        for (old, new) in changed {
-            let path = task_path(&new.id);
-            self.changed(&path, TASK, properties::TASK, &**old, &**new).await?;
+        for (id, task) in &new.tasks {
+            let Some(old) = old.tasks.get(id) else { continue };
+            if !Arc::ptr_eq(old, task) && !properties::same_task(old, task) {
+                let path = task_path(&task.id);
+                self.changed(&path, TASK, properties::TASK, &**old, &**task).await?;
+            }
         }
         self.events(old.last_event, new.last_event).await?;
         if !Arc::ptr_eq(&old.status, &new.status) {

@@ -47,7 +47,7 @@ pub struct Admission {
 #[derive(Debug)]
 pub enum Asked {
     /// A client, for a task.
-    Client(Admission),
+    Client(Box<Admission>),
     /// A finder, for the task that it found.
     Finder(Box<Entry>),
     /// A client, for a reservation.
@@ -107,7 +107,7 @@ impl Driver {
     /// Admissions that wait for a slot.
     pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
         self.asked.values_mut().filter_map(|asked| match asked {
-            Asked::Client(admission) => Some(admission),
+            Asked::Client(admission) => Some(&mut **admission),
             Asked::Finder(_) | Asked::Promise(_) => None,
         })
     }
@@ -186,7 +186,7 @@ impl Driver {
             replies: reply.take().into_iter().collect(),
             waited: false,
         };
-        let ticket = self.ticket(Asked::Client(admission));
+        let ticket = self.ticket(Asked::Client(Box::new(admission)));
         self.feed(Input::Request { ticket, request: asked, patience }, now);
         Ok(Begun::Later)
     }

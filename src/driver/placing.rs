@@ -29,7 +29,7 @@ impl Driver {
                     true => self.still_fit(id, &admission),
                     false => Ok(()),
                 };
-                self.enter(id, admission);
+                self.enter(id, *admission);
                 fit
             }
             Some(Asked::Finder(entry)) => {

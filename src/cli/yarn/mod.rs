@@ -7,8 +7,8 @@ use super::client::{self, ask};
 use super::failure::{Asked, Failure};
 use super::output::Output;
 use super::show;
-use super::values::Endpoint;
 use crate::{clock, proto, wire};
+use lrs_api::client::Endpoint;
 
 /// What a NodeManager waits for. It runs the script again soon; a daemon that is slower counts
 /// as down.

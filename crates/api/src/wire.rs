@@ -5,7 +5,7 @@ use serde::Serializer;
 use serde::ser::{Serialize, SerializeMap};
 
 use crate::proto;
-use crate::units::WallTime;
+use lrs_core::units::WallTime;
 
 /// RFC 3339 with microseconds, or null.
 pub fn timestamp<S: Serializer>(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use protox::prost::Message as _;
 
-/// Enum fields, and the function of `lrs::wire` that spells each in JSON.
+/// Enum fields, and the function of `wire` that spells each in JSON.
 const ENUM_FIELDS: &[(&str, &str)] = &[
     ("Status.state", "node_state"),
     ("Status.mode", "mode"),
@@ -34,8 +34,8 @@ const TIMESTAMP_FIELDS: &[&str] = &[
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile(["lrs/v1/shaper.proto"], ["proto"])?;
+    println!("cargo:rerun-if-changed=../../proto");
+    let descriptors = protox::compile(["lrs/v1/shaper.proto"], ["../../proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("lrs_v1_descriptor.bin"), descriptors.encode_to_vec())?;
 

@@ -1,0 +1,209 @@
+//! A connection to `lrsd` over its unix socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::Channel;
+
+use crate::proto;
+use crate::proto::shaper_client::ShaperClient;
+
+/// A connected client.
+pub type Connection = ShaperClient<Channel>;
+
+/// Where `lrsd` listens unless its configuration says otherwise.
+pub const DEFAULT_ENDPOINT: &str = "unix:/run/lrs/lrsd.sock";
+
+/// How long an answer may take that waits for nothing. Generous: a saturated node is just
+/// where an operator needs an answer rather than an error.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a full backlog of the socket may keep a client out.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The largest answer taken. A page of 1,000 tasks is about half a MiB; the settings and one
+/// task's history are far below.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Tasks asked for at once.
+const PAGE: u32 = 1_000;
+
+/// `sun_path` of unix(7) has 108 bytes, one of them the final NUL.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+/// The unix socket of a daemon, parsed from `unix:/path`, `unix:///path` or `unix:relative`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    path: PathBuf,
+}
+
+impl Endpoint {
+    /// The socket at `path`; an error where the kernel allows no path of that length.
+    pub fn unix(path: &Path) -> Result<Endpoint, String> {
+        let length = path.as_os_str().len();
+        if length > LONGEST_SOCKET_PATH {
+            return Err(format!(
+                "the socket path has {length} bytes; the kernel allows {LONGEST_SOCKET_PATH}"
+            ));
+        }
+        Ok(Endpoint { path: path.to_owned() })
+    }
+
+    /// Path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "unix:{}", self.path.display())
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        if text.starts_with("https:") || text.starts_with("http:") {
+            return Err("network endpoints are not built yet; use unix:/path".to_owned());
+        }
+        let path = text
+            .strip_prefix("unix:")
+            .ok_or_else(|| format!("expected unix:/path, for example {DEFAULT_ENDPOINT}"))?;
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            return Err("the socket path is empty".to_owned());
+        }
+        Endpoint::unix(Path::new(path))
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// connect(2) failed, or took longer than five seconds.
+    #[error("cannot reach lrsd at {}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What connect(2) said.
+        source: io::Error,
+    },
+    /// The socket was reached and the connection ended before HTTP/2 began.
+    #[error("{} closed the connection before a word: {source}", path.display())]
+    Handshake {
+        /// The socket.
+        path: PathBuf,
+        /// What the transport said.
+        source: tonic::transport::Error,
+    },
+    /// The name of the client is no header value.
+    #[error("cannot set the user agent: {0}")]
+    UserAgent(tonic::transport::Error),
+}
+
+impl ConnectError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            ConnectError::Socket { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => {
+                    Some("is lrsd running? `lrsctl doctor` looks; --endpoint names another socket")
+                }
+                io::ErrorKind::ConnectionRefused => {
+                    Some("nothing listens on this socket any more; start lrsd again")
+                }
+                io::ErrorKind::TimedOut => {
+                    Some("lrsd accepts no connection; is it stopped or stuck?")
+                }
+                _ => None,
+            },
+            ConnectError::Handshake { .. } => {
+                Some("lrsd may have too many connections open; or another program listens there")
+            }
+            ConnectError::UserAgent(_) => None,
+        }
+    }
+}
+
+/// Connects once, as `user_agent` (`name/version`). The channel does not reconnect by itself: a
+/// client that rides through a restart of the daemon needs to know that there was one.
+pub async fn connect(
+    endpoint: &Endpoint,
+    user_agent: &'static str,
+) -> Result<Connection, ConnectError> {
+    let path = endpoint.path().to_owned();
+    let stream = match tokio::time::timeout(CONNECT_TIMEOUT, open(&path)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(source)) => return Err(ConnectError::Socket { path, source }),
+        Err(_) => {
+            return Err(ConnectError::Socket { path, source: io::ErrorKind::TimedOut.into() });
+        }
+    };
+    let mut stream = Some(TokioIo::new(stream));
+    let connector = tower::service_fn(move |_| {
+        let stream = stream.take().ok_or(io::ErrorKind::NotConnected);
+        async move { stream.map_err(io::Error::from) }
+    });
+    // The authority is never resolved; over a unix socket it is a formality of HTTP/2.
+    let channel = tonic::transport::Endpoint::from_static("http://localhost")
+        .user_agent(user_agent)
+        .map_err(ConnectError::UserAgent)?
+        .connect_with_connector(connector)
+        .await
+        .map_err(|source| ConnectError::Handshake { path, source })?;
+    Ok(ShaperClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+}
+
+/// EAGAIN from connect(2) on a unix socket means that its backlog is full; there is no event
+/// to await, so it is asked again.
+async fn open(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Every task, however many pages that takes.
+pub async fn all_tasks(mut connection: Connection) -> Result<Vec<proto::Task>, tonic::Status> {
+    let mut tasks = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = proto::ListTasksRequest { page_size: PAGE, page_token };
+        let page = connection.list_tasks(request).await?.into_inner();
+        // A server that repeats itself must not keep the client forever.
+        let stuck = page.tasks.is_empty();
+        tasks.extend(page.tasks);
+        page_token = page.next_page_token;
+        if page_token.is_empty() || stuck {
+            return Ok(tasks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_unix_socket_whose_path_the_kernel_takes() {
+        let path = |text: &str| text.parse::<Endpoint>().map(|e| e.path().to_owned());
+        assert_eq!(path("unix:/run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
+        assert_eq!(path("unix:///run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
+        assert_eq!(path("unix:x.sock"), Ok(PathBuf::from("x.sock")));
+        assert!(path("https://localhost:1").unwrap_err().contains("not built yet"));
+        assert!(path("/run/x.sock").is_err());
+        assert!(path("unix:").is_err());
+        assert!(path(&format!("unix:/{}", "x".repeat(106))).is_ok());
+        assert!(path(&format!("unix:/{}", "x".repeat(107))).unwrap_err().contains("107"));
+    }
+}

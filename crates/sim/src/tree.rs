@@ -1,0 +1,322 @@
+//! The simulated kernel's cgroups and processes: who is in which group, with which weights.
+//!
+//! As the kernel does it: a group's identity is its inode, which is never used again; a group that
+//! has processes or groups below it cannot be removed; a child starts in its parent's group; a pid
+//! may come back, with another start time. Counters belong to the group and to those above it, and
+//! outlive the processes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lrs_core::units::{Pid, ProcessRef};
+
+use crate::load::{Load, Progress};
+
+/// A group's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode(pub u64);
+
+/// The group everything is below.
+pub const ROOT: Inode = Inode(1);
+
+/// The weight files of a group, as cgroup v2 has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// cpu.weight.
+    pub cpu: u64,
+    /// cpu.idle.
+    pub idle: bool,
+    /// io.weight.
+    pub io: u64,
+}
+
+/// What every group starts with.
+pub const NEUTRAL: Weights = Weights { cpu: 100, idle: false, io: 100 };
+
+/// What the processes of a group have used since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// CPU time in seconds.
+    pub cpu: f64,
+    /// Seconds of disk service.
+    pub disk: f64,
+    /// Seconds in which somebody had less CPU than it wanted, by how much less.
+    pub cpu_some: f64,
+    /// Seconds in which somebody waited for a disk.
+    pub io_some: f64,
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its directory.
+    pub name: String,
+    /// The one it is in.
+    pub parent: Inode,
+    /// Its weights.
+    pub weights: Weights,
+    /// Its counters.
+    pub used: Used,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Start time in clock ticks.
+    pub start_ticks: u64,
+    /// Whose it is.
+    pub uid: u32,
+    /// Who started it, if that is not gone.
+    pub parent: Option<Pid>,
+    /// The group it is in.
+    pub group: Inode,
+    /// What it does.
+    pub progress: Progress,
+}
+
+/// What the kernel refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No such group (ENOENT, ENODEV).
+    NoGroup,
+    /// No such process (ESRCH).
+    NoProcess,
+    /// The group is not empty (EBUSY).
+    Busy,
+}
+
+/// Groups and processes.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    groups: BTreeMap<Inode, Group>,
+    processes: BTreeMap<Pid, Process>,
+    next_inode: u64,
+    next_pid: i32,
+    /// Writes to weight files and moves so far, whoever made them.
+    pub writes: u64,
+}
+
+/// Pids come back after this many, so that a number alone is soon another process.
+const PIDS: i32 = 300;
+
+impl Default for Tree {
+    fn default() -> Tree {
+        let root =
+            Group { name: String::new(), parent: ROOT, weights: NEUTRAL, used: Used::default() };
+        Tree {
+            groups: BTreeMap::from([(ROOT, root)]),
+            processes: BTreeMap::new(),
+            next_inode: ROOT.0 + 1,
+            next_pid: 1,
+            writes: 0,
+        }
+    }
+}
+
+impl Tree {
+    /// All groups.
+    pub fn groups(&self) -> &BTreeMap<Inode, Group> {
+        &self.groups
+    }
+
+    /// All processes.
+    pub fn processes(&self) -> &BTreeMap<Pid, Process> {
+        &self.processes
+    }
+
+    pub(crate) fn counters(&mut self, group: Inode) -> Option<&mut Used> {
+        self.groups.get_mut(&group).map(|group| &mut group.used)
+    }
+
+    pub(crate) fn progress(&mut self, pid: Pid) -> Option<&mut Progress> {
+        self.processes.get_mut(&pid).map(|process| &mut process.progress)
+    }
+
+    /// The group of that name below `parent`.
+    pub fn find(&self, parent: Inode, name: &str) -> Option<Inode> {
+        let found = self.groups.iter().find(|(_, g)| g.parent == parent && g.name == name);
+        found.map(|(inode, _)| *inode).filter(|inode| *inode != ROOT)
+    }
+
+    /// The groups right below `parent`.
+    pub fn below(&self, parent: Inode) -> impl Iterator<Item = (Inode, &Group)> {
+        let groups = self.groups.iter().map(|(inode, group)| (*inode, group));
+        groups.filter(move |(inode, group)| group.parent == parent && *inode != ROOT)
+    }
+
+    /// Makes a group.
+    ///
+    /// # Errors
+    /// `NoGroup` if `parent` is not there.
+    pub fn make(&mut self, parent: Inode, name: &str) -> Result<Inode, Refused> {
+        if !self.groups.contains_key(&parent) {
+            return Err(Refused::NoGroup);
+        }
+        let inode = Inode(self.next_inode);
+        self.next_inode += 1;
+        let used = Used::default();
+        let group = Group { name: name.to_owned(), parent, weights: NEUTRAL, used };
+        self.groups.insert(inode, group);
+        Ok(inode)
+    }
+
+    /// Removes a group.
+    ///
+    /// # Errors
+    /// `Busy` while anything is in it, `NoGroup` if it is not there.
+    pub fn remove(&mut self, group: Inode) -> Result<(), Refused> {
+        if self.members(group).next().is_some() || self.below(group).next().is_some() {
+            return Err(Refused::Busy);
+        }
+        self.groups.remove(&group).map(|_| ()).ok_or(Refused::NoGroup)
+    }
+
+    /// Writes the weight files of a group.
+    ///
+    /// # Errors
+    /// `NoGroup` if it is not there.
+    pub fn weigh(&mut self, group: Inode, weights: Weights) -> Result<(), Refused> {
+        self.writes += 1;
+        self.groups.get_mut(&group).ok_or(Refused::NoGroup)?.weights = weights;
+        Ok(())
+    }
+
+    /// Moves one process.
+    ///
+    /// # Errors
+    /// `NoProcess` or `NoGroup`.
+    pub fn move_process(&mut self, pid: Pid, group: Inode) -> Result<(), Refused> {
+        self.writes += 1;
+        if !self.groups.contains_key(&group) {
+            return Err(Refused::NoGroup);
+        }
+        self.processes.get_mut(&pid).ok_or(Refused::NoProcess)?.group = group;
+        Ok(())
+    }
+
+    /// The processes in a group (cgroup.procs).
+    pub fn members(&self, group: Inode) -> impl Iterator<Item = Pid> {
+        let processes = self.processes.iter().filter(move |(_, process)| process.group == group);
+        processes.map(|(pid, _)| *pid)
+    }
+
+    /// Starts a process in `group`.
+    pub fn start(&mut self, group: Inode, uid: u32, load: Load, now: Duration) -> ProcessRef {
+        self.put(group, uid, None, load, now)
+    }
+
+    /// A child of `parent`, in its group; `None` if that has ended.
+    pub fn fork(&mut self, parent: Pid, load: Load, now: Duration) -> Option<ProcessRef> {
+        let (group, uid) = self.processes.get(&parent).map(|p| (p.group, p.uid))?;
+        Some(self.put(group, uid, Some(parent), load, now))
+    }
+
+    fn put(
+        &mut self,
+        group: Inode,
+        uid: u32,
+        parent: Option<Pid>,
+        load: Load,
+        now: Duration,
+    ) -> ProcessRef {
+        let pid = loop {
+            self.next_pid = self.next_pid % PIDS.max(self.processes.len() as i32 * 2) + 1;
+            match Pid::new(self.next_pid) {
+                Some(pid) if !self.processes.contains_key(&pid) => break pid,
+                _ => {}
+            }
+        };
+        // Nanoseconds rather than the kernel's 10 ms: no two processes of one pid look alike here.
+        let start_ticks = now.as_nanos() as u64;
+        let progress = Progress::new(load);
+        self.processes.insert(pid, Process { start_ticks, uid, parent, group, progress });
+        ProcessRef { pid, start_ticks }
+    }
+
+    /// A process ends; its children go on without a parent.
+    pub fn end(&mut self, pid: Pid) {
+        self.processes.remove(&pid);
+        for process in self.processes.values_mut().filter(|p| p.parent == Some(pid)) {
+            process.parent = None;
+        }
+    }
+
+    /// Another owner (setuid); `false` if it has ended.
+    pub fn chown(&mut self, pid: Pid, uid: u32) -> bool {
+        self.processes.get_mut(&pid).map(|process| process.uid = uid).is_some()
+    }
+
+    /// The process, if it is still the same one.
+    pub fn alive(&self, process: ProcessRef) -> Option<&Process> {
+        self.processes.get(&process.pid).filter(|found| found.start_ticks == process.start_ticks)
+    }
+
+    /// `pid` and its descendants that are in the same group, parents first.
+    pub fn family(&self, pid: Pid) -> Vec<Pid> {
+        let Some(group) = self.processes.get(&pid).map(|process| process.group) else {
+            return Vec::new();
+        };
+        let mut family = vec![pid];
+        let mut next = 0;
+        while let Some(&of) = family.get(next) {
+            let children = self
+                .processes
+                .iter()
+                .filter(|(_, process)| process.parent == Some(of) && process.group == group);
+            family.extend(children.map(|(pid, _)| *pid));
+            next += 1;
+        }
+        family
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_with_anything_in_it_stays() {
+        let mut tree = Tree::default();
+        let outer = tree.make(ROOT, "lrs").unwrap();
+        let inner = tree.make(outer, "t-1").unwrap();
+        assert_eq!(tree.remove(outer), Err(Refused::Busy));
+        let process = tree.start(inner, 7, Load::sleeper(), Duration::ZERO);
+        assert_eq!(tree.remove(inner), Err(Refused::Busy));
+        tree.end(process.pid);
+        assert_eq!(tree.remove(inner), Ok(()));
+        assert_eq!(tree.remove(inner), Err(Refused::NoGroup));
+        assert_ne!(tree.make(outer, "t-1"), Ok(inner), "an inode is not used again");
+    }
+
+    #[test]
+    fn a_family_is_what_shares_the_group() {
+        let mut tree = Tree::default();
+        let group = tree.make(ROOT, "unit").unwrap();
+        let now = Duration::from_secs(1);
+        let main = tree.start(group, 7, Load::sleeper(), now);
+        let child = tree.fork(main.pid, Load::sleeper(), now).unwrap();
+        let grandchild = tree.fork(child.pid, Load::sleeper(), now).unwrap();
+        let elsewhere = tree.fork(main.pid, Load::sleeper(), now).unwrap();
+        tree.move_process(elsewhere.pid, ROOT).unwrap();
+        assert_eq!(tree.family(main.pid), [main.pid, child.pid, grandchild.pid]);
+        tree.end(child.pid);
+        assert_eq!(tree.family(main.pid), [main.pid], "an orphan is nobody's child");
+        assert!(tree.alive(grandchild).is_some());
+    }
+
+    #[test]
+    fn a_pid_that_comes_back_is_another_process() {
+        let mut tree = Tree::default();
+        let first = tree.start(ROOT, 0, Load::sleeper(), Duration::ZERO);
+        tree.end(first.pid);
+        let again = (1..)
+            .map(|n| {
+                let process = tree.start(ROOT, 0, Load::sleeper(), Duration::from_nanos(n));
+                tree.end(process.pid);
+                process
+            })
+            .find(|process| process.pid == first.pid);
+        assert!(again.is_some());
+        assert!(tree.alive(first).is_none());
+    }
+}
