@@ -114,6 +114,7 @@ impl Shaper {
     /// A recovered task whose `admitted` event the earlier daemon did not get to write.
     pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
         let reason = "its admission was finished after a restart of lrsd".to_owned();
+        self.step.store(Record::Task(id));
         self.admitted(id, reason, now);
     }
 

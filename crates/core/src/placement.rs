@@ -319,6 +319,7 @@ impl Shaper {
             seat,
             life: Life::Attaching(Attaching { reason, used, booked: None }),
             admitted_at: now,
+            admitted_event: None,
             promoted_at: None,
             group: None,
             counts: Counts::default(),

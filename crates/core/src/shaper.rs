@@ -54,6 +54,8 @@ pub struct Shaper {
     pub(super) gather_until: Option<BootTime>,
     /// What follows from the present input.
     pub(super) step: Step,
+    /// What follows from ends, until their figures are known.
+    held: Step,
     pub(super) refusals_unsaid: u64,
     pub(super) refusal_said_at: Option<BootTime>,
 }
@@ -89,6 +91,7 @@ impl Shaper {
             draining_since: restored.draining_since,
             gather_until: restored.gather_until,
             step: Step::default(),
+            held: Step::default(),
             refusals_unsaid: 0,
             refusal_said_at: None,
         };
@@ -231,9 +234,14 @@ impl Shaper {
             Input::Ended(tasks) => {
                 self.vacate(&tasks, now);
                 let weights = std::mem::take(&mut self.step.weights);
+                let rest = std::mem::take(&mut self.step);
+                self.held.append(rest);
                 return Step { weights, ..Step::default() };
             }
-            Input::Figures(endings) => self.completed(endings, now),
+            Input::Figures(endings) => {
+                self.step = std::mem::take(&mut self.held);
+                self.completed(endings, now);
+            }
             Input::MainExited(task) => {
                 if let Some(task) = self.tasks.get_mut(&task) {
                     task.main_exited = true;
@@ -297,6 +305,12 @@ impl Shaper {
         let mut step = std::mem::take(&mut self.step);
         for event in &mut step.events {
             event.seq = post_increment(&mut self.counters.next_seq);
+            if event.kind == EventKind::Admitted
+                && let Some(Ok(id)) = event.task.as_deref().map(str::parse)
+                && let Some(task) = self.tasks.get_mut(&id)
+            {
+                task.admitted_event = Some(event.seq);
+            }
         }
         step
     }

@@ -320,6 +320,17 @@ impl Step {
         *self == Step::default()
     }
 
+    /// `later` follows.
+    pub(super) fn append(&mut self, later: Step) {
+        let Step { weights, records, events, forget, jobs, answers } = later;
+        self.weights.extend(weights);
+        records.into_iter().for_each(|record| self.store(record));
+        self.events.extend(events);
+        forget.into_iter().for_each(|record| self.forget(record));
+        self.jobs.extend(jobs);
+        self.answers.extend(answers);
+    }
+
     pub(super) fn set_tier(&mut self, task: TaskId, tier: Tier) {
         // Only the last tier of a step is ever written.
         self.weights.retain(|(other, _)| *other != task);
