@@ -159,6 +159,9 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     let config = Config::load(file, Absent::IsDefault)?;
     let log = Log::start(&config.daemon.log)
         .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
+    for ignored in &config.ignored {
+        tracing::warn!("{ignored}");
+    }
     let runtime_dir = config.daemon.runtime_dir.clone();
     std::fs::create_dir_all(&runtime_dir)
         .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;

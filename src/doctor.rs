@@ -170,7 +170,7 @@ pub fn examine_file(file: Option<&Path>) -> Report {
 
 fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<Check> {
     let mut checks = vec![
-        daemon::config(options),
+        daemon::config(options, config),
         node::kernel(facts),
         node::cpus(facts, config),
         cgroups::hierarchy(facts, config),

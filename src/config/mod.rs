@@ -67,6 +67,8 @@ pub struct Config {
     pub yarn: Yarn,
     /// `[[discover]]`, in the order of the file.
     pub discover: Vec<Rule>,
+    /// Keys of removed features that the file still has. They are warned about and ignored.
+    pub ignored: Vec<Fault>,
 }
 
 /// `[daemon]`
@@ -271,6 +273,7 @@ impl Default for Config {
             dbus: Dbus { bus: Bus::System },
             yarn: Yarn::default(),
             discover: Vec::new(),
+            ignored: Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::discover::{self, MAX_RULES, ReadRule, RuleFault, RuleReader};
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::schema::{self, Key, SECTIONS, Wrong};
+use super::schema::{self, Key, REMOVED, SECTIONS, Wrong};
 use super::source::{Source, bare, nearest};
 use super::value::{Node, Rejection, socket_length};
 use super::{Auto, Config, MemoryAmount, default_socket};
@@ -93,8 +93,8 @@ pub(crate) fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, C
     Ok(Some(text.to_owned()))
 }
 
-/// Reads and checks the file at `path`, which has to exist. `Ok` is one line for people: the
-/// verdict and the keys that differ from their defaults.
+/// Reads and checks the file at `path`, which has to exist. `Ok` is for people: one line with the
+/// verdict and the keys that differ from their defaults, and one for each key that is ignored.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
     let mut changed: Vec<String> = Config::default()
@@ -106,11 +106,13 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let rules = config.discover.iter();
     changed.extend(rules.map(|rule| format!("[[discover]] {}", excerpt(rule.name.as_str()))));
     let file = excerpt(&path.to_string_lossy());
-    Ok(if changed.is_empty() {
+    let verdict = if changed.is_empty() {
         format!("{file}: valid; every key has its default")
     } else {
         format!("{file}: valid; not default: {}", changed.join(", "))
-    })
+    };
+    let warnings = config.ignored.iter().map(|ignored| format!("\nwarning: {ignored}"));
+    Ok(std::iter::once(verdict).chain(warnings).collect())
 }
 
 /// See [`Config::from_toml`].
@@ -246,6 +248,10 @@ impl Reader<'_> {
             let path = format!("{section}.{}", bare(name.get_ref()));
             if let Some(key) = schema::key(&path) {
                 self.key(key, node);
+            } else if let Some((_, remedy)) = REMOVED.iter().find(|(key, _)| *key == path) {
+                let (found, problem) = (self.found(node), String::from("is ignored"));
+                let fault = self.source.fault(path, found, name.span(), problem, (*remedy).into());
+                self.config.ignored.push(fault);
             } else {
                 let found = self.found(node);
                 let remedy = unknown_remedy(section, name.get_ref());

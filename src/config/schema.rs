@@ -106,6 +106,11 @@ pub const SECTIONS: &[Section] = &[
     },
 ];
 
+/// Keys of removed features, each with what to know. For one release a file that has them is
+/// taken: the key is warned about and ignored.
+pub(super) const REMOVED: &[(&str, &str)] =
+    &[("yarn.tasktracker", "remove the key; TaskTrackers (Hadoop 1) are not supported any more")];
+
 const MODES: &[(&str, Mode)] = &[("enforce", Mode::Enforce), ("observe", Mode::Observe)];
 
 const PASSIVE_CPU: &[(&str, PassiveCpu)] =

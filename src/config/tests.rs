@@ -119,7 +119,6 @@ fn values_arrive_in_their_fields() {
         enabled = true
         conf_dir = "/opt/hadoop/etc/hadoop/"
         local_dirs = ["/disk1/yarn", "/disk2/yarn"]
-        tasktracker = true
         resource_managers = ["http://rm1:8088", "https://rm2:8090/"]
         node_manager = "http://[::1]:8042"
         node_id = "node-1.example:45454"
@@ -201,7 +200,6 @@ fn values_arrive_in_their_fields() {
             enabled: true,
             conf_dir: "/opt/hadoop/etc/hadoop".into(),
             local_dirs: Auto::Fixed(vec!["/disk1/yarn".into(), "/disk2/yarn".into()]),
-            tasktracker: true,
             resource_managers: Auto::Fixed(vec![
                 "http://rm1:8088".into(),
                 "https://rm2:8090".into(),
@@ -219,6 +217,7 @@ fn values_arrive_in_their_fields() {
             timeout: Duration::from_secs(60),
         },
         discover: discover::tests::two_rules(),
+        ignored: Vec::new(),
     };
     assert_eq!(config, expected);
     assert_eq!(read(&config.to_toml()).unwrap(), config);
@@ -423,7 +422,6 @@ fn changed_keys_say_which_need_a_restart() {
             "yarn.enabled",
             "yarn.conf_dir",
             "yarn.local_dirs",
-            "yarn.tasktracker",
             "yarn.resource_managers",
             "yarn.node_manager",
             "yarn.node_id",
@@ -505,6 +503,11 @@ mod files {
         assert!(check_file(&path).unwrap().ends_with(": valid; not default: tiers.ratio = 7"));
         std::fs::write(&path, "[tiers]\nratio = 0\n").unwrap();
         assert!(check_file(&path).is_err());
+        // Of a removed feature: the daemon starts, and says so.
+        std::fs::write(&path, "[yarn]\ntasktracker = true\n").unwrap();
+        let checked = check_file(&path).unwrap();
+        let warning = "lrs.toml:2: yarn.tasktracker = true: is ignored; remove the key";
+        assert!(checked.contains(warning), "{checked}");
     }
 }
 
@@ -634,7 +637,19 @@ fn valid_config() -> impl Strategy<Value = Config> {
     )
         .prop_map(
             |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, (yarn, discover))| {
-                Config { daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, yarn, discover }
+                Config {
+                    daemon,
+                    slots,
+                    tiers,
+                    classify,
+                    guard,
+                    cgroup,
+                    grpc,
+                    dbus,
+                    yarn,
+                    discover,
+                    ignored: Vec::new(),
+                }
             },
         )
 }
@@ -647,7 +662,7 @@ fn yarn() -> impl Strategy<Value = Yarn> {
     let addresses = proptest::collection::hash_set(address(), 1..4)
         .prop_map(|addresses| addresses.into_iter().collect::<Vec<_>>());
     let node = (
-        any::<[bool; 3]>(),
+        any::<[bool; 2]>(),
         path(),
         automatic(paths),
         automatic(addresses),
@@ -665,13 +680,12 @@ fn yarn() -> impl Strategy<Value = Yarn> {
         100..=300_000_u64,
     );
     (node, offer).prop_map(|(node, offer)| {
-        let ([enabled, tasktracker, offered], conf_dir, local_dirs, managers, manager, id) = node;
+        let ([enabled, offered], conf_dir, local_dirs, managers, manager, id) = node;
         let (offer_by, rmadmin, slot_mib, slot_vcores, user, ca_file, poll, timeout) = offer;
         Yarn {
             enabled,
             conf_dir,
             local_dirs,
-            tasktracker,
             resource_managers: managers,
             node_manager: manager,
             node_id: id,

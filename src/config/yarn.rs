@@ -7,19 +7,17 @@ use super::Auto;
 use super::schema::{Applies, Key, list, show_list};
 use super::value::{self, because};
 use crate::units::Bytes;
-use crate::yarn::rm::{NodeId, NotANodeId};
+use lrs_hadoop_conf::{NodeId, NotANodeId};
 
 /// `[yarn]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Yarn {
-    /// Whether this node is a YARN (or MRv1) node whose containers are to become tasks.
+    /// Whether this node is a YARN node whose containers are to become tasks.
     pub enabled: bool,
     /// Where yarn-site.xml and core-site.xml are.
     pub conf_dir: PathBuf,
     /// Local directories of all node managers; auto: yarn.nodemanager.local-dirs.
     pub local_dirs: Auto<Vec<PathBuf>>,
-    /// Whether children of an MRv1 TaskTracker are tasks too.
-    pub tasktracker: bool,
     /// Base addresses of the ResourceManagers' web services; auto: from yarn-site.xml.
     pub resource_managers: Auto<Vec<String>>,
     /// Base address of the NodeManager's web services; auto: from yarn-site.xml.
@@ -61,7 +59,6 @@ impl Default for Yarn {
             enabled: false,
             conf_dir: PathBuf::from("/etc/hadoop/conf"),
             local_dirs: Auto::Auto,
-            tasktracker: false,
             resource_managers: Auto::Auto,
             node_manager: Auto::Auto,
             node_id: Auto::Auto,
@@ -130,19 +127,6 @@ pub(super) static KEYS: &[Key] = &[
                 show_list(dirs, |dir| value::show_text(&dir.to_string_lossy()))
             })
         },
-    },
-    Key {
-        path: "yarn.tasktracker",
-        doc: "Whether the tasks of a TaskTracker (Hadoop 1) become tasks. They are found among \
-              its child processes, and only if its user owns one of yarn.local_dirs, which has to \
-              name the directories of mapred.local.dir.",
-        range: "true or false",
-        applies: Applies::Restart,
-        read: |v, c| {
-            c.yarn.tasktracker = value::boolean(v)?;
-            Ok(())
-        },
-        write: |c| c.yarn.tasktracker.to_string(),
     },
     Key {
         path: "yarn.resource_managers",
@@ -260,7 +244,8 @@ pub(super) static KEYS: &[Key] = &[
         path: "yarn.user",
         doc: "Who the node-resource call is made by (user.name) where the ResourceManager asks \
               for no proof. It has to be in the ResourceManager's yarn.admin.acl, or the user that \
-              one runs as.",
+              one runs as. Hadoop's configuration files may belong to this user or to root, and \
+              nobody else may be able to write them.",
         range: "a name of letters, digits, \"_\", \"-\" and \".\", at most 64",
         applies: Applies::Restart,
         read: |v, c| {

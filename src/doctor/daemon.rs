@@ -5,7 +5,7 @@ use super::probe::{Facts, Socket};
 use super::{Check, DoctorOptions};
 use crate::config::Config;
 
-pub(super) fn config(options: &DoctorOptions) -> Check {
+pub(super) fn config(options: &DoctorOptions, config: &Config) -> Check {
     const ID: &str = "config";
     let file = options.config_file.display();
     match &options.config_errors {
@@ -14,6 +14,9 @@ pub(super) fn config(options: &DoctorOptions) -> Check {
             errors.to_string(),
             "correct the file; the checks below go by the defaults",
         ),
+        None if let Some(ignored) = config.ignored.first() => {
+            Check::warn(ID, format!("{file} has keys of a removed feature"), ignored.to_string())
+        }
         None if options.config_file.exists() => Check::ok(ID, format!("{file} is valid")),
         None => Check::ok(ID, format!("{file} is absent: defaults")),
     }

@@ -12,7 +12,8 @@ use super::Check;
 use super::probe::{Facts, Reading};
 use crate::config::{Auto, Config, Mode, OfferBy};
 use crate::units::Bytes;
-use crate::yarn::site::{ExecutorClass, Site, SiteError};
+use lrs_hadoop_conf::site::ExecutorClass;
+use lrs_hadoop_conf::{Site, SiteError, Trust};
 
 /// How long a ResourceManager may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
@@ -34,7 +35,8 @@ impl Yarn {
         if !config.yarn.enabled {
             return None;
         }
-        let site = Site::read(&config.yarn.conf_dir).map_err(|error| error.to_string());
+        let trust = Trust::of(&config.yarn.user);
+        let site = Site::read(&config.yarn.conf_dir, &trust).map_err(|error| error.to_string());
         let from_site = |found: Result<Vec<String>, SiteError>| found.map_err(|e| e.to_string());
         let local_dirs = match (&config.yarn.local_dirs, &site) {
             (Auto::Fixed(dirs), _) => Ok(dirs.clone()),

@@ -268,6 +268,9 @@ impl Driver {
         }
         (self.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
+        for ignored in &new.ignored {
+            tracing::warn!("{ignored}");
+        }
         self.config = new;
         self.rights = rights(&self.config);
         self.feed(Input::Configure(policy(&self.config)), now);

@@ -70,8 +70,6 @@ const EXECUTORS: &[&str] = &[
 
 /// `org.apache.hadoop.mapred.YarnChild HOST PORT ATTEMPT JVM` (MapReduceChildJVM).
 const YARN_CHILD: &str = "org.apache.hadoop.mapred.YarnChild";
-/// `org.apache.hadoop.mapred.Child HOST PORT ATTEMPT LOG_DIR JVM` (TaskRunner of Hadoop 1).
-const MRV1_CHILD: &str = "org.apache.hadoop.mapred.Child";
 
 /// Set for masters by the ResourceManager (AMLauncher).
 const MASTER_VARIABLE: &str = "APPLICATION_WEB_PROXY_BASE";
@@ -118,15 +116,6 @@ fn node_id(host: Option<&str>, port: Option<&str>) -> Option<String> {
     let (host, port) = host.zip(port)?;
     let fits = is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0);
     fits.then(|| format!("{host}:{port}"))
-}
-
-/// The task of a TaskTracker (Hadoop 1) that a process with these arguments runs: the first one,
-/// where a JVM is used for several.
-pub fn mrv1_child(arguments: &[String]) -> Option<AttemptId> {
-    match main_class(arguments)? {
-        (MRV1_CHILD, [_, _, attempt, ..]) => attempt.parse().ok(),
-        _ => None,
-    }
 }
 
 /// Whether a process with these arguments is a java program of exactly this main class.
@@ -369,16 +358,6 @@ mod tests {
         assert_eq!(running(&[], set, &container(1)).kind, Some(Kind::ApplicationMaster));
         assert!(has_main_class(&direct, YARN_CHILD));
         assert!(!has_main_class(&words("java x org.apache.hadoop.mapred.YarnChild"), YARN_CHILD));
-    }
-
-    #[test]
-    fn children_of_a_tasktracker() {
-        let child = words(&format!(
-            "/j/jre/bin/java -Xmx200m -classpath /a:/b {MRV1_CHILD} 127.0.0.1 4000 attempt_201207121733_0003_m_000005_0 /logs 12"
-        ));
-        assert_eq!(mrv1_child(&child).unwrap().job_name(), "job_201207121733_0003");
-        assert_eq!(mrv1_child(&words(&format!("java {MRV1_CHILD} a b"))), None);
-        assert_eq!(mrv1_child(&words(&format!("java X {MRV1_CHILD} a b {MAP}"))), None);
     }
 
     proptest::proptest! {

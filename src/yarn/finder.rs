@@ -15,8 +15,6 @@ use super::containers::{ContainerInfo, Entry, Hint, State};
 use super::ids::ContainerId;
 use super::managers::Managers;
 use super::proc::{self, Seen};
-use super::site::{CgroupLayout, ExecutorClass};
-use super::tasktracker::TaskTracker;
 use super::verify::{self, Claim, Rules, Verdict};
 use super::watch::{PidFile, Watch};
 use crate::cgroup::Whereabouts;
@@ -24,12 +22,10 @@ use crate::command::{CommandError, ErrorKind};
 use crate::core::model::TaskId;
 use crate::discover::Found;
 use crate::units::{BootTime, Moment, Pid, ProcessRef};
+use lrs_hadoop_conf::site::{CgroupLayout, ExecutorClass};
 
 /// Shortest time between two listings, if no event was lost.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
-
-/// How often the children of a TaskTracker are looked for.
-const TRACKER_PERIOD: Duration = Duration::from_secs(1);
 
 /// Most hints that are kept for containers that may be found yet.
 const MAX_HINTS: usize = 4096;
@@ -45,8 +41,6 @@ pub struct Settings {
     pub layout: Option<CgroupLayout>,
     /// LRS's root below the mount, `/lrs`: containers that an earlier daemon moved are there.
     pub own_root: Option<String>,
-    /// Whether children of a TaskTracker are looked for.
-    pub tasktracker: bool,
     /// How often everything is listed.
     pub rescan: Duration,
 }
@@ -67,8 +61,6 @@ pub struct NodeFinder {
     changed: BTreeSet<ContainerId>,
     last_list: BootTime,
     next_list: BootTime,
-    tracker: Option<TaskTracker>,
-    next_tracker: BootTime,
 }
 
 impl NodeFinder {
@@ -90,8 +82,6 @@ impl NodeFinder {
             changed: BTreeSet::new(),
             last_list: BootTime::default(),
             next_list: BootTime::default(),
-            tracker: settings.tasktracker.then(TaskTracker::default),
-            next_tracker: BootTime::default(),
         })
     }
 
@@ -103,9 +93,8 @@ impl NodeFinder {
     /// When a pass is due although nothing is readable.
     pub fn next_due(&self) -> BootTime {
         let entries = self.entries.values().filter_map(Entry::due).min();
-        let tracker = self.tracker.as_ref().map(|_| self.next_tracker);
         let hint = self.changed.first().map(|_| BootTime::default());
-        [entries, tracker, hint].into_iter().flatten().fold(self.next_list, BootTime::min)
+        [entries, hint].into_iter().flatten().fold(self.next_list, BootTime::min)
     }
 
     /// Looks at what is due at `now` and says what is to become a task, or stand otherwise than
@@ -114,8 +103,7 @@ impl NodeFinder {
         let mut sighted = BTreeSet::new();
         let missed = self.watch.events(&mut sighted);
         let listing = missed || now.boot >= self.next_list;
-        let tracking = self.tracker.is_some() && now.boot >= self.next_tracker;
-        let all = if listing || tracking { self.processes() } else { None };
+        let all = if listing { self.processes() } else { None };
         let all = all.as_deref();
         let mut due: BTreeSet<ContainerId> = self
             .entries
@@ -134,7 +122,7 @@ impl NodeFinder {
             self.next_list = now.boot.after(self.rescan);
         }
         let living: Option<HashSet<ProcessRef>> =
-            all.filter(|_| listing).map(|all| all.iter().map(|seen| seen.process).collect());
+            all.map(|all| all.iter().map(|seen| seen.process).collect());
         for container in sighted {
             self.entry(container).has_file = true;
             due.insert(container);
@@ -145,14 +133,6 @@ impl NodeFinder {
             examined.into_iter().filter_map(|container| self.examine(container, now)).collect();
         for container in std::mem::take(&mut self.changed) {
             found.extend(self.entries.get(&container).and_then(Entry::found));
-        }
-        if let Some(tracker) = self.tracker.as_mut().filter(|_| tracking) {
-            if let Some(all) = all {
-                let owners = self.watch.owners();
-                let look = tracker.look(all, &self.whereabouts, &self.rules, &owners, now.boot);
-                found.extend(look);
-            }
-            self.next_tracker = now.boot.after(TRACKER_PERIOD);
         }
         found
     }
@@ -173,11 +153,7 @@ impl NodeFinder {
                 ErrorKind::NotFound => entry.state = State::Expected,
                 _ => entry.refuse(now.boot, &error),
             },
-            (None, Err(error)) if !is_final(error.kind) => {
-                if let Some(tracker) = &mut self.tracker {
-                    tracker.refused(process, &error, now.boot);
-                }
-            }
+            // Forgotten meanwhile: it has ended.
             (None, _) => {}
         }
     }
@@ -395,11 +371,6 @@ impl NodeFinder {
             .filter(of_attempt)
             .any(|other| other.process.is_some_and(proc::is_there))
     }
-}
-
-/// Whether asking again would bring the same answer.
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::AlreadyExists(_) | ErrorKind::NotFound)
 }
 
 #[cfg(test)]

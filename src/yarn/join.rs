@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::containers::{ContainerInfo, Hint, Master};
 use super::finder::Settings;
 use super::rm::{self, Endpoints};
-use super::site::{Site, SiteError};
 use crate::config::{Auto, Yarn};
 use crate::core::model::Priority;
 use crate::proto;
 use crate::units::{Bytes, Moment};
 use crate::wire::proto_time;
+use lrs_hadoop_conf::{Site, SiteError, Trust};
 
 /// How often all processes and directories are looked through beside what inotify tells. Not
 /// `yarn.poll`, which spares the ResourceManager and may be an hour.
@@ -41,19 +41,19 @@ pub enum JoinError {
 /// # Errors
 /// A file cannot be read, or a value by which containers are found is of no use.
 pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
-    let site = Site::read(&yarn.conf_dir)?;
+    let trust = Trust::of(&yarn.user);
+    let site = Site::read(&yarn.conf_dir, &trust)?;
     let local_dirs = match &yarn.local_dirs {
         Auto::Fixed(dirs) => dirs.clone(),
         Auto::Auto => site.local_dirs()?,
     };
-    let endpoints = Endpoints { local_dirs: local_dirs.clone(), ..endpoints(yarn, &site) };
+    let endpoints = Endpoints { local_dirs: local_dirs.clone(), ..endpoints(yarn, &site, trust) };
     Ok(Joined {
         finder: Settings {
             local_dirs,
             executor: site.executor()?,
             layout: site.cgroups()?,
             own_root: lrs_root.map(str::to_owned),
-            tasktracker: yarn.tasktracker,
             rescan: RESCAN,
         },
         endpoints,
@@ -63,8 +63,9 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Joined, JoinError> {
 /// Where the managers are, by Hadoop's files with the settings over them.
 ///
 /// A fault in those files ends up in [`Endpoints::fault`].
-pub fn endpoints(yarn: &Yarn, site: &Site) -> Endpoints {
-    let mut endpoints = Endpoints { conf_dir: Some(yarn.conf_dir.clone()), ..Endpoints::default() };
+pub fn endpoints(yarn: &Yarn, site: &Site, trust: Trust) -> Endpoints {
+    let conf = Some((yarn.conf_dir.clone(), trust));
+    let mut endpoints = Endpoints { conf, ..Endpoints::default() };
     match managers(site, yarn) {
         Ok((resource_managers, node_manager, configured)) => {
             endpoints.resource_managers = resource_managers;

@@ -5,12 +5,10 @@
 //!
 //! | module | one line |
 //! |---|---|
-//! | [`hadoop_conf`], [`site`] | Hadoop's XML files; typed answers from them |
 //! | [`ids`], [`classify`] | ids; what a launch script or a command line starts (pure) |
 //! | `watch` | pid files noticed in `nmPrivate` |
 //! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
 //! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
-//! | `tasktracker` | tasks of Hadoop 1 |
 //! | [`join`] | `[yarn]` and Hadoop's files together; the list of containers for clients |
 //! | [`rm`] | the web services: slots to the ResourceManager, priorities and queues from it |
 //!
@@ -19,7 +17,6 @@
 pub mod classify;
 mod containers;
 pub mod finder;
-pub mod hadoop_conf;
 pub mod ids;
 pub mod join;
 mod managers;
@@ -28,8 +25,6 @@ mod proc;
 mod recorded;
 pub mod rm;
 mod shell;
-pub mod site;
-mod tasktracker;
 mod verify;
 mod watch;
 

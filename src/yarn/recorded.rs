@@ -10,11 +10,11 @@ use super::classify::{self, Kind};
 use super::ids::ContainerId;
 use super::managers::Managers;
 use super::proc::Seen;
-use super::site::CgroupLayout;
 use super::verify::{Claim, Evidence, Rules, Verdict, judge};
 use crate::cgroup::Places;
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid, ProcessRef};
+use lrs_hadoop_conf::site::CgroupLayout;
 
 mod frameworks;
 

@@ -22,10 +22,10 @@ use std::io;
 use super::ids::ContainerId;
 use super::managers::Managers;
 use super::proc::{self, Seen};
-use super::site::CgroupLayout;
 use crate::cgroup::{Places, Whereabouts};
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid};
+use lrs_hadoop_conf::site::CgroupLayout;
 
 /// A process that is said to be a container.
 #[derive(Clone, Copy, Debug)]

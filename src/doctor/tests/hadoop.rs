@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::doctor::yarn::Yarn;
-use crate::yarn::site::Site;
+use lrs_hadoop_conf::site::Site;
 
 /// The same as a YARN node whose yarn-site.xml has these properties.
 fn hadoop(properties: &[(&str, &str)]) -> Facts {

@@ -14,7 +14,6 @@ use crate::core::model::Priority;
 use crate::discover::{Attach, Presumed, Standing};
 
 const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
-const TASK_TRACKER: &str = "org.apache.hadoop.mapred.TaskTracker";
 
 /// A shell that looks like a java daemon of this main class, and does what it is told.
 struct Daemon(Child);
@@ -67,16 +66,15 @@ impl Node {
     fn new() -> Node {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("nmPrivate")).unwrap();
-        Node::at(dir, false)
+        Node::at(dir)
     }
 
-    fn at(dir: tempfile::TempDir, tasktracker: bool) -> Node {
+    fn at(dir: tempfile::TempDir) -> Node {
         let finder = NodeFinder::new(&Settings {
             local_dirs: vec![dir.path().to_owned()],
             executor: ExecutorClass::Default,
             layout: None,
             own_root: None,
-            tasktracker,
             rescan: Duration::from_secs(2),
         })
         .unwrap();
@@ -190,13 +188,12 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
     // Another daemon finds the same ones, all of them with its first listing.
     drop(manager);
     let manager = Daemon::start(NODE_MANAGER);
-    let mut again = Node::at(tempfile::tempdir().unwrap(), false);
+    let mut again = Node::at(tempfile::tempdir().unwrap());
     again.finder = NodeFinder::new(&Settings {
         local_dirs: vec![node.dir.path().to_owned()],
         executor: ExecutorClass::Default,
         layout: None,
         own_root: None,
-        tasktracker: false,
         rescan: Duration::from_secs(2),
     })
     .unwrap();
@@ -315,7 +312,7 @@ fn a_refusal_is_said_and_asked_again_later() {
 #[test]
 fn without_nm_private_descendants_of_the_node_manager_are_found() {
     let mut manager = Daemon::start(NODE_MANAGER);
-    let mut node = Node::at(tempfile::tempdir().unwrap(), false);
+    let mut node = Node::at(tempfile::tempdir().unwrap());
     let mut stranger = Command::new("setsid")
         .args(["sleep", "600"])
         .env("CONTAINER_ID", id(3).to_string())
@@ -335,23 +332,19 @@ fn without_nm_private_descendants_of_the_node_manager_are_found() {
     stranger.wait().unwrap();
 }
 
-/// Another user's NodeManager or TaskTracker is a program of that name.
+/// Another user's NodeManager is a program of that name.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn who_owns_no_local_directory_has_no_containers() {
     const NOBODY: u32 = 65534;
     const MASTER: &str = "org.apache.hadoop.mapreduce.v2.app.MRAppMaster";
     let mut impostor = Daemon::start_as(NODE_MANAGER, NOBODY);
-    let mut tracker = Daemon::start_as(TASK_TRACKER, NOBODY);
     let mut manager = Daemon::start(NODE_MANAGER);
-    let mut node = Node::at(tempfile::tempdir().unwrap(), true);
+    let mut node = Node::at(tempfile::tempdir().unwrap());
     impostor.run(&format!(
         "CONTAINER_ID={} setsid bash -c 'exec -a java bash -s {MASTER} < <(sleep 600)' &",
         id(2)
     ));
-    let child =
-        "org.apache.hadoop.mapred.Child 127.0.0.1 4000 attempt_1700000000000_0001_m_000005_0 /l 12";
-    tracker.run(&format!("setsid bash -c 'exec -a java bash -s {child} < <(sleep 600)' &"));
     // Proof that looking was of use: one that is a container, of the same kind and begun later.
     manager.run(&format!(
         "CONTAINER_ID={} setsid bash -c 'exec -a java bash -s {MASTER} < <(sleep 600)' &",
@@ -359,14 +352,13 @@ fn who_owns_no_local_directory_has_no_containers() {
     ));
     let found = node.until(|found, _| found.iter().any(|found| name(found) == id(1).to_string()));
     let named = |wanted: &str| found.iter().any(|found| name(found) == wanted);
-    assert!(!named(&id(2).to_string()) && !named("attempt_1700000000000_0001_m_000005_0"));
+    assert!(!named(&id(2).to_string()));
     let own = found.iter().find(|found| name(found) == id(1).to_string()).unwrap();
     assert_eq!(own.standing, None, "no pid file, no script: no master's place");
     for seen in proc::all().unwrap() {
         let at = proc::variable(seen.process.pid, "CONTAINER_ID").ok().flatten();
         let ours = [Some(id(2).to_string()), Some(id(1).to_string())].contains(&at);
-        let task = proc::arguments(seen.process.pid).unwrap_or_default();
-        if seen.leads && (ours || task.iter().any(|word| word.ends_with("0001_m_000005_0"))) {
+        if seen.leads && ours {
             node.leaders.push(seen.process.pid);
         }
     }
@@ -398,34 +390,4 @@ fn a_listing_of_a_thousand_settled_containers() {
     for child in &mut children {
         child.wait().unwrap();
     }
-}
-
-#[test]
-fn children_of_a_tasktracker_are_found_by_their_command_line() {
-    let mut tracker = Daemon::start(TASK_TRACKER);
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir(dir.path().join("nmPrivate")).unwrap();
-    let mut node = Node::at(dir, true);
-    let child =
-        "org.apache.hadoop.mapred.Child 127.0.0.1 4000 attempt_201207121733_0003_r_000005_0 /l 12";
-    tracker.run(&format!("setsid bash -c 'exec -a java bash -s {child} < <(sleep 600)' &"));
-    let own = |found: &&Found| name(found) == "attempt_201207121733_0003_r_000005_0";
-    let found = node.until(|found, _| found.iter().any(|found| own(&found)));
-    let found: Vec<&Found> = found.iter().filter(own).collect();
-    node.leaders.extend(found.iter().map(|found| found.process.pid));
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].labels.job.as_ref().unwrap().as_str(), "job_201207121733_0003");
-    assert_eq!(found[0].labels.kind.as_ref().unwrap().as_str(), "reduce");
-    assert!(matches!(found[0].attach, Attach::Session { .. }));
-
-    // What is refused is asked again, and not with every look.
-    let process = found[0].process;
-    let now = clock::now();
-    let refusal = CommandError::new(ErrorKind::FailedPrecondition, "frozen");
-    node.finder.answered(process, now, Err(refusal));
-    let mut asked = |seconds| {
-        let later = Moment { boot: now.boot.after(Duration::from_secs(seconds)), ..now };
-        node.finder.pass(later).iter().filter(|found| found.process == process).count()
-    };
-    assert_eq!([2, 15, 29, 31, 33].map(&mut asked), [0, 0, 0, 1, 0]);
 }

@@ -35,11 +35,12 @@ use super::ledger::{Era, Ledger, LedgerError, LedgerFile, recognise};
 use super::offer::{due, offer};
 use super::report::Report;
 use super::shapes::{ClusterInfo, Node};
-use super::{Endpoints, NodeId, Resource};
+use super::{Endpoints, Resource};
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
 use crate::proto;
 use crate::units::{BootTime, Moment};
+use lrs_hadoop_conf::NodeId;
 
 pub use error::{AgentError, Misnamed};
 pub use view::{Told, View};

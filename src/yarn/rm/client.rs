@@ -18,12 +18,13 @@ use super::shapes::{
     App, AppAnswer, ClusterInfo, ClusterInfoAnswer, Container, ContainersAnswer, Node, NodeAnswer,
     NodeManagerAnswer, NodeManagerInfo, NodesAnswer,
 };
-use super::{Endpoints, NodeId, Resource};
+use super::{Endpoints, Resource};
 use crate::clock;
 use crate::config::{Auto, OfferBy, Yarn};
 use crate::units::BootTime;
-use crate::yarn::site::{Site, SiteError};
 use crate::yarn::{join, managers};
+use lrs_hadoop_conf::NodeId;
+use lrs_hadoop_conf::site::{Site, SiteError};
 
 /// The list of all nodes is only fetched to name them in an error; one has about 1.5 KiB.
 const MAX_NODES_BYTES: u64 = 16 << 20;
@@ -222,8 +223,8 @@ impl Cluster for Client {
     }
 
     fn configured(&mut self) -> Option<Resource> {
-        let Some(conf_dir) = &self.endpoints.conf_dir else { return self.endpoints.configured };
-        let problem = match Site::read(conf_dir).and_then(|site| join::configured(&site)) {
+        let Some((dir, trust)) = &self.endpoints.conf else { return self.endpoints.configured };
+        let problem = match Site::read(dir, trust).and_then(|site| join::configured(&site)) {
             Ok(configured) => {
                 self.endpoints.configured = configured;
                 None
@@ -240,8 +241,8 @@ impl Cluster for Client {
     }
 
     fn other_types(&mut self) -> Result<Vec<String>, SiteError> {
-        let conf_dir = self.endpoints.conf_dir.as_ref();
-        conf_dir.map_or(Ok(Vec::new()), |dir| Site::read(dir)?.other_resource_types())
+        let conf = self.endpoints.conf.as_ref();
+        conf.map_or(Ok(Vec::new()), |(dir, trust)| Site::read(dir, trust)?.other_resource_types())
     }
 
     fn active(&mut self) -> Result<(String, ClusterInfo), ClusterError> {

@@ -10,17 +10,18 @@
 
 use std::time::Duration;
 
+use super::Resource;
 use super::agent::{Agent, Told, View};
 use super::client::Client;
 use super::ledger::{LedgerError, LedgerFile};
 use super::offer::{NodeMemory, SlotSize, Slots};
 use super::rmadmin::command_line;
-use super::{NodeId, Resource};
 use crate::clock;
 use crate::config::{Config, OfferBy};
 use crate::units::BootTime;
 use crate::yarn::join;
-use crate::yarn::site::Site;
+use lrs_hadoop_conf::site::Site;
+use lrs_hadoop_conf::{NodeId, Trust};
 
 /// How long a stop may take with `offer_by = "rest"`: some hundredths of a second are needed.
 const REST_WITHIN: Duration = Duration::from_millis(600);
@@ -147,8 +148,9 @@ pub fn at_removal(config: &Config) -> Result<Option<NodeId>, Left> {
 }
 
 fn take_back_alone(config: &Config, file: LedgerFile) -> Result<(), String> {
-    let site = Site::read(&config.yarn.conf_dir).map_err(|error| error.to_string())?;
-    let endpoints = join::endpoints(&config.yarn, &site);
+    let trust = Trust::of(&config.yarn.user);
+    let site = Site::read(&config.yarn.conf_dir, &trust).map_err(|error| error.to_string())?;
+    let endpoints = join::endpoints(&config.yarn, &site, trust);
     let mut client =
         Client::of(&config.yarn, endpoints.clone()).map_err(|error| error.to_string())?;
     let (mut agent, damage) = Agent::new(endpoints, config.yarn.offer_by, file);

@@ -10,7 +10,7 @@
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 
-use crate::yarn::site::own_name;
+use lrs_hadoop_conf::site::own_name;
 
 /// Whether `host`, a name or an address, is this node.
 ///

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NodeId, Resource};
+use super::Resource;
 use crate::state::{StateError, files};
 use crate::units::WallTime;
+use lrs_hadoop_conf::NodeId;
 
 /// Version of the record's layout.
 const VERSION: u32 = 1;

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use super::Resource;
 use super::client::{Cluster, ClusterError};
 use super::http::{CallError, Problem};
 use super::rmadmin::RmadminError;
 use super::shapes::{App, ClusterInfo, Container, Node, NodeAnswer, NodeManagerInfo};
-use super::{NodeId, Resource};
-use crate::yarn::site::{Site, SiteError};
+use lrs_hadoop_conf::NodeId;
+use lrs_hadoop_conf::site::{Site, SiteError};
 
 #[derive(Debug)]
 pub struct Played {

@@ -17,9 +17,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use super::Resource;
 use super::http::excerpt;
-use super::{NodeId, Resource};
 use crate::clock;
+use lrs_hadoop_conf::NodeId;
 
 /// What is kept of what the command prints: its last lines say what went wrong, Hadoop's log
 /// lines come before.

@@ -1,9 +1,10 @@
 //! Why an offer does not stand, in words for an operator.
 
 use crate::state::StateError;
+use crate::yarn::rm::Resource;
 use crate::yarn::rm::client::ClusterError;
 use crate::yarn::rm::http::excerpt;
-use crate::yarn::rm::{NodeId, NotANodeId, Resource};
+use lrs_hadoop_conf::{NodeId, NotANodeId};
 
 /// Why the NodeManager's word on which node it is does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

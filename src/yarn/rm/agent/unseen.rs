@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use super::{Agent, AgentError, Told, View};
 use crate::units::Moment;
-use crate::yarn::rm::NodeId;
 use crate::yarn::rm::client::{Cluster, ClusterError};
 use crate::yarn::rm::http::Problem;
 use crate::yarn::rm::ledger::Ledger;
 use crate::yarn::rm::offer::due;
+use lrs_hadoop_conf::NodeId;
 
 /// How often an offer nobody can read back is sent again. Each time is a JVM's start.
 pub(super) const REPEAT_UNSEEN: Duration = Duration::from_secs(300);

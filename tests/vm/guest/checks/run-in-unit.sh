@@ -13,6 +13,7 @@ cleanup() {
     systemctl stop 'keep-*' 2>/dev/null
     end_private
     systemctl stop "user@$uid.service" 2>/dev/null
+    loginctl disable-linger lodger 2>/dev/null
     userdel --remove lodger 2>/dev/null
     # v1: somebody else removes the empty root there meanwhile (systemd trims, it seems), the next
     # task makes it anew without lrsd's mark, and so lrsd leaves it.
@@ -177,6 +178,8 @@ gone session
 systemctl stop keep-login.service 2>/dev/null
 
 step "systemd-run --user"
+# Else logind stops the manager of a user ten seconds after the last session.
+loginctl enable-linger lodger || fault "no linger for the user manager"
 systemctl start "user@$uid.service" || fault "no user manager"
 user() {
     runuser -u lodger -- env XDG_RUNTIME_DIR="/run/user/$uid" systemd-run --user --quiet --collect \

@@ -123,7 +123,7 @@ fn resources_are_numbers_or_measured() {
 #[test]
 fn a_directory_without_a_yarn_site_says_which_key_to_set() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Site::read(dir.path()).unwrap_err().to_string();
+    let error = Site::read(dir.path(), &Trust::of("yarn")).unwrap_err().to_string();
     assert!(error.contains("yarn.conf_dir"), "{error}");
     std::fs::write(dir.path().join("yarn-site.xml"), "<configuration/>").unwrap();
     std::fs::write(
@@ -131,7 +131,7 @@ fn a_directory_without_a_yarn_site_says_which_key_to_set() {
         "<configuration><property name='hadoop.tmp.dir' value='/h'/></configuration>",
     )
     .unwrap();
-    let site = Site::read(dir.path()).unwrap();
+    let site = Site::read(dir.path(), &Trust::of("yarn")).unwrap();
     assert_eq!(site.local_dirs().unwrap(), [Path::new("/h/nm-local-dir")]);
     assert_eq!(site.file(), dir.path().join("yarn-site.xml"));
 }
@@ -153,7 +153,7 @@ fn resources_beside_memory_and_vcores_are_named_where_hadoop_looks() {
         "resource-types.xml",
         "<configuration><property name='yarn.resource-types' value='license'/></configuration>",
     );
-    let site = Site::read(dir.path()).unwrap();
+    let site = Site::read(dir.path(), &Trust::of("yarn")).unwrap();
     assert_eq!(site.other_resource_types().unwrap(), ["license"]);
     write("resource-types.xml", "<configuration>");
     let error = site.other_resource_types().unwrap_err().to_string();

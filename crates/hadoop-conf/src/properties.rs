@@ -12,11 +12,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesRef, BytesStart, Event};
+
+use crate::trust::Trust;
 
 /// Largest file; the defaults Hadoop comes with are 250 KB.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -62,10 +65,11 @@ struct Property {
 }
 
 /// The properties of some files, later ones over earlier ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     set: BTreeMap<String, Property>,
     defaults: &'static [(&'static str, &'static str)],
+    trust: Trust,
     files: usize,
 }
 
@@ -87,14 +91,14 @@ struct Expansion {
 }
 
 impl Properties {
-    /// Nothing set; `defaults` answer for keys that no file has.
-    pub fn new(defaults: &'static [(&'static str, &'static str)]) -> Properties {
-        Properties { defaults, ..Properties::default() }
+    /// Nothing set; `defaults` answer for keys that no file has. `trust`: which files are read.
+    pub fn new(defaults: &'static [(&'static str, &'static str)], trust: Trust) -> Properties {
+        Properties { set: BTreeMap::new(), defaults, trust, files: 0 }
     }
 
     /// Adds the properties of a file. `Ok(false)`: there is no such file.
     pub fn add(&mut self, path: &Path) -> Result<bool, ConfError> {
-        match read(path) {
+        match read(path, &self.trust) {
             Ok(text) => self.parse(path, &text, 0).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(unreadable(path, source)),
@@ -184,9 +188,20 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
+fn read(path: &Path, trust: &Trust) -> io::Result<String> {
+    // A FIFO in a file's place would have its reader wait.
+    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let objection = match metadata.is_file() {
+        true => trust.objection(&metadata),
+        false => Some(String::from("it is no regular file")),
+    };
+    if let Some(objection) = objection {
+        return Err(io::Error::other(objection));
+    }
     let mut text = Vec::new();
-    fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         let what = format!("it is larger than {MAX_FILE_BYTES} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
@@ -196,7 +211,7 @@ fn read(path: &Path) -> io::Result<String> {
 
 fn unreadable(path: &Path, source: io::Error) -> ConfError {
     let advice = match source.kind() {
-        io::ErrorKind::PermissionDenied => "let the user lrsd runs as read it",
+        io::ErrorKind::PermissionDenied => "let the users that lrsd and lrs-yarn run as read it",
         io::ErrorKind::NotFound => "correct the include, or give it an xi:fallback",
         io::ErrorKind::InvalidData => "save it as UTF-8",
         _ => "see whether Hadoop itself can read it",
@@ -389,7 +404,7 @@ impl Parser<'_> {
             return Err(self.error(format!("includes nest deeper than {MAX_INCLUDES}: a circle?")));
         }
         let path = self.path.parent().unwrap_or(Path::new("/")).join(file);
-        match read(&path) {
+        match read(&path, &properties.trust) {
             Ok(text) => properties.parse(&path, &text, self.depth + 1).map(|()| None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(path)),
             Err(source) => Err(unreadable(&path, source)),

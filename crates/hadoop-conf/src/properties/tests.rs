@@ -1,7 +1,8 @@
 use super::*;
 
 fn parsed(text: &str) -> Result<Properties, ConfError> {
-    let mut properties = Properties::new(&[("base", "/default"), ("dir", "${base}/x")]);
+    let mut properties =
+        Properties::new(&[("base", "/default"), ("dir", "${base}/x")], Trust::of("yarn"));
     properties.add_text(Path::new("/conf/site.xml"), text).map(|()| properties)
 }
 
@@ -99,7 +100,7 @@ fn files_include_others() {
          </configuration>",
     )
     .unwrap();
-    let mut properties = Properties::default();
+    let mut properties = Properties::new(&[], Trust::of("yarn"));
     assert!(properties.add(&site).unwrap());
     assert!(!properties.add(&dir.path().join("none.xml")).unwrap());
     assert_eq!(value(&properties, "m"), "1");
@@ -108,7 +109,7 @@ fn files_include_others() {
     for href in ["gone.xml", "yarn-site.xml", "http://host/x.xml"] {
         fs::write(&site, format!("<configuration><include href='{href}'/></configuration>"))
             .unwrap();
-        let error = Properties::default().add(&site).unwrap_err().to_string();
+        let error = Properties::new(&[], Trust::of("yarn")).add(&site).unwrap_err().to_string();
         assert!(error.contains("xml"), "{error}");
     }
 }

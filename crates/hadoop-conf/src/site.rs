@@ -7,8 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::hadoop_conf::{ConfError, Properties};
-use crate::units::Bytes;
+use lrs_core::units::Bytes;
+
+use crate::properties::{ConfError, Properties};
+use crate::trust::Trust;
 
 /// The defaults of the keys below.
 static DEFAULTS: &[(&str, &str)] = &[
@@ -142,9 +144,10 @@ pub struct ResourceManagerAddress {
 }
 
 impl Site {
-    /// Reads core-site.xml, which may be absent, and yarn-site.xml in `conf_dir`.
-    pub fn read(conf_dir: &Path) -> Result<Site, SiteError> {
-        let mut properties = Properties::new(DEFAULTS);
+    /// Reads core-site.xml, which may be absent, and yarn-site.xml in `conf_dir`, if `trust` lets
+    /// them count.
+    pub fn read(conf_dir: &Path, trust: &Trust) -> Result<Site, SiteError> {
+        let mut properties = Properties::new(DEFAULTS, trust.clone());
         properties.add(&conf_dir.join("core-site.xml"))?;
         let file = conf_dir.join("yarn-site.xml");
         if !properties.add(&file)? {
@@ -156,7 +159,7 @@ impl Site {
     /// From the text of one file, for tests of what uses it.
     pub fn parse(text: &str) -> Result<Site, SiteError> {
         let file = PathBuf::from("yarn-site.xml");
-        let mut properties = Properties::new(DEFAULTS);
+        let mut properties = Properties::new(DEFAULTS, Trust::of("yarn"));
         properties.add_text(&file, text)?;
         Ok(Site { properties, file })
     }
@@ -457,8 +460,9 @@ fn from(file: Option<PathBuf>) -> String {
 }
 
 /// What the node calls itself.
-pub(super) fn own_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+pub fn own_name() -> String {
+    // An error: the name is longer than Linux has any (gethostname(2)).
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Hadoop's lists: commas, blanks around entries, empty entries dropped.

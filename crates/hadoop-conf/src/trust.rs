@@ -1,0 +1,80 @@
+//! Which configuration files are believed.
+//!
+//! Hadoop's files tell lrsd, which is root, where containers are and whose processes they may be.
+//! A file that anybody else can write would let its writer decide that. So each file, includes
+//! too, has to belong to root or to the user that NodeManagers run as, and nobody else may write
+//! it. Directories are not looked at: a file that was put in another's place has another owner.
+//!
+//! Limit: the NodeManager's user is taken from `yarn.user`, since what the files themselves say is
+//! what is in question.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+
+use nix::unistd::{Uid, User, geteuid};
+
+/// Bits of a mode that let the group and others write. With an access list the group's bits are
+/// its mask (acl(5)), so that they cover it.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Who may own a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    owners: Vec<u32>,
+    node_manager: String,
+}
+
+impl Trust {
+    /// Root, who runs this, and the user `node_manager`, if this node has one of that name.
+    pub fn of(node_manager: &str) -> Trust {
+        // A name that cannot be looked up owns nothing here either.
+        let user = User::from_name(node_manager).ok().flatten().map(|user| user.uid);
+        let owners = [Some(Uid::from_raw(0)), Some(geteuid()), user];
+        let owners = owners.into_iter().flatten().map(Uid::as_raw).collect();
+        Trust { owners, node_manager: node_manager.to_owned() }
+    }
+
+    /// Why a file is not believed, and what to do about it.
+    pub(crate) fn objection(&self, file: &Metadata) -> Option<String> {
+        if !self.owners.contains(&file.uid()) {
+            return Some(format!(
+                "it belongs to uid {}, which is neither root nor the NodeManager's user {}; give it \
+                 to root, or set yarn.user to the user the NodeManager runs as",
+                file.uid(),
+                self.node_manager
+            ));
+        }
+        let writable = file.mode() & OTHERS_WRITE != 0;
+        writable.then(|| {
+            format!(
+                "others than its owner may write it (mode {:o}); chmod go-w it",
+                file.mode() & 0o7777
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_counts_if_only_its_trusted_owner_can_write_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let said = |mode: u32, trust: &Trust| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            file.as_file().set_permissions(permissions).unwrap();
+            trust.objection(&file.as_file().metadata().unwrap())
+        };
+        let own = Trust::of("no-such-user");
+        assert_eq!([0o600, 0o644, 0o755].map(|mode| said(mode, &own)), [None, None, None]);
+        for mode in [0o664, 0o646, 0o620, 0o602] {
+            assert!(said(mode, &own).unwrap().contains("chmod go-w"), "{mode:o}");
+        }
+        let other = Trust { owners: vec![geteuid().as_raw() + 1], node_manager: "yarn".into() };
+        let objection = said(0o600, &other).unwrap();
+        assert!(objection.contains("user yarn") && objection.contains("yarn.user"), "{objection}");
+    }
+}
