@@ -37,11 +37,11 @@ use crate::config::{Absent, Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
+use crate::core::task::{Attaching, Hold, Life, Task};
 use crate::daemon::{BAD_CONFIG, new_epoch};
 use crate::log::{last_words, say};
 use crate::sample::{TaskSample, read_final};
 use crate::state::lock::{LockError, RuntimeLock};
-use crate::core::task::{Attaching, Hold, Life, Task};
 use crate::state::record::ReservationRecord;
 use crate::state::{Recovered, StateError, Store};
 use crate::systemd::manager::{Manager, ManagerError};
@@ -182,7 +182,9 @@ impl Desk {
                 })
             }
             Some(Attachment::None) => Ok("only booked: no weight was changed"),
-            None if record.who.unit.is_none() && record.who.process.is_some_and(|p| !has_ended(p)) => {
+            None if record.who.unit.is_none()
+                && record.who.process.is_some_and(|p| !has_ended(p)) =>
+            {
                 Err(TaskError::CutShort)
             }
             Some(Attachment::Own | Attachment::InPlace) | None => Ok("nobody is left in it"),

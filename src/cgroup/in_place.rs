@@ -39,9 +39,7 @@ pub(super) fn found_number(record: &GroupRecord, file: &str) -> Option<u64> {
 
 /// Whether its owner gave it the least CPU weight the kernel takes. An idle group has none.
 pub fn has_least_cpu_weight(group: &GroupRecord) -> bool {
-    [CPU_SHARES, CPU_WEIGHT]
-        .iter()
-        .any(|scale| found_number(group, scale.file) == Some(scale.min))
+    [CPU_SHARES, CPU_WEIGHT].iter().any(|scale| found_number(group, scale.file) == Some(scale.min))
 }
 
 /// See [`super::TierTree::find_in_place`].

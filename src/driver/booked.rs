@@ -47,8 +47,7 @@ pub struct Unattached {
 impl Driver {
     /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
     pub(super) fn is_to_be_attached(&self, id: TaskId) -> bool {
-        self.core.task(id).is_some_and(Task::is_booked)
-            && self.config.daemon.mode == Mode::Enforce
+        self.core.task(id).is_some_and(Task::is_booked) && self.config.daemon.mode == Mode::Enforce
     }
 
     /// At the start and once a cycle: attaches what clients admitted in observe mode.
@@ -73,8 +72,7 @@ impl Driver {
     fn place_of_admitted(&self, id: TaskId) -> Result<Place, CommandError> {
         let refused = |reason: String| CommandError::new(ErrorKind::FailedPrecondition, reason);
         let known = self.core.task(id);
-        let known =
-            known.and_then(|task| Some((task, task.who.process?, task.who.admitted_by?)));
+        let known = known.and_then(|task| Some((task, task.who.process?, task.who.admitted_by?)));
         let Some((task, process, uid)) = known else {
             return Err(refused("its process, or who admitted it, is not known".to_owned()));
         };

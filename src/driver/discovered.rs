@@ -90,8 +90,7 @@ impl Driver {
         });
         let Place { kin, origin, group } = place;
         let found = FoundRecord { by: finder, priority, standing, kin };
-        let who =
-            Who { process: Some(process), found: Some(found), origin, ..Who::default() };
+        let who = Who { process: Some(process), found: Some(found), origin, ..Who::default() };
         let request = Request {
             uid: pinned.uids.effective,
             who,

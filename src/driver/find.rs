@@ -268,13 +268,7 @@ impl Finder<'_> {
         }
     }
 
-    fn finish_release(
-        &mut self,
-        record: Task,
-        group: Option<Group>,
-        known: bool,
-        occupied: bool,
-    ) {
+    fn finish_release(&mut self, record: Task, group: Option<Group>, known: bool, occupied: bool) {
         let id = record.id;
         if !known {
             self.findings.remove.extend(group);

@@ -185,7 +185,8 @@ pub(super) fn read_all(
                     .collect();
                 let kept_files = sampler.kept_files();
                 let due = request.due;
-                let report = CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files };
+                let report =
+                    CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files };
                 outbox.send(Message::Cycle(Box::new(report)));
             }
         }

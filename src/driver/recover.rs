@@ -117,11 +117,8 @@ impl Driver {
                 counters.next_reservation = counters.next_reservation.max(next);
             }
         }
-        let mains = findings
-            .tasks
-            .iter()
-            .filter_map(|task| Some((task.who.process?, task.id)))
-            .collect();
+        let mains =
+            findings.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
         let restored = Restored {
             tasks: findings.tasks,
             reservations: reservations.into_iter().map(|r| (r.id, r.reservation)).collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Driver;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
-use crate::config::Mode;
+use crate::config::{Classify, Mode};
 use crate::core::model::{Class, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::task::Task;

@@ -28,8 +28,8 @@ mod tests;
 
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
-use journal::Journal;
 use crate::core::task::Task;
+use journal::Journal;
 use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
 use standing::Standing;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::core::counts::Counts;
 use crate::core::event::EventKind;
 use crate::core::model::{Label, Labels, Order, Priority, Tier};
-use crate::core::counts::Counts;
 use crate::core::slots::Seat;
 use crate::core::state::Reservation;
 use crate::core::task::{
