@@ -368,13 +368,20 @@ async fn serve(
         doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown()));
     }
     let (tried, bus_tried) = oneshot::channel();
+    // Ends with this function.
+    let mut bus_thread = None;
     if bus == Bus::Off {
         drop(tried);
     } else {
-        let served = crate::dbus::serve(bus, access.clone(), tried, shutdown());
+        let (thread, ends) =
+            crate::serve::thread("lrs-bus").map_err(system("start the thread for D-Bus"))?;
+        bus_thread.replace(ends);
+        let served = thread.spawn(crate::dbus::serve(bus, access.clone(), tried, shutdown()));
         doors.spawn(async move {
-            served.await;
-            Ok(())
+            match served.await {
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                _ => Ok(()),
+            }
         });
     }
     // The sockets were bound before recovery: connections made meanwhile are served. The name on

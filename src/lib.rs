@@ -21,8 +21,7 @@
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`yarn`] | tasks nobody announced | /proc, Hadoop's files |
-//! | [`cli`], [`demo`], [`mod@bench`] | `lrsctl`: a client like any other | gRPC |
-//! | `rig` | private daemon, processes, clean-up of the two before | gRPC, `cli` |
+//! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the doors never see `cgroup` or `state`; nothing in
@@ -30,7 +29,6 @@
 //!
 //! `docs/architecture.md` tells the same at more length.
 
-pub mod bench;
 pub mod cgroup;
 pub mod cli;
 pub mod clock;
@@ -48,10 +46,10 @@ pub mod publish;
 pub mod query;
 mod quota;
 pub mod request;
-mod rig;
 pub mod rights;
 pub mod sample;
 pub mod serve;
+pub mod service;
 pub mod state;
 pub mod systemd;
 pub mod yarn;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
+use lrs_bench::stats::Spread;
 
 use crate::node::{Node, Rpc};
 use crate::{Effort, cpus, section, work};

@@ -6,9 +6,9 @@ use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
 use lrs::proto;
+use lrs_bench::stats::Spread;
 use prost::Message as _;
 use rustix::process::Signal;
 

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::node::{Node, Rpc, signal};
 use crate::{Effort, cost, section};
-use lrs::bench::stats::Spread;
+use lrs_bench::stats::Spread;
 
 /// Between two ends.
 const APART: Duration = Duration::from_millis(1);

@@ -13,10 +13,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
 use lrs::proto;
 use lrs::units::BootTime;
+use lrs_bench::stats::Spread;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::process::{PidfdFlags, Signal, pidfd_open};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lrs::bench::stats::Spread;
+use lrs_bench::stats::Spread;
 
 use crate::node::Node;
 use crate::{Effort, section};

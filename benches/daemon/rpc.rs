@@ -8,7 +8,7 @@ use lrs::proto;
 
 use crate::node::{Node, Rpc};
 use crate::{Effort, section};
-use lrs::bench::stats::Spread;
+use lrs_bench::stats::Spread;
 
 pub fn run(effort: Effort) {
     let calls = effort.pick(500, 50);

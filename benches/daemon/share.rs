@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lrs::bench::stats::Spread;
 use lrs::clock::boot_time;
+use lrs_bench::stats::Spread;
 
 use crate::node::{Files, Node};
 use crate::{Effort, cpus, section};

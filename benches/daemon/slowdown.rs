@@ -5,7 +5,7 @@
 //! to round. Full over empty is the slowdown, empty over empty the noise floor. The active
 //! tasks keep their slots until all have finished, so that nobody is promoted meanwhile.
 
-use lrs::bench::stats::{Interval, Spread, median_interval};
+use lrs_bench::stats::{Interval, Spread, median_interval};
 
 use crate::node::Node;
 use crate::work::Timed;

@@ -12,7 +12,7 @@ use tonic::transport::Endpoint;
 
 use crate::node::Node;
 use crate::{Effort, cost, section};
-use lrs::bench::stats::Spread;
+use lrs_bench::stats::Spread;
 
 /// Changes have to reach a watcher within this, or it has fallen behind.
 const BEHIND: Duration = Duration::from_secs(2);

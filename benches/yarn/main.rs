@@ -50,7 +50,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use lrs::bench::order::order;
+use lrs_bench::order::order;
 
 use cluster::Cluster;
 use disk::Disk;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use lrs::bench::stats::{LEAST_FOR_INTERVAL, Spread, geometric_mean, median_interval};
+use lrs_bench::stats::{LEAST_FOR_INTERVAL, Spread, geometric_mean, median_interval};
 
 use crate::settings::Setting;
 use crate::tables::{Group, settings};

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use lrs::bench::stats::{LEAST_FOR_INTERVAL, Spread, median_interval};
+use lrs_bench::stats::{LEAST_FOR_INTERVAL, Spread, median_interval};
 
 use crate::loads::Load;
 use crate::options::Scheduling;

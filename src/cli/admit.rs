@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
 use super::client;
 use super::exec::Program;
-use super::failure::{Asked, Exit, Failure};
+use super::failure::{Asked, Exit, Failure, from_status};
 use super::output::{Output, Talk, printable, say};
 use super::values::{Patience, millis};
 use crate::units::BootTime;
@@ -100,7 +100,7 @@ pub(super) fn admit(
         Err(failures) => {
             for (subject, failure) in &failures {
                 say(format_args!("lrsctl: {subject}:"));
-                failure.report();
+                failure.report("lrsctl");
             }
             let full = failures.iter().all(|(_, failure)| failure.is(Exit::NoFreeSlot));
             Err(Failure::ended(if full { Exit::NoFreeSlot } else { Exit::Failed }.into()))
@@ -244,7 +244,7 @@ async fn attempt(
             Ok(Slot::Outer(printable(status.message()).into_owned()))
         }
         Err(status) => {
-            let failure = Failure::from_status(&status, Asked::ForSlot);
+            let failure = from_status(&status, Asked::ForSlot);
             Err(if failure.is(Exit::Unreachable) {
                 Miss::Away { failure, reached: true }
             } else {

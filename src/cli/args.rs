@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 
 use super::values::{Patience, duration, label};
-use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
+use crate::demo::{DemoArgs, InnerArgs};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]
@@ -113,8 +114,21 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: YarnCommand,
     },
-    /// Static slots against LRS on this node, with the tasks of a suite
-    Bench(BenchArgs),
+    /// Static slots against LRS on this node, with the tasks of a suite: executes lrs-bench
+    ///
+    /// `lrsctl bench --help` and lrs-bench(1) have the options.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of lrs-bench, such as config/bench/smoke.toml
+        #[arg(
+            value_name = "ARGS",
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_hint = clap::ValueHint::FilePath
+        )]
+        args: Vec<OsString>,
+    },
     /// A tour on this machine: a private daemon, real tasks, live tiers; leaves nothing behind
     Demo(DemoArgs),
     /// Completions for a shell, on stdout
@@ -130,12 +144,8 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
     },
-    #[command(name = "__bench", hide = true)]
-    BenchInner(BenchInnerArgs),
     #[command(name = "__demo", hide = true)]
-    DemoInner(DemoInnerArgs),
-    #[command(name = "__disk", hide = true)]
-    Disk(DiskArgs),
+    DemoInner(InnerArgs),
     #[command(name = "__daemon", hide = true)]
     Daemon {
         #[arg(long)]
@@ -240,114 +250,4 @@ pub(super) struct ReserveArgs {
     /// How long the promise holds [default: slots.reservation_ttl of the node]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(super) ttl: Option<Duration>,
-}
-
-/// Arguments of `lrsctl demo`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DemoArgs {
-    /// Where to put the data, a disk rather than a tmpfs [default: $TMPDIR or /var/tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// Show observe mode even where shaping is possible
-    #[arg(long)]
-    pub(crate) observe: bool,
-}
-
-/// What the supervisor of the demo tells the process that runs it.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DemoInnerArgs {
-    /// Working directory, made and removed by the supervisor
-    #[arg(long)]
-    pub(crate) workdir: PathBuf,
-    /// cgroup root of the private daemon
-    #[arg(long)]
-    pub(crate) cgroup_root: String,
-    /// Show observe mode only
-    #[arg(long)]
-    pub(crate) observe: bool,
-}
-
-/// Arguments of `lrsctl bench`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct BenchArgs {
-    /// What to run and in which settings, such as config/bench/smoke.toml
-    #[arg(value_name = "SUITE.toml", required_unless_present = "report")]
-    pub(crate) suite: Option<PathBuf>,
-    /// Where runs, report and logs go [default: lrs-bench-SUITE-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Where to work, on the disk to measure [default: the suite's, $TMPDIR or /var/tmp]
-    #[arg(long, value_name = "WORKDIR")]
-    pub(crate) dir: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) choice: BenchChoice,
-    /// Make the report of this output directory anew; runs nothing
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with_all = ["suite", "out", "dir", "rounds", "load", "setting", "quick"]
-    )]
-    pub(crate) report: Option<PathBuf>,
-    /// With --report: a table in Markdown on stdout instead
-    #[arg(long, requires = "report")]
-    pub(crate) markdown: bool,
-}
-
-/// What of a suite is wanted.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct BenchChoice {
-    /// Rounds instead of the suite's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) rounds: Option<u32>,
-    /// Only this load; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub(crate) load: Vec<String>,
-    /// Only this setting; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub(crate) setting: Vec<String>,
-    /// The short form, as the suite's `[quick]` says: shows that it works, not what it gives
-    #[arg(long)]
-    pub(crate) quick: bool,
-}
-
-impl BenchChoice {
-    /// The words it was read from.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        words.extend(self.rounds.map(|rounds| format!("--rounds={rounds}")));
-        words.extend(self.load.iter().map(|load| format!("--load={load}")));
-        words.extend(self.setting.iter().map(|setting| format!("--setting={setting}")));
-        words.extend(self.quick.then(|| "--quick".to_owned()));
-        words
-    }
-}
-
-/// What the supervisor of a bench tells the process that runs it.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct BenchInnerArgs {
-    /// Working directory, made and removed by the supervisor
-    #[arg(long)]
-    pub(crate) workdir: PathBuf,
-    /// cgroup root of the private daemons
-    #[arg(long)]
-    pub(crate) cgroup_root: String,
-    /// Output directory with the suite
-    #[arg(long)]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) choice: BenchChoice,
-    /// The command line as it was given
-    #[arg(last = true)]
-    pub(crate) command: Vec<String>,
-}
-
-/// What the bench tells the process that is its modelled disk.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DiskArgs {
-    /// The disk, as JSON
-    #[arg(long)]
-    pub(crate) spec: String,
-    /// Where to mount its file system
-    #[arg(long)]
-    pub(crate) mount: PathBuf,
 }

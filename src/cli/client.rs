@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lrs_api::client::{self, ANSWER_TIMEOUT, Connection, Endpoint};
 
-use super::failure::{Asked, Failure};
+use super::failure::{Asked, Failure, from_status};
 
 /// Connects once, and says on failure what to do.
 pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> {
@@ -30,7 +30,7 @@ where
     super::runtime()?.block_on(async {
         let connection = connect(endpoint).await?;
         match tokio::time::timeout(ANSWER_TIMEOUT, request(connection)).await {
-            Ok(answer) => answer.map_err(|status| Failure::from_status(&status, asked)),
+            Ok(answer) => answer.map_err(|status| from_status(&status, asked)),
             Err(_) => Err(no_answer(ANSWER_TIMEOUT)),
         }
     })

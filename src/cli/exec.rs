@@ -67,8 +67,27 @@ impl Program {
     }
 }
 
+/// `lrsctl bench`: becomes `lrs-bench`, the one beside this executable or else the first in PATH,
+/// as `git foo` becomes `git-foo`.
+pub(super) fn bench(json: bool, args: Vec<OsString>) -> Result<Infallible, Failure> {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name("lrs-bench"));
+    let beside = beside.filter(|file| matches!(verdict(file), Verdict::Executable));
+    let name = beside.map_or_else(|| OsString::from("lrs-bench"), PathBuf::into_os_string);
+    let mut command = vec![name];
+    command.extend(json.then(|| OsString::from("--json")));
+    command.extend(args);
+    Program::find(&command, std::env::var_os("PATH").as_deref())
+        .map_err(|failure| {
+            failure.hint(
+                "`lrsctl bench` is the program lrs-bench, of the same package; put it beside \
+                 lrsctl or into PATH",
+            )
+        })?
+        .execute()
+}
+
 /// The file execvp(3) would execute for `name`, or what is wrong with it.
-pub(crate) fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     if name.is_empty() {
         return Err(Failure::not_found("the command is empty"));
     }

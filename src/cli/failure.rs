@@ -1,188 +1,46 @@
-//! How a command ends when it does not end well: an exit code, a message, and where it
-//! helps a hint.
+//! What an answer of lrsd's that is none means for the exit code.
 
-use std::process::ExitCode;
-
-use super::output::{printable, say};
-
-/// Exit codes of `lrsctl` (spec 7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Exit {
-    /// Refused or failed.
-    Failed = 1,
-    /// Wrong arguments.
-    Usage = 2,
-    /// The daemon does not answer.
-    Unreachable = 3,
-    /// No slot was free, or none came free in the time given.
-    NoFreeSlot = 4,
-    /// The command of `run` is there but cannot be executed.
-    NotExecutable = 126,
-    /// The command of `run` is not there.
-    NotFound = 127,
-}
-
-/// The end of a command that did not do all it was asked.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// To be told, with its exit code.
-    Told {
-        /// Exit code.
-        exit: Exit,
-        /// Lower case, no final stop.
-        message: String,
-        /// What to do.
-        hint: Option<String>,
-    },
-    /// Everything worth telling was told; only the code is left.
-    Ended(ExitCode),
-    /// stdout could not be written.
-    Output(std::io::Error),
-}
+use lrs_term::printable;
+pub(crate) use lrs_term::{Exit, Failure};
 
 /// Which answer RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(super) enum Asked {
     /// The request was for a slot: none is free.
     ForSlot,
     /// Any other request.
     Other,
 }
 
-impl Failure {
-    fn told(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure::Told { exit, message: message.into(), hint: None }
+/// What the server said, in the codes of `shaper.proto`.
+pub(super) fn from_status(status: &tonic::Status, asked: Asked) -> Failure {
+    use tonic::Code;
+    let message = match status.message() {
+        "" => format!("lrsd answered {:?} and gave no reason", status.code()),
+        // A configuration has a fault a line.
+        message => message.lines().map(printable).collect::<Vec<_>>().join("\n  "),
+    };
+    if is_transport(status) {
+        return Failure::unreachable(format!(
+            "the connection to lrsd broke before it answered ({message})"
+        ))
+        .hint("it may be restarting; the request may have been carried out all the same");
     }
-
-    /// Refused or failed.
-    pub(crate) fn failed(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Failed, message)
-    }
-
-    /// Wrong arguments that only show after parsing.
-    pub(crate) fn usage(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Usage, message)
-    }
-
-    /// The daemon does not answer.
-    pub(crate) fn unreachable(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Unreachable, message)
-    }
-
-    /// The command of `run` is not there.
-    pub(crate) fn not_found(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::NotFound, message)
-    }
-
-    /// The command of `run` cannot be executed.
-    pub(crate) fn not_executable(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::NotExecutable, message)
-    }
-
-    /// Everything worth telling was told.
-    pub(crate) fn ended(code: ExitCode) -> Failure {
-        Failure::Ended(code)
-    }
-
-    /// The same with a line that says what to do.
-    pub(crate) fn hint(mut self, text: impl Into<String>) -> Failure {
-        if let Failure::Told { hint, .. } = &mut self {
-            *hint = Some(text.into());
+    match (status.code(), asked) {
+        (Code::Unavailable, _) => Failure::unreachable(message),
+        (Code::ResourceExhausted | Code::DeadlineExceeded, Asked::ForSlot) => {
+            Failure::told(Exit::NoFreeSlot, message)
         }
-        self
+        (Code::Unimplemented, _) => Failure::failed(message).hint(format!(
+            "this lrsctl is {}; `lrsctl status` shows the version of lrsd",
+            env!("CARGO_PKG_VERSION")
+        )),
+        _ => Failure::failed(message),
     }
-
-    /// What the server said, in the codes of `shaper.proto`.
-    pub(crate) fn from_status(status: &tonic::Status, asked: Asked) -> Failure {
-        use tonic::Code;
-        let message = match status.message() {
-            "" => format!("lrsd answered {:?} and gave no reason", status.code()),
-            // A configuration has a fault a line.
-            message => message.lines().map(printable).collect::<Vec<_>>().join("\n  "),
-        };
-        if is_transport(status) {
-            return Failure::unreachable(format!(
-                "the connection to lrsd broke before it answered ({message})"
-            ))
-            .hint("it may be restarting; the request may have been carried out all the same");
-        }
-        match (status.code(), asked) {
-            (Code::Unavailable, _) => Failure::unreachable(message),
-            (Code::ResourceExhausted | Code::DeadlineExceeded, Asked::ForSlot) => {
-                Failure::told(Exit::NoFreeSlot, message)
-            }
-            (Code::Unimplemented, _) => Failure::failed(message).hint(format!(
-                "this lrsctl is {}; `lrsctl status` shows the version of lrsd",
-                env!("CARGO_PKG_VERSION")
-            )),
-            _ => Failure::failed(message),
-        }
-    }
-
-    /// The exit code.
-    pub(crate) fn exit(&self) -> ExitCode {
-        match self {
-            Failure::Told { exit, .. } => ExitCode::from(*exit as u8),
-            Failure::Ended(code) => *code,
-            Failure::Output(error) if is_closed_pipe(error) => ExitCode::SUCCESS,
-            Failure::Output(_) => ExitCode::from(Exit::Failed as u8),
-        }
-    }
-
-    /// Whether this is the end `exit`.
-    pub(crate) fn is(&self, wanted: Exit) -> bool {
-        matches!(self, Failure::Told { exit, .. } if *exit == wanted)
-    }
-
-    /// Tells it on stderr.
-    pub(crate) fn report(&self) {
-        match self {
-            Failure::Told { message, hint, .. } => {
-                say(format_args!("lrsctl: {message}"));
-                if let Some(hint) = hint {
-                    say(format_args!("  hint: {hint}"));
-                }
-            }
-            Failure::Output(error) if !is_closed_pipe(error) => {
-                say(format_args!("lrsctl: cannot write to standard output: {error}"));
-            }
-            Failure::Output(_) | Failure::Ended(_) => {}
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    /// The message alone.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Told { message, .. } => f.write_str(message),
-            Failure::Ended(_) => f.write_str("it was told already"),
-            Failure::Output(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    /// The only I/O that reaches `?` bare is writing stdout; all other I/O names its file.
-    fn from(error: std::io::Error) -> Failure {
-        Failure::Output(error)
-    }
-}
-
-/// The reader has seen enough; that is no failure of ours.
-fn is_closed_pipe(error: &std::io::Error) -> bool {
-    error.kind() == std::io::ErrorKind::BrokenPipe
 }
 
 /// Whether the status was made on this side because the connection failed: a status the
 /// server sent has no local source.
-pub(crate) fn is_transport(status: &tonic::Status) -> bool {
+pub(super) fn is_transport(status: &tonic::Status) -> bool {
     std::error::Error::source(status).is_some()
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
-    }
 }

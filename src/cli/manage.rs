@@ -81,5 +81,5 @@ pub(super) fn reload(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failur
     if response.changed.is_empty() {
         say(format_args!("nothing changed"));
     }
-    response.changed.iter().try_for_each(|key| out.line(super::printable(key)))
+    response.changed.iter().try_for_each(|key| out.line(lrs_term::printable(key)))
 }

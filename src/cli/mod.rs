@@ -27,14 +27,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub(crate) use lrs_api::client::{Connection, Endpoint, all_tasks};
-
-pub(crate) use args::{BenchArgs, BenchChoice, BenchInnerArgs, DemoArgs, DemoInnerArgs, DiskArgs};
-pub(crate) use client::connect;
-pub(crate) use exec::search as find_program;
-pub(crate) use failure::Failure;
-pub(crate) use output::{Column, Columns, Output, printable, say, wrap};
-pub(crate) use show::{events::line as event_line, percent, tasks::brief, tasks::live_row};
+use failure::Failure;
+use output::Output;
 
 use args::{Cli, Command, ConfigCommand};
 
@@ -53,7 +47,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.report();
+            failure.report("lrsctl");
             failure.exit()
         }
     }
@@ -87,17 +81,17 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
         Command::Yarn { command } => yarn::execute(&command, endpoint, out),
-        Command::Bench(args) => crate::bench::supervise(&args, out),
-        Command::BenchInner(args) => crate::bench::run(&args, out),
+        Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),
-        Command::Disk(args) => crate::bench::disk::serve(&args, out),
-        Command::Daemon { config } => Err(Failure::ended(crate::rig::supervise::daemon(&config))),
+        Command::Daemon { config } => {
+            Err(Failure::ended(lrs_testbed::supervise::daemon(&config, crate::daemon::main)))
+        }
     }
 }
 
 /// The runtime of every command that talks to the daemon: this thread and no other.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Failure::failed(format!("cannot set up the event loop: {error}; raise `ulimit -n`?"))
     })

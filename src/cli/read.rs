@@ -6,7 +6,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::client::{self, ask};
-use super::failure::{Asked, Failure};
+use super::failure::{Asked, Failure, from_status};
 use super::output::{Output, printable, say};
 use super::show;
 use crate::{clock, proto};
@@ -85,7 +85,7 @@ pub(super) fn events(
         let mut lrsd = client::connect(endpoint).await?;
         let mut next = since;
         let broken = |status: &tonic::Status, next: Option<u64>| {
-            let failure = Failure::from_status(status, Asked::Other);
+            let failure = from_status(status, Asked::Other);
             match next {
                 Some(seq) => failure.hint(format!("go on with `lrsctl events --since {seq}`")),
                 None => failure,

@@ -32,7 +32,6 @@ use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
-pub(crate) use read::read_text;
 pub use read::{Absent, check_file};
 pub use value::root_path;
 pub use yarn::{OfferBy, Yarn};
@@ -343,24 +342,6 @@ impl Config {
                 Auto::Fixed(weight) => Some(weight),
             },
         }
-    }
-
-    /// Puts one value into the key called `path` and answers it as TOML: `None` when there is no
-    /// such key, or what is wrong with the value.
-    pub(crate) fn read_key(
-        &mut self,
-        path: &str,
-        node: &value::Node<'_>,
-    ) -> Option<Result<(&'static str, String), Vec<String>>> {
-        let key = schema::key(path)?;
-        let reasons = |wrong: Vec<schema::Wrong>| {
-            let reason = |wrong: schema::Wrong| match wrong.why {
-                value::Rejection::OutOfRange => format!("expected {}", key.range),
-                value::Rejection::Because(problem, remedy) => format!("{problem}; {remedy}"),
-            };
-            wrong.into_iter().map(reason).collect()
-        };
-        Some((key.read)(node, self).map(|()| (key.path, (key.write)(self))).map_err(reasons))
     }
 
     /// The keys whose values differ, in the order of the table.

@@ -1,9 +1,12 @@
-//! Signals: what happened and what changed, told to whoever listens on the bus.
+//! Signals: what happened and what changed.
 //!
-//! One snapshot is compared with the one told last; what differs is one PropertiesChanged for
-//! each object, InterfacesAdded and InterfacesRemoved. Events come from the ring, and only up
+//! One snapshot is compared with the one announced last; what differs is one PropertiesChanged
+//! for each object, InterfacesAdded and InterfacesRemoved. Events come from the ring, and only up
 //! to the one the snapshot shows: a task's object is there before TaskAdmitted, shows its new
 //! tier before TaskPromoted and is gone before TaskCompleted reaches anybody.
+//!
+//! What changes with every reading stands in `Measured` and is never announced: a client that
+//! wants it asks, at its own pace.
 //!
 //! Limits: a bus that is slow makes this skip snapshots and, once the ring has moved on, lose
 //! events, which is logged. The loop never waits for it. A task that came and went between two
@@ -11,103 +14,113 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-use zbus::Connection;
-use zbus::zvariant::{DynamicType, ObjectPath, StructureBuilder};
+use zbus::object_server::{Interface, SignalEmitter};
+use zbus::zvariant::ObjectPath;
 
-use super::contract::{MANAGER, MANAGER_PATH, OBJECT_MANAGER, PROPERTIES, TASK};
-use super::objects::{interfaces, task_path};
-use super::properties::{self, Property};
+use super::dispatch::Bus;
+use super::manager::Manager;
+use super::object::{ObjectManager, Properties, shown_task};
+use super::task::{Task, same};
+use super::{MANAGER_PATH, task_path};
 use crate::core::event::{Event, EventKind};
+use crate::core::model::TaskId;
 use crate::proto;
 use crate::publish::{Access, Snapshot};
 
 /// Events read off the ring at once.
 const BATCH: usize = 64;
 
-/// What has been told on one connection.
+/// What was announced on one connection.
 pub(super) struct Announcer {
-    bus: Connection,
+    bus: Arc<Bus>,
+    manager: SignalEmitter<'static>,
     access: Access,
-    told: Arc<Snapshot>,
+    last: Arc<Snapshot>,
 }
 
-impl Announcer {
-    /// Begins with what is there now: whoever comes asks for that.
-    pub(super) fn new(bus: Connection, mut access: Access) -> Announcer {
-        let told = Arc::clone(&access.snapshot.borrow_and_update());
-        Announcer { bus, access, told }
-    }
+/// Why signals end: the connection is of no use any more, or a signal could not be made.
+type Ended = Box<dyn std::error::Error + Send + Sync>;
 
-    /// Tells until the loop has ended.
+impl Announcer {
+    /// Begins with what is there now: a client that comes asks for that.
     ///
     /// # Errors
-    /// The connection is of no use any more.
-    pub(super) async fn run(mut self) -> zbus::Result<()> {
+    /// zbus does not take the manager's path.
+    pub(super) fn new(bus: Arc<Bus>, mut access: Access) -> zbus::Result<Announcer> {
+        let last = Arc::clone(&access.snapshot.borrow_and_update());
+        let manager = SignalEmitter::new(&bus.connection, MANAGER_PATH)?.into_owned();
+        Ok(Announcer { bus, manager, access, last })
+    }
+
+    /// Announces until the loop has ended.
+    pub(super) async fn run(mut self) -> Result<(), Ended> {
         while self.access.snapshot.changed().await.is_ok() {
             let new = Arc::clone(&self.access.snapshot.borrow_and_update());
-            self.tell(&new).await?;
-            self.told = new;
+            self.announce(&new).await?;
+            self.last = new;
         }
         Ok(())
     }
 
-    async fn tell(&self, new: &Snapshot) -> zbus::Result<()> {
-        let old = Arc::clone(&self.told);
+    async fn announce(&self, new: &Snapshot) -> Result<(), Ended> {
+        let old = &self.last;
         for (_, task) in new.tasks.iter().filter(|(id, _)| !old.tasks.contains_key(id)) {
-            self.added(task).await?;
+            let path = ObjectPath::try_from(task_path(&task.id))?;
+            let interfaces = shown_task(&self.bus, task).await?;
+            ObjectManager::interfaces_added(&self.manager, path, interfaces).await?;
         }
         for (_, task) in old.tasks.iter().filter(|(id, _)| !new.tasks.contains_key(id)) {
-            self.removed(task).await?;
+            let path = ObjectPath::try_from(task_path(&task.id))?;
+            ObjectManager::interfaces_removed(&self.manager, path, vec![Task::name()]).await?;
         }
         for (id, task) in &new.tasks {
             let Some(old) = old.tasks.get(id) else { continue };
-            if !Arc::ptr_eq(old, task) && !properties::same_task(old, task) {
-                let path = task_path(&task.id);
-                self.changed(&path, TASK, properties::TASK, &**old, &**task).await?;
+            if !Arc::ptr_eq(old, task) && !same(old, task) {
+                let emitter = SignalEmitter::new(&self.bus.connection, task_path(&task.id))?;
+                let [old, new] =
+                    [old, task].map(|task| Task { task: Arc::clone(task), call: None });
+                self.changed(&emitter, &old, &new).await?;
             }
         }
         self.events(old.last_event, new.last_event).await?;
         if !Arc::ptr_eq(&old.status, &new.status) {
-            let (old, new) = (&*old.status, &*new.status);
-            self.changed(MANAGER_PATH, MANAGER, properties::MANAGER, old, new).await?;
-            if offered(old) != offered(new) {
-                self.signal(MANAGER_PATH, MANAGER, "SlotsChanged", &offered(new)).await?;
+            let statuses = [&old.status, &new.status];
+            let [then, now] =
+                statuses.map(|status| Manager { status: Arc::clone(status), call: None });
+            self.changed(&self.manager, &then, &now).await?;
+            let [then, now] = statuses.map(|status| offered(status));
+            if then != now {
+                let (active, active_free, passive, passive_free) = now;
+                let manager = &self.manager;
+                Manager::slots_changed(manager, active, active_free, passive, passive_free).await?;
             }
         }
         Ok(())
     }
 
-    async fn added(&self, task: &proto::Task) -> zbus::Result<()> {
-        let path = ObjectPath::try_from(task_path(&task.id))?;
-        // A tuple would send the dictionary as a variant.
-        let body = StructureBuilder::new()
-            .append_field(path.into())
-            .append_field(interfaces(task))
-            .build()?;
-        self.signal(MANAGER_PATH, OBJECT_MANAGER, "InterfacesAdded", &body).await
-    }
-
-    async fn removed(&self, task: &proto::Task) -> zbus::Result<()> {
-        let body = (ObjectPath::try_from(task_path(&task.id))?, [TASK].as_slice());
-        self.signal(MANAGER_PATH, OBJECT_MANAGER, "InterfacesRemoved", &body).await
-    }
-
-    async fn changed<T>(
+    /// Announces the properties that differ: the new values, and the names of those that are not
+    /// known any more.
+    async fn changed<I: Interface>(
         &self,
-        path: &str,
-        interface: &str,
-        table: &[Property<T>],
-        old: &T,
-        new: &T,
-    ) -> zbus::Result<()> {
-        let Some((values, unknown)) = properties::changed(table, old, new) else { return Ok(()) };
-        self.signal(path, PROPERTIES, "PropertiesChanged", &(interface, values, unknown)).await
+        emitter: &SignalEmitter<'_>,
+        old: &I,
+        new: &I,
+    ) -> Result<(), Ended> {
+        let mut old = self.bus.properties(old).await?;
+        let mut new = self.bus.properties(new).await?;
+        old.remove("Measured");
+        new.remove("Measured");
+        let unknown: Vec<_> = old.keys().filter(|name| !new.contains_key(*name)).cloned().collect();
+        new.retain(|name, value| old.get(name) != Some(value));
+        if !new.is_empty() || !unknown.is_empty() {
+            Properties::properties_changed(emitter, I::name(), new, unknown).await?;
+        }
+        Ok(())
     }
 
-    /// Events after `told` up to `newest`, in order.
-    async fn events(&self, told: u64, newest: u64) -> zbus::Result<()> {
-        let mut next = told.saturating_add(1);
+    /// Events after `last` up to `newest`, in order.
+    async fn events(&self, last: u64, newest: u64) -> zbus::Result<()> {
+        let mut next = last.saturating_add(1);
         while next <= newest {
             let page = self.access.events.read(next, BATCH);
             if page.lost > 0 {
@@ -127,34 +140,21 @@ impl Announcer {
     }
 
     async fn happened(&self, event: &Event) -> zbus::Result<()> {
-        let name = match event.kind {
-            EventKind::Admitted => "TaskAdmitted",
-            EventKind::Promoted => "TaskPromoted",
-            EventKind::Demoted => "TaskDemoted",
-            EventKind::Completed => "TaskCompleted",
-            EventKind::Released => "TaskReleased",
-            _ => return Ok(()),
-        };
         // Reservations move between tiers too; they are no objects.
-        let Some(id) = event.task.as_deref().filter(|id| is_task(id)) else { return Ok(()) };
+        let is_task = |id: &&str| id.parse::<TaskId>().is_ok();
+        let Some(id) = event.task.as_deref().filter(is_task) else { return Ok(()) };
         let path = ObjectPath::try_from(task_path(id))?;
+        let (manager, seq) = (&self.manager, event.seq);
         let reason = event.reason.as_deref().unwrap_or_default();
-        self.signal(MANAGER_PATH, MANAGER, name, &(id, path, event.seq, reason)).await
+        match event.kind {
+            EventKind::Admitted => Manager::task_admitted(manager, id, path, seq, reason).await,
+            EventKind::Promoted => Manager::task_promoted(manager, id, path, seq, reason).await,
+            EventKind::Demoted => Manager::task_demoted(manager, id, path, seq, reason).await,
+            EventKind::Completed => Manager::task_completed(manager, id, path, seq, reason).await,
+            EventKind::Released => Manager::task_released(manager, id, path, seq, reason).await,
+            _ => Ok(()),
+        }
     }
-
-    async fn signal<B: Serialize + DynamicType>(
-        &self,
-        path: &str,
-        interface: &str,
-        name: &str,
-        body: &B,
-    ) -> zbus::Result<()> {
-        self.bus.emit_signal(None::<&str>, path, interface, name, body).await
-    }
-}
-
-fn is_task(id: &str) -> bool {
-    id.parse::<crate::core::model::TaskId>().is_ok()
 }
 
 /// Capacity and free slots, active and passive.

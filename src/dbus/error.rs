@@ -1,17 +1,45 @@
-//! Errors in the words of D-Bus: the daemon's own under `org.lrs.Shaper1.Error.`, those of the
-//! bus's conventions under `org.freedesktop.DBus.Error.`. The first argument is the message.
+//! Errors by their names on D-Bus: those of the daemon below `org.lrs.Shaper1.Error.`, those of
+//! the bus's conventions below `org.freedesktop.DBus.Error.`. The first argument is the message.
+
+use zbus::message::{Header, Message};
+use zbus::names::ErrorName;
 
 use crate::command::{CommandError, ErrorKind, shortened};
 
-/// Why a call was not answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub(super) struct CallError {
     /// Full name on the bus.
-    pub name: &'static str,
+    name: &'static str,
     /// What was found and what to do.
     pub message: String,
-    /// The second argument of AlreadyExists: the task the process is in.
-    pub task: Option<String>,
+    /// The second argument of AlreadyExists: the task of the process.
+    task: Option<String>,
+}
+
+macro_rules! standard {
+    ($($(#[$doc:meta])* $function:ident: $name:literal;)*) => {
+        impl CallError {
+            $($(#[$doc])* pub(super) fn $function(message: impl Into<String>) -> CallError {
+                CallError::new(concat!("org.freedesktop.DBus.Error.", $name), message)
+            })*
+        }
+    };
+}
+
+standard! {
+    /// polkit would allow it once a person was asked, which the caller did not allow.
+    interaction_required: "InteractiveAuthorizationRequired";
+    unknown_method: "UnknownMethod";
+    unknown_object: "UnknownObject";
+    unknown_interface: "UnknownInterface";
+    unknown_property: "UnknownProperty";
+    read_only: "PropertyReadOnly";
+    /// The arguments have other types than the method takes.
+    invalid_arguments: "InvalidArgs";
+    /// A call larger than any that makes sense, or an answer larger than a bus carries.
+    limits_exceeded: "LimitsExceeded";
 }
 
 impl CallError {
@@ -19,69 +47,51 @@ impl CallError {
         CallError { name, message: shortened(message.into()), task: None }
     }
 
-    /// More calls at once than this door allows.
+    /// More calls at once than the server allows.
     pub(super) fn too_many(message: impl Into<String>) -> CallError {
         CallError::new("org.lrs.Shaper1.Error.TooManyCalls", message)
     }
 
-    /// polkit would allow it after asking somebody, which the caller did not allow. The name of
-    /// the specification ("Message Types", ALLOW_INTERACTIVE_AUTHORIZATION), which clients know.
-    pub(super) fn interaction_required(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.InteractiveAuthorizationRequired", message)
-    }
-
-    pub(super) fn unknown_method(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.UnknownMethod", message)
-    }
-
-    pub(super) fn unknown_object(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.UnknownObject", message)
-    }
-
-    pub(super) fn unknown_interface(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.UnknownInterface", message)
-    }
-
-    pub(super) fn unknown_property(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.UnknownProperty", message)
-    }
-
-    pub(super) fn read_only(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.PropertyReadOnly", message)
-    }
-
-    /// The arguments have the wrong types altogether.
-    pub(super) fn invalid_arguments(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.InvalidArgs", message)
-    }
-
-    /// A call larger than any that makes sense, or an answer larger than a bus carries.
-    pub(super) fn limits_exceeded(message: impl Into<String>) -> CallError {
-        CallError::new("org.freedesktop.DBus.Error.LimitsExceeded", message)
+    /// A fault of the server itself.
+    pub(super) fn internal(error: impl std::fmt::Display) -> CallError {
+        tracing::error!(%error, "no answer on D-Bus was made, please report this: {error}");
+        CommandError::new(ErrorKind::Internal, format!("no answer was made: {error}")).into()
     }
 }
 
 impl From<CommandError> for CallError {
     fn from(error: CommandError) -> CallError {
-        let task = match &error.kind {
-            ErrorKind::AlreadyExists(task) => Some(task.to_string()),
-            _ => None,
+        let (name, task) = match error.kind {
+            ErrorKind::InvalidArgument => ("org.lrs.Shaper1.Error.InvalidArgument", None),
+            ErrorKind::NotFound => ("org.lrs.Shaper1.Error.NotFound", None),
+            ErrorKind::AlreadyExists(task) => {
+                ("org.lrs.Shaper1.Error.AlreadyExists", Some(task.to_string()))
+            }
+            ErrorKind::NoFreeSlot => ("org.lrs.Shaper1.Error.NoFreeSlot", None),
+            ErrorKind::FailedPrecondition => ("org.lrs.Shaper1.Error.FailedPrecondition", None),
+            ErrorKind::PermissionDenied => ("org.lrs.Shaper1.Error.PermissionDenied", None),
+            ErrorKind::WaitTimedOut => ("org.lrs.Shaper1.Error.WaitTimedOut", None),
+            ErrorKind::Unavailable => ("org.lrs.Shaper1.Error.Unavailable", None),
+            ErrorKind::Internal => ("org.lrs.Shaper1.Error.Internal", None),
         };
-        CallError { task, ..CallError::new(name(&error.kind), error.message) }
+        CallError { task, ..CallError::new(name, error.message) }
     }
 }
 
-/// The name of each kind.
-fn name(kind: &ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::InvalidArgument => "org.lrs.Shaper1.Error.InvalidArgument",
-        ErrorKind::NotFound => "org.lrs.Shaper1.Error.NotFound",
-        ErrorKind::AlreadyExists(_) => "org.lrs.Shaper1.Error.AlreadyExists",
-        ErrorKind::NoFreeSlot => "org.lrs.Shaper1.Error.NoFreeSlot",
-        ErrorKind::FailedPrecondition => "org.lrs.Shaper1.Error.FailedPrecondition",
-        ErrorKind::PermissionDenied => "org.lrs.Shaper1.Error.PermissionDenied",
-        ErrorKind::WaitTimedOut => "org.lrs.Shaper1.Error.WaitTimedOut",
-        ErrorKind::Unavailable => "org.lrs.Shaper1.Error.Unavailable",
-        ErrorKind::Internal => "org.lrs.Shaper1.Error.Internal",
+impl zbus::DBusError for CallError {
+    fn create_reply(&self, call: &Header<'_>) -> zbus::Result<Message> {
+        let reply = Message::error(call, self.name)?;
+        match &self.task {
+            None => reply.build(&(&self.message,)),
+            Some(task) => reply.build(&(&self.message, task)),
+        }
+    }
+
+    fn name(&self) -> ErrorName<'_> {
+        ErrorName::from_static_str_unchecked(self.name)
+    }
+
+    fn description(&self) -> Option<&str> {
+        Some(&self.message)
     }
 }

@@ -1,18 +1,15 @@
-//! The D-Bus door: `org.lrs.Shaper1` on the system bus, a session bus or an address.
+//! The D-Bus server: `org.lrs.Shaper1` on the system bus, a session bus or an address.
 //!
-//! Like the gRPC door it translates and decides nothing: a call becomes a
-//! [`crate::command::Command`] for the loop or is read off the newest
-//! [`crate::publish::Snapshot`], and rights are checked where the command is carried out.
+//! Like the gRPC server it translates and decides nothing: a call becomes a command for the loop
+//! or is read off the newest snapshot, both by [`crate::service`], and rights are checked where
+//! the command is carried out.
 //!
 //! ```text
-//! bus ──► dispatch ──► callers: who is it ──┬─► changes ──► command queue
-//!  ▲                                         │      └─ polkit may add rights
-//!  │                                         └─► reads ◄── snapshot, events
-//!  └─ announce: signals ◄── snapshot compared with the one told last, events
+//! bus ──► dispatch: who calls (callers), places ──► Manager, Task ──► service ──► command queue
+//!  ▲                                                      │              └──► snapshot, events
+//!  │                                                      └─ polkit may add rights
+//!  └─ announce: signals ◄── snapshot compared with the one announced last, events
 //! ```
-//!
-//! `contract` and `properties` are tables of all names and types; dispatch, introspection and
-//! signals read them.
 //!
 //! The bus may be absent, hang, refuse the name or go away: that is said once, tried again with
 //! growing pauses, and touches neither the loop nor gRPC. There is no state here: a new
@@ -23,44 +20,58 @@
 //! a bus carries; gRPC has pages.
 
 mod announce;
+mod call;
 mod callers;
-mod changes;
-mod contract;
 mod dispatch;
 mod error;
-mod introspect;
-mod objects;
+mod manager;
+mod object;
 mod pidfd;
 mod polkit;
-mod properties;
-mod reads;
-mod reply;
+mod task;
 mod value;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use serde::Serialize;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_stream::StreamExt as _;
-use zbus::message::{Message, Type};
-use zbus::{Connection, MessageStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use zbus::fdo::{self, DBusProxy, NameLost, NameOwnerChanged, RequestNameFlags, RequestNameReply};
+use zbus::message::Type;
+use zbus::zvariant::serialized::Context;
+use zbus::zvariant::{self, serialized_size};
+use zbus::{Connection, MatchRule, MessageStream};
 
 use self::announce::Announcer;
-use self::dispatch::Door;
+use self::callers::{Callers, LOOKUPS};
+use self::dispatch::Server;
 use self::error::CallError;
 use crate::config::Bus;
 use crate::publish::Access;
+use crate::quota::Quota;
+use crate::service::Service;
 
-pub use contract::{MANAGER, MANAGER_PATH, NAME, TASK, TASKS_PATH};
+/// Name on the bus.
+pub const NAME: &str = "org.lrs.Shaper1";
+/// The manager, and the ObjectManager of all tasks.
+pub const MANAGER_PATH: &str = "/org/lrs/Shaper1";
+/// Tasks are objects right below.
+pub const TASKS_PATH: &str = "/org/lrs/Shaper1/task";
+
+/// A bus disconnects a client that sends more than its limit, 32 MiB for dbus-daemon's system
+/// bus.
+const MAX_ANSWER_BYTES: usize = 24 << 20;
 
 /// Bounds on what callers may hold, and on how long things take. The defaults are the
 /// daemon's; tests narrow them.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Calls under way at once, waiting Admits included; any one user but root gets half, and
-    /// the last sixteenth is root's.
+    /// the last sixteenth is root's. A call with a large answer counts as an eighth of all.
     pub calls: usize,
     /// How long a call under way may still take once the daemon stops.
     pub stop_grace: Duration,
@@ -71,7 +82,7 @@ pub struct Limits {
     /// How long a bus may take to let us in.
     pub connect_within: Duration,
     /// Whether polkit's name is polkit's on a bus that is not the system's, as on a private
-    /// bus nobody else is on.
+    /// bus that no other user reaches.
     pub trust_polkit: bool,
 }
 
@@ -88,9 +99,9 @@ impl Default for Limits {
     }
 }
 
-/// Why the door is not open.
+/// Why there is no service on the bus.
 #[derive(Debug, thiserror::Error)]
-enum DoorError {
+enum BusError {
     #[error("no bus to connect to ({0})")]
     NoBus(zbus::Error),
     #[error("the bus did not let lrsd in within {0:?}")]
@@ -108,12 +119,14 @@ enum DoorError {
     NameTaken,
     #[error("the bus failed: {0}")]
     Bus(#[from] zbus::Error),
+    #[error("the bus failed: {0}")]
+    Refused(#[from] fdo::Error),
     #[error("the bus took the name {NAME} away")]
     NameLost,
     #[error("the bus closed the connection")]
     Closed,
-    #[error("signals cannot be made, please report this: {0}")]
-    Announcer(tokio::task::JoinError),
+    #[error("signals failed: {0}")]
+    Signals(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// [`serve_with`] the daemon's [`Limits`].
@@ -127,8 +140,8 @@ pub async fn serve(
 }
 
 /// Serves on `bus` until `shutdown` is ready, coming back whenever the bus does. Nothing that
-/// happens on the bus is an error of the daemon. `tried` is told once the first attempt has
-/// succeeded or failed.
+/// happens on the bus is an error of the daemon. `tried` gets a message once the first attempt
+/// has succeeded or failed.
 pub async fn serve_with(
     bus: Bus,
     access: Access,
@@ -141,12 +154,13 @@ pub async fn serve_with(
     let mut pause = limits.retry.0;
     let mut said = String::new();
     loop {
+        let opening = tokio::time::timeout(limits.connect_within, open(&bus, &access, &limits));
         let opened = tokio::select! {
-            opened = open(&bus, &access, &limits) => opened,
+            opened = opening => opened.unwrap_or(Err(BusError::Slow(limits.connect_within))),
             () = &mut shutdown => return,
         };
         if let Some(tried) = tried.take() {
-            // Whoever no longer listens did not want to wait so long.
+            // A receiver that is gone did not want to wait so long.
             let _ = tried.send(());
         }
         let ended = match opened {
@@ -165,7 +179,7 @@ pub async fn serve_with(
         let reason = ended.to_string();
         if reason != said {
             match &ended {
-                DoorError::NoBus(_) => tracing::info!(
+                BusError::NoBus(_) => tracing::info!(
                     %bus,
                     "not on D-Bus: {reason}; lrsd goes on with gRPC and tries again. If there is \
                      none, set dbus.bus = \"off\""
@@ -187,81 +201,57 @@ pub async fn serve_with(
 
 /// One connection that owns the name.
 struct Session {
-    door: Arc<Door>,
+    server: Arc<Server>,
     messages: MessageStream,
     announcer: Announcer,
-    stop: watch::Sender<bool>,
+    /// On a connection of its own, on which who calls is asked.
+    asking: DBusProxy<'static>,
 }
 
-async fn open(bus: &Bus, access: &Access, limits: &Limits) -> Result<Session, DoorError> {
-    let opening = async {
-        let builder = match bus {
-            // With "off" nobody opens a door.
-            Bus::System | Bus::Off => zbus::connection::Builder::system(),
-            Bus::Session => zbus::connection::Builder::session(),
-            Bus::Address(address) => zbus::connection::Builder::address(address.as_str()),
-        };
-        let connection =
-            builder.map_err(DoorError::NoBus)?.build().await.map_err(|error| match error {
-                zbus::Error::Connection(..) | zbus::Error::Address(_) => DoorError::NoBus(error),
-                error => DoorError::Bus(error),
-            })?;
-        // Before the name is ours, so that no call is missed.
-        let messages = MessageStream::from(&connection);
-        watch_leaving(&connection).await?;
-        let announcer = Announcer::new(connection.clone(), access.clone());
-        own_name(&connection).await?;
-        let (stop, stopping) = watch::channel(false);
-        let polkit = *bus == Bus::System || limits.trust_polkit;
-        let door = Door::new(connection, access.clone(), limits, polkit, stopping);
-        Ok(Session { door: Arc::new(door), messages, announcer, stop })
-    };
-    tokio::time::timeout(limits.connect_within, opening)
-        .await
-        .unwrap_or(Err(DoorError::Slow(limits.connect_within)))
-}
-
-/// Asks for the news of every connection that leaves the bus. One rule for all: a rule for
-/// each caller would cost two calls to the bus for each.
-async fn watch_leaving(connection: &Connection) -> Result<(), DoorError> {
-    let rule = "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
-                member='NameOwnerChanged',arg2=''";
-    bus_call(connection, "AddMatch", &(rule,)).await?;
-    Ok(())
-}
-
-/// RequestName of the D-Bus specification.
-async fn own_name(connection: &Connection) -> Result<(), DoorError> {
-    const DO_NOT_QUEUE: u32 = 4;
-    const PRIMARY_OWNER: u32 = 1;
-    const ALREADY_OWNER: u32 = 4;
-    let reply = match bus_call(connection, "RequestName", &(NAME, DO_NOT_QUEUE)).await {
-        Err(zbus::Error::MethodError(name, ..))
-            if name.as_str() == "org.freedesktop.DBus.Error.AccessDenied" =>
-        {
-            return Err(DoorError::NotAllowed);
-        }
-        reply => reply?,
-    };
-    match reply.body().deserialize::<u32>()? {
-        PRIMARY_OWNER | ALREADY_OWNER => Ok(()),
-        _ => Err(DoorError::NameTaken),
+async fn open(bus: &Bus, access: &Access, limits: &Limits) -> Result<Session, BusError> {
+    let connection = connect(bus).await?;
+    // Before the name is ours, so that no call is missed.
+    let messages = MessageStream::from(&connection);
+    let proxy = DBusProxy::new(&connection).await?;
+    // Every connection that leaves the bus. One rule for all: a rule for each caller would cost
+    // two calls to the bus for each.
+    let leaving = "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',\
+                   member='NameOwnerChanged',arg2=''";
+    proxy.add_match_rule(MatchRule::try_from(leaving)?).await?;
+    let asking = DBusProxy::new(&connect(bus).await?).await?;
+    let shown = Arc::new(dispatch::Bus::new(connection.clone()).await?);
+    let announcer = Announcer::new(Arc::clone(&shown), access.clone())?;
+    let name = NAME.try_into().map_err(zbus::Error::from)?;
+    match proxy.request_name(name, RequestNameFlags::DoNotQueue.into()).await {
+        Ok(RequestNameReply::PrimaryOwner | RequestNameReply::AlreadyOwner) => {}
+        Ok(_) => return Err(BusError::NameTaken),
+        Err(fdo::Error::AccessDenied(_)) => return Err(BusError::NotAllowed),
+        Err(error) => return Err(error.into()),
     }
+    let server = Arc::new(Server {
+        bus: shown,
+        access: access.clone(),
+        service: Service::new(access.clone()),
+        polkit: *bus == Bus::System || limits.trust_polkit,
+        lookups: Arc::new(Semaphore::new(LOOKUPS)),
+        stopping: CancellationToken::new(),
+        calls: Quota::new(limits.calls),
+        large: (limits.calls / 8).max(1),
+    });
+    Ok(Session { server, messages, announcer, asking })
 }
 
-async fn bus_call<B>(connection: &Connection, member: &str, body: &B) -> zbus::Result<Message>
-where
-    B: serde::Serialize + zbus::zvariant::DynamicType,
-{
-    connection
-        .call_method(
-            Some("org.freedesktop.DBus"),
-            "/org/freedesktop/DBus",
-            Some("org.freedesktop.DBus"),
-            member,
-            body,
-        )
-        .await
+async fn connect(bus: &Bus) -> Result<Connection, BusError> {
+    let builder = match bus {
+        // With "off" there is no server.
+        Bus::System | Bus::Off => zbus::connection::Builder::system(),
+        Bus::Session => zbus::connection::Builder::session(),
+        Bus::Address(address) => zbus::connection::Builder::address(address.as_str()),
+    };
+    builder.map_err(BusError::NoBus)?.build().await.map_err(|error| match error {
+        zbus::Error::Connection(..) | zbus::Error::Address(_) => BusError::NoBus(error),
+        error => BusError::Bus(error),
+    })
 }
 
 impl Session {
@@ -270,90 +260,94 @@ impl Session {
         self,
         limits: &Limits,
         shutdown: &mut (impl Future<Output = ()> + Unpin),
-    ) -> Result<(), DoorError> {
-        let Session { door, mut messages, announcer, stop } = self;
-        let mut calls = JoinSet::new();
-        let mut announcing = tokio::spawn(announcer.run());
-        // Dropping `calls` ends the calls under way: nobody is there to answer.
-        let ended = loop {
-            tokio::select! {
-                message = messages.next() => match message {
-                    None => break Err(DoorError::Closed),
-                    Some(Err(error)) => break Err(error.into()),
-                    Some(Ok(message)) => match message.message_type() {
-                        Type::MethodCall => door.received(message, &mut calls).await,
-                        Type::Signal if lost_name(&message) => break Err(DoorError::NameLost),
-                        Type::Signal => door.left(&message),
-                        Type::MethodReturn | Type::Error => {}
-                    },
-                },
-                Some(called) = calls.join_next() => answered(called),
-                // The loop has ended (then the daemon stops), or the bus failed.
-                told = &mut announcing => match told {
-                    Ok(Ok(())) => {
-                        shutdown.await;
-                        break Ok(());
-                    }
-                    Ok(Err(error)) => break Err(error.into()),
-                    Err(error) => break Err(DoorError::Announcer(error)),
-                },
-                () = &mut *shutdown => break Ok(()),
-            }
+    ) -> Result<(), BusError> {
+        let Session { server, messages, announcer, asking } = self;
+        let calls = TaskTracker::new();
+        let ended = tokio::select! {
+            error = receive(&server, messages, &asking, &calls) => Err(error),
+            ended = announcer.run() => match ended {
+                // The loop has ended; then the daemon stops.
+                Ok(()) => {
+                    shutdown.await;
+                    Ok(())
+                }
+                Err(error) => Err(BusError::Signals(error)),
+            },
+            () = &mut *shutdown => Ok(()),
         };
-        announcing.abort();
+        calls.close();
         if ended.is_ok() {
             let finish = async {
-                tokio::select! {
-                    () = drained(&mut calls) => return,
-                    () = tokio::time::sleep(limits.stop_grace) => {}
+                if tokio::time::timeout(limits.stop_grace, calls.wait()).await.is_err() {
+                    server.stopping.cancel();
+                    calls.wait().await;
                 }
-                stop.send_replace(true);
-                drained(&mut calls).await;
             };
             if tokio::time::timeout(limits.stop_within, finish).await.is_err() {
                 tracing::debug!("callers on D-Bus were cut off");
             }
         }
+        // Nobody is there to answer any more.
+        server.stopping.cancel();
         ended
     }
 }
 
-/// The arguments, whose types `Door::route` has checked.
-fn arguments<T>(message: &Message) -> Result<T, CallError>
-where
-    T: for<'de> serde::Deserialize<'de> + zbus::zvariant::Type,
-{
-    message.body().deserialize().map_err(unreadable)
-}
-
-/// As [`arguments`], borrowing from the message.
-fn from<'m, T>(body: &'m zbus::message::Body) -> Result<T, CallError>
-where
-    T: serde::Deserialize<'m> + zbus::zvariant::Type,
-{
-    body.deserialize().map_err(unreadable)
-}
-
-fn unreadable(error: zbus::Error) -> CallError {
-    CallError::invalid_arguments(format!("the arguments cannot be read: {error}"))
-}
-
-async fn drained(calls: &mut JoinSet<()>) {
-    while let Some(called) = calls.join_next().await {
-        answered(called);
+/// Starts the calls that come, until the bus fails.
+async fn receive(
+    server: &Arc<Server>,
+    mut messages: MessageStream,
+    asking: &DBusProxy<'_>,
+    calls: &TaskTracker,
+) -> BusError {
+    let mut callers = Callers::default();
+    loop {
+        let message = match messages.next().await {
+            None => return BusError::Closed,
+            Some(Err(error)) => return error.into(),
+            Some(Ok(message)) => message,
+        };
+        match message.message_type() {
+            Type::MethodCall => server.receive(message, &mut callers, asking, calls).await,
+            Type::Signal => {
+                let from_bus = message
+                    .header()
+                    .sender()
+                    .is_some_and(|sender| sender.as_str() == "org.freedesktop.DBus");
+                if !from_bus {
+                    continue;
+                }
+                // Sent to the former owner alone.
+                let lost = NameLost::from_message(message.clone());
+                if lost.is_some_and(|lost| lost.args().is_ok_and(|args| *args.name() == NAME)) {
+                    return BusError::NameLost;
+                }
+                let changed = NameOwnerChanged::from_message(message);
+                if let Some(args) = changed.as_ref().and_then(|changed| changed.args().ok())
+                    && args.new_owner().is_none()
+                {
+                    callers.left(args.name().as_str());
+                }
+            }
+            Type::MethodReturn | Type::Error => {}
+        }
     }
 }
 
-fn answered(called: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = called {
-        tracing::error!(%error, "a call on D-Bus was not answered, please report this: {error}");
-    }
+/// The path of a task. Ids are `[a-z0-9-]`, paths have no `-`.
+fn task_path(id: &str) -> String {
+    format!("{TASKS_PATH}/{}", id.replace('-', "_"))
 }
 
-/// The bus says so to the former owner alone.
-fn lost_name(message: &Message) -> bool {
-    let header = message.header();
-    header.sender().is_some_and(|sender| sender.as_str() == "org.freedesktop.DBus")
-        && header.member().is_some_and(|member| member.as_str() == "NameLost")
-        && message.body().deserialize::<&str>().is_ok_and(|name| name == NAME)
+/// `answer`, if it is no larger than a bus carries.
+fn limited<T: Serialize + zvariant::Type>(answer: T) -> Result<T, CallError> {
+    let size = serialized_size(Context::new_dbus(zvariant::NATIVE_ENDIAN, 0), &answer);
+    let bytes = *size.map_err(CallError::internal)?;
+    if bytes <= MAX_ANSWER_BYTES {
+        return Ok(answer);
+    }
+    Err(CallError::limits_exceeded(format!(
+        "the answer has {bytes} bytes, more than a bus carries; ask for single tasks, or for \
+         pages over gRPC"
+    )))
 }

@@ -3,15 +3,16 @@
 //! It is asked only after the loop has refused a caller, so where the table suffices polkit is
 //! not needed and cannot be in the way; where polkit does not run, the table is all there is.
 //!
-//! Only on the system bus, whose policy keeps polkit's name for polkit: on any other bus that
-//! name is whoever's took it first.
+//! Only on the system bus, which keeps polkit's name for polkit: on any other bus the first who
+//! asks gets that name.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use zbus::Connection;
 use zbus::zvariant::Value;
+use zbus::{Connection, fdo};
+use zbus_polkit::policykit1::{AuthorityProxy, CheckAuthorizationFlags, Subject};
 
 /// The action a call takes; described in `systemd/org.lrs.shaper1.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +23,29 @@ pub(super) enum Action {
     ManageTasks,
 }
 
-impl Action {
-    fn id(self) -> &'static str {
-        match self {
-            Action::Operate => "org.lrs.Shaper1.operate",
-            Action::ManageTasks => "org.lrs.Shaper1.manage-tasks",
-        }
-    }
-}
-
 /// What is to be allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Question {
-    pub action: Action,
+    action: Action,
     /// The method called.
     pub method: &'static str,
     /// What it is about: `pid`, `unit`, `task` or `reservation`, and which.
-    pub about: Option<(&'static str, String)>,
+    about: Option<(&'static str, String)>,
+}
+
+impl Question {
+    pub(super) fn new(
+        action: Action,
+        method: &'static str,
+        about: Option<(&'static str, String)>,
+    ) -> Question {
+        Question { action, method, about }
+    }
 }
 
 /// What polkit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Answer {
     /// Yes.
     Allowed,
     /// Yes, once somebody has been asked for a password.
@@ -57,43 +59,25 @@ const DECIDES_WITHIN: Duration = Duration::from_secs(10);
 /// A person has to find the password.
 const PERSON_DECIDES_WITHIN: Duration = Duration::from_secs(120);
 
-/// AllowUserInteraction of org.freedesktop.PolicyKit1.CheckAuthorizationFlags.
-const ALLOW_USER_INTERACTION: u32 = 1;
-
-const NAME: &str = "org.freedesktop.PolicyKit1";
-const PATH: &str = "/org/freedesktop/PolicyKit1/Authority";
-const AUTHORITY: &str = "org.freedesktop.PolicyKit1.Authority";
-
-/// A question that is no longer of interest is taken back when this is dropped: a dialog for a
-/// caller that has left would stay on somebody's screen.
-struct Asked {
-    bus: Connection,
-    /// Unique among the questions of this connection.
+/// Takes a question back when it is dropped unanswered: a dialog for a caller that has left would
+/// stay on somebody's screen.
+struct TakenBack {
+    polkit: AuthorityProxy<'static>,
     id: String,
     answered: bool,
 }
 
-impl Asked {
-    fn new(bus: &Connection) -> Asked {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let id = format!("lrsd-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        Asked { bus: bus.clone(), id, answered: false }
-    }
-}
-
-impl Drop for Asked {
+impl Drop for TakenBack {
     fn drop(&mut self) {
         if self.answered {
             return;
         }
         // Without a runtime the connection has ended, and with it every question.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (bus, id) = (self.bus.clone(), (std::mem::take(&mut self.id),));
+        let (polkit, id) = (self.polkit.clone(), std::mem::take(&mut self.id));
         runtime.spawn(async move {
-            let member = "CancelCheckAuthorization";
-            let call = bus.call_method(Some(NAME), PATH, Some(AUTHORITY), member, &id);
             // polkit may have decided meanwhile, which it answers with an error.
-            if let Err(error) = call.await {
+            if let Err(error) = polkit.cancel_check_authorization(&id).await {
                 tracing::debug!(%error, "a question to polkit was not taken back: {error}");
             }
         });
@@ -105,56 +89,63 @@ impl Drop for Asked {
 pub(super) async fn check(
     bus: &Connection,
     name: &str,
-    question: &Question,
+    question: Question,
     interactive: bool,
-) -> Verdict {
-    let action = question.action;
-    let subject = ("system-bus-name", HashMap::from([("name", Value::from(name))]));
-    let mut details = HashMap::from([("method", question.method)]);
-    details.extend(question.about.as_ref().map(|(kind, which)| (*kind, which.as_str())));
-    let flags = if interactive { ALLOW_USER_INTERACTION } else { 0 };
+) -> Answer {
+    let action = match question.action {
+        Action::Operate => "org.lrs.Shaper1.operate",
+        Action::ManageTasks => "org.lrs.Shaper1.manage-tasks",
+    };
     let within = if interactive { PERSON_DECIDES_WITHIN } else { DECIDES_WITHIN };
-    let mut asked = Asked::new(bus);
-    let arguments = (subject, action.id(), details, flags, asked.id.clone());
-    let call = bus.call_method(Some(NAME), PATH, Some(AUTHORITY), "CheckAuthorization", &arguments);
-    let answer = tokio::time::timeout(within, call).await;
-    asked.answered = answer.is_ok();
-    match answer {
-        Err(_) => {
-            tracing::warn!(
-                action = action.id(),
-                "refused {}, polkit did not decide within {within:?}",
-                action.id()
-            );
-            Verdict::Refused
-        }
-        Ok(Err(error)) if absent(&error) => Verdict::Refused,
-        Ok(Err(error)) => {
-            let action = action.id();
-            tracing::warn!(action, %error, "refused {action}, polkit failed: {error}");
-            Verdict::Refused
-        }
-        // (is_authorized, is_challenge, details)
-        Ok(Ok(reply)) => {
-            match reply.body().deserialize::<(bool, bool, HashMap<String, String>)>() {
-                Ok((true, _, _)) => Verdict::Allowed,
-                Ok((false, true, _)) => Verdict::Challenge,
-                Ok((false, false, _)) => Verdict::Refused,
-                Err(error) => {
-                    tracing::warn!(%error, "refused, the answer of polkit cannot be read: {error}");
-                    Verdict::Refused
-                }
-            }
-        }
+    let refused = |reason: String| {
+        tracing::warn!(action, "refused {action}, {reason}");
+        Answer::Refused
+    };
+    match tokio::time::timeout(within, ask(bus, name, action, question, interactive)).await {
+        Err(_) => refused(format!("polkit did not decide within {within:?}")),
+        // A bus without polkit is an ordinary thing.
+        Ok(Err(
+            fdo::Error::ServiceUnknown(_)
+            | fdo::Error::NameHasNoOwner(_)
+            | fdo::Error::SpawnServiceNotFound(_),
+        )) => Answer::Refused,
+        Ok(Err(error)) => refused(format!("polkit failed: {error}")),
+        Ok(Ok(answer)) => answer,
     }
 }
 
-/// A bus without polkit is an ordinary thing.
-fn absent(error: &zbus::Error) -> bool {
-    matches!(error, zbus::Error::MethodError(name, ..) if matches!(
-        name.as_str(),
-        "org.freedesktop.DBus.Error.ServiceUnknown"
-            | "org.freedesktop.DBus.Error.NameHasNoOwner"
-            | "org.freedesktop.DBus.Error.Spawn.ServiceNotFound"
-    ))
+async fn ask(
+    bus: &Connection,
+    name: &str,
+    action: &str,
+    question: Question,
+    interactive: bool,
+) -> fdo::Result<Answer> {
+    /// Cancellation ids are unique among the questions of one connection.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = format!("lrsd-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let polkit = AuthorityProxy::new(bus).await?;
+    let subject = Subject {
+        subject_kind: "system-bus-name".to_owned(),
+        subject_details: HashMap::from([(
+            "name".to_owned(),
+            Value::from(name).try_into().map_err(zbus::Error::from)?,
+        )]),
+    };
+    let mut details = HashMap::from([("method", question.method)]);
+    details.extend(question.about.as_ref().map(|(kind, which)| (*kind, which.as_str())));
+    let flags = if interactive {
+        CheckAuthorizationFlags::AllowUserInteraction.into()
+    } else {
+        Default::default()
+    };
+    let mut taken_back = TakenBack { polkit: polkit.clone(), id: id.clone(), answered: false };
+    let answer = polkit.check_authorization(&subject, action, &details, flags, &id).await;
+    taken_back.answered = true;
+    let answer = answer?;
+    Ok(match (answer.is_authorized, answer.is_challenge) {
+        (true, _) => Answer::Allowed,
+        (false, true) => Answer::Challenge,
+        (false, false) => Answer::Refused,
+    })
 }

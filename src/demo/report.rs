@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::load::Task;
+use lrs_term::{Column, Columns, Failure, Output, wrap};
+
 use super::stage::Outcome;
-use crate::cli::{Column, Columns, Failure, Output, percent, wrap};
 
 /// A setting and what it brought.
 pub(super) struct Measured {
@@ -15,30 +15,25 @@ pub(super) struct Measured {
     pub(super) slowdown: Option<f64>,
 }
 
-/// Mean slowdown of the first `cores` tasks against `alone`, their times by themselves.
-/// Unknown if one of them did not end.
+/// The mean of the times over those alone. Unknown if one of them is not known.
 pub(super) fn slowdown(
-    outcome: &Outcome,
-    tasks: &[Task],
-    cores: usize,
-    alone: impl Fn(&Task) -> Option<Duration>,
+    times: impl Iterator<Item = (Option<Duration>, Option<Duration>)>,
 ) -> Option<f64> {
-    let first = outcome.times.iter().zip(tasks).take(cores);
-    let ratios = first.map(|(time, task)| {
-        let alone = alone(task)?.as_secs_f64();
-        (alone > 0.0).then_some((*time)?.as_secs_f64() / alone)
-    });
-    let ratios: Vec<f64> = ratios.collect::<Option<_>>()?;
+    let ratio = |(time, alone): (Option<Duration>, Option<Duration>)| {
+        let alone = alone?.as_secs_f64();
+        (alone > 0.0).then_some(time?.as_secs_f64() / alone)
+    };
+    let ratios: Vec<f64> = times.map(ratio).collect::<Option<_>>()?;
     (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
 }
 
 /// The table and the sentences below it.
 pub(super) fn report(
-    statics: [Measured; 2],
-    shaped: Measured,
+    statics: &[Measured; 2],
+    shaped: &Measured,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let columns = [&statics[0], &statics[1], &shaped];
+    let columns = [&statics[0], &statics[1], shaped];
     let mut table = Columns::new(&[
         ("", Column::Text),
         (columns[0].head, Column::Figure),
@@ -49,6 +44,9 @@ pub(super) fn report(
         let mut cells = vec![name.to_owned()];
         cells.extend(columns.map(cell));
         table.row(cells);
+    };
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0))
     };
     row("makespan", &|one| makespan(&one.outcome));
     if columns.iter().any(|one| !one.outcome.complete()) {
@@ -64,7 +62,7 @@ pub(super) fn report(
     });
     out.table(&table)?;
     out.line("")?;
-    for sentence in verdict(&statics, &shaped) {
+    for sentence in verdict(statics, shaped) {
         let width = out.width();
         out.line(wrap("", 0, &sentence, width))?;
     }
@@ -141,7 +139,7 @@ fn makespans(statics: &[Measured; 2], shaped: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::node::Use;
+    use lrs_testbed::node::Use;
 
     fn measured(head: &'static str, seconds: u64, slowdown: f64) -> Measured {
         let outcome = Outcome {

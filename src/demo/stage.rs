@@ -1,22 +1,26 @@
-//! One run of all tasks in one setting, measured.
+//! One run of all tasks in one setting, measured and shown.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use lrs_api::client::all_tasks;
+use lrs_api::{proto, wire};
+use lrs_core::units::BootTime;
+use lrs_term::{Column, Columns, Failure, Output, printable};
+use lrs_testbed::clock;
+use lrs_testbed::node::{Ticks, Use};
+use lrs_testbed::private::{Daemon, last_words};
+use lrs_testbed::process::{Group, settle, this_executable};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::load::Task;
-use super::view::View;
-use crate::cli::{Column, Columns, Failure, Output, all_tasks, brief, live_row, printable};
-use crate::rig::node::{Ticks, Use};
-use crate::rig::private::{Daemon, last_words};
-use crate::rig::process::{Group, settle, this_executable};
-use crate::units::BootTime;
-use crate::{clock, proto};
+use super::work::Task;
 
-/// How often the view is renewed.
+/// How often the view is renewed on a terminal.
 const RENEW: Duration = Duration::from_millis(500);
+
+/// Pause between two lines where nothing can be drawn anew.
+const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// How long writing out what is dirty may take before a stage.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -30,7 +34,7 @@ const LIVE_WIDTH: usize = 74;
 /// How long the daemon may take to know of a request before the next one is made regardless.
 const KNOWN: Duration = Duration::from_millis(500);
 
-/// Who decides what runs.
+/// What decides which tasks run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Setting<'a> {
     /// This many at a time, all alike: what a scheduler with static slots does.
@@ -67,10 +71,25 @@ impl Outcome {
     }
 }
 
-struct Running {
-    index: usize,
+struct Stage<'a> {
+    title: &'a str,
+    tasks: &'a [Task],
+    setting: Setting<'a>,
+    /// Of what the tasks say.
+    log: PathBuf,
     begun: BootTime,
-    child: Group,
+    last_start: BootTime,
+    /// Tasks started.
+    next: usize,
+    /// Index and begin; dropping the group ends it.
+    running: Vec<(usize, BootTime, Group)>,
+    times: Vec<Option<Duration>>,
+    /// What the daemon had counted before.
+    before: proto::Totals,
+    most_passive: u32,
+    /// Lines of the view on the screen.
+    drawn: usize,
+    shown_at: BootTime,
 }
 
 /// Runs `tasks` to the end, but no longer than `limit`: what then still runs is killed.
@@ -85,31 +104,33 @@ pub(super) async fn run(
     settle(workdir, SETTLE).await?;
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
+    let before = match setting {
+        Setting::Shaped(daemon) => daemon.status().await?.totals.unwrap_or_default(),
+        Setting::Static(_) => proto::Totals::default(),
+    };
+    let ticks = Ticks::now()?;
+    let begun = clock::boot_time();
     let mut stage = Stage {
         title,
         tasks,
         setting,
         log: workdir.join("tasks.log"),
-        begun: clock::boot_time(),
+        begun,
+        last_start: begun,
         next: 0,
-        last_start: None,
         running: Vec::new(),
         times: vec![None; tasks.len()],
-        before: None,
+        before,
         most_passive: 0,
-        view: View::default(),
+        drawn: 0,
+        shown_at: begun,
     };
-    if let Setting::Shaped(daemon) = setting {
-        stage.before = daemon.status().await?.totals;
-    }
-    let ticks = Ticks::now()?;
-    stage.begun = clock::boot_time();
     let mut renew = tokio::time::interval(RENEW);
     renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let ended = loop {
         let now = clock::boot_time();
         stage.reap(now)?;
-        if stage.times.iter().all(Option::is_some) || now.since(stage.begun) >= limit {
+        if stage.times.iter().all(Option::is_some) || now.since(begun) >= limit {
             break now;
         }
         stage.start_due().await?;
@@ -123,55 +144,36 @@ pub(super) async fn run(
         }
     };
     let node = Ticks::now()?.since(ticks);
-    stage.view.clear(out)?;
-    for running in stage.running.drain(..) {
-        let output = &tasks[running.index].output;
-        drop(running.child);
-        forget_output(output);
+    stage.clear(out)?;
+    for (index, _, child) in stage.running.drain(..) {
+        drop(child);
+        forget(tasks.get(index));
     }
     let mut promoted = 0;
     if let Setting::Shaped(daemon) = setting {
         daemon.drained().await;
         let after = daemon.status().await?.totals.unwrap_or_default();
-        promoted = after.promoted.saturating_sub(stage.before.unwrap_or_default().promoted);
+        promoted = after.promoted.saturating_sub(stage.before.promoted);
     }
-    Ok(Outcome {
-        lasted: ended.since(stage.begun),
-        node,
-        times: stage.times,
-        promoted,
-        most_passive: stage.most_passive,
-    })
+    let Stage { times, most_passive, .. } = stage;
+    Ok(Outcome { lasted: ended.since(begun), node, times, promoted, most_passive })
 }
 
-struct Stage<'a> {
-    title: &'a str,
-    tasks: &'a [Task],
-    setting: Setting<'a>,
-    log: std::path::PathBuf,
-    begun: BootTime,
-    next: usize,
-    last_start: Option<BootTime>,
-    running: Vec<Running>,
-    times: Vec<Option<Duration>>,
-    before: Option<proto::Totals>,
-    most_passive: u32,
-    view: View,
+/// The output has served its purpose; the working directory goes at the end in any case.
+fn forget(task: Option<&Task>) {
+    let _ = task.map(|task| std::fs::remove_file(&task.output));
 }
 
 impl Stage<'_> {
     /// Starts what the setting lets start now.
     async fn start_due(&mut self) -> Result<(), Failure> {
-        match self.setting {
-            Setting::Static(slots) => {
-                while self.running.len() < slots && self.next < self.tasks.len() {
-                    self.start_next()?;
+        while let Some(task) = self.tasks.get(self.next) {
+            match self.setting {
+                Setting::Static(slots) if self.running.len() < slots => self.start(task, None)?,
+                Setting::Shaped(daemon) if self.all_known(daemon).await? => {
+                    return self.start(task, Some(daemon));
                 }
-            }
-            Setting::Shaped(daemon) => {
-                if self.next < self.tasks.len() && self.all_known(daemon).await? {
-                    self.start_next()?;
-                }
+                Setting::Static(_) | Setting::Shaped(_) => break,
             }
         }
         Ok(())
@@ -179,73 +181,64 @@ impl Stage<'_> {
 
     /// Whether the daemon knows of every task submitted, which keeps the order of the list.
     async fn all_known(&self, daemon: &Daemon) -> Result<bool, Failure> {
-        let overdue = self.last_start.is_some_and(|at| clock::boot_time().since(at) > KNOWN);
-        if self.next == 0 || overdue {
+        if self.next == 0 || clock::boot_time().since(self.last_start) > KNOWN {
             return Ok(true);
         }
         let status = daemon.status().await?;
         let admitted = status.totals.unwrap_or_default().admitted;
-        let before = self.before.unwrap_or_default().admitted;
-        let known = admitted.saturating_sub(before) + u64::from(status.waiting);
+        let known = admitted.saturating_sub(self.before.admitted) + u64::from(status.waiting);
         Ok(known >= self.next as u64)
     }
 
-    fn start_next(&mut self) -> Result<(), Failure> {
-        let Some(task) = self.tasks.get(self.next) else { return Ok(()) };
+    fn start(&mut self, task: &Task, daemon: Option<&Daemon>) -> Result<(), Failure> {
         let mut words = task.command.iter();
-        let mut command = match self.setting {
-            Setting::Static(_) => {
-                let mut command = Command::new(words.next().cloned().unwrap_or_default());
-                command.args(words);
-                command
-            }
-            Setting::Shaped(daemon) => {
+        let mut command = match daemon {
+            None => Command::new(words.next().cloned().unwrap_or_default()),
+            Some(daemon) => {
                 let mut command = Command::new(this_executable());
                 command.arg("--endpoint").arg(daemon.endpoint.to_string());
                 command.args(["run", "--leave-unit", "--wait", "--job", "demo"]);
-                command.args(["--kind", task.kind.word(), "--name", &task.name, "--"]);
-                command.args(words);
+                command.args(["--kind", task.kind.word, "--name", &task.name, "--"]);
                 command
             }
         };
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
-        let log = log.map_err(|error| {
+        let cannot = |error: std::io::Error| {
             Failure::failed(format!("cannot write {}: {error}", self.log.display()))
-        })?;
+        };
+        let log = std::fs::File::options().create(true).append(true).open(&self.log);
+        let log = log.map_err(cannot)?;
         // Not /dev/null: grep notices that nobody reads and stops at the first match.
-        let results = log.try_clone().map_err(|error| {
-            Failure::failed(format!("cannot write {}: {error}", self.log.display()))
-        })?;
-        command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(results).stderr(log);
+        let results = log.try_clone().map_err(cannot)?;
+        command.args(words).env("LC_ALL", "C").stdin(Stdio::null()).stdout(results).stderr(log);
         let begun = clock::boot_time();
         let child = Group::spawn(&mut command)
             .map_err(|error| Failure::failed(format!("cannot start {}: {error}", task.name)))?;
-        self.running.push(Running { index: self.next, begun, child });
-        self.last_start = Some(begun);
+        self.running.push((self.next, begun, child));
+        self.last_start = begun;
         self.next += 1;
         Ok(())
     }
 
-    /// Notes who ended. A task that failed makes every comparison void.
+    /// Notes which tasks ended. A task that failed makes every comparison void.
     fn reap(&mut self, now: BootTime) -> Result<(), Failure> {
         let mut still = Vec::with_capacity(self.running.len());
-        for mut running in self.running.drain(..) {
-            let task = &self.tasks[running.index];
-            let status = running.child.try_wait().map_err(|error| {
-                Failure::failed(format!("cannot wait for {}: {error}", task.name))
-            })?;
+        for (index, begun, mut child) in self.running.drain(..) {
+            let name = self.tasks.get(index).map_or("", |task| &task.name);
+            let status = child
+                .try_wait()
+                .map_err(|error| Failure::failed(format!("cannot wait for {name}: {error}")))?;
             match status {
-                None => still.push(running),
+                None => still.push((index, begun, child)),
                 Some(status) if status.success() => {
-                    self.times[running.index] = Some(now.since(running.begun));
-                    forget_output(&task.output);
+                    if let Some(time) = self.times.get_mut(index) {
+                        *time = Some(now.since(begun));
+                    }
+                    forget(self.tasks.get(index));
                 }
                 Some(status) => {
-                    return Err(Failure::failed(format!(
-                        "task {} failed ({status}): {}",
-                        task.name,
-                        last_words(&self.log)
-                    )));
+                    let said = last_words(&self.log);
+                    let what = format!("task {name} failed ({status}): {said}");
+                    return Err(Failure::failed(what));
                 }
             }
         }
@@ -253,55 +246,81 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// What runs now: a block drawn anew in place on a terminal, a few lines every two seconds
+    /// elsewhere.
     async fn show(&mut self, out: &mut Output) -> Result<(), Failure> {
         let now = clock::boot_time();
-        let done = self.times.iter().flatten().count();
-        let title = format!(
-            "{}, {:.0} s, {done} of {} done",
+        let mut title = format!(
+            "  {}, {:.0} s, {} of {} done",
             self.title,
             now.since(self.begun).as_secs_f64(),
+            self.times.iter().flatten().count(),
             self.tasks.len()
         );
-        match self.setting {
+        let rows = match self.setting {
             Setting::Static(_) => {
-                let names: Vec<&str> =
-                    self.running.iter().map(|running| &*self.tasks[running.index].name).collect();
-                self.view.show(now, &title, &[format!("running  {}", names.join("  "))], out)
+                let running = self.running.iter().filter_map(|(index, ..)| self.tasks.get(*index));
+                let names: Vec<&str> = running.map(|task| &*task.name).collect();
+                vec![format!("running  {}", names.join("  "))]
             }
             Setting::Shaped(daemon) => {
                 let status = daemon.status().await?;
                 let slots = status.slots.unwrap_or_default();
-                self.most_passive =
-                    self.most_passive.max(slots.passive.map_or(0, |passive| passive.capacity));
+                let active = slots.active.map_or(0, |active| active.capacity);
+                let passive = slots.passive.map_or(0, |passive| passive.capacity);
+                self.most_passive = self.most_passive.max(passive);
+                title += &format!(
+                    ", {} waiting; slots: {active} active, {passive} passive",
+                    status.waiting
+                );
                 let tasks = all_tasks(daemon.connection.clone())
                     .await
-                    .map_err(|status| Failure::failed(printable(status.message()).into_owned()))?;
-                let title = format!(
-                    "{title}, {} waiting; slots: {} active, {} passive",
-                    status.waiting,
-                    slots.active.map_or(0, |active| active.capacity),
-                    slots.passive.map_or(0, |passive| passive.capacity),
-                );
-                if out.can_redraw() {
-                    self.view.show(now, &title, &live(&tasks), out)
-                } else {
-                    let tier = |tier: proto::Tier| {
-                        let tasks = tasks.iter().filter(|task| task.tier == tier as i32);
-                        tasks.map(brief).collect::<Vec<_>>().join("  ")
-                    };
-                    let rows = [
-                        format!("active  {}", tier(proto::Tier::Active)),
-                        format!("passive  {}", tier(proto::Tier::Passive)),
-                    ];
-                    self.view.show(now, &title, &rows, out)
-                }
+                    .map_err(|status| Failure::failed(printable(status.message())))?;
+                if out.can_redraw() { table(&tasks) } else { tiers(&tasks) }
             }
+        };
+        if out.can_redraw() {
+            self.clear(out)?;
+            self.drawn = rows.len() + 1;
+        } else if now.since(self.shown_at) < LINE_EVERY {
+            // What is over sooner needs no line of its own.
+            return Ok(());
         }
+        self.shown_at = now;
+        // One column short: a full line would wrap. Names are ours, so characters are columns.
+        let width = out.width() - 1;
+        for line in std::iter::once(title).chain(rows.iter().map(|row| format!("    {row}"))) {
+            let cut: String = line.chars().take(width).collect();
+            out.line(if out.can_redraw() { cut } else { line })?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Takes the block away.
+    fn clear(&mut self, out: &mut Output) -> Result<(), Failure> {
+        if self.drawn > 0 {
+            // up to the first line of the block, then erase to the end of the screen
+            out.text(format_args!("\u{1b}[{}F\u{1b}[J", self.drawn))?;
+            self.drawn = 0;
+        }
+        Ok(())
     }
 }
 
-/// Who runs in which tier, and what the daemon measures of them.
-fn live(tasks: &[proto::Task]) -> Vec<String> {
+/// The names of the tasks of each tier.
+fn tiers(tasks: &[proto::Task]) -> Vec<String> {
+    let of = |tier: proto::Tier| {
+        let tasks = tasks.iter().filter(|task| task.tier == tier as i32);
+        tasks.map(|task| task.name.clone().unwrap_or_default()).collect::<Vec<_>>().join("  ")
+    };
+    vec![
+        format!("active  {}", of(proto::Tier::Active)),
+        format!("passive  {}", of(proto::Tier::Passive)),
+    ]
+}
+
+/// Which task is in which tier, and what the daemon measures of it.
+fn table(tasks: &[proto::Task]) -> Vec<String> {
     let mut sorted: Vec<&proto::Task> = tasks.iter().collect();
     sorted.sort_by_key(|task| task.tier);
     let mut table = Columns::new(&[
@@ -309,20 +328,21 @@ fn live(tasks: &[proto::Task]) -> Vec<String> {
         ("TASK", Column::Elastic(12)),
         ("CLASS", Column::Text),
         ("CPU", Column::Figure),
-        ("WRITE/s", Column::Figure),
         ("AGE", Column::Figure),
     ]);
+    let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     for task in sorted.iter().take(LIVE_ROWS) {
-        table.row(live_row(task));
+        table.row(vec![
+            known(wire::tier_word(task.tier).map(str::to_owned)),
+            known(task.name.clone()),
+            wire::class_word(task.class).to_owned(),
+            known(task.cpu_share.map(|share| format!("{:.0}%", share * 100.0))),
+            known(task.elapsed_seconds.map(|seconds| format!("{seconds:.0}s"))),
+        ]);
     }
     let mut rows: Vec<String> = table.render(LIVE_WIDTH).lines().map(str::to_owned).collect();
     if sorted.len() > LIVE_ROWS {
         rows.push(format!("and {} more", sorted.len() - LIVE_ROWS));
     }
     rows
-}
-
-/// The output has served its purpose; the working directory goes at the end in any case.
-fn forget_output(path: &Path) {
-    let _ = std::fs::remove_file(path);
 }

@@ -15,10 +15,11 @@ use tonic::{Request, Response, Status};
 use super::convert;
 use super::peer::Peer;
 use super::watch::{self, EventStream};
-use crate::command::{Caller, Command, Reply};
+use crate::command::Caller;
 use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
+use crate::service::Service;
 use crate::{query, request};
 
 /// Tasks on one page, unless the client asks for another number.
@@ -36,24 +37,13 @@ const MAX_PAGE_BYTES: usize = 2 << 20;
 /// The service. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct GrpcServer {
-    access: Access,
+    service: Service,
 }
 
 impl GrpcServer {
     /// A service on these ends of the loop.
     pub fn new(access: Access) -> GrpcServer {
-        GrpcServer { access }
-    }
-
-    fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.access.snapshot.borrow())
-    }
-
-    async fn ask<T>(
-        &self,
-        command: impl FnOnce(Reply<T>) -> Command,
-    ) -> Result<Response<T>, Status> {
-        self.access.commands.ask(command).await.map(Response::new).map_err(convert::status)
+        GrpcServer { service: Service::new(access) }
     }
 }
 
@@ -70,7 +60,7 @@ impl Shaper for GrpcServer {
         &self,
         _: Request<proto::GetStatusRequest>,
     ) -> Result<Response<proto::Status>, Status> {
-        Ok(Response::new(proto::Status::clone(&self.snapshot().status)))
+        Ok(Response::new(proto::Status::clone(&self.service.snapshot().status)))
     }
 
     type WatchStatusStream = Pin<Box<dyn Stream<Item = Result<proto::Status, Status>> + Send>>;
@@ -79,7 +69,7 @@ impl Shaper for GrpcServer {
         &self,
         _: Request<proto::WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
-        Ok(Response::new(Box::pin(watch::status(self.access.snapshot.clone()))))
+        Ok(Response::new(Box::pin(watch::status(self.service.access().snapshot.clone()))))
     }
 
     async fn list_tasks(
@@ -99,14 +89,14 @@ impl Shaper for GrpcServer {
                 )
             })?),
         };
-        Ok(Response::new(page(&self.snapshot(), after, size)))
+        Ok(Response::new(page(&self.service.snapshot(), after, size)))
     }
 
     async fn get_task(
         &self,
         request: Request<proto::GetTaskRequest>,
     ) -> Result<Response<proto::Task>, Status> {
-        query::task(&self.snapshot(), &request.get_ref().id)
+        query::task(&self.service.snapshot(), &request.get_ref().id)
             .map(|task| Response::new(proto::Task::clone(&task)))
             .map_err(convert::status)
     }
@@ -115,7 +105,7 @@ impl Shaper for GrpcServer {
         &self,
         _: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
-        Ok(Response::new(proto::ListJobsResponse { jobs: self.snapshot().jobs.to_vec() }))
+        Ok(Response::new(proto::ListJobsResponse { jobs: self.service.snapshot().jobs.to_vec() }))
     }
 
     type WatchEventsStream =
@@ -126,7 +116,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let request = request.into_inner();
-        let ring = Arc::clone(&self.access.events);
+        let ring = Arc::clone(self.service.events());
         Ok(Response::new(Box::pin(EventStream::new(ring, request.since, request.no_follow))))
     }
 
@@ -136,7 +126,7 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::Reservation>, Status> {
         let caller = caller(&request)?;
         let request = request::reserve(request.into_inner()).map_err(convert::status)?;
-        self.ask(|reply| Command::Reserve { caller, request, reply }).await
+        self.service.reserve(caller, request).await.map(Response::new).map_err(convert::status)
     }
 
     async fn cancel_reservation(
@@ -145,7 +135,7 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::CancelReservationResponse>, Status> {
         let caller = caller(&request)?;
         let id = request::reservation_id(&request.get_ref().id).map_err(convert::status)?;
-        self.ask(|reply| Command::CancelReservation { caller, id, reply }).await?;
+        self.service.cancel_reservation(caller, id).await.map_err(convert::status)?;
         Ok(Response::new(proto::CancelReservationResponse {}))
     }
 
@@ -155,8 +145,8 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::AdmitResponse>, Status> {
         let caller = caller(&request)?;
         let request = request::admit(request.into_inner(), &caller).map_err(convert::status)?;
-        let task = self.ask(|reply| Command::Admit { caller, request, reply }).await?;
-        Ok(task.map(|task| proto::AdmitResponse { task: Some(task) }))
+        let task = self.service.admit(caller, request).await.map_err(convert::status)?;
+        Ok(Response::new(proto::AdmitResponse { task: Some(task) }))
     }
 
     async fn release(
@@ -165,7 +155,7 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::ReleaseResponse>, Status> {
         let caller = caller(&request)?;
         let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
-        self.ask(|reply| Command::Release { caller, id, reply }).await?;
+        self.service.release(caller, id).await.map_err(convert::status)?;
         Ok(Response::new(proto::ReleaseResponse {}))
     }
 
@@ -176,7 +166,11 @@ impl Shaper for GrpcServer {
         let caller = caller(&request)?;
         let id = request::task_id(&request.get_ref().id).map_err(convert::status)?;
         let priority = Priority(request.get_ref().priority);
-        self.ask(|reply| Command::SetPriority { caller, id, priority, reply }).await
+        self.service
+            .set_priority(caller, id, priority)
+            .await
+            .map(Response::new)
+            .map_err(convert::status)
     }
 
     async fn drain(
@@ -184,7 +178,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::DrainRequest>,
     ) -> Result<Response<proto::DrainResponse>, Status> {
         let caller = caller(&request)?;
-        self.ask(|reply| Command::Drain { caller, reply }).await?;
+        self.service.drain(caller).await.map_err(convert::status)?;
         Ok(Response::new(proto::DrainResponse {}))
     }
 
@@ -193,7 +187,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ResumeRequest>,
     ) -> Result<Response<proto::ResumeResponse>, Status> {
         let caller = caller(&request)?;
-        self.ask(|reply| Command::Resume { caller, reply }).await?;
+        self.service.resume(caller).await.map_err(convert::status)?;
         Ok(Response::new(proto::ResumeResponse {}))
     }
 
@@ -202,15 +196,15 @@ impl Shaper for GrpcServer {
         request: Request<proto::ReloadRequest>,
     ) -> Result<Response<proto::ReloadResponse>, Status> {
         let caller = caller(&request)?;
-        let changed = self.ask(|reply| Command::Reload { caller, reply }).await?;
-        Ok(changed.map(|changed| proto::ReloadResponse { changed }))
+        let changed = self.service.reload(caller).await.map_err(convert::status)?;
+        Ok(Response::new(proto::ReloadResponse { changed }))
     }
 
     async fn get_config(
         &self,
         _: Request<proto::GetConfigRequest>,
     ) -> Result<Response<proto::GetConfigResponse>, Status> {
-        let toml = self.snapshot().config_toml.to_string();
+        let toml = self.service.snapshot().config_toml.to_string();
         Ok(Response::new(proto::GetConfigResponse { toml }))
     }
 
@@ -218,7 +212,7 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::ExplainRequest>,
     ) -> Result<Response<proto::ExplainResponse>, Status> {
-        query::explain(&self.access, &request.get_ref().id)
+        query::explain(self.service.access(), &request.get_ref().id)
             .map(Response::new)
             .map_err(convert::status)
     }
@@ -227,7 +221,7 @@ impl Shaper for GrpcServer {
         &self,
         request: Request<proto::EvaluateJobRequest>,
     ) -> Result<Response<proto::EvaluateJobResponse>, Status> {
-        query::evaluate(&self.snapshot(), request.into_inner())
+        query::evaluate(&self.service.snapshot(), request.into_inner())
             .map(Response::new)
             .map_err(convert::status)
     }
@@ -236,7 +230,7 @@ impl Shaper for GrpcServer {
         &self,
         _: Request<proto::GetYarnRequest>,
     ) -> Result<Response<proto::YarnStatus>, Status> {
-        Ok(Response::new(query::yarn(&self.snapshot())))
+        Ok(Response::new(query::yarn(&self.service.snapshot())))
     }
 }
 

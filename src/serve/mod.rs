@@ -264,7 +264,7 @@ pub async fn serve_with(
         uid == 0 || uid == me || config.is_some_and(|config| config.grpc.admins.contains(&uid))
     };
     // Ends with this function.
-    let (others, _others_end) = thread_for_others().map_err(ServeError::Thread)?;
+    let (others, _others_end) = thread("lrs-users").map_err(ServeError::Thread)?;
     let stop_within = limits.stop_within;
     let serving = accept::accept_loop(listener, services, limits, is_admin, others, stopping);
     let mut serving = std::pin::pin!(serving);
@@ -283,10 +283,10 @@ pub async fn serve_with(
 }
 
 /// A runtime on a thread of its own, which ends when the sender is dropped.
-fn thread_for_others() -> std::io::Result<(tokio::runtime::Handle, oneshot::Sender<()>)> {
+pub(crate) fn thread(name: &str) -> std::io::Result<(tokio::runtime::Handle, oneshot::Sender<()>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel();
-    std::thread::Builder::new().name("lrs-users".into()).spawn(move || runtime.block_on(ended))?;
+    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(ended))?;
     Ok((handle, end))
 }

@@ -1,10 +1,8 @@
 //! Tasks and jobs.
 
-use super::{
-    age, brief_rate, bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word, time,
-};
+use super::{brief_rate, bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word, time};
 use crate::cli::failure::Failure;
-use crate::cli::output::{Column, Columns, Output, printable, say, wrap};
+use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::proto;
 use crate::wire;
 
@@ -182,26 +180,4 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
         ]);
     }
     out.table(&table)
-}
-
-/// One task in a few words, for the demo's live view: `sort-3 12s`.
-pub(crate) fn brief(task: &proto::Task) -> String {
-    let name = task.name.as_deref().unwrap_or(&task.id);
-    let elapsed = task
-        .elapsed_seconds
-        .and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok())
-        .map_or_else(String::new, |elapsed| format!(" {}", age(elapsed)));
-    format!("{}{elapsed}", printable(name))
-}
-
-/// One task in the columns of the demo's live view: tier, name, class, CPU, writes, age.
-pub(crate) fn live_row(task: &proto::Task) -> Vec<String> {
-    vec![
-        tier_word(task.tier).to_owned(),
-        task.name.clone().unwrap_or_else(|| task.id.clone()),
-        wire::class_word(task.class).to_owned(),
-        percent(task.cpu_share),
-        brief_rate(task.write_bytes_per_sec),
-        seconds_age(task.elapsed_seconds),
-    ]
 }

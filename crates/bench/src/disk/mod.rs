@@ -1,0 +1,290 @@
+//! A modelled slow disk, so that what tiers of disk are worth can be measured on a machine
+//! whose own disk is too fast to be waited for.
+//!
+//! ```text
+//! tasks -> ext4 -> loop device, queue under BFQ -> FUSE file -> lrs-bench __disk: one arm, memory
+//! ```
+//!
+//! The block layer above is the kernel's own, so that its scheduler decides who is served by
+//! the weights of the tasks' cgroups; a limit on bytes a second (blkio.throttle) would sit above
+//! the scheduler and leave it nothing to decide. What a request costs is in [`model`]; the
+//! server is a process of its own that a busy runtime of the bench cannot delay.
+//!
+//! Limits: no write cache (a flush costs nothing, a write is down when it is answered), no
+//! distance between places, no command queue. The page cache of ext4 is as ever: what was read
+//! or written lately is not read again. On cgroup v1 what the kernel writes back by itself is
+//! nobody's; what fsync(2) writes is the task's own. The bytes take up memory.
+//!
+//! The settings of the device are BFQ's defaults and `rotational = 1`. Measured once each, on a
+//! busy machine, with two writers of weights 1000 and 10 (80 MiB/s, 4 ms; Linux 6.18, cgroup v1):
+//! direct requests of 256 KiB share 55:1 to 100:1, 4 KiB reads 70:1, files of 2 MiB with fsync
+//! 2.5:1 to 5:1, of 16 MiB 2:1 to 3:1, for there the journal of the file system is in common.
+//! `low_latency = 0` halves the first and ends the third; `slice_idle = 0` ends the second and
+//! the third. `rotational = 0` and strict_guarantees made no difference beyond the spread.
+//!
+//! Two traces of it in the system outlast a server that was killed: the mount, and the scheduler,
+//! which a loop device keeps when it is taken apart and would bring to its next user. Whoever
+//! holds the server takes both away, and so does the sweep ([`sweep`]). Loop device and FUSE mount
+//! are taken apart by the kernel when mount and server are gone, in whichever order. A server
+//! killed in the moment between choosing the scheduler and mounting leaves the scheduler.
+
+mod loops;
+mod medium;
+mod model;
+mod place;
+mod room;
+mod server;
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use lrs_testbed::sweep::{children, end_processes};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use procfs::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+
+use lrs_core::units::Bytes;
+use lrs_term::Failure;
+use lrs_testbed::clock;
+use lrs_testbed::process::this_executable;
+
+pub(crate) use place::describe_directory;
+pub(crate) use server::serve;
+
+/// The file system of the disk, in the working directory.
+const MOUNT: &str = "disk";
+
+/// Making the file system takes a fraction of a second.
+const READY: Duration = Duration::from_secs(30);
+
+/// How long the server may take to end; its own limit is below it.
+const GONE: Duration = Duration::from_secs(8);
+
+/// Which disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DiskSpec {
+    /// Of the device; a file system has a little less.
+    pub(crate) size_bytes: u64,
+    /// Of all requests together.
+    pub(crate) bandwidth_bytes_per_sec: u64,
+    /// What a request costs that does not begin where the one before ended.
+    pub(crate) seek: Duration,
+    /// As in `queue/scheduler` of sysfs: `bfq`.
+    pub(crate) scheduler: String,
+}
+
+/// A modelled disk; dropping it takes it down.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    /// Root of its file system.
+    pub(crate) mount: PathBuf,
+    /// Name of the device in /sys/block and /proc/diskstats: `loop3`.
+    pub(crate) device: String,
+    spec: DiskSpec,
+    /// Takes the disk down when dropped.
+    server: Server,
+}
+
+/// What the server says on its standard output: one line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Ready { device: String },
+    Failed { message: String, hint: Option<String> },
+}
+
+impl Disk {
+    /// Makes the disk and mounts it at `workdir/disk`. Blocks for a fraction of a second.
+    pub(crate) fn make(spec: &DiskSpec, workdir: &Path) -> Result<Disk, Failure> {
+        let mount = workdir.join(MOUNT);
+        std::fs::create_dir(&mount).map_err(|error| {
+            Failure::failed(format!("cannot create {}: {error}", mount.display()))
+        })?;
+        let mut server = Server::start(spec, &mount)?;
+        let device = server.ready()?;
+        Ok(Disk { mount, device, spec: spec.clone(), server })
+    }
+
+    /// Says so when the server has ended, for what is measured then is an error of the disk.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.server.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(Failure::failed(format!(
+                "the server of the modelled disk has ended ({status}), and with it the bench"
+            ))
+            .hint("the kernel's log says whether it was short of memory")),
+            Err(error) => Err(Failure::failed(format!(
+                "cannot tell whether the modelled disk is still served: {error}"
+            ))),
+        }
+    }
+
+    /// For the description of the machine.
+    pub(crate) fn describe(&self) -> String {
+        let DiskSpec { size_bytes, bandwidth_bytes_per_sec, seek, scheduler } = &self.spec;
+        format!(
+            "modelled: ext4 on {}, {}, {scheduler}; one request at a time, {}/s, and {} ms for \
+             each that does not follow the one before; in memory",
+            self.device,
+            Bytes(*size_bytes),
+            Bytes(*bandwidth_bytes_per_sec),
+            seek.as_secs_f64() * 1e3,
+        )
+    }
+}
+
+/// The serving process and the pipe that keeps it.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    /// Closed at the latest when this process ends, however it ends; the server ends with it.
+    keeps: Option<ChildStdin>,
+    mount: PathBuf,
+}
+
+impl Server {
+    fn start(spec: &DiskSpec, mount: &Path) -> Result<Server, Failure> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Failure::failed(format!("cannot {what} the modelled disk: {error}"))
+        };
+        let spec = serde_json::to_string(spec).map_err(|error| failed("describe", &error))?;
+        let mut command = Command::new(this_executable());
+        command.args(["__disk", "--spec", &spec, "--mount"]).arg(mount);
+        // Ctrl-C is for the bench, which ends its tasks before it takes their disk away.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| failed("start", &error))?;
+        let keeps = child.stdin.take();
+        Ok(Server { child, keeps, mount: mount.to_owned() })
+    }
+
+    /// Waits for its word; the device.
+    fn ready(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        if let Some(stdout) = self.child.stdout.take() {
+            if !readable(&stdout, READY)? {
+                return Err(Failure::failed(format!(
+                    "the modelled disk was not ready after {} s",
+                    READY.as_secs()
+                )));
+            }
+            // A line this short is written at once (pipe(7)).
+            let _ = BufReader::new(stdout).read_line(&mut line);
+        }
+        match serde_json::from_str(&line) {
+            Ok(Word::Ready { device }) => Ok(device),
+            Ok(Word::Failed { message, hint: Some(hint) }) => {
+                Err(Failure::failed(message).hint(hint))
+            }
+            Ok(Word::Failed { message, hint: None }) => Err(Failure::failed(message)),
+            Err(_) => Err(Failure::failed("the modelled disk ended without a word")),
+        }
+    }
+}
+
+/// Whether there is something to read within `limit`, be it the end.
+fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool, Failure> {
+    let end = clock::boot_time().after(limit);
+    loop {
+        let left = Timespec::try_from(end.since(clock::boot_time())).ok();
+        let mut watched = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN)];
+        match poll(&mut watched, left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(Failure::failed(format!(
+                    "cannot wait for the modelled disk: poll: {error}"
+                )));
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    /// Lets the server end by itself, for it waits until the device has let go; takes the disk
+    /// down in its place where it cannot.
+    fn drop(&mut self) {
+        drop(self.keeps.take());
+        let turn = Duration::from_millis(10);
+        let mut turns = GONE.as_millis() / turn.as_millis();
+        while turns > 0 && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(turn);
+            turns -= 1;
+        }
+        // An ended process cannot be killed, and a mount that is gone cannot be detached.
+        let _ = self.child.kill();
+        // The sweep tries what failed again, and tells.
+        let _ = take_down(&self.mount);
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir(&self.mount);
+    }
+}
+
+/// For a supervisor whose bench was killed: lets the server of its modelled disk take the disk
+/// down and end by itself. What waits for that disk cannot be ended before it is answered, so
+/// the server is the last that is killed, and only when it took too long.
+pub(crate) fn let_go(workdir: &Path) {
+    let is_ours = |pid: &Pid| is_server(pid.as_raw(), workdir);
+    let mut servers: Vec<Pid> = children().into_iter().filter(is_ours).collect();
+    if servers.is_empty() {
+        return;
+    }
+    let kept: Vec<u32> =
+        servers.iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
+    // What is left then is said when the server is gone too.
+    let _ = end_processes(&kept);
+    let turn = Duration::from_millis(10);
+    let mut turns = GONE.as_millis() / turn.as_millis();
+    while !servers.is_empty() && turns > 0 {
+        std::thread::sleep(turn);
+        turns -= 1;
+        servers.retain(|server| {
+            matches!(waitpid(*server, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
+        });
+    }
+}
+
+/// Whether process `pid` serves the disk of `workdir`. One that has ended serves nothing.
+fn is_server(pid: i32, workdir: &Path) -> bool {
+    let mount = workdir.join(MOUNT);
+    let words = Process::new(pid).and_then(|process| process.cmdline());
+    words.is_ok_and(|words| {
+        words.get(1).is_some_and(|word| word == "__disk")
+            && words.last().is_some_and(|word| Path::new(word) == mount)
+    })
+}
+
+/// For a supervisor whose bench was killed, after the processes below it are gone: detaches the
+/// disk of `workdir`, if there is one, and answers what it could not. Its device and its medium
+/// go by themselves.
+pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
+    take_down(&workdir.join(MOUNT))
+}
+
+/// Takes away what a killed server leaves; answers what stays. Nothing is there in most cases.
+fn take_down(mount: &Path) -> Vec<String> {
+    let mut left = Vec::new();
+    // Before the mount goes, which makes sure of whose device it is.
+    if let Some(scheduler) = place::scheduler_of_loop(mount)
+        && let Err(error) = std::fs::write(&scheduler, "none")
+    {
+        left.push(format!("the scheduler in {} ({error})", scheduler.display()));
+    }
+    // EINVAL: not a mount; ENOENT: no such directory (umount(2)).
+    match unmount(mount, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+        // Who may not unmount could not mount.
+        Err(rustix::io::Errno::PERM) => {}
+        Err(error) => left.push(format!("mount {} ({error})", mount.display())),
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The `lrsctl` that belongs to this program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lrs_term::Failure;
+use serde::Deserialize;
+
+/// The one beside this executable, as packages and cargo put it; else the first in PATH.
+pub(crate) fn lrsctl() -> Result<PathBuf, Failure> {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("lrsctl")));
+    let beside = beside.filter(|file| file.is_file());
+    beside.or_else(|| in_path("lrsctl")).ok_or_else(|| {
+        Failure::failed("lrsctl is neither beside this program nor in PATH")
+            .hint("install LRS whole, or put lrsctl where lrs-bench is")
+    })
+}
+
+/// The first executable file of that name in PATH; a name with a slash is a path.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let is_program = |file: &PathBuf| {
+        file.is_file() && nix::unistd::access(file, nix::unistd::AccessFlags::X_OK).is_ok()
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(is_program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(is_program)
+}
+
+/// What `lrsctl config check --json` says.
+#[derive(Deserialize)]
+struct Checked {
+    faults: Vec<String>,
+}
+
+/// What lrsd has against `keys`: the index of the key, where it is one's, and the words.
+pub(crate) fn judge(lrsctl: &Path, keys: &[(String, String)]) -> Vec<(Option<usize>, String)> {
+    match check(lrsctl, keys) {
+        Ok(faults) => faults,
+        Err(error) => vec![(None, format!("cannot be checked by {}: {error}", lrsctl.display()))],
+    }
+}
+
+fn check(
+    lrsctl: &Path,
+    keys: &[(String, String)],
+) -> std::io::Result<Vec<(Option<usize>, String)>> {
+    // A key a line: the line of a fault says which key it is of.
+    let text: String = keys.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
+    let file = std::env::temp_dir().join(format!("lrs-bench-{}.toml", std::process::id()));
+    std::fs::write(&file, text)?;
+    let done = Command::new(lrsctl).args(["--json", "config", "check"]).arg(&file).output();
+    std::fs::remove_file(&file)?;
+    let checked: Checked = serde_json::from_slice(&done?.stdout)?;
+    let of_key = |fault: String| {
+        let words = fault.strip_prefix(&*file.to_string_lossy()).unwrap_or(&fault);
+        let mut words = words.trim_start_matches(':').to_owned();
+        let mut numbers = Vec::new();
+        while let Some((number, rest)) = words.split_once(':')
+            && let Ok(number) = number.parse::<usize>()
+        {
+            numbers.push(number);
+            words = rest.to_owned();
+        }
+        let index = numbers.first().and_then(|line| line.checked_sub(1));
+        (index, words.trim().to_owned())
+    };
+    Ok(checked.faults.into_iter().map(of_key).collect())
+}

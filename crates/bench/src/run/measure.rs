@@ -1,0 +1,330 @@
+//! One run of one load in one setting, measured.
+//!
+//! The run shares the CPUs with what it measures. So ends are SIGCHLD and arrivals are a timer;
+//! twice a second the node's counters and, with lrsd, its status are read, and the history of
+//! lrsd after the end ([`events`]).
+//!
+//! With lrsd every task is started when it arrives and waits as `lrsctl run --wait`. Tasks that
+//! arrive together are started in order, but their requests may overtake each other by the few
+//! milliseconds that a process takes to begin: to wait for each would make arrivals a queue of
+//! ours. With plain processes nothing is started before its turn.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::events::{self, History};
+use super::machine::disk_bytes;
+use super::queue::Queue;
+use super::spawn;
+use super::stage::Stage;
+use super::tasks::{self, Extent, Places, Planned};
+use crate::record::{self, Outcome};
+use crate::suite::{How, Load, Setting, Suite};
+use lrs_api::proto;
+use lrs_core::units::Moment;
+use lrs_term::Failure;
+use lrs_testbed::clock;
+use lrs_testbed::node::Ticks;
+use lrs_testbed::private::{Daemon, Private};
+use lrs_testbed::process::settle;
+use lrs_testbed::sweep::end_processes;
+
+/// How long writing out what the run before left dirty may take.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// Complaints about single tasks that a run keeps, and what they said: when all fail, they fail
+/// alike.
+const COMPLAINTS: usize = 8;
+
+/// How far the wall clock may go apart from the boot-time clock in a run. lrsd's events have
+/// the time of the one, and the run's times are those of the other.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What all runs of a bench share.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) suite: &'a Suite,
+    /// On the disk that is measured.
+    pub(crate) places: Places,
+    /// CPUs tasks may use.
+    pub(crate) cpus: u32,
+    /// For what belongs to no measured disk: sockets, what tasks say.
+    pub(crate) workdir: &'a Path,
+    /// Of LRS: daemon and client.
+    pub(crate) lrsctl: &'a Path,
+    /// Of every private lrsd, one after the other.
+    pub(crate) cgroup_root: &'a str,
+    /// What is kept when something failed, and lrsd's logs.
+    pub(crate) logs: PathBuf,
+    /// Children that outlive a run.
+    pub(crate) kept: Vec<u32>,
+    /// Counters of the measured disk.
+    pub(crate) disk: Option<PathBuf>,
+}
+
+impl Bench<'_> {
+    /// A private lrsd with these keys.
+    pub(crate) async fn daemon(
+        &self,
+        keys: &[(String, String)],
+    ) -> Result<(Daemon, proto::Status), Failure> {
+        let private = Private {
+            lrsctl: self.lrsctl,
+            workdir: self.workdir,
+            name: "lrsd",
+            cgroup_root: self.cgroup_root,
+            keys,
+            log: &self.logs.join("lrsd.log"),
+        };
+        Daemon::start(&private).await
+    }
+
+    /// Runs `load` in `setting`. An error is one of the bench itself; what the tasks do wrong
+    /// is in the record.
+    pub(crate) async fn run(
+        &self,
+        load: &Load,
+        setting: &Setting,
+        (round, place): (u32, u32),
+    ) -> Result<record::Run, Failure> {
+        empty(&self.places.run)?;
+        let mut notes = Vec::new();
+        if !settle(&self.places.run, SETTLE).await? {
+            notes.push(format!(
+                "began while what was written before was still on its way to the disk after {} s",
+                SETTLE.as_secs()
+            ));
+        }
+        let (daemon, slots) = match &setting.how {
+            How::Processes(slots) => (None, Some(*slots)),
+            How::Alone => (None, Some(1)),
+            How::Daemon { keys, slots } => (Some(self.daemon(keys).await?.0), *slots),
+        };
+        let extent = if setting.how == How::Alone { Extent::OneEach } else { Extent::Whole };
+        let tasks = tasks::plan(self.suite, load, &self.places, self.cpus, extent);
+        for index in 0..tasks.len() {
+            // what a task of the run before said; there may have been none
+            let _ = std::fs::remove_file(self.said(index));
+        }
+        let mut children = signal(SignalKind::child())
+            .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
+        let disk_before = self.disk.as_deref().and_then(disk_bytes);
+        let ticks = Ticks::now()?;
+        let mut stage = Stage {
+            bench: self,
+            load,
+            daemon: daemon.as_ref(),
+            // with lrsd the waiting is its business
+            slots: slots.filter(|_| daemon.is_none()).map_or(usize::MAX, |slots| slots as usize),
+            queue: Queue::new(&load.groups, &tasks),
+            records: tasks.iter().map(|task| unborn(task, load)).collect(),
+            tasks: &tasks,
+            began: clock::now(),
+            running: Vec::new(),
+            faults: Vec::new(),
+            lrsd_failed: false,
+            history: History::default(),
+            timeline: Vec::new(),
+            last: ticks,
+        };
+        stage.work(&mut children).await?;
+        let ended = clock::now();
+        let used = Ticks::now()?.since(ticks);
+        let disk_after = self.disk.as_deref().and_then(disk_bytes);
+        let Stage {
+            mut records,
+            mut faults,
+            timeline,
+            began,
+            running,
+            lrsd_failed,
+            mut history,
+            ..
+        } = stage;
+        drop(running);
+        // A task may have left something behind: it must not run beside the next.
+        let mut kept = self.kept.clone();
+        kept.extend(daemon.as_ref().map(Daemon::id));
+        faults.extend(does_not_end(&kept));
+        let mut decisions = None;
+        if let Some(daemon) = &daemon {
+            daemon.drained().await;
+            let stepped = stepped(began, ended);
+            if let Some(micros) = stepped {
+                notes.push(format!(
+                    "the clock was set by {:.3} s during the run: when tasks were admitted and \
+                     promoted is not known",
+                    micros as f64 / 1e6
+                ));
+            }
+            let zero = Some(began.wall).filter(|_| stepped.is_none());
+            match events::since(daemon.connection.clone(), history.next()).await {
+                Ok(events) => {
+                    history.extend(events);
+                    decisions = Some(events::apply(&history, zero, &mut records));
+                }
+                Err(failure) => faults.push(failure.to_string()),
+            }
+        }
+        if let Some(daemon) = daemon {
+            daemon.stop().await;
+        }
+        let bytes =
+            |of: fn((u64, u64)) -> u64| Some(of(disk_after?).saturating_sub(of(disk_before?)));
+        let mut run = record::Run {
+            load: load.name.clone(),
+            setting: setting.name.clone(),
+            round,
+            place,
+            began: began.wall.to_string(),
+            makespan_seconds: None,
+            lasted_seconds: ended.boot.since(began.boot).as_secs_f64(),
+            faults,
+            notes,
+            tasks: records,
+            node: record::Node {
+                effective: used.effective,
+                iowait: used.iowait,
+                steal: used.steal,
+                others: used.others,
+                context_switches: Some(used.context_switches),
+                read_bytes: bytes(|(read, _)| read),
+                written_bytes: bytes(|(_, written)| written),
+            },
+            timeline,
+            static_slots: slots.filter(|_| setting.how != How::Alone),
+            decisions,
+        };
+        self.judge(&mut run, lrsd_failed);
+        if run.faults.is_empty() && extent == Extent::Whole {
+            let place = logs_of(&run);
+            run.faults.extend(self.check(load, &place).await?);
+        }
+        if run.faults.is_empty() {
+            let first = run.tasks.iter().map(|task| task.arrived).reduce(f64::min);
+            let last = run.tasks.iter().filter_map(|task| task.ended).reduce(f64::max);
+            run.makespan_seconds = first.zip(last).map(|(first, last)| last - first);
+        }
+        empty(&self.places.run)?;
+        Ok(run)
+    }
+
+    /// Says of every task that did not end well what became of it.
+    fn judge(&self, run: &mut record::Run, lrsd_failed: bool) {
+        let place = logs_of(run);
+        let mut complaints = Vec::new();
+        let mut more = 0;
+        for (index, task) in run.tasks.iter_mut().enumerate() {
+            if task.outcome == Outcome::NotStarted {
+                // An admission has no time when the clock was set.
+                let begun = task.started.is_some() || task.began_active.is_some();
+                match (lrsd_failed, begun) {
+                    (true, _) => task.outcome = Outcome::LrsdFailed,
+                    (false, true) => task.outcome = Outcome::TimeLimit,
+                    (false, false) => {}
+                }
+            }
+            if task.outcome == Outcome::Ok {
+                continue;
+            }
+            if complaints.len() == COMPLAINTS {
+                more += 1;
+                continue;
+            }
+            let keep = self.logs.join(format!("{place}-{}.log", task.name));
+            let log = self.said(index);
+            complaints.push(spawn::complaint(&task.name, &task.outcome, &log, &keep));
+        }
+        run.faults.extend(complaints);
+        if more > 0 {
+            run.faults.push(format!("and {more} more tasks"));
+        }
+    }
+
+    /// Where the task with this index says what it says.
+    pub(super) fn said(&self, index: usize) -> PathBuf {
+        self.workdir.join(format!("said-{index}"))
+    }
+
+    /// Runs the load's check; answers what did not hold. What it says then is kept as `place`.
+    async fn check(&self, load: &Load, place: &str) -> Result<Vec<String>, Failure> {
+        let Some(check) = &load.check else { return Ok(Vec::new()) };
+        let run = &self.places.run;
+        let words = tasks::fill_words(check, self.suite, &self.places, (0, run), self.cpus);
+        let log = self.workdir.join("said-by-check");
+        let limit = self.suite.time_limit;
+        let mut faults = Vec::new();
+        let how = spawn::finish(&words, run, &log, limit).await?;
+        if how != Outcome::Ok {
+            let keep = self.logs.join(format!("{place}-check.log"));
+            faults.push(spawn::complaint("the check", &how, &log, &keep));
+        }
+        // It must not leave anything behind that runs beside the next.
+        faults.extend(does_not_end(&self.kept));
+        Ok(faults)
+    }
+}
+
+/// Ends what is left below us but for `kept`; says what cannot be ended.
+fn does_not_end(kept: &[u32]) -> impl Iterator<Item = String> {
+    end_processes(kept).into_iter().map(|left| format!("{left} does not end"))
+}
+
+/// What the logs of a run are called, up to the task.
+fn logs_of(run: &record::Run) -> String {
+    format!("{}-{}-{}", run.load, run.setting.replace(['/', ' '], "-"), run.round)
+}
+
+/// By how many microseconds the wall clock went apart from the other, if by more than [`STEP`].
+fn stepped(began: Moment, ended: Moment) -> Option<i64> {
+    let wall = ended.wall.unix_micros().saturating_sub(began.wall.unix_micros());
+    let boot = i64::try_from(ended.boot.since(began.boot).as_micros()).unwrap_or(i64::MAX);
+    let apart = wall.saturating_sub(boot);
+    Some(apart).filter(|apart| u128::from(apart.unsigned_abs()) > STEP.as_micros())
+}
+
+fn unborn(task: &Planned, load: &Load) -> record::Task {
+    let group = load.groups.get(task.group);
+    record::Task {
+        name: task.name.clone(),
+        group: group.map_or_else(String::new, |group| group.name.clone()),
+        priority: group.map_or(0, |group| group.priority),
+        arrived: task.arrives.as_secs_f64(),
+        started: None,
+        ended: None,
+        outcome: Outcome::NotStarted,
+        began_active: None,
+        promoted: None,
+        demoted: None,
+    }
+}
+
+/// Makes the directory, or makes it empty.
+fn empty(directory: &Path) -> Result<(), Failure> {
+    let emptied = match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => std::fs::create_dir(directory),
+    };
+    emptied
+        .map_err(|error| Failure::failed(format!("cannot empty {}: {error}", directory.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lrs_core::units::{BootTime, WallTime};
+
+    #[test]
+    fn a_clock_that_was_set_is_noticed() {
+        let at = |boot_ms: u64, wall_ms: i64| Moment {
+            boot: BootTime(Duration::from_millis(boot_ms)),
+            wall: WallTime::from_unix_micros(wall_ms * 1_000),
+        };
+        let began = at(1_000, 500_000);
+        assert_eq!(stepped(began, at(3_000, 502_040)), None, "adjusted little by little");
+        assert_eq!(stepped(began, at(3_000, 602_000)), Some(100_000_000));
+        assert_eq!(stepped(began, at(3_000, 501_000)), Some(-1_000_000));
+    }
+}

@@ -1,0 +1,159 @@
+//! Starting a task and telling how it ended; running what is not measured to its end.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::tasks::Planned;
+use crate::record::Outcome;
+use crate::suite::Group;
+use lrs_term::{Failure, printable};
+use lrs_testbed::clock;
+use lrs_testbed::clock::until;
+use lrs_testbed::private::Daemon;
+use lrs_testbed::process;
+
+/// Most of what a task said that is kept when it failed.
+const TAIL: u64 = 64 << 10;
+
+/// Starts one task; what it says goes to `log`. With a daemon it begins as `lrsctl run --wait`.
+pub(super) fn start(
+    task: &Planned,
+    group: &Group,
+    load: &str,
+    lrs: Option<(&Path, &Daemon)>,
+    log: &Path,
+) -> Result<std::io::Result<process::Group>, Failure> {
+    let mut words = task.command.iter();
+    let mut command = match lrs {
+        None => {
+            let mut command = Command::new(words.next().map_or("", |program| program));
+            command.args(words);
+            command
+        }
+        Some((lrsctl, daemon)) => {
+            let mut command = Command::new(lrsctl);
+            command.arg("--endpoint").arg(daemon.endpoint.to_string());
+            command.args(["run", "--leave-unit", "--wait", "--name", &task.name]);
+            command.args(["--job", group.job.as_deref().unwrap_or(load)]);
+            command.args(["--kind", group.kind.as_deref().unwrap_or(&group.name)]);
+            command.arg(format!("--priority={}", group.priority)).arg("--").args(words);
+            command
+        }
+    };
+    let cannot =
+        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
+    let said = File::create(log).map_err(cannot)?;
+    // Not /dev/null: grep notices that nobody reads and stops at the first match.
+    let results = said.try_clone().map_err(cannot)?;
+    command.envs(task.environment.iter().map(|(name, value)| (name, value)));
+    command.current_dir(&task.directory);
+    command.stdin(Stdio::null()).stdout(results).stderr(said);
+    Ok(process::Group::spawn(&mut command))
+}
+
+/// How it ended.
+pub(super) fn outcome(status: ExitStatus) -> Outcome {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Outcome::Ok,
+        (Some(code), _) => Outcome::Exit(code),
+        (None, signal) => Outcome::Signal(signal.unwrap_or_default()),
+    }
+}
+
+/// `map-3: exit status 2: no such file`; the end of what it said is kept as `keep`.
+pub(super) fn complaint(name: &str, outcome: &Outcome, log: &Path, keep: &Path) -> String {
+    let how = match outcome {
+        Outcome::Exit(code) => format!("exit status {code}"),
+        Outcome::Signal(signal) => format!("ended by signal {signal}"),
+        Outcome::TimeLimit => "killed at the time limit".to_owned(),
+        Outcome::LrsdFailed => "killed with the run when lrsd failed".to_owned(),
+        Outcome::NotSpawned(error) => return format!("{name}: could not be started: {error}"),
+        Outcome::NotStarted => "had no turn within the time limit".to_owned(),
+        Outcome::Ok => "exit status 0".to_owned(),
+    };
+    let said = match tail(log) {
+        Ok(said) => said,
+        // Who had no turn said nothing.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return format!("{name}: {how} (cannot read {}: {error})", log.display()),
+    };
+    let text = String::from_utf8_lossy(&said);
+    let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) else {
+        return format!("{name}: {how}, without a word");
+    };
+    let last: String = printable(last.trim()).chars().take(200).collect();
+    match std::fs::write(keep, &said) {
+        Ok(()) => format!("{name}: {how}: {last}"),
+        Err(error) => format!("{name}: {how}: {last} (cannot keep {}: {error})", keep.display()),
+    }
+}
+
+/// The end of a log that may be long.
+fn tail(log: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(log)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut said = Vec::new();
+    file.take(TAIL).read_to_end(&mut said)?;
+    Ok(said)
+}
+
+/// Runs a command beside which nothing is measured, and waits for its end.
+pub(super) async fn finish(
+    words: &[String],
+    directory: &Path,
+    log: &Path,
+    limit: Duration,
+) -> Result<Outcome, Failure> {
+    let mut children = signal(SignalKind::child())
+        .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
+    let cannot =
+        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
+    let said = File::create(log).map_err(cannot)?;
+    let mut command = Command::new(words.first().map_or("", |program| program));
+    command.args(words.iter().skip(1)).current_dir(directory).stdin(Stdio::null());
+    command.stdout(said.try_clone().map_err(cannot)?).stderr(said);
+    let program = words.first().cloned().unwrap_or_default();
+    let failed = |error| Failure::failed(format!("cannot run {program}: {error}"));
+    let mut child = process::Group::spawn(&mut command).map_err(failed)?;
+    let ends = clock::boot_time().after(limit);
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(outcome(status));
+        }
+        tokio::select! {
+            _ = children.recv() => {}
+            () = until(Some(ends)) => return Ok(Outcome::TimeLimit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_last_line_and_keeps_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let [log, keep] = ["log", "keep"].map(|name| place.path().join(name));
+        let told = |outcome| complaint("map-1", &outcome, &log, &keep);
+        assert_eq!(told(Outcome::TimeLimit), "map-1: killed at the time limit, without a word");
+        assert!(!keep.exists());
+        std::fs::write(&log, format!("{}no luck\n\n", "x".repeat(100_000))).unwrap();
+        assert!(told(Outcome::Exit(2)).starts_with("map-1: exit status 2: xxx"));
+        assert_eq!(std::fs::metadata(&keep).unwrap().len(), TAIL);
+        std::fs::write(&log, "first\nno luck\n").unwrap();
+        assert_eq!(
+            told(Outcome::LrsdFailed),
+            "map-1: killed with the run when lrsd failed: no luck"
+        );
+        let not_spawned = Outcome::NotSpawned("no such directory".into());
+        assert_eq!(told(not_spawned), "map-1: could not be started: no such directory");
+    }
+}

@@ -1,0 +1,147 @@
+//! How a command ends when it does not end well: an exit code, a message, and where it
+//! helps a hint.
+
+use std::process::ExitCode;
+
+use crate::output::say;
+
+/// Exit codes of `lrsctl` (spec 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Refused or failed.
+    Failed = 1,
+    /// Wrong arguments.
+    Usage = 2,
+    /// The daemon does not answer.
+    Unreachable = 3,
+    /// No slot was free, or none came free in the time given.
+    NoFreeSlot = 4,
+    /// The command of `run` is there but cannot be executed.
+    NotExecutable = 126,
+    /// The command of `run` is not there.
+    NotFound = 127,
+}
+
+/// The end of a command that did not do all it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// To be told, with its exit code.
+    Told {
+        /// Exit code.
+        exit: Exit,
+        /// Lower case, no final stop.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// Everything worth telling was told; only the code is left.
+    Ended(ExitCode),
+    /// stdout could not be written.
+    Output(std::io::Error),
+}
+
+impl Failure {
+    /// With this exit code.
+    pub fn told(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure::Told { exit, message: message.into(), hint: None }
+    }
+
+    /// Refused or failed.
+    pub fn failed(message: impl Into<String>) -> Failure {
+        Failure::told(Exit::Failed, message)
+    }
+
+    /// Wrong arguments that only show after parsing.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::told(Exit::Usage, message)
+    }
+
+    /// The daemon does not answer.
+    pub fn unreachable(message: impl Into<String>) -> Failure {
+        Failure::told(Exit::Unreachable, message)
+    }
+
+    /// The command of `run` is not there.
+    pub fn not_found(message: impl Into<String>) -> Failure {
+        Failure::told(Exit::NotFound, message)
+    }
+
+    /// The command of `run` cannot be executed.
+    pub fn not_executable(message: impl Into<String>) -> Failure {
+        Failure::told(Exit::NotExecutable, message)
+    }
+
+    /// Everything worth telling was told.
+    pub fn ended(code: ExitCode) -> Failure {
+        Failure::Ended(code)
+    }
+
+    /// The same with a line that says what to do.
+    pub fn hint(mut self, text: impl Into<String>) -> Failure {
+        if let Failure::Told { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    /// The exit code.
+    pub fn exit(&self) -> ExitCode {
+        match self {
+            Failure::Told { exit, .. } => ExitCode::from(*exit as u8),
+            Failure::Ended(code) => *code,
+            Failure::Output(error) if is_closed_pipe(error) => ExitCode::SUCCESS,
+            Failure::Output(_) => ExitCode::from(Exit::Failed as u8),
+        }
+    }
+
+    /// Whether this is the end `exit`.
+    pub fn is(&self, wanted: Exit) -> bool {
+        matches!(self, Failure::Told { exit, .. } if *exit == wanted)
+    }
+
+    /// Prints it on stderr as a word of `program`.
+    pub fn report(&self, program: &str) {
+        match self {
+            Failure::Told { message, hint, .. } => {
+                say(format_args!("{program}: {message}"));
+                if let Some(hint) = hint {
+                    say(format_args!("  hint: {hint}"));
+                }
+            }
+            Failure::Output(error) if !is_closed_pipe(error) => {
+                say(format_args!("{program}: cannot write to standard output: {error}"));
+            }
+            Failure::Output(_) | Failure::Ended(_) => {}
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    /// The message alone.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Told { message, .. } => f.write_str(message),
+            Failure::Ended(_) => f.write_str("it was told already"),
+            Failure::Output(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// The only I/O that reaches `?` bare is writing stdout; all other I/O names its file.
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+/// The reader has seen enough; that is no failure of ours.
+fn is_closed_pipe(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}

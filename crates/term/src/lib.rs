@@ -1,0 +1,10 @@
+//! What the command lines of LRS share: data on stdout, talk on stderr, and how a command ends.
+//!
+//! `lrsctl` and `lrs-bench` print the same kinds of tables and end with the same codes. This crate
+//! knows nothing of lrsd and of the network.
+
+mod failure;
+mod output;
+
+pub use failure::{Exit, Failure};
+pub use output::{Captured, Column, Columns, Output, printable, say, wrap};

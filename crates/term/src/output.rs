@@ -1,0 +1,284 @@
+//! Data to stdout, talk to stderr.
+//!
+//! Names come from other users of the node, so nothing of theirs reaches a terminal before
+//! [`printable`] made it harmless; JSON needs no such care, serde escapes what it must. Colour
+//! is left to anstream: only on a terminal, and not with NO_COLOR.
+
+use std::borrow::Cow;
+use std::fmt::{Arguments, Write as _};
+use std::io::{BufWriter, IsTerminal, Write};
+
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use serde::Serialize;
+
+use crate::Failure;
+
+/// Width when stdout is no terminal; also the least that tables are laid out for.
+const WIDTH: usize = 80;
+
+/// Where the data of a command goes.
+pub struct Output {
+    to: Box<dyn Write>,
+    json: bool,
+    width: usize,
+    terminal: bool,
+}
+
+impl Output {
+    /// stdout.
+    pub fn stdout(json: bool) -> Output {
+        let stdout = std::io::stdout();
+        let terminal = stdout.is_terminal();
+        let columns = rustix::termios::tcgetwinsize(&stdout)
+            .map_or(WIDTH, |size| usize::from(size.ws_col).max(WIDTH));
+        Output {
+            to: Box::new(BufWriter::new(anstream::AutoStream::auto(stdout))),
+            json,
+            width: columns,
+            terminal,
+        }
+    }
+
+    /// A plain one of the least width that keeps what is printed, for tests.
+    pub fn captured(json: bool) -> (Output, Captured) {
+        let captured = Captured::default();
+        let to = Box::new(captured.clone());
+        (Output { to, json, width: WIDTH, terminal: false }, captured)
+    }
+
+    /// Whether JSON is wanted.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether lines can be drawn anew: on a terminal that takes escape sequences.
+    pub fn can_redraw(&self) -> bool {
+        self.terminal && self.has_colour()
+    }
+
+    /// Whether escape sequences reach the reader (NO_COLOR, TERM=dumb, a pipe: they do not).
+    pub fn has_colour(&self) -> bool {
+        anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+    }
+
+    /// Columns of a line.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// One line.
+    pub fn line(&mut self, text: impl std::fmt::Display) -> Result<(), Failure> {
+        Ok(writeln!(self.to, "{text}")?)
+    }
+
+    /// Text without a final newline of its own, such as a cursor movement.
+    pub fn text(&mut self, text: impl std::fmt::Display) -> Result<(), Failure> {
+        Ok(write!(self.to, "{text}")?)
+    }
+
+    /// `value` as indented JSON on a terminal and on one line elsewhere.
+    pub fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        if self.terminal {
+            serde_json::to_writer_pretty(&mut self.to, value).map_err(std::io::Error::from)?;
+        } else {
+            serde_json::to_writer(&mut self.to, value).map_err(std::io::Error::from)?;
+        }
+        self.line("")
+    }
+
+    /// `value` as JSON on one line, for streams.
+    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.to, value).map_err(std::io::Error::from)?;
+        self.line("")
+    }
+
+    /// Everything out now: streams, and before the end.
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
+
+    /// A table that fits the width; `elastic` columns give way, each cell stays on one line.
+    pub fn table(&mut self, table: &Columns) -> Result<(), Failure> {
+        let text = table.render(self.width);
+        self.line(text)
+    }
+}
+
+/// What was printed to [`Output::captured`].
+#[derive(Clone, Default)]
+pub struct Captured(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl Captured {
+    /// So far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.borrow()).into_owned()
+    }
+}
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints one line on stderr. Nothing can be told any more when that fails.
+pub fn say(text: Arguments<'_>) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// `text` with everything that could steer a terminal spelt out: control characters (C0, DEL,
+/// C1) and the bidirectional overrides that can reorder a line.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if steers(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Where a column stands in its cell, and whether it may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Words, never cut.
+    Text,
+    /// Figures, to the right, never cut.
+    Figure,
+    /// Words that may be cut to at least this many columns when the line is full.
+    Elastic(u16),
+}
+
+/// A table without lines: what `grep`, `awk` and tired eyes read best.
+pub struct Columns {
+    kinds: Vec<Column>,
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Columns {
+    /// A table of these columns.
+    pub fn new(columns: &[(&'static str, Column)]) -> Columns {
+        Columns {
+            kinds: columns.iter().map(|(_, kind)| *kind).collect(),
+            heads: columns.iter().map(|(head, _)| *head).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// One row, a cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell).into_owned()).collect());
+    }
+
+    /// The lines, none wider than `width` as long as the columns that are never cut fit.
+    pub fn render(&self, width: usize) -> String {
+        let airy = self.lay_out(width, 2);
+        let fits = airy.lines().all(|line| line.chars().count() <= width);
+        if fits { airy } else { self.lay_out(width, 1) }
+    }
+
+    fn lay_out(&self, width: usize, gap: u16) -> String {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_truncation_indicator("…")
+            .set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        table.set_header(self.heads.clone());
+        for row in &self.rows {
+            let mut row = comfy_table::Row::from(row.clone());
+            row.max_height(1);
+            table.add_row(row);
+        }
+        let last = self.kinds.len().saturating_sub(1);
+        for (index, kind) in self.kinds.iter().enumerate() {
+            let Some(column) = table.column_mut(index) else { continue };
+            column.set_padding((0, if index == last { 0 } else { gap }));
+            if *kind == Column::Figure {
+                column.set_cell_alignment(comfy_table::CellAlignment::Right);
+            }
+            column.set_constraint(match kind {
+                Column::Text | Column::Figure => ColumnConstraint::ContentWidth,
+                Column::Elastic(least) => ColumnConstraint::LowerBoundary(Width::Fixed(*least)),
+            });
+        }
+        let mut text = String::new();
+        for line in table.lines() {
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+/// `text` broken at spaces to `width` columns, the first line after `first`, the others
+/// indented to `indent`. Counts characters: reasons are written by us, in plain English.
+pub fn wrap(first: &str, indent: usize, text: &str, width: usize) -> String {
+    let text = printable(text);
+    let mut lines = format!("{first:indent$}");
+    let mut column = lines.chars().count();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !empty && column + 1 + length > width {
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+            empty = true;
+        }
+        if !empty {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+        empty = false;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(printable("plain ü 日本"), "plain ü 日本");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}d\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{9b}d\\u{202e}");
+    }
+
+    #[test]
+    fn wrapped_text_keeps_to_its_columns() {
+        let text = wrap("why", 6, &"word ".repeat(40), 30);
+        assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
+        assert!(text.starts_with("why   word"));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("      word")));
+        assert_eq!(text.matches("word").count(), 40);
+    }
+
+    #[test]
+    fn tables_cut_what_may_be_cut_and_nothing_else() {
+        let mut table = Columns::new(&[
+            ("ID", Column::Text),
+            ("N", Column::Figure),
+            ("NAME", Column::Elastic(8)),
+        ]);
+        table.row(vec!["t0000000-123456".into(), "7".into(), "long ".repeat(50)]);
+        table.row(vec!["t0000000-1".into(), "12345".into(), "日本語".repeat(40)]);
+        table.row(vec!["t0000000-2".into(), "1".into(), "two\nlines".into()]);
+        let text = table.render(80);
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("t0000000-123456") && text.contains('…'), "{text}");
+    }
+}
