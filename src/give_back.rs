@@ -37,7 +37,7 @@ use crate::config::{Absent, Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
-use crate::core::task::{Attaching, Hold, Life, Task};
+use crate::core::task::{Hold, Life, Task};
 use crate::daemon::{BAD_CONFIG, new_epoch};
 use crate::log::{last_words, say};
 use crate::sample::{TaskSample, read_final};
@@ -220,10 +220,7 @@ impl Desk {
             }
             // Nobody was answered: the promise it was to use holds again.
             None => {
-                if let Life::Attaching(Attaching { used: Some((id, reservation)), .. }) =
-                    &record.life
-                {
-                    let (id, reservation) = (*id, reservation.clone());
+                if let Some((id, reservation)) = record.promise().cloned() {
                     self.store.put_reservation(&ReservationRecord { id, reservation })?;
                 }
             }

@@ -197,7 +197,7 @@ impl Driver {
             return;
         }
         // Last: until here a crash leaves a record whose end is in the history.
-        self.follow_ups.push_back(FollowUp::Feed(Input::Removed(id)));
+        self.follow_ups.push_back(FollowUp::Feed(Box::new(Input::Removed(id))));
     }
 
     /// The main process is not in its group any more: the core decides what is done about it.

@@ -35,7 +35,7 @@ pub(super) struct Touched {
 #[derive(Debug)]
 pub(super) enum FollowUp {
     /// The core has to know.
-    Feed(Input),
+    Feed(Box<Input>),
     /// An admission came to nothing.
     Failed(TaskId, CommandError),
 }
@@ -52,7 +52,7 @@ impl Driver {
         self.following_up = true;
         while let Some(next) = self.follow_ups.pop_front() {
             match next {
-                FollowUp::Feed(input) => self.feed(input, now),
+                FollowUp::Feed(input) => self.feed(*input, now),
                 FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
             }
         }
@@ -380,6 +380,7 @@ impl Driver {
             }
             Err(error) => Err(error.to_string()),
         };
-        self.follow_ups.push_back(FollowUp::Feed(Input::Repaired { task: id, found, result }));
+        let repaired = Input::Repaired { task: id, found, result };
+        self.follow_ups.push_back(FollowUp::Feed(Box::new(repaired)));
     }
 }

@@ -28,7 +28,7 @@ use super::entry::Entry;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
 use crate::core::model::{Order, ReservationId, TaskId, Tier};
 use crate::core::slots::Seat;
-use crate::core::task::{Attaching, Booked, Hold, Life, Task, Who};
+use crate::core::task::{Booked, Hold, Life, Task, Who};
 use crate::state::Recovered;
 use crate::state::record::ReservationRecord;
 use crate::state::standing::Standing;
@@ -125,10 +125,8 @@ impl Finder<'_> {
             group = self.undo_attach(&mut record, booked, group);
         }
         let occupied = self.occupied(&record, group.as_ref());
-        if let (true, Life::Attaching(Attaching { used: Some((used, _)), .. })) =
-            (known, &record.life)
-        {
-            self.findings.used.insert(*used);
+        if known {
+            self.findings.used.extend(record.promise().map(|(used, _)| *used));
         }
         match record.life {
             Life::Releasing(_) => self.finish_release(record, group, known, occupied),
@@ -229,10 +227,10 @@ impl Finder<'_> {
             self.keep(record, Some(group.clone()));
             return;
         }
-        if let Life::Attaching(Attaching { used: Some((id, reservation)), .. }) = &record.life {
-            let (id, reservation) = (*id, reservation.clone());
-            self.findings.given_back.push(ReservationRecord { id, reservation });
-        }
+        let promise = record.promise().cloned();
+        self.findings
+            .given_back
+            .extend(promise.map(|(id, reservation)| ReservationRecord { id, reservation }));
         self.forget(record);
     }
 
@@ -295,7 +293,7 @@ impl Finder<'_> {
     }
 
     fn keep(&mut self, mut task: Task, group: Option<Group>) {
-        // The history may know the tier better.
+        // A tier that no event tells is decided again.
         let tier = self.standing.live.get(&task.id).copied().flatten();
         task.seat = match (task.seat, tier) {
             (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,

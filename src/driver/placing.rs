@@ -40,7 +40,7 @@ impl Driver {
             Some(Asked::Promise(_)) | None => return,
         };
         let next = match fit.and_then(|()| self.prepare_attach(id)) {
-            Ok(ready) => FollowUp::Feed(Input::Prepared { task: id, ready }),
+            Ok(ready) => FollowUp::Feed(Box::new(Input::Prepared { task: id, ready })),
             Err(error) => FollowUp::Failed(id, error),
         };
         self.follow_ups.push_back(next);

@@ -80,8 +80,8 @@ fn record(number: u64) -> Task {
         opportunistic: true,
         life: Life::Attaching(Attaching {
             reason: "an active slot was free".into(),
-            used: Some((ReservationId { epoch: 7, number: 3 }, used)),
-            booked: Some(booked),
+            used: Some(Box::new((ReservationId { epoch: 7, number: 3 }, used))),
+            booked: Some(Box::new(booked)),
         }),
         admitted_at: Moment {
             boot: BootTime(Duration::from_secs(5)),
@@ -114,10 +114,8 @@ fn records_come_back_as_they_were() {
     let (store, _) = open(dir.path());
     store.put_task(&record(2)).unwrap();
     store.put_task(&record(1)).unwrap();
-    let Life::Attaching(Attaching { used: Some((id3, reservation)), .. }) = record(1).life else {
-        panic!("it uses a reservation")
-    };
-    let reservation = ReservationRecord { id: id3, reservation };
+    let (reserved, reservation) = record(1).promise().cloned().expect("it uses one");
+    let reservation = ReservationRecord { id: reserved, reservation };
     store.put_reservation(&reservation).unwrap();
     drop(store);
     let (store, recovered) = open(dir.path());

@@ -33,8 +33,8 @@ impl Shaper {
     pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Attaching(Attaching { used, .. }) = &task.life else { return };
-        if let Some((reservation, _)) = used {
-            self.step.forget(Record::Reservation(*reservation));
+        if let Some(promise) = used {
+            self.step.forget(Record::Reservation(promise.0));
         }
         let Ready { origin, group, baseline, unit } = ready;
         if let Some(origin) = origin {
@@ -51,7 +51,8 @@ impl Shaper {
     pub(super) fn attach_booked(&mut self, id: TaskId, origin: Vec<(String, String)>, kin: Kin) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_booked()) else { return };
         let Some(group) = task.group.take() else { return };
-        let booked = Some(Booked { group, baseline: task.counts.baseline.take() });
+        let booked = Booked { group, baseline: task.counts.baseline.take() };
+        let booked = Some(Box::new(booked));
         task.life = Life::Attaching(Attaching { booked, ..Attaching::default() });
         task.who.origin = origin;
         if let Some(found) = &mut task.who.found {
@@ -124,7 +125,8 @@ impl Shaper {
     pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Attaching(attaching) = &mut task.life else { return };
-        if let Some(Booked { group, baseline }) = attaching.booked.take() {
+        if let Some(booked) = attaching.booked.take() {
+            let Booked { group, baseline } = *booked;
             task.life = Life::Placed(Hold::Kept);
             task.group = Some(group);
             task.counts.baseline = baseline;
@@ -135,7 +137,8 @@ impl Shaper {
         if let Some(key) = task.labels.job_key() {
             self.jobs.left(key);
         }
-        if let Life::Attaching(Attaching { used: Some((rid, mut reservation)), .. }) = task.life {
+        if let Life::Attaching(Attaching { used: Some(promise), .. }) = task.life {
+            let (rid, mut reservation) = *promise;
             reservation.tier = task.seat.tier();
             self.slots.reserve(reservation.tier, reservation.rank(), rid);
             self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));

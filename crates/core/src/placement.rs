@@ -317,7 +317,7 @@ impl Shaper {
             opportunistic,
             order,
             seat,
-            life: Life::Attaching(Attaching { reason, used, booked: None }),
+            life: Life::Attaching(Attaching { reason, used: used.map(Box::new), booked: None }),
             admitted_at: now,
             admitted_event: None,
             promoted_at: None,

@@ -126,10 +126,10 @@ pub struct Attaching {
     pub reason: String,
     /// The reservation it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<(ReservationId, Reservation)>,
+    pub used: Option<Box<(ReservationId, Reservation)>>,
     /// It is from observe mode, and was in its slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub booked: Option<Booked>,
+    pub booked: Option<Box<Booked>>,
 }
 
 /// What a task of observe mode had before its attach began; it has it again if that fails.
@@ -216,10 +216,18 @@ impl Task {
         matches!(&self.life, Life::Attaching(Attaching { booked: None, .. }))
     }
 
+    /// The reservation that its admission uses, until that is done.
+    pub fn promise(&self) -> Option<&(ReservationId, Reservation)> {
+        match &self.life {
+            Life::Attaching(attaching) => attaching.used.as_deref(),
+            Life::Placed(_) | Life::Releasing(_) => None,
+        }
+    }
+
     /// What it was in observe mode, while it is being attached.
     pub fn booked(&self) -> Option<&Booked> {
         match &self.life {
-            Life::Attaching(attaching) => attaching.booked.as_ref(),
+            Life::Attaching(attaching) => attaching.booked.as_deref(),
             Life::Placed(_) | Life::Releasing(_) => None,
         }
     }
