@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
-use crate::discover::Found;
 use crate::discover::keeper::News;
+use crate::discover::{Found, Hint};
 use crate::proto;
 use crate::rights::Role;
 use crate::systemd::unit::UnitName;
@@ -92,19 +92,34 @@ pub enum Command {
         caller: Caller,
         reply: Reply<Vec<String>>,
     },
-    /// How this node stands with YARN, from the thread that talks to it, and what belongs into
-    /// the history. Nobody waits for an answer.
-    YarnReport {
-        report: Box<proto::YarnStatus>,
+    /// What a scheduler says of its containers. `Unavailable`: the finder does not take it just
+    /// now. `FailedPrecondition`: there is none.
+    Hint {
+        caller: Caller,
+        hints: Vec<Hint>,
+        reply: Reply<()>,
+    },
+    /// How this node stands with a scheduler, and what belongs into the history.
+    ReportIntegration {
+        caller: Caller,
+        yarn: Option<Box<proto::YarnStatus>>,
         changes: Vec<Change>,
+        reply: Reply<()>,
     },
     /// What is new about the thread that finds tasks, from who keeps it. Nobody waits for an
     /// answer.
     FinderNews(News),
     /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
-    YarnContainers {
-        containers: Vec<proto::YarnContainer>,
-    },
+    YarnFound(YarnFound),
+}
+
+/// What the finder knows of YARN on this node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct YarnFound {
+    /// Those it found.
+    pub containers: Vec<proto::YarnContainer>,
+    /// Why none is looked for, and since when that is so.
+    pub problem: Option<(String, WallTime)>,
 }
 
 /// Arguments of Admit.

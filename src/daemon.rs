@@ -203,6 +203,7 @@ fn run_on(
         source: errno.into(),
     })?;
     let (snapshot, newest) = watch::channel(Arc::new(Snapshot::default()));
+    let (hints, hinted) = crate::discover::hint_queue();
 
     let mut sockets = Vec::new();
     for path in &config.grpc.listen {
@@ -225,6 +226,7 @@ fn run_on(
         recovered,
         sampler,
         commands,
+        hints,
         snapshot,
         events: Arc::clone(&events),
     };
@@ -244,6 +246,7 @@ fn run_on(
         config: started_with,
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
+        hints: hinted,
     };
     let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
     // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use crate::command::CommandSender;
+use crate::command::{CommandSender, YarnFound};
 use crate::config::Config;
 use crate::core::event::Event;
 use crate::core::model::TaskId;
@@ -36,8 +36,8 @@ pub struct Snapshot {
     pub config: Option<Arc<Config>>,
     /// How the node stands with YARN; `None`: it is no YARN node.
     pub yarn: Option<Arc<proto::YarnStatus>>,
-    /// Its containers; whether their tasks are active stands in `tasks`.
-    pub yarn_containers: Arc<Vec<proto::YarnContainer>>,
+    /// What was found of it on the node; whether tasks are active stands in `tasks`.
+    pub yarn_found: Arc<YarnFound>,
 }
 
 /// What a door needs: where to ask, what to read. Cheap to clone.

@@ -64,7 +64,12 @@ pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
         enabled: snapshot.config.as_ref().is_some_and(|config| config.yarn.enabled),
         ..proto::YarnStatus::default()
     });
-    yarn.containers.clone_from(&snapshot.yarn_containers);
+    let found = &snapshot.yarn_found;
+    yarn.containers.clone_from(&found.containers);
+    if let Some((problem, since)) = &found.problem {
+        yarn.last_error = Some(problem.clone());
+        yarn.last_error_at = Some(wire::proto_time(*since));
+    }
     for container in &mut yarn.containers {
         let id = container.task.as_deref().and_then(|id| id.parse().ok());
         match id.and_then(|id: TaskId| snapshot.tasks.get(&id)) {

@@ -6,9 +6,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::command::{
-    AdmitRequest, Caller, CommandError, ErrorKind, ReserveRequest, Subject, Wait,
+    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, ReserveRequest, Subject, Wait,
 };
+use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
+use crate::discover::{Hint, Master};
 use crate::proto;
 use crate::systemd::unit::{UnitName, UnitNameError};
 use crate::units::{Pid, Share, WallTime};
@@ -58,6 +60,72 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
         wait,
         first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
     })
+}
+
+/// Most hints, and most changes, of one request.
+const MAX_HINTS: usize = 1024;
+const MAX_CHANGES: usize = 64;
+
+/// Checks a Hint.
+pub fn hints(request: proto::HintRequest) -> Result<Vec<Hint>, CommandError> {
+    if request.hints.len() > MAX_HINTS {
+        return Err(invalid(format!("more than {MAX_HINTS} hints; send the rest in another call")));
+    }
+    request.hints.into_iter().map(hint).collect()
+}
+
+fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
+    use proto::container_hint::Master as Said;
+    let name = |text: String| label("container", Some(text)).map(drop_label);
+    Ok(Hint {
+        container: name(hint.container)?,
+        priority: hint.priority.map(Priority),
+        opportunistic: hint.opportunistic,
+        queue: label("queue", hint.queue)?.map(|queue| queue.as_str().to_owned()),
+        master: match hint.master {
+            None | Some(Said::MasterOutside(false)) => None,
+            Some(Said::MasterOutside(true)) => Some(Master::Outside),
+            Some(Said::MasterContainer(id)) => Some(Master::Container(name(id)?)),
+        },
+    })
+}
+
+fn drop_label(label: Option<Label>) -> String {
+    label.map(|label| label.as_str().to_owned()).unwrap_or_default()
+}
+
+/// Checks what a ReportIntegration brings for the history.
+pub fn changes(changes: Vec<proto::IntegrationChange>) -> Result<Vec<Change>, CommandError> {
+    if changes.len() > MAX_CHANGES {
+        return Err(invalid(format!("more than {MAX_CHANGES} changes; send the rest later")));
+    }
+    let change = |change: proto::IntegrationChange| {
+        let kind = match change.r#type.as_str() {
+            "offered" => EventKind::Offered,
+            "offer_failed" => EventKind::OfferFailed,
+            other => {
+                return Err(invalid(format!(
+                    "a change of type {other:?} is none of an integration's; those are \
+                     \"offered\" and \"offer_failed\""
+                )));
+            }
+        };
+        let texts = [Some(&change.reason), change.from.as_ref(), change.to.as_ref()];
+        if texts.into_iter().flatten().any(|text| text.len() > MAX_MESSAGE_BYTES) {
+            return Err(invalid(format!(
+                "a text of a change is longer than {MAX_MESSAGE_BYTES} bytes"
+            )));
+        }
+        let proto::IntegrationChange { from, to, reason, inputs, .. } = change;
+        Ok(Change {
+            kind,
+            from,
+            to,
+            reason,
+            inputs: inputs.map(wire::json_object).unwrap_or_default(),
+        })
+    };
+    changes.into_iter().map(change).collect()
 }
 
 fn unit_name(text: &str) -> Result<UnitName, CommandError> {
@@ -239,6 +307,40 @@ mod tests {
             assert_eq!(error.kind, kind, "{error}");
             assert!(error.message.contains(text), "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_scheduler_says_is_bounded() {
+        use proto::container_hint::Master as Said;
+        let hint = |container: &str, master| proto::ContainerHint {
+            container: container.to_owned(),
+            queue: Some(String::from("root.q")),
+            master,
+            ..Default::default()
+        };
+        let read = |all: Vec<proto::ContainerHint>| hints(proto::HintRequest { hints: all });
+        let taken =
+            read(vec![hint("c1", Some(Said::MasterContainer(String::from("c2"))))]).unwrap();
+        assert_eq!(taken[0].master, Some(Master::Container(String::from("c2"))));
+        for bad in ["", "a\nb"] {
+            let error = read(vec![hint(bad, None)]).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidArgument, "{bad:?}");
+        }
+        assert!(read(vec![hint("c", None); MAX_HINTS]).is_ok());
+        assert!(read(vec![hint("c", None); MAX_HINTS + 1]).is_err());
+
+        let inputs = serde_json::json!({"passive": 3, "share": 0.5, "node": null, "all": [true]});
+        let change = |kind: &str, reason: &str| proto::IntegrationChange {
+            r#type: kind.to_owned(),
+            reason: reason.to_owned(),
+            inputs: inputs.as_object().map(wire::proto_object),
+            ..Default::default()
+        };
+        let taken = changes(vec![change("offered", "why")]).unwrap();
+        assert_eq!(serde_json::Value::from(taken[0].inputs.clone()), inputs);
+        assert!(changes(vec![change("admitted", "why")]).is_err(), "history is lrsd's");
+        assert!(changes(vec![change("offered", &"x".repeat(5000))]).is_err());
+        assert!(changes(vec![change("offered", ""); MAX_CHANGES + 1]).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | role | who | may |
 //! |---|---|---|
 //! | admin | uid 0, `[grpc] admins` | everything |
+//! | integration | `[grpc] integrations` | what a member may; tell what its scheduler says of containers, and how it stands with it |
 //! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's, whose weight is not its own even where its processes are |
 //! | reader | everybody else on the node | read |
 //!
@@ -24,6 +25,8 @@ pub enum Role {
     Reader,
     /// May manage what is its own.
     Member,
+    /// May speak for a scheduler.
+    Integration,
     /// May do all.
     Admin,
 }
@@ -54,6 +57,8 @@ pub enum Action {
     ActOnReservation,
     /// Admit a unit of systemd's, or a process in place of one.
     ShapeUnit,
+    /// Tell what a scheduler says: Hint and ReportIntegration.
+    Integrate,
     /// Drain, resume, reload.
     Operate,
 }
@@ -68,6 +73,7 @@ impl fmt::Display for Action {
             Action::SetPriority { .. } => "change a priority",
             Action::ActOnReservation => "use or cancel a reservation",
             Action::ShapeUnit => "shape a unit of systemd's",
+            Action::Integrate => "speak for a scheduler",
             Action::Operate => "drain, resume or reload",
         })
     }
@@ -79,6 +85,8 @@ pub struct Rights {
     /// `[grpc] admins`. Uid 0 needs no entry. The uid a private daemon runs as belongs here:
     /// it can replace that daemon anyway.
     pub admins: Vec<u32>,
+    /// `[grpc] integrations`
+    pub integrations: Vec<u32>,
     /// Group `lrs`; `None`: this node has no such group.
     pub lrs_gid: Option<u32>,
     /// `slots.max_user_priority`.
@@ -94,6 +102,8 @@ impl Rights {
     fn own_role(&self, caller: &Caller) -> Role {
         if caller.uid == 0 || self.admins.contains(&caller.uid) {
             Role::Admin
+        } else if self.integrations.contains(&caller.uid) {
+            Role::Integration
         } else if self.lrs_gid.is_some_and(|gid| caller.gids.contains(&gid)) {
             Role::Member
         } else {
@@ -115,28 +125,37 @@ impl Rights {
     ) -> Result<(), CommandError> {
         match (self.role(caller), action) {
             (Role::Admin, _) | (_, Action::Read) => Ok(()),
+            (Role::Integration, Action::Integrate) => Ok(()),
+            (Role::Reader | Role::Member, Action::Integrate) => Err(denied(format!(
+                "uid {} may not {action}: that takes root or a uid listed in [grpc] integrations",
+                caller.uid
+            ))),
             (Role::Reader, _) => Err(self.only_reading(caller, action)),
-            (Role::Member, Action::Operate) => Err(denied(format!(
+            (Role::Member | Role::Integration, Action::Operate) => Err(denied(format!(
                 "uid {} may not {action}: that takes root or a uid listed in [grpc] admins",
                 caller.uid
             ))),
-            (Role::Member, Action::ShapeUnit) => Err(denied(format!(
+            (Role::Member | Role::Integration, Action::ShapeUnit) => Err(denied(format!(
                 "uid {} may not {action}: its weight counts against its neighbours', so that takes \
                  root or a uid listed in [grpc] admins; a process of one's own can be admitted by \
                  pid, not in place",
                 caller.uid
             ))),
-            (Role::Member, Action::Admit { priority }) => {
+            (Role::Member | Role::Integration, Action::Admit { priority }) => {
                 own(caller, "the process", action, owner)?;
                 self.within_range(caller, priority.unwrap_or_default())
             }
-            (Role::Member, Action::Reserve { priority }) => self.within_range(caller, priority),
-            (Role::Member, Action::SetPriority { priority }) => {
+            (Role::Member | Role::Integration, Action::Reserve { priority }) => {
+                self.within_range(caller, priority)
+            }
+            (Role::Member | Role::Integration, Action::SetPriority { priority }) => {
                 own(caller, "the task", action, owner)?;
                 self.within_range(caller, priority)
             }
-            (Role::Member, Action::ActOnTask) => own(caller, "the task", action, owner),
-            (Role::Member, Action::ActOnReservation) => {
+            (Role::Member | Role::Integration, Action::ActOnTask) => {
+                own(caller, "the task", action, owner)
+            }
+            (Role::Member | Role::Integration, Action::ActOnReservation) => {
                 own(caller, "the reservation", action, owner)
             }
         }
@@ -197,7 +216,12 @@ mod tests {
     const LRS: u32 = 990;
 
     fn rights() -> Rights {
-        Rights { admins: vec![7], lrs_gid: Some(LRS), max_user_priority: Priority(5) }
+        Rights {
+            admins: vec![7],
+            integrations: vec![8],
+            lrs_gid: Some(LRS),
+            max_user_priority: Priority(5),
+        }
     }
 
     fn caller(uid: u32, gids: &[u32]) -> Caller {
@@ -210,6 +234,8 @@ mod tests {
             (caller(0, &[0]), Role::Admin),
             (caller(7, &[7]), Role::Admin),
             (caller(7, &[7, LRS]), Role::Admin),
+            (caller(8, &[LRS]), Role::Integration),
+            (caller(8, &[8]), Role::Integration),
             (caller(1000, &[LRS]), Role::Member),
             (caller(1000, &[1000, 4, LRS]), Role::Member),
             (caller(1000, &[1000, 0]), Role::Reader),
@@ -252,14 +278,17 @@ mod tests {
             (Action::SetPriority { priority: Priority(i32::MAX) }, [false, false, false]),
             (Action::ActOnReservation, [true, false, false]),
             (Action::ShapeUnit, [false, false, false]),
+            (Action::Integrate, [false, false, false]),
             (Action::Operate, [false, false, false]),
         ];
         let (root, admin, member, reader) =
             (caller(0, &[0]), caller(7, &[7]), caller(1000, &[1000, LRS]), caller(2000, &[2000]));
+        let integration = caller(8, &[8]);
         for (action, member_may) in table {
             for (who, expected) in [
                 (&root, [true; 3]),
                 (&admin, [true; 3]),
+                (&integration, if action == Action::Integrate { [true; 3] } else { member_may }),
                 (&member, member_may),
                 (&reader, [action == Action::Read; 3]),
             ] {

@@ -10,7 +10,9 @@
 use std::sync::Arc;
 
 use crate::command::{AdmitRequest, Caller, Command, CommandError, ReserveRequest};
+use crate::core::event::Change;
 use crate::core::model::{Priority, ReservationId, TaskId};
+use crate::discover::Hint;
 use crate::proto;
 use crate::publish::{Access, EventRing, Snapshot};
 
@@ -47,6 +49,8 @@ commands! {
     resume() -> () = Resume;
     /// Answers the keys that changed.
     reload() -> Vec<String> = Reload;
+    hint(hints: Vec<Hint>) -> () = Hint;
+    report_integration(yarn: Option<Box<proto::YarnStatus>>, changes: Vec<Change>) -> () = ReportIntegration;
 }
 
 impl Service {

@@ -29,6 +29,7 @@ const TIMESTAMP_FIELDS: &[&str] = &[
     "AdmitRequest.first_requested_at",
     "YarnStatus.verified_at",
     "YarnStatus.last_error_at",
+    "YarnStatus.reported_at",
     "YarnNodeManager.last_seen",
     "YarnResourceManager.last_seen",
 ];
@@ -44,6 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute(".lrs.v1", "#[allow(missing_docs)]")
         .field_attribute(
             ".lrs.v1.Event.inputs",
+            "#[serde(serialize_with = \"crate::wire::object\")]",
+        )
+        .field_attribute(
+            ".lrs.v1.IntegrationChange.inputs",
             "#[serde(serialize_with = \"crate::wire::object\")]",
         );
     for (field, function) in ENUM_FIELDS {

@@ -11,7 +11,7 @@
 //! A file is read whole or refused whole: a daemon that ran with half of its settings would
 //! surprise more than one that stays down. Every fault is reported, not only the first.
 //!
-//! Limits: a file holds at most 1 MiB; names in `grpc.admins` become uids when the file is
+//! Limits: a file holds at most 1 MiB; names in `grpc.admins` and `grpc.integrations` become uids when the file is
 //! read, so that a later change of the account data base is seen at the next reload.
 
 pub mod discover;
@@ -176,6 +176,8 @@ pub struct Grpc {
     pub listen: Vec<PathBuf>,
     /// Uids that may do all, besides 0.
     pub admins: Vec<u32>,
+    /// Uids that may speak for a scheduler; auto: that of the account lrs-yarn.
+    pub integrations: Auto<Vec<u32>>,
 }
 
 /// `[dbus]`
@@ -231,7 +233,11 @@ impl Default for Config {
         let runtime_dir = PathBuf::from("/run/lrs");
         let memory_reserve = MemoryAmount::OfTotal(Share::clamped(0.05));
         Config {
-            grpc: Grpc { listen: vec![default_socket(&runtime_dir)], admins: Vec::new() },
+            grpc: Grpc {
+                listen: vec![default_socket(&runtime_dir)],
+                admins: Vec::new(),
+                integrations: Auto::Auto,
+            },
             daemon: Daemon {
                 runtime_dir,
                 sample_period: Duration::from_secs(3),

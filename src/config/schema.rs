@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::value::{self, Node, Rejection};
-use super::{Config, Mode};
+use super::{Auto, Config, Mode};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 
 /// When a changed value is taken over.
@@ -514,6 +514,22 @@ static KEYS: &[Key] = &[
             Ok(())
         },
         write: |c| show_list(&c.grpc.admins, u32::to_string),
+    },
+    Key {
+        path: "grpc.integrations",
+        doc: "Accounts that may speak for a scheduler (Hint and ReportIntegration), by uid or by \
+              name; what members of group lrs may, they may too. \"auto\": the account lrs-yarn, \
+              where there is one.",
+        range: "\"auto\" or a list of at most 1024 uids or account names",
+        applies: Applies::Live,
+        read: |v, c| {
+            c.grpc.integrations = match v.get_ref().as_str() {
+                Some("auto") => Auto::Auto,
+                _ => Auto::Fixed(list(v, 0..=MAX_ADMINS, value::account)?),
+            };
+            Ok(())
+        },
+        write: |c| value::show_auto(&c.grpc.integrations, |uids| show_list(uids, u32::to_string)),
     },
     Key {
         path: "dbus.bus",

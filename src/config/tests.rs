@@ -111,6 +111,7 @@ fn values_arrive_in_their_fields() {
         [grpc]
         listen = ["unix:/tmp/lrs-1/a.sock", "unix:/tmp/lrs-1/b.sock"]
         admins = ["root", 1000]
+        integrations = ["root"]
         [dbus]
         bus = "unix:path=/tmp/lrs-1/bus"
         [metrics]
@@ -195,6 +196,7 @@ fn values_arrive_in_their_fields() {
         grpc: Grpc {
             listen: vec!["/tmp/lrs-1/a.sock".into(), "/tmp/lrs-1/b.sock".into()],
             admins: vec![0, 1000],
+            integrations: Auto::Fixed(vec![0]),
         },
         yarn: Yarn {
             enabled: true,
@@ -612,10 +614,12 @@ fn valid_config() -> impl Strategy<Value = Config> {
     let grpc = (
         proptest::collection::hash_set("/[a-z0-9 \"\\\\-]{1,100}", 1..4),
         proptest::collection::hash_set(0..u32::MAX, 0..4),
+        automatic(proptest::collection::vec(0..u32::MAX, 1)),
     )
-        .prop_map(|(listen, admins)| Grpc {
+        .prop_map(|(listen, admins, integrations)| Grpc {
             listen: listen.into_iter().map(PathBuf::from).collect(),
             admins: admins.into_iter().collect(),
+            integrations,
         });
     let dbus = prop_oneof![
         Just(Bus::System),

@@ -16,13 +16,16 @@ use std::time::Duration;
 
 use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
-use super::{Attach, Finder, Found, Presumed};
+use super::{Attach, Finder, Found, Hint, Presumed, Standing};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, TaskId};
 use crate::units::{BootTime, ProcessRef};
 
 /// Pause before what was refused once is proposed again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Most hints that are kept.
+const MAX_HINTS: usize = 4096;
 
 /// The rules at work.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct RuleFinder {
     now: BootTime,
     /// Kinds of files that could not be read, each logged once.
     complained: HashSet<String>,
+    /// What a scheduler said of tasks by name, found or not.
+    hints: HashMap<String, Hint>,
 }
 
 /// What a task is known by here.
@@ -51,6 +56,8 @@ struct Told {
     state: State,
     /// The processes last seen in a group.
     members: Vec<ProcessRef>,
+    /// What its scheduler had said of it when it was proposed.
+    hint: Option<Hint>,
 }
 
 #[derive(Debug)]
@@ -72,6 +79,7 @@ impl RuleFinder {
             unsteady: false,
             now: BootTime::default(),
             complained: HashSet::new(),
+            hints: HashMap::new(),
         }
     }
 
@@ -99,6 +107,15 @@ impl RuleFinder {
         self.unsteady = candidates.iter().any(|candidate| !candidate.steady);
         let steady = candidates.into_iter().filter(|candidate| candidate.steady);
         steady.filter_map(|candidate| self.propose(candidate)).collect()
+    }
+
+    /// What a scheduler says of a task by this name. With the next pass the loop hears of it.
+    pub fn set_hint(&mut self, hint: &Hint) {
+        if self.hints.len() >= MAX_HINTS && !self.hints.contains_key(&hint.container) {
+            // Each is said again within a minute; what is not repeated makes room.
+            self.hints.clear();
+        }
+        self.hints.insert(hint.container.clone(), hint.clone());
     }
 
     /// Whether something waits to be seen a second time: a pass before its time would find it.
@@ -175,8 +192,16 @@ impl RuleFinder {
                 (Subject::Group(group.path), attach, group.members)
             }
         };
+        let name = candidate.labels.name.as_ref();
+        let hint = name.and_then(|name| self.hints.get(name.as_str())).cloned();
         let before = match self.told.remove(&subject) {
             None => None,
+            // Its scheduler says something else of it now.
+            Some(Told { state: State::Taken, hint: heeded, .. })
+                if hint.is_some() && hint != heeded =>
+            {
+                None
+            }
             Some(Told { state: State::Refused(refusals), .. })
                 if refusals.again_at() <= self.now =>
             {
@@ -188,12 +213,19 @@ impl RuleFinder {
             }
         };
         self.asked.insert(process, (subject.clone(), rule.name.clone()));
-        self.told.insert(subject, Told { state: State::Asked(before), members });
+        let opportunistic = hint.as_ref().and_then(|hint| hint.opportunistic);
+        let standing = match opportunistic {
+            Some(true) => Standing::Opportunistic,
+            Some(false) => Standing::Slot,
+            None => rule.standing,
+        };
+        let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
+        self.told.insert(subject, Told { state: State::Asked(before), members, hint });
         Some(Found {
             process,
             labels: candidate.labels,
-            priority: Some(rule.priority),
-            standing: Some(rule.standing),
+            priority: Some(priority),
+            standing: Some(standing),
             presumed: Presumed::Slot,
             attach,
             finder: Finder::Rule(rule.name.clone()),

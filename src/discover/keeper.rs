@@ -101,7 +101,11 @@ impl Keeper {
     fn with(mut begin: Begin) -> io::Result<Keeper> {
         let state = match begin()? {
             Some(handle) => State::Runs { handle, since: clock::boot_time() },
-            None => State::Off,
+            None => {
+                // What it would look with is of no use: hints are refused.
+                begin = Box::new(|| Ok(None));
+                State::Off
+            }
         };
         Ok(Keeper { begin, state, pause: FIRST_PAUSE, hangs: false })
     }

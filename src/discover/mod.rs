@@ -10,6 +10,7 @@
 //! [`Attach`].
 
 pub mod finder;
+mod hint;
 pub mod keeper;
 #[cfg(test)]
 pub(crate) mod made_up;
@@ -21,6 +22,7 @@ pub mod rules;
 pub mod scan;
 pub mod thread;
 
+pub use self::hint::{Hint, HintReceiver, HintSender, Master, hint_queue};
 pub use crate::core::model::Standing;
 use crate::core::model::{Labels, Priority};
 pub use crate::core::task::Finder;

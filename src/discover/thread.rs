@@ -17,21 +17,21 @@ use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::Found;
 use super::finder::RuleFinder;
 use super::keeper::Pulse;
 use super::processes::Proc;
 use super::rest::{Alive, Rest};
 use super::scan::Node;
+use super::{Found, Hint, HintReceiver};
 use crate::clock;
-use crate::command::{Command, CommandError, ErrorKind};
+use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
 use crate::core::model::TaskId;
 use crate::publish::Access;
-use crate::units::{BootTime, Moment, Pid, ProcessRef};
+use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
 use crate::yarn::finder::NodeFinder;
 use crate::yarn::join::{self, Joined};
 use crate::yarn::rm;
@@ -66,6 +66,8 @@ pub struct Parts {
     pub access: Access,
     /// LRS's root below the mount, with a leading slash; `None` in observe mode.
     pub lrs_root: Option<String>,
+    /// What schedulers say of containers.
+    pub hints: HintReceiver,
 }
 
 /// The running thread.
@@ -196,9 +198,8 @@ struct Yarn {
     ready: AsyncFd<OwnedFd>,
     /// `None`: it could not be started yet.
     talker: Option<rm::thread::Handle>,
-    hints: mpsc::UnboundedReceiver<rm::Hint>,
     /// What the cluster said of each container, for the list.
-    told: HashMap<String, rm::Hint>,
+    told: HashMap<String, Hint>,
 }
 
 impl Yarn {
@@ -213,8 +214,7 @@ impl Yarn {
         // before it closes it.
         let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
             .map_err(|error| waited(&error))?;
-        let (_, hints) = mpsc::unbounded_channel();
-        Ok(Yarn { finder, ready, talker: None, hints, told: HashMap::new() })
+        Ok(Yarn { finder, ready, talker: None, told: HashMap::new() })
     }
 }
 
@@ -231,14 +231,14 @@ struct Finding {
     /// wants it.
     join_due: Option<BootTime>,
     /// Why they could not be read.
-    join_error: Option<String>,
+    join_error: Option<(String, WallTime)>,
     asked: JoinSet<Answer>,
     turns: Arc<Semaphore>,
     /// The list of containers may have changed since it was last sent.
     list_changed: bool,
     listed_at: BootTime,
-    /// That list.
-    listed: Option<Vec<crate::proto::YarnContainer>>,
+    /// What was sent then.
+    listed: YarnFound,
 }
 
 impl Finding {
@@ -264,19 +264,20 @@ impl Finding {
             turns: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
             list_changed: false,
             listed_at: BootTime::default(),
-            listed: None,
+            listed: YarnFound::default(),
         }
     }
 
     async fn run(mut self) -> Result<(), Lost> {
         let mut stopping = self.stopping.clone();
+        let mut hints = Arc::clone(&self.parts.hints).lock_owned().await;
         while !is_stopping(&stopping) {
             if let Some(lost) = self.lost_talker() {
                 return Err(lost);
             }
             let now = clock::now();
             self.pulse.works();
-            self.join_yarn(now).await;
+            self.join_yarn(now);
             self.look(now);
             self.list_containers(now).await;
             self.pulse.rests();
@@ -286,7 +287,8 @@ impl Finding {
                 // An error means the sender is gone: the daemon stops.
                 _ = stopping.wait_for(|stop| *stop) => {}
                 Some(answer) = asked.join_next() => self.answered(answer),
-                hint = next_hint(yarn) => self.hinted(hint),
+                Some(hints) = hints.recv() => self.hinted(hints),
+                () = readable(yarn) => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -315,7 +317,7 @@ impl Finding {
         match self.yarn.and_then(|yarn| yarn.talker) {
             Some(talker) => talker.join(talker_within(config)),
             None if config.yarn.enabled => {
-                let why = self.join_error.as_deref();
+                let why = self.join_error.as_ref().map(|(why, _)| why.as_str());
                 Witness::of(config).check(why.unwrap_or("the ResourceManager was not called yet"))
             }
             None => Ok(()),
@@ -323,15 +325,18 @@ impl Finding {
     }
 
     /// Reads Hadoop's files when it is time, and begins to look and to talk.
-    async fn join_yarn(&mut self, now: Moment) {
+    fn join_yarn(&mut self, now: Moment) {
         if self.join_due.is_none_or(|due| due > now.boot) {
             return;
         }
         match self.join() {
-            Ok(()) => (self.join_due, self.join_error) = (None, None),
+            Ok(()) => {
+                (self.join_due, self.join_error) = (None, None);
+                self.list_changed = true;
+            }
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
-                if self.join_error.as_ref() == Some(&reason) {
+                if self.join_error.as_ref().is_some_and(|(said, _)| *said == reason) {
                     return;
                 }
                 let what = match &self.yarn {
@@ -339,8 +344,8 @@ impl Finding {
                     None => "YARN is not joined",
                 };
                 tracing::error!("{what}, which is tried again: {reason}");
-                self.report(&reason, now).await;
-                self.join_error = Some(reason);
+                self.join_error = Some((reason, now.wall));
+                self.list_changed = true;
             }
         }
     }
@@ -357,25 +362,16 @@ impl Finding {
                 yarn
             }
         };
-        let (sender, hints) = mpsc::unbounded_channel();
         let parts = rm::thread::Parts {
             endpoints: joined.endpoints,
             config: Arc::clone(&self.parts.config),
             snapshot: self.parts.access.snapshot.clone(),
             commands: self.parts.access.commands.clone(),
-            hints: sender,
             stopping: self.stopping.clone(),
             alive: self.alive.clone(),
         };
         yarn.talker = Some(rm::thread::start(parts).map_err(|error| error.to_string())?);
-        yarn.hints = hints;
         Ok(())
-    }
-
-    /// Tells clients why nobody talks to YARN.
-    async fn report(&self, reason: &str, now: Moment) {
-        let report = Box::new(join::not_joined(reason, now));
-        self.tell(Command::YarnReport { report, changes: Vec::new() }).await;
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
@@ -433,27 +429,38 @@ impl Finding {
         }
     }
 
-    fn hinted(&mut self, hint: Option<rm::Hint>) {
-        let (Some(yarn), Some(hint)) = (&mut self.yarn, hint) else { return };
-        if let Ok(container) = hint.container.parse() {
-            yarn.finder.set_hint(&container, join::hint(&hint));
+    fn hinted(&mut self, hints: Vec<Hint>) {
+        for hint in hints {
+            if let Some(rules) = &mut self.rules {
+                rules.set_hint(&hint);
+            }
+            let Some(yarn) = &mut self.yarn else { continue };
+            if let Ok(container) = hint.container.parse() {
+                yarn.finder.set_hint(&container, join::hint(&hint));
+                yarn.told.insert(hint.container.clone(), hint);
+                self.list_changed = true;
+            }
         }
-        yarn.told.insert(hint.container.clone(), hint);
-        self.list_changed = true;
     }
 
     async fn list_containers(&mut self, now: Moment) {
-        let due = now.boot >= self.listed_at.after(LISTS_EVERY);
-        let Some(yarn) = self.yarn.as_mut().filter(|_| self.list_changed && due) else { return };
-        let containers = join::containers(yarn.finder.containers(), &yarn.told);
-        if yarn.told.len() > 2 * containers.len() + EARLY_HINTS {
-            yarn.told.retain(|id, _| containers.iter().any(|container| container.id == *id));
+        if !self.list_changed || now.boot < self.listed_at.after(LISTS_EVERY) {
+            return;
         }
+        let containers = self.yarn.as_mut().map(|yarn| {
+            let containers = join::containers(yarn.finder.containers(), &yarn.told);
+            if yarn.told.len() > 2 * containers.len() + EARLY_HINTS {
+                yarn.told.retain(|id, _| containers.iter().any(|container| container.id == *id));
+            }
+            containers
+        });
         (self.list_changed, self.listed_at) = (false, now.boot);
+        let containers = containers.unwrap_or_default();
+        let found = YarnFound { containers, problem: self.join_error.clone() };
         // A pass without news is the rule, and each list is a turn of the loop.
-        if self.listed.as_ref() != Some(&containers) {
-            self.listed = Some(containers.clone());
-            self.tell(Command::YarnContainers { containers }).await;
+        if self.listed != found {
+            self.listed = found.clone();
+            self.tell(Command::YarnFound(found)).await;
         }
     }
 
@@ -482,18 +489,12 @@ fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
     *stopping.borrow() || stopping.has_changed().is_err()
 }
 
-/// The next word from the cluster (`Some`), or that a pass of the finder is due (`None`).
-async fn next_hint(yarn: &mut Option<Yarn>) -> Option<rm::Hint> {
-    let Some(Yarn { ready, hints, .. }) = yarn else { return std::future::pending().await };
-    tokio::select! {
-        Some(hint) = hints.recv() => Some(hint),
-        readable = ready.readable() => {
-            if let Ok(mut guard) = readable {
-                // Whether something is left is asked of the descriptor itself, after the pass.
-                guard.clear_ready();
-            }
-            None
-        }
+/// When a pass of YARN's finder is due.
+async fn readable(yarn: &mut Option<Yarn>) {
+    let Some(Yarn { ready, .. }) = yarn else { return std::future::pending().await };
+    if let Ok(mut guard) = ready.readable().await {
+        // Whether something is left is asked of the descriptor itself, after the pass.
+        guard.clear_ready();
     }
 }
 

@@ -57,6 +57,7 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::Policy;
 use crate::core::step::{Input, Ticket};
+use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
@@ -115,6 +116,10 @@ pub struct Driver {
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
+    /// Where hints of schedulers go.
+    hints: HintSender,
+    /// When an integration last reported; the start, before one did.
+    yarn_reported: BootTime,
     /// Why no tasks are found; `None`: they are, or nobody looks for any.
     finder_trouble: Option<String>,
     /// Found tasks that were released while they ran: not to be found again.
@@ -430,5 +435,23 @@ fn rights(config: &Config) -> Rights {
     // Whoever runs a private daemon may replace it; telling it what to do is less.
     let mut admins = config.grpc.admins.clone();
     admins.push(rustix::process::geteuid().as_raw());
-    Rights { admins, lrs_gid, max_user_priority: Priority(config.slots.max_user_priority) }
+    let max_user_priority = Priority(config.slots.max_user_priority);
+    Rights { admins, integrations: integrations(config), lrs_gid, max_user_priority }
+}
+
+/// The account of the package's own integration.
+const OWN_INTEGRATION: &str = "lrs-yarn";
+
+fn integrations(config: &Config) -> Vec<u32> {
+    let found = match &config.grpc.integrations {
+        Auto::Fixed(uids) => return uids.clone(),
+        Auto::Auto => nix::unistd::User::from_name(OWN_INTEGRATION),
+    };
+    let found = found.inspect_err(|errno| {
+        tracing::warn!(
+            "cannot look up the account {OWN_INTEGRATION} ({errno}): only admins may speak for a \
+             scheduler"
+        );
+    });
+    found.ok().flatten().map(|user| user.uid.as_raw()).into_iter().collect()
 }

@@ -28,6 +28,7 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::Restored;
 use crate::core::step::{Input, Last};
+use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -49,6 +50,8 @@ pub struct Parts {
     pub recovered: Recovered,
     /// Reads the node.
     pub sampler: Sampler,
+    /// Where hints of schedulers go.
+    pub hints: HintSender,
     /// The loop's end of the command queue.
     pub commands: CommandReceiver,
     /// Where snapshots go.
@@ -78,7 +81,8 @@ const GATHER_WAITERS: Duration = Duration::from_millis(600);
 impl Driver {
     /// Recovers and publishes the first snapshot. Serving may begin when this returns.
     pub fn start(parts: Parts) -> Result<(Driver, Remote), StartError> {
-        let Parts { config, config_file, reload_log, tree, store, mut recovered, .. } = parts;
+        let Parts { config, config_file, reload_log, tree, store, mut recovered, hints, .. } =
+            parts;
         let mut sampler = parts.sampler;
         let now = clock::now();
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
@@ -164,6 +168,8 @@ impl Driver {
             commands: parts.commands,
             workers,
             inbox,
+            hints,
+            yarn_reported: now.boot,
             finder_trouble: None,
             let_go: HashSet::new(),
             root_weight: RootWeight::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, json};
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::admission::{Asked, refused};
 use super::unit_worker::UnitJob;
@@ -13,10 +14,11 @@ use super::{Driver, plan, policy, rights, view};
 use crate::cgroup::CgroupError;
 use crate::command::{Caller, Command, CommandError, ErrorKind, Reply, ReserveRequest};
 use crate::config::{Absent, Config};
-use crate::core::event::EventKind;
+use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::step::Input;
 use crate::core::task::Task;
+use crate::discover::Hint;
 use crate::discover::keeper::News;
 use crate::proto;
 use crate::rights::Action;
@@ -84,17 +86,56 @@ impl Driver {
                 };
                 self.touched.status = true;
             }
-            Command::YarnContainers { containers } => {
-                self.view.yarn_containers = Arc::new(containers);
+            Command::YarnFound(found) => {
+                self.view.yarn_found = Arc::new(found);
                 self.touched.status = true;
             }
-            Command::YarnReport { report, changes } => {
-                self.view.yarn = Some(Arc::new(*report));
-                self.touched.status = true;
-                for change in changes {
-                    self.feed(Input::Change(change), now);
+            Command::Hint { caller, hints, reply } => {
+                let answer = self.rights.check(&caller, Action::Integrate, None);
+                let answer = answer.and_then(|()| self.pass_on(hints));
+                self.answer(Some(reply), answer);
+            }
+            Command::ReportIntegration { caller, yarn, changes, reply } => {
+                let answer = self.rights.check(&caller, Action::Integrate, None);
+                if answer.is_ok() {
+                    self.reported(yarn, changes, now);
                 }
+                self.answer(Some(reply), answer);
             }
+        }
+    }
+
+    /// Hints to the finders, which look them up by name. The loop does not wait for them.
+    fn pass_on(&self, hints: Vec<Hint>) -> Result<(), CommandError> {
+        self.hints.try_send(hints).map_err(|error| match error {
+            TrySendError::Full(_) => CommandError::new(
+                ErrorKind::Unavailable,
+                "the thread that finds tasks is behind or hangs (lrsctl status); send it again",
+            ),
+            TrySendError::Closed(_) => CommandError::new(
+                ErrorKind::FailedPrecondition,
+                "no containers are looked for: set yarn.enabled or a [[discover]] rule, and \
+                 restart lrsd",
+            ),
+        })
+    }
+
+    fn reported(
+        &mut self,
+        yarn: Option<Box<proto::YarnStatus>>,
+        changes: Vec<Change>,
+        now: Moment,
+    ) {
+        self.yarn_reported = now.boot;
+        if let Some(mut yarn) = yarn {
+            yarn.reported_at = Some(proto_time(now.wall));
+            self.view.yarn = Some(Arc::from(yarn));
+        } else if let Some(yarn) = &mut self.view.yarn {
+            Arc::make_mut(yarn).reported_at = Some(proto_time(now.wall));
+        }
+        self.touched.status = true;
+        for change in changes {
+            self.feed(Input::Change(change), now);
         }
     }
 

@@ -13,6 +13,9 @@ use crate::proto;
 use crate::units::{BootTime, Share};
 use crate::wire::proto_time;
 
+/// After how long without a report an integration counts as away; it reports three times as often.
+const REPORT_EXPECTED: Duration = Duration::from_secs(60);
+
 /// The wire's word for a tier.
 pub fn tier(tier: Tier) -> proto::Tier {
     match tier {
@@ -234,6 +237,18 @@ impl Driver {
         }
     }
 
+    /// That what speaks for YARN has not done so for a while.
+    fn integration_away(&self) -> Option<String> {
+        let silent = crate::clock::boot_time().since(self.yarn_reported);
+        (self.config.yarn.enabled && silent >= REPORT_EXPECTED).then(|| {
+            format!(
+                "lrs-yarn has not reported for {} s: what YARN was offered, priorities and queues \
+                 stay as they are; look at systemctl status lrs-yarn",
+                silent.as_secs()
+            )
+        })
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.tree.shortfalls(&self.plan);
         let wanted = self.config.tiers.io == DiskTiers::Idle;
@@ -253,6 +268,7 @@ impl Driver {
             warnings.push(format!("state is not being stored: {problem}"));
         }
         warnings.extend(self.finder_trouble.clone());
+        warnings.extend(self.integration_away());
         warnings.extend(self.unattached_warning());
         if let Some((_, node)) = &self.node_last {
             warnings.extend(node.problems.iter().cloned());

@@ -232,6 +232,28 @@ impl Shaper for GrpcServer {
     ) -> Result<Response<proto::YarnStatus>, Status> {
         Ok(Response::new(query::yarn(&self.service.snapshot())))
     }
+
+    async fn hint(
+        &self,
+        request: Request<proto::HintRequest>,
+    ) -> Result<Response<proto::HintResponse>, Status> {
+        let caller = caller(&request)?;
+        let hints = request::hints(request.into_inner()).map_err(convert::status)?;
+        self.service.hint(caller, hints).await.map_err(convert::status)?;
+        Ok(Response::new(proto::HintResponse {}))
+    }
+
+    async fn report_integration(
+        &self,
+        request: Request<proto::ReportIntegrationRequest>,
+    ) -> Result<Response<proto::ReportIntegrationResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let changes = request::changes(request.changes).map_err(convert::status)?;
+        let yarn = request.yarn.map(Box::new);
+        self.service.report_integration(caller, yarn, changes).await.map_err(convert::status)?;
+        Ok(Response::new(proto::ReportIntegrationResponse {}))
+    }
 }
 
 /// Tasks after `after`, at most `size` and at most [`MAX_PAGE_BYTES`].

@@ -7,10 +7,8 @@ use super::containers::{ContainerInfo, Hint, Master};
 use super::finder::Settings;
 use super::rm::{self, Endpoints};
 use crate::config::{Auto, Yarn};
-use crate::core::model::Priority;
-use crate::proto;
-use crate::units::{Bytes, Moment};
-use crate::wire::proto_time;
+use crate::units::Bytes;
+use crate::{discover, proto};
 use lrs_hadoop_conf::{Site, SiteError, Trust};
 
 /// How often all processes and directories are looked through beside what inotify tells. Not
@@ -110,24 +108,14 @@ fn known<T>(answer: Result<Option<T>, SiteError>) -> Result<Option<T>, SiteError
     }
 }
 
-/// What clients read of a node that could not be joined.
-pub fn not_joined(reason: &str, now: Moment) -> proto::YarnStatus {
-    proto::YarnStatus {
-        enabled: true,
-        last_error: Some(reason.to_owned()),
-        last_error_at: Some(proto_time(now.wall)),
-        ..proto::YarnStatus::default()
-    }
-}
-
 /// The cluster's word on a container, as the finder takes it.
-pub fn hint(hint: &rm::Hint) -> Hint {
+pub fn hint(hint: &discover::Hint) -> Hint {
     Hint {
-        priority: hint.priority.map(Priority),
+        priority: hint.priority,
         opportunistic: hint.opportunistic,
         master: hint.master.as_ref().and_then(|master| match master {
-            rm::Master::Container(id) => id.parse().ok().map(Master::Container),
-            rm::Master::Outside => Some(Master::Outside),
+            discover::Master::Container(id) => id.parse().ok().map(Master::Container),
+            discover::Master::Outside => Some(Master::Outside),
         }),
     }
 }
@@ -135,7 +123,7 @@ pub fn hint(hint: &rm::Hint) -> Hint {
 /// The list of containers; whether a task is active is the snapshot's to say.
 pub fn containers(
     known: impl Iterator<Item = ContainerInfo>,
-    told: &HashMap<String, rm::Hint>,
+    told: &HashMap<String, discover::Hint>,
 ) -> Vec<proto::YarnContainer> {
     let container = |info: ContainerInfo| {
         let id = info.id.to_string();

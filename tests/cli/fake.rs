@@ -238,6 +238,17 @@ impl Shaper for Served {
         Ok(Response::new(self.0.lock().unwrap().yarn.clone()))
     }
 
+    async fn hint(&self, _: Request<HintRequest>) -> Answer<HintResponse> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+
+    async fn report_integration(
+        &self,
+        _: Request<ReportIntegrationRequest>,
+    ) -> Answer<ReportIntegrationResponse> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+
     async fn evaluate_job(&self, _: Request<EvaluateJobRequest>) -> Answer<EvaluateJobResponse> {
         Err(Failure::unimplemented("not in the fake"))
     }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lrs::command::YarnFound;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
 use lrs::publish::Access;
@@ -441,6 +442,7 @@ fn yarn() -> proto::YarnStatus {
         containers: Vec::new(),
         last_error: Some("it still shows 9216 MiB".into()),
         last_error_at: at(1_767_323_048),
+        reported_at: at(1_767_323_049),
     }
 }
 
@@ -483,7 +485,8 @@ async fn both_doors_tell_the_same_of_yarn() {
             snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
             if complete {
                 snapshot.yarn = Some(Arc::new(yarn()));
-                snapshot.yarn_containers = Arc::new(yarn_containers());
+                let containers = yarn_containers();
+                snapshot.yarn_found = Arc::new(YarnFound { containers, problem: None });
             }
         });
         let grpc = comparable(over_grpc.call("GetYarn", &json!({})).await.unwrap(), &[]);

@@ -36,8 +36,9 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             | Command::Release { reply, .. }
             | Command::Drain { reply, .. }
             | Command::Resume { reply, .. } => drop(reply.send(Ok(()))),
-            Command::YarnReport { .. }
-            | Command::YarnContainers { .. }
+            Command::Hint { .. }
+            | Command::ReportIntegration { .. }
+            | Command::YarnFound(_)
             | Command::FinderNews(_) => {}
         }
     }

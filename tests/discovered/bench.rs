@@ -30,8 +30,10 @@ pub struct Loop {
     config: Config,
     running: Option<(Remote, JoinHandle<Result<(), DriverError>>)>,
     commands: CommandSender,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
-    events: Arc<EventRing>,
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub events: Arc<EventRing>,
+    /// Where a finder would get what schedulers say.
+    pub hinted: lrs::discover::HintReceiver,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -73,6 +75,7 @@ impl Loop {
             Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
         let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
         let (commands, queue) = lrs::command::queue().unwrap();
+        let (hints, hinted) = lrs::discover::hint_queue();
         let (sender, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let parts = Parts {
             config: config.clone(),
@@ -81,6 +84,7 @@ impl Loop {
             tree,
             store,
             recovered,
+            hints,
             sampler: Sampler::new(Settings::of_this_machine(64)).unwrap(),
             commands: queue,
             snapshot: sender,
@@ -90,7 +94,7 @@ impl Loop {
         let thread = std::thread::spawn(move || driver.run(None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
-        Loop { dir, config, running, commands, snapshot, events, runtime }
+        Loop { dir, config, running, commands, snapshot, events, hinted, runtime }
     }
 
     /// Ends it and begins anew on the same state, as an upgrade does.

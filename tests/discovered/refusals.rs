@@ -1,9 +1,10 @@
 //! What is not taken, and why.
 
 use lrs::command::{Caller, Command as Order, ErrorKind};
+use lrs::core::event::{Change, EventKind};
 use lrs::core::model::Label;
 use lrs::discover::keeper::News;
-use lrs::discover::{Attach, Finder};
+use lrs::discover::{Attach, Finder, Hint};
 use lrs::rights::Role;
 
 use crate::bench::{Container, Loop, cpu_mount, groups_of};
@@ -107,4 +108,44 @@ fn a_limit_is_never_shed_by_being_found() {
     std::fs::write(mount.join("cgroup.procs"), &pid).unwrap();
     drop(container);
     crate::places::remove(&dir);
+}
+
+/// What a scheduler says goes to the finders, from an account that is listed for that.
+#[test]
+fn only_an_integration_speaks_for_a_scheduler() {
+    let daemon = Loop::start("speak", &format!("{OBSERVE}\ngrpc.integrations = [4243]"));
+    let hints = vec![Hint { container: String::from("c1"), ..Hint::default() }];
+    let by = |uid: u32, granted| move |caller: Caller| Caller { uid, granted, ..caller };
+    let hint = |who: &dyn Fn(Caller) -> Caller| {
+        let hints = hints.clone();
+        daemon.ask(|caller, reply| Order::Hint { caller: who(caller), hints, reply })
+    };
+    let error = hint(&by(4242, Some(Role::Member))).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::PermissionDenied);
+    assert!(error.message.contains("[grpc] integrations"), "{error}");
+    hint(&by(4243, None)).unwrap();
+    assert_eq!(daemon.hinted.blocking_lock().try_recv().unwrap(), hints);
+
+    let report = |uid: u32| {
+        let yarn = Some(Box::new(lrs::proto::YarnStatus { enabled: true, ..Default::default() }));
+        let change = Change {
+            kind: EventKind::Offered,
+            from: None,
+            to: Some(String::from("9216 MiB, 9 vcores")),
+            reason: String::from("1 slot is open beyond the base"),
+            inputs: serde_json::Map::new(),
+        };
+        daemon.ask(|caller, reply| Order::ReportIntegration {
+            caller: by(uid, None)(caller),
+            yarn,
+            changes: vec![change],
+            reply,
+        })
+    };
+    assert_eq!(report(4242).unwrap_err().kind, ErrorKind::PermissionDenied);
+    report(4243).unwrap();
+    let snapshot = daemon.snapshot.borrow().clone();
+    assert!(lrs::query::yarn(&snapshot).reported_at.is_some(), "its age can be told");
+    let offered = daemon.events.read(0, 100).events;
+    assert_eq!(offered.iter().filter(|event| event.kind == EventKind::Offered).count(), 1);
 }

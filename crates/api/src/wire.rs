@@ -176,6 +176,32 @@ pub fn proto_object(map: &serde_json::Map<String, serde_json::Value>) -> prost_t
     }
 }
 
+/// The other way round. What protobuf leaves out is null.
+pub fn json_object(object: prost_types::Struct) -> serde_json::Map<String, serde_json::Value> {
+    object.fields.into_iter().map(|(key, value)| (key, json_value(value))).collect()
+}
+
+fn json_value(value: prost_types::Value) -> serde_json::Value {
+    use prost_types::value::Kind;
+    match value.kind {
+        None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
+        Some(Kind::BoolValue(value)) => value.into(),
+        Some(Kind::NumberValue(number)) => json_number(number),
+        Some(Kind::StringValue(text)) => text.into(),
+        Some(Kind::ListValue(list)) => list.values.into_iter().map(json_value).collect(),
+        Some(Kind::StructValue(object)) => json_object(object).into(),
+    }
+}
+
+/// Counts stay counts: protobuf has one kind of number.
+fn json_number(number: f64) -> serde_json::Value {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    match number.fract() == 0.0 && number.abs() < EXACT {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
 fn proto_value(value: &serde_json::Value) -> prost_types::Value {
     use prost_types::value::Kind;
     let kind = match value {

@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use quick_xml::Reader;
@@ -189,9 +188,7 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn read(path: &Path, trust: &Trust) -> io::Result<String> {
-    // A FIFO in a file's place would have its reader wait.
-    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = fs::File::open(path)?;
     let metadata = file.metadata()?;
     let objection = match metadata.is_file() {
         true => trust.objection(&metadata),

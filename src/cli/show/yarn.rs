@@ -25,6 +25,11 @@ pub(crate) fn yarn(
         let width = out.width();
         out.line(wrap(name, INDENT, text, width))
     };
+    let reported = match &yarn.reported_at {
+        Some(at) => format!("{} ago", ago(at, now)),
+        None => String::from("not since lrsd started"),
+    };
+    field("reported", &reported)?;
     let node = yarn.node_manager.clone().unwrap_or_default();
     field("node", &format!("{}, {}", or_dash(&node.node_id), or_dash(&node.state)))?;
     field("NM", &manager(&node.url, &node.version, node.last_seen.as_ref(), now))?;

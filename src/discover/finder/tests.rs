@@ -152,3 +152,34 @@ fn a_list_that_cannot_be_read_changes_nothing() {
     std::fs::rename(&aside, &path).unwrap();
     assert_eq!(finder.pass(at(3)), [], "it is known still");
 }
+
+#[test]
+fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    tree.process(51, 8).command(&["run", "b"]);
+    let mut finder = finder(&tree, RUN);
+    let hint = |priority, opportunistic| Hint {
+        container: String::from("a"),
+        priority,
+        opportunistic,
+        ..Hint::default()
+    };
+    finder.set_hint(&hint(Some(Priority(9)), None));
+    let found = find(&mut finder, 1);
+    let said = |found: &Found| (found.standing, found.priority);
+    assert_eq!(said(&found[0]), (Some(Standing::Opportunistic), Some(Priority(9))));
+    assert_eq!(said(&found[1]), (Some(Standing::Opportunistic), Some(Priority(3))));
+    for (number, found) in [1, 2].into_iter().zip(&found) {
+        finder.answered(found.process, Ok(task(number)));
+    }
+    assert_eq!(finder.pass(at(2)), []);
+    finder.set_hint(&hint(Some(Priority(9)), Some(false)));
+    let again = finder.pass(at(3));
+    assert_eq!(again.len(), 1, "the other one is what it was");
+    assert_eq!(again[0].process, found[0].process);
+    assert_eq!(said(&again[0]), (Some(Standing::Slot), Some(Priority(9))));
+    finder.answered(again[0].process, Ok(task(1)));
+    finder.set_hint(&hint(Some(Priority(9)), Some(false)));
+    assert_eq!(finder.pass(at(4)), [], "nothing new");
+}

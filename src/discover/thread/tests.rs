@@ -9,7 +9,12 @@ fn logged_at_a_stop(config: Config, goes_round: bool) -> String {
     let (commands, _taken) = crate::command::queue().unwrap();
     let (_publish, snapshot) = watch::channel(Arc::new(Snapshot::default()));
     let access = Access { commands, snapshot, events: Arc::new(EventRing::new(1, [])) };
-    let parts = Parts { config: Arc::new(config), access, lrs_root: None };
+    let parts = Parts {
+        config: Arc::new(config),
+        access,
+        lrs_root: None,
+        hints: crate::discover::hint_queue().1,
+    };
     let (alive, _rest) = Rest::begin(Duration::ZERO, None);
     let (stop, stopping) = watch::channel(!goes_round);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Hint;
 use super::client::{Cluster, ClusterError};
 use super::http::{CallError, Problem};
 use super::shapes::{App, application_of};
+use crate::core::model::Priority;
+use crate::discover::Hint;
 use crate::units::BootTime;
 
 /// Most applications asked for in one look; the rest have their turn in the next ones. A node
@@ -70,7 +71,7 @@ impl Hints {
         for container in containers {
             let app = application_of(&container.id).and_then(|id| self.apps.get(&id));
             let hint = Hint {
-                priority: app.and_then(|app| app.priority),
+                priority: app.and_then(|app| app.priority).map(Priority),
                 opportunistic: container.execution_type.map(|kind| kind == "OPPORTUNISTIC"),
                 queue: app.and_then(|app| app.queue.clone()),
                 master: app.and_then(|app| app.master()),
@@ -83,6 +84,11 @@ impl Hints {
         }
         self.given = given;
         (changed, problem)
+    }
+
+    /// Those that were answered last were not taken.
+    pub fn tell_all_again(&mut self) {
+        self.next_all = BootTime::default();
     }
 
     fn look_at_applications(
@@ -173,14 +179,14 @@ mod tests {
         let (told, problem) = look(&mut hints, &mut played, START);
         assert!(problem.is_none());
         let [first, second] = told.as_slice() else { panic!("{told:?}") };
-        assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
+        assert_eq!((first.priority, first.opportunistic), (Some(Priority(5)), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
         assert_eq!(look(&mut hints, &mut played, START).0, []);
         assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, told, "all again");
         played.app("application_1_0001", Some(9), "root.default");
         let told = look(&mut hints, &mut played, START).0;
-        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
+        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(Priority(9))]);
     }
 
     #[test]

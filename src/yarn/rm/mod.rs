@@ -105,28 +105,3 @@ impl Endpoints {
         endpoints
     }
 }
-
-/// What the ResourceManager and the NodeManager say of a container, for whoever finds it on the
-/// node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
-    /// `container_e01_1700000000000_0001_01_000002`
-    pub container: String,
-    /// Priority of its application, higher is sooner as with LRS; `None`: nobody says.
-    pub priority: Option<i32>,
-    /// Whether it is opportunistic; `None`: a NodeManager that does not tell.
-    pub opportunistic: Option<bool>,
-    /// Queue of its application.
-    pub queue: Option<String>,
-    /// Where its application's master is; `None`: there is none yet, or nobody says.
-    pub master: Option<Master>,
-}
-
-/// Where an application's master is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Master {
-    /// `container_e01_1700000000000_0001_01_000001`
-    Container(String),
-    /// In no container: an unmanaged application's, whose client runs it.
-    Outside,
-}

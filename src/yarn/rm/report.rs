@@ -76,6 +76,7 @@ impl Report {
             verified: self.verified,
             verified_at: self.verified_at.map(proto_time),
             containers: Vec::new(),
+            reported_at: None,
             last_error: self.last_error.as_ref().map(|(error, _)| error.clone()),
             last_error_at: self.last_error.as_ref().map(|(_, at)| proto_time(*at)),
         }

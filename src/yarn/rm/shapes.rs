@@ -12,7 +12,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Master, Resource};
+use super::Resource;
+use crate::discover::Master;
 
 /// `GET /ws/v1/cluster/info`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

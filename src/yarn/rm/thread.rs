@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::Endpoints;
 use super::agent::{Agent, Told, View};
 use super::client::Client;
 use super::give_back::{self, Left, Witness};
@@ -21,9 +22,8 @@ use super::hints::Hints;
 use super::http::CertificateError;
 use super::ledger::LedgerFile;
 use super::offer::{NodeMemory, SlotSize, Slots};
-use super::{Endpoints, Hint};
 use crate::clock;
-use crate::command::{Command, CommandSender};
+use crate::command::{Caller, Command, CommandSender};
 use crate::config::{Config, Mode};
 use crate::discover::rest::Alive;
 use crate::proto;
@@ -36,6 +36,9 @@ const FIRST_READING: Duration = Duration::from_secs(60);
 /// How long a look for hints may go on; a slow ResourceManager would else have the offer wait for
 /// dozens of calls. What is not read then is in one of the next looks.
 const HINTS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often it is reported how things stand, although nothing changed: the loop warns of silence.
+const REPORT_EVERY: Duration = Duration::from_secs(20);
 
 const PANICKED: &str = "the thread that talks to YARN panicked";
 
@@ -50,8 +53,6 @@ pub struct Parts {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// To the loop.
     pub commands: CommandSender,
-    /// To whoever finds containers.
-    pub hints: tokio::sync::mpsc::UnboundedSender<Hint>,
     /// Becomes true, or loses its sender, when the daemon stops. It comes from whoever began the
     /// stop, so that no other thread has to pass it on.
     pub stopping: watch::Receiver<bool>,
@@ -118,7 +119,7 @@ impl Handle {
 /// # Errors
 /// `yarn.ca_file` is of no use, or there are no threads left.
 pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
-    let Parts { endpoints, config, snapshot, commands, hints, stopping, alive } = parts;
+    let Parts { endpoints, config, snapshot, commands, stopping, alive } = parts;
     let client = Client::of(&config.yarn, endpoints.clone())?;
     let witness = Witness::of(&config);
     let file = LedgerFile::in_runtime_dir(&config.daemon.runtime_dir);
@@ -135,9 +136,8 @@ pub fn start(parts: Parts) -> Result<Handle, ThreadError> {
         config,
         snapshot,
         commands,
-        hints,
         stopping,
-        reported: None,
+        reported: Reported::default(),
     };
     let thread = std::thread::Builder::new()
         .name("lrs-yarn".into())
@@ -170,9 +170,15 @@ struct Talker {
     config: Arc<Config>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     commands: CommandSender,
-    hints: tokio::sync::mpsc::UnboundedSender<Hint>,
     stopping: watch::Receiver<bool>,
-    reported: Option<proto::YarnStatus>,
+    reported: Reported,
+}
+
+/// What the loop was told last, and when.
+#[derive(Default)]
+struct Reported {
+    last: Option<proto::YarnStatus>,
+    at: BootTime,
 }
 
 impl Talker {
@@ -184,16 +190,22 @@ impl Talker {
                 continue;
             };
             let now = clock::now();
-            if self.agent.next(&view) > now.boot {
-                runtime.block_on(self.wait(self.agent.next(&view).since(now.boot)));
+            let report_due = self.reported.at.after(REPORT_EVERY);
+            let next = self.agent.next(&view);
+            if next > now.boot && report_due <= now.boot {
+                self.reported.tell(&self.agent, Told::default(), &self.commands, runtime);
+                continue;
+            }
+            if next > now.boot {
+                runtime.block_on(self.wait(next.min(report_due).since(now.boot)));
                 continue;
             }
             let polls = self.agent.is_poll(now.boot);
             self.client.set_timeouts(self.config.yarn.timeout, self.config.yarn.timeout);
             let told = self.agent.pass(&mut self.client, &view, now);
-            tell(&self.agent, told, &mut self.reported, &self.commands, runtime);
+            self.reported.tell(&self.agent, told, &self.commands, runtime);
             if polls && !self.is_stopping() {
-                self.look_for_hints(now.boot);
+                self.look_for_hints(now.boot, runtime);
             }
         }
         self.give_back(runtime)
@@ -231,8 +243,8 @@ impl Talker {
         read.then(|| view(&snapshot.status, &self.config))
     }
 
-    fn look_for_hints(&mut self, now: BootTime) {
-        let Talker { client, agent, known, config, snapshot, stopping, .. } = self;
+    fn look_for_hints(&mut self, now: BootTime, runtime: &tokio::runtime::Runtime) {
+        let Talker { client, agent, known, config, snapshot, stopping, commands, .. } = self;
         let until = clock::boot_time().after(HINTS_WITHIN);
         let enough = || {
             let newest = snapshot.borrow();
@@ -242,10 +254,11 @@ impl Talker {
                 || agent.asks_for_less(&view(&newest.status, config))
         };
         let (hints, problem) = known.look(client, &enough, now);
-        for hint in hints {
-            if self.hints.send(hint).is_err() {
-                // Whoever found containers has ended; the daemon stops.
-                return;
+        if !hints.is_empty() {
+            let hint = |reply| Command::Hint { caller: caller(), hints, reply };
+            if let Err(error) = runtime.block_on(commands.ask(hint)) {
+                tracing::debug!("hints are told again with the next look: {error}");
+                known.tell_all_again();
             }
         }
         let problem = problem.map(|problem| problem.to_string());
@@ -263,30 +276,41 @@ impl Talker {
         let view = View { offer: false, ..view(&snapshot.status, &self.config) };
         let Talker { agent, client, config, commands, reported, .. } = self;
         give_back::at_stop(agent, client, &view, config, |agent, told| {
-            tell(agent, told, reported, commands, runtime);
+            reported.tell(agent, told, commands, runtime);
         })
     }
 }
 
-/// Tells the loop of a pass, if there is news, and the log of what is no event.
-fn tell(
-    agent: &Agent,
-    told: Told,
-    reported: &mut Option<proto::YarnStatus>,
-    commands: &CommandSender,
-    runtime: &tokio::runtime::Runtime,
-) {
-    for error in &told.complaints {
-        tracing::warn!(%error, "YARN: {error}");
+impl Reported {
+    /// Tells the loop of a pass, if there is news or it is time, and the log of what is no event.
+    fn tell(
+        &mut self,
+        agent: &Agent,
+        told: Told,
+        commands: &CommandSender,
+        runtime: &tokio::runtime::Runtime,
+    ) {
+        for error in &told.complaints {
+            tracing::warn!(%error, "YARN: {error}");
+        }
+        let (report, now) = (agent.report(), clock::boot_time());
+        let due = self.at.after(REPORT_EVERY) <= now;
+        if !due && told.changes.is_empty() && self.last.as_ref() == Some(&report) {
+            return;
+        }
+        (self.last, self.at) = (Some(report.clone()), now);
+        let (yarn, changes) = (Some(Box::new(report)), told.changes);
+        // The loop takes nothing more once it stops, and nobody reads it then.
+        let (reply, _) = tokio::sync::oneshot::channel();
+        let report = Command::ReportIntegration { caller: caller(), yarn, changes, reply };
+        let _ = runtime.block_on(commands.send(report));
     }
-    let report = agent.report();
-    if told.changes.is_empty() && reported.as_ref() == Some(&report) {
-        return;
-    }
-    *reported = Some(report.clone());
-    let report = Command::YarnReport { report: Box::new(report), changes: told.changes };
-    // The loop takes nothing more once it stops, and nobody reads it then.
-    let _ = runtime.block_on(commands.send(report));
+}
+
+/// The daemon itself, which is an admin.
+fn caller() -> Caller {
+    let uid = rustix::process::geteuid().as_raw();
+    Caller { uid, gids: Vec::new(), pid: None, granted: None }
 }
 
 /// Without a sender nobody is left who could say it: a panic, and the daemon ends.

@@ -7,6 +7,8 @@ use super::*;
 use crate::command::CommandReceiver;
 use crate::config::OfferBy;
 use crate::core::event::{Change, EventKind};
+use crate::core::model::Priority;
+use crate::discover::Hint;
 use crate::discover::rest::Rest;
 use crate::yarn::rm::Resource;
 use crate::yarn::rm::ledger::{Era, Ledger};
@@ -64,16 +66,15 @@ fn snapshot(config: &Arc<Config>, passive: u32) -> Arc<Snapshot> {
     Arc::new(Snapshot { status: Arc::new(status), config, ..Snapshot::default() })
 }
 
-/// The next report with a change, from the loop's end of the queue.
-fn next_change(commands: &mut CommandReceiver) -> Change {
+/// The next command that `wanted` takes, from the loop's end of the queue.
+fn next<T>(commands: &mut CommandReceiver, wanted: impl Fn(Command) -> Option<T>) -> T {
     loop {
         match commands.try_next() {
-            Some(Command::YarnReport { changes, .. }) => {
-                if let Some(change) = changes.into_iter().next() {
-                    return change;
+            Some(command) => {
+                if let Some(found) = wanted(command) {
+                    return found;
                 }
             }
-            Some(other) => panic!("{other:?}"),
             None => {
                 commands.clear_wake();
                 let mut fd = [rustix::event::PollFd::from_borrowed_fd(
@@ -82,10 +83,33 @@ fn next_change(commands: &mut CommandReceiver) -> Change {
                 )];
                 let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
                 let woken = rustix::event::poll(&mut fd, Some(&patience)).unwrap();
-                assert_eq!(woken, 1, "no report within 20 s");
+                assert_eq!(woken, 1, "nothing within 20 s");
             }
         }
     }
+}
+
+/// The next report with a change.
+fn next_change(commands: &mut CommandReceiver) -> Change {
+    next(commands, |command| match command {
+        Command::ReportIntegration { changes, .. } => changes.into_iter().next(),
+        Command::Hint { reply, .. } => {
+            let _ = reply.send(Ok(()));
+            None
+        }
+        other => panic!("{other:?}"),
+    })
+}
+
+fn next_hint(commands: &mut CommandReceiver) -> Hint {
+    next(commands, |command| match command {
+        Command::Hint { hints, reply, .. } => {
+            reply.send(Ok(())).unwrap();
+            hints.into_iter().next()
+        }
+        Command::ReportIntegration { .. } => None,
+        other => panic!("{other:?}"),
+    })
 }
 
 #[test]
@@ -101,7 +125,6 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let config = Arc::new(config);
     let (publish, newest) = watch::channel(Arc::new(Snapshot::default()));
     let (commands, mut taken) = crate::command::queue().unwrap();
-    let (hints, mut hinted) = tokio::sync::mpsc::unbounded_channel();
     let endpoints = Endpoints {
         resource_managers: vec![server.base()],
         node_manager: Some(server.base()),
@@ -116,7 +139,6 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         config: config_of_parts,
         snapshot: newest,
         commands,
-        hints,
         stopping,
         alive: Rest::begin(Duration::ZERO, None).0,
     };
@@ -126,8 +148,8 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let change = next_change(&mut taken);
     assert_eq!(change.kind, EventKind::Offered, "{change:?}");
     assert_eq!(change.to.as_deref(), Some("11264 MiB, 11 vcores"));
-    let hint = hinted.blocking_recv().unwrap();
-    assert_eq!((hint.priority, hint.queue.as_deref()), (Some(7), Some("root.q")));
+    let hint = next_hint(&mut taken);
+    assert_eq!((hint.priority, hint.queue.as_deref()), (Some(Priority(7)), Some("root.q")));
 
     publish.send_replace(snapshot(&config, 3));
     assert_eq!(next_change(&mut taken).to.as_deref(), Some("9216 MiB, 9 vcores"));
@@ -158,7 +180,6 @@ fn a_manager_that_hangs_does_not_hold_up_the_stop() {
         config,
         snapshot: newest,
         commands,
-        hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
         alive: Rest::begin(Duration::ZERO, None).0,
     };
@@ -211,9 +232,8 @@ impl Unseen {
             ..Endpoints::default()
         };
         let (stop, stopping) = watch::channel(false);
-        let hints = tokio::sync::mpsc::unbounded_channel().0;
         let (alive, rest) = Rest::begin(LONG, Some(Witness::of(&config)));
-        let parts = Parts { endpoints, config, snapshot: newest, commands, hints, stopping, alive };
+        let parts = Parts { endpoints, config, snapshot: newest, commands, stopping, alive };
         Running { handle: start(parts).unwrap(), stop, changes, rest, _snapshot }
     }
 
@@ -314,7 +334,6 @@ fn it_ends_when_nobody_is_left_to_stop_it() {
         config: Arc::new(config),
         snapshot: newest,
         commands,
-        hints: tokio::sync::mpsc::unbounded_channel().0,
         stopping,
         alive: Rest::begin(Duration::ZERO, None).0,
     };
