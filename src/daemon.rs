@@ -167,10 +167,10 @@ fn run(file: &Path) -> Result<(), DaemonError> {
         .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
     let settings = config.tree_settings();
-    let tree: Arc<dyn TierTree> = match config.daemon.mode {
-        Mode::Enforce => crate::cgroup::open(&settings)?.into(),
-        Mode::Observe => crate::cgroup::observe(&settings).into(),
-    };
+    let tree = Arc::new(match config.daemon.mode {
+        Mode::Enforce => crate::cgroup::open(&settings)?,
+        Mode::Observe => crate::cgroup::observe(&settings),
+    });
     let served = run_on(Arc::clone(&tree), config, file, &log);
     if served.is_err()
         && let Err(error) = tree.close()
@@ -181,12 +181,7 @@ fn run(file: &Path) -> Result<(), DaemonError> {
 }
 
 /// Everything after the locks are held. On an error the caller leaves the tree in order.
-fn run_on(
-    tree: Arc<dyn TierTree>,
-    config: Config,
-    file: &Path,
-    log: &Log,
-) -> Result<(), DaemonError> {
+fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
     let (store, mut recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;

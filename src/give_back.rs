@@ -276,7 +276,7 @@ pub fn before_observing(
             return Ok(());
         }
     };
-    let given_back = unshape_all(&*tree, store, recovered);
+    let given_back = unshape_all(&tree, store, recovered);
     let closed = tree.close().map_err(|error| failed(the_root)(error.into()));
     given_back.map_err(|(what, error)| failed(&what)(error)).and(closed)
 }
@@ -290,7 +290,7 @@ fn records_are_lost(store: &Store, recovered: &Recovered) -> bool {
 
 /// The error with the task it is about.
 fn unshape_all(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     store: &Store,
     recovered: &mut Recovered,
 ) -> Result<(), (String, TaskError)> {
@@ -309,7 +309,7 @@ fn unshape_all(
 
 /// Gives one task back. `own`: the group LRS made for it below the present root.
 fn unshape(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     store: &Store,
     record: &mut Task,
     own: Option<Group>,

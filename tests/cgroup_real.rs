@@ -23,7 +23,7 @@ const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_ma
 
 /// A tree on a root of its own; closing it must leave nothing.
 struct Fixture {
-    tree: Option<Box<dyn TierTree>>,
+    tree: Option<TierTree>,
     name: String,
     next: u64,
 }
@@ -41,8 +41,8 @@ impl Fixture {
         Fixture { tree: Some(tree), name, next: 0 }
     }
 
-    fn tree(&self) -> &dyn TierTree {
-        self.tree.as_deref().unwrap()
+    fn tree(&self) -> &TierTree {
+        self.tree.as_ref().unwrap()
     }
 
     fn create(&mut self) -> Group {
@@ -186,7 +186,7 @@ impl Drop for Job {
 }
 
 /// Kills everything in the group and waits until it is empty.
-fn empty(tree: &dyn TierTree, group: &Group) {
+fn empty(tree: &TierTree, group: &Group) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let left = tree.processes(group).unwrap();
@@ -219,7 +219,7 @@ fn if_at(judged: &[(String, String)]) -> Conditions<'_> {
     Conditions { from: Some(judged), ..Conditions::default() }
 }
 
-fn weight_file(tree: &dyn TierTree) -> &'static str {
+fn weight_file(tree: &TierTree) -> &'static str {
     match tree.capabilities().version.unwrap() {
         Version::V1 => "cpu.shares",
         Version::V2 => "cpu.weight",
@@ -442,7 +442,7 @@ fn a_strangers_lock_keeps_nobody_out() {
 
     let tree = cgroup::open(&settings(&name)).expect("uid 65534 cannot keep root out");
     job.end();
-    empty(&*tree, &group);
+    empty(&tree, &group);
     tree.remove(&group).unwrap();
     tree.close().unwrap();
     strangers.into_iter().for_each(Job::end);

@@ -10,7 +10,7 @@ use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::mounts::{Hierarchy, V1_CONTROLLERS};
-use super::{CgroupError, attach, files};
+use super::{CgroupError, GroupDirs, GroupRecord, Version, attach, files, members};
 
 /// Makes `path` in every hierarchy; where it was there before, nothing is touched.
 pub(super) fn make(hierarchies: &[Hierarchy], path: &str, v1: &V1) -> Result<(), CgroupError> {
@@ -55,6 +55,41 @@ fn make_v1(
             },
             |_| Ok(()),
         )
+}
+
+/// The directories of a group: those of the hierarchies in which it is the task's.
+pub(super) fn of_group(
+    hierarchies: &[Hierarchy],
+    version: Version,
+    record: &GroupRecord,
+) -> GroupDirs {
+    let with = |accepts: &dyn Fn(&Hierarchy) -> bool| {
+        let hierarchy =
+            members::in_use(hierarchies, record).find(|hierarchy| accepts(hierarchy))?;
+        Some(hierarchy.dir(&record.path))
+    };
+    match version {
+        Version::V1 => GroupDirs {
+            cpu: with(&|hierarchy| hierarchy.has("cpu")),
+            cpuacct: with(&|hierarchy| hierarchy.has("cpuacct")),
+            io: with(&|hierarchy| hierarchy.has("blkio")),
+            memory: None,
+            unified: with(&Hierarchy::is_unified),
+        },
+        Version::V2 => {
+            let dir = hierarchies[0].dir(&record.path);
+            // Its files say which controllers act: in a group of somebody else's, and where an
+            // earlier daemon with another tiers.io enabled one.
+            let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
+            GroupDirs {
+                cpu: Some(dir.clone()),
+                cpuacct: Some(dir.clone()),
+                io: with("io.stat"),
+                memory: with("memory.current"),
+                unified: Some(dir),
+            }
+        }
+    }
 }
 
 /// Removes `path` from every hierarchy.

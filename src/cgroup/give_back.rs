@@ -11,15 +11,15 @@
 //! Limits. What the owner of a group in place has written since the daemon's end is overwritten
 //! with what was found, as [`super::in_place`] says; of units systemd knows better.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::dirs::inode;
+use super::dirs::{self, inode};
 use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
 use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use super::{
-    Attachment, CgroupError, Group, GroupDirs, GroupRecord, TreeSettings, Version, files, in_place,
-    ioprio, members, open,
+    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, in_place, ioprio,
+    members, open,
 };
 use crate::core::model::Tier;
 
@@ -52,32 +52,13 @@ impl RecordedGroups {
         {
             return Ok(false);
         }
-        let dirs = match record.attachment {
-            Attachment::Own => GroupDirs {
-                cpu: self.dir("cpu", &record.path),
-                io: self.dir("blkio", &record.path),
-                ..GroupDirs::default()
-            },
-            Attachment::InPlace | Attachment::None => {
-                in_place::dirs(&self.hierarchies, self.version, record)
-            }
-        };
+        let dirs = dirs::of_group(&self.hierarchies, self.version, record);
         let group = Group { record: record.clone(), dirs };
         match record.attachment {
             Attachment::Own => neutralise(&group)?,
             Attachment::InPlace | Attachment::None => in_place::restore(&group, &|_, _| true)?,
         }
         Ok(!members::processes(&group)?.is_empty())
-    }
-
-    /// The group `path` where `controller` (v1) acts; on v2 its files say which do.
-    fn dir(&self, controller: &str, path: &str) -> Option<PathBuf> {
-        let mut hierarchies = self.hierarchies.iter();
-        let found = match self.version {
-            Version::V1 => hierarchies.find(|hierarchy| hierarchy.has(controller)),
-            Version::V2 => hierarchies.next(),
-        };
-        found.map(|hierarchy| hierarchy.dir(path))
     }
 }
 
@@ -127,6 +108,7 @@ fn settle(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::GroupDirs;
 
     /// Plain files stand for the group's: what is compared and written is all that matters.
     #[test]

@@ -20,12 +20,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::attach::Mover;
-use super::dirs::inode;
-use super::mounts::{Hierarchy, UNIFIED};
+use super::dirs::{self, inode};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
 use super::weights::{CPU_SHARES, CPU_WEIGHT, Scale};
-use super::{Attachment, CgroupError, Group, GroupDirs, GroupRecord, Version, WeightPlan, files};
+use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, files};
 use crate::units::ProcessRef;
 
 /// cgroup-v2.rst "IO Priority".
@@ -65,7 +64,7 @@ pub(super) fn find(
         .collect();
     let mut record =
         GroupRecord { attachment: Attachment::InPlace, path, inode, origin, found: Vec::new() };
-    let dirs = dirs(mover.hierarchies, version, &record);
+    let dirs = dirs::of_group(mover.hierarchies, version, &record);
 
     let Some(weight) = files::read_value_if_there(&dir.join(cpu.file))? else {
         return Err(CgroupError::Refused(format!(
@@ -139,39 +138,6 @@ fn refuse(mover: &Mover<'_>, path: &str, process: ProcessRef) -> Result<(), Cgro
             refused(format!("its group {path} holds this daemon; start lrsd elsewhere"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Directories of an in-place group: where the path is the same as in the primary hierarchy.
-pub(super) fn dirs(hierarchies: &[Hierarchy], version: Version, record: &GroupRecord) -> GroupDirs {
-    let dir = hierarchies[0].dir(&record.path);
-    let same = |accepts: &dyn Fn(&Hierarchy) -> bool| {
-        let hierarchy = hierarchies.iter().find(|hierarchy| accepts(hierarchy))?;
-        record
-            .origin
-            .iter()
-            .any(|(name, path)| *name == hierarchy.name && *path == record.path)
-            .then(|| hierarchy.dir(&record.path))
-    };
-    match version {
-        Version::V1 => GroupDirs {
-            cpu: Some(dir),
-            cpuacct: same(&|hierarchy| hierarchy.has("cpuacct")),
-            io: same(&|hierarchy| hierarchy.has("blkio")),
-            memory: None,
-            unified: same(&|hierarchy| hierarchy.name == UNIFIED),
-        },
-        Version::V2 => {
-            // Which controllers act there is the owner's choice: its files say.
-            let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
-            GroupDirs {
-                cpu: Some(dir.clone()),
-                cpuacct: Some(dir.clone()),
-                io: with("io.stat"),
-                memory: with("memory.current"),
-                unified: Some(dir.clone()),
-            }
-        }
     }
 }
 
@@ -307,6 +273,7 @@ pub(super) fn restore(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::GroupDirs;
 
     /// Plain files stand for the group's: what is compared and written is all that matters.
     struct Files(tempfile::TempDir, Group);

@@ -14,10 +14,9 @@ use std::io;
 
 use super::probe::IoKnob;
 use super::tiers::CPU_IDLE;
-use super::tree::KernelTree;
-use super::{
-    Attachment, CgroupError, Drift, Group, KernelView, Tier, TierTree, WeightPlan, files, ioprio,
-};
+use super::tree::TierTree;
+use super::{Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio};
+use crate::core::model::Tier;
 use crate::sample::files::{Descriptors, KeptFile};
 
 /// More than this may be a page that was cut off.
@@ -68,8 +67,9 @@ impl Reading {
     }
 }
 
-impl KernelTree {
-    pub(super) fn kept(&self, group: &Group) -> Kept {
+impl TierTree {
+    /// What [`TierTree::inspect`] keeps open for `group`.
+    pub fn keep(&self, group: &Group) -> Kept {
         let (Attachment::Own, Some(cpu)) = (group.record.attachment, &group.dirs.cpu) else {
             return Kept::default();
         };
@@ -96,7 +96,9 @@ impl KernelTree {
         }
     }
 
-    pub(super) fn look(
+    /// Every few cycles: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
+    /// in one, from files kept open.
+    pub fn inspect(
         &self,
         group: &Group,
         kept: &mut Kept,
@@ -104,7 +106,7 @@ impl KernelTree {
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-        self.renew(group, kept, reading, tier)?;
+        self.renew_io(group, kept, reading, tier)?;
         if kept.weight.is_none() {
             return Ok((self.read_back(group)?, self.drift(group, tier, plan)?));
         }
@@ -116,10 +118,11 @@ impl KernelTree {
             // Own groups are kept, and have none.
             cpu_quota: None,
         };
-        Ok((view, self.judge(group, &view, tier, plan)))
+        Ok((view, self.drift_in(group, &view, tier, plan)?))
     }
 
-    pub(super) fn renew(
+    /// Between two of those: [`TierTree::reapply_io`] from files kept open.
+    pub fn renew_io(
         &self,
         group: &Group,
         kept: &mut Kept,

@@ -18,7 +18,7 @@
 //! | `kin`, `quota` | the processes of a session; what a quota lets a group have |
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
-//! | `observe` | [`TierTree`] without any write |
+//! | `observe` | what [`TierTree`] answers where nothing is written |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
@@ -28,7 +28,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::model::{Label, TaskId, Tier};
 pub use crate::core::task::{Attachment, GroupRecord, Kin};
 use crate::units::{Pid, ProcessRef};
 
@@ -44,7 +43,7 @@ mod kin;
 mod limits;
 mod lock;
 mod members;
-mod mounts;
+pub(crate) mod mounts;
 mod name;
 mod observe;
 mod open;
@@ -67,6 +66,7 @@ pub(crate) use owner::denied;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;
 pub use surroundings::{Room, Surroundings, UnitPlace};
+pub use tree::TierTree;
 pub use whereabouts::{Places, Whereabouts};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
@@ -74,8 +74,8 @@ pub use whereabouts::{Places, Whereabouts};
 /// # Errors
 /// `Unsupported` when this node or these rights do not allow it, `Refused` when another daemon
 /// holds the root; both say what to do. What was begun is undone.
-pub fn open(settings: &TreeSettings) -> Result<Box<dyn TierTree>, CgroupError> {
-    Ok(Box::new(tree::KernelTree::open(settings)?))
+pub fn open(settings: &TreeSettings) -> Result<TierTree, CgroupError> {
+    TierTree::open(settings)
 }
 
 /// What [`open()`] would use, looked up without any write: for doctor and observe mode.
@@ -98,8 +98,8 @@ pub fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
 }
 
 /// The tree of observe mode: no writes, attachment `none`.
-pub fn observe(settings: &TreeSettings) -> Box<dyn TierTree> {
-    Box::new(observe::ObserveTree::open(settings))
+pub fn observe(settings: &TreeSettings) -> TierTree {
+    TierTree::observe(settings)
 }
 
 /// Whether `process` has ended: it is gone, a zombie, dead, another one by its start time, or
@@ -285,245 +285,6 @@ pub struct Conditions<'a> {
     /// Every process that is moved belongs to this uid alone (all four uids), before and after the
     /// move. `None`: it may be anybody's.
     pub owner: Option<u32>,
-}
-
-/// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
-/// different threads, never for the same group at once.
-pub trait TierTree: Send + Sync {
-    /// What this node can do.
-    fn capabilities(&self) -> &Capabilities;
-
-    /// Sentences about promises the kernel's ranges or the node cannot keep under `plan`.
-    fn shortfalls(&self, plan: &WeightPlan) -> Vec<String>;
-
-    /// Writes the root's own weight where it differs, or has systemd write it, which may take
-    /// seconds. `plan` changes with A.
-    fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError>;
-
-    /// Whether the root had to be made anew since the last question: it needs its weight again.
-    fn take_remade(&self) -> bool {
-        false
-    }
-
-    /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is
-    /// what people know the task by.
-    fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError>;
-
-    /// The same in `parent`, a group of somebody else's that [`TierTree::surroundings`] found.
-    fn create_below(
-        &self,
-        parent: &str,
-        id: TaskId,
-        name: Option<&Label>,
-    ) -> Result<Group, CgroupError> {
-        let _ = (id, name);
-        Err(CgroupError::Unsupported(format!("nothing is made in {parent} here")))
-    }
-
-    /// The present cgroup of `process`, or the group above it with the path `named`, to be
-    /// managed as it is. Refuses the root group and a group that holds this daemon.
-    fn find_in_place(&self, process: ProcessRef, named: Option<&str>)
-    -> Result<Group, CgroupError>;
-
-    /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
-    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError>;
-
-    /// Task groups below the root, for recovery: those named like a task id.
-    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError>;
-
-    /// Moves `process` and those of its `kin` that share its present cgroup into `group`,
-    /// repeated until a pass finds none outside. Where a hierarchy has one of them in another
-    /// group, it is left there in that one. On an error nothing stays moved. The daemon and members
-    /// of other tasks, found by path, do not move.
-    ///
-    /// # Errors
-    /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
-    /// most once more. `Refused` for a session that `process` does not lead.
-    fn attach(
-        &self,
-        group: &Group,
-        process: ProcessRef,
-        kin: Kin,
-    ) -> Result<Attached, CgroupError> {
-        self.attach_if(group, process, kin, Conditions::default())
-    }
-
-    /// [`TierTree::attach`] under `conditions`.
-    ///
-    /// # Errors
-    /// `Refused` where the process is in another group than `from` now. `Denied` where one that
-    /// would be moved is not the owner's, or was not any more after the move.
-    fn attach_if(
-        &self,
-        group: &Group,
-        process: ProcessRef,
-        kin: Kin,
-        conditions: Conditions<'_>,
-    ) -> Result<Attached, CgroupError>;
-
-    /// Writes the weights of `tier`, only where they differ; answers what differed.
-    /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
-    /// as it was before; an own one may be half written.
-    fn write_tier(
-        &self,
-        group: &Group,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<Vec<Drift>, CgroupError>;
-
-    /// What is known of an in-place `group` once the weights that its owner wrote since
-    /// [`TierTree::write_tier`] count as found; `None`: none were written. Asked before the next
-    /// write, which would hide them.
-    fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
-        let _ = group;
-        Ok(None)
-    }
-
-    /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
-    /// what its owner has to be told, where that is systemd. Of an idle group that may stay
-    /// idle, `cpu.idle`.
-    fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
-        let _ = (group, tier, plan);
-        Vec::new()
-    }
-
-    /// Reads the weights back.
-    fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError>;
-
-    /// What differs from `tier`, without writing.
-    fn drift(
-        &self,
-        group: &Group,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<Vec<Drift>, CgroupError>;
-
-    /// What [`TierTree::inspect`] keeps open for `group`.
-    fn keep(&self, group: &Group) -> Kept {
-        let _ = group;
-        Kept::default()
-    }
-
-    /// Every few cycles: [`TierTree::reapply_io`], [`TierTree::read_back`] and [`TierTree::drift`]
-    /// in one, from files kept open.
-    fn inspect(
-        &self,
-        group: &Group,
-        kept: &mut Kept,
-        reading: &mut Reading,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-        let _ = (kept, reading);
-        self.reapply_io(group, tier)?;
-        Ok((self.read_back(group)?, self.drift(group, tier, plan)?))
-    }
-
-    /// Between two of those: [`TierTree::reapply_io`] from files kept open.
-    fn renew_io(
-        &self,
-        group: &Group,
-        kept: &mut Kept,
-        reading: &mut Reading,
-        tier: Tier,
-    ) -> Result<(), CgroupError> {
-        let _ = (kept, reading);
-        self.reapply_io(group, tier)
-    }
-
-    /// Every process in the group and below. Empty when the group is gone.
-    fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError>;
-
-    /// Gives the task back: own processes return to where they came from or to the root's
-    /// parent and the group is removed; in place gets the values found, except where its owner
-    /// has written another meanwhile.
-    ///
-    /// # Errors
-    /// `Refused` after two seconds with processes still in the group; those moved by then stay
-    /// out, and asked again it goes on.
-    fn release(&self, group: &Group) -> Result<(), CgroupError>;
-
-    /// Removes an empty own group. Fine when it is gone already.
-    fn remove(&self, group: &Group) -> Result<(), CgroupError>;
-
-    /// Removes the root if lrsd made it and it is empty. The last call.
-    fn close(&self) -> Result<(), CgroupError>;
-
-    /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
-    /// attach, so that a stored record is complete before anything moves.
-    fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
-        let _ = process;
-        Ok(Vec::new())
-    }
-
-    /// The task of this root in whose own group `process` is, by path.
-    fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
-        let _ = process;
-        Ok(None)
-    }
-
-    /// Why nobody without root's rights may have `process` moved, and `lrsctl run` does not leave
-    /// its unit by itself: the limit on CPU, memory, I/O
-    /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
-    /// to do about it depends on who asks.
-    fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        self.escapes_limits_into(process, &self.capabilities().root)
-    }
-
-    /// The same of a move into `group`, a path: the limits above that go on.
-    fn escapes_limits_into(&self, process: ProcessRef, group: &str) -> Option<String> {
-        let _ = (process, group);
-        None
-    }
-
-    /// The unit of systemd's that `process` is in, and how it is in there. `None`: it is in none,
-    /// or nothing is moved ([`Attachment::None`]).
-    ///
-    /// # Errors
-    /// `ProcessGone`; a file could not be read.
-    fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
-        let _ = process;
-        Ok(None)
-    }
-
-    /// Directories of the root and the groups above it in the CPU hierarchy, whose quotas bound
-    /// what the tasks may use.
-    fn quota_dirs(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    /// Whether `process` is in `group` or below it in every hierarchy in use; one read of
-    /// `/proc/PID/cgroup`, so a group made anew under the same path counts as the group.
-    /// `None`: the process has ended, or nothing is attached ([`Attachment::None`]).
-    fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
-        let _ = (group, process);
-        Ok(None)
-    }
-
-    /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody
-    /// in it and below, whom a tier of it slows down or speeds up, belongs to that uid alone, and on
-    /// v2 that uid may put processes into it. `known`, sorted, are those found to at the last look,
-    /// who are not looked at again: what they become later they become inside. It is replaced by
-    /// those who are there now.
-    ///
-    /// # Errors
-    /// `Denied`, also when some are of a pid namespace that this daemon cannot see.
-    fn check_owner(
-        &self,
-        group: &Group,
-        owner: u32,
-        known: &mut Vec<Pid>,
-    ) -> Result<(), CgroupError> {
-        owner::check_group(group, owner, known)
-    }
-
-    /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
-    /// that way; takes back what an earlier daemon with another `tiers.io` left in its threads
-    /// and files. Walks the processes: call it off the promotion path.
-    fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
-        let _ = (group, tier);
-        Ok(())
-    }
 }
 
 /// What failed, on which file, with which value.

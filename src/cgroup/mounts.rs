@@ -1,8 +1,8 @@
-//! Where the cgroup hierarchies of this node are.
+//! Where the cgroup hierarchies of this node are, and which of them carries the CPU controller.
 //!
-//! cgroups-rs names the mount of each v1 controller; `/proc/self/mountinfo` (proc(5)) is read
-//! beside it because cgroups-rs neither says whether a mount is read-only, nor finds a cgroup2
-//! mount of a hybrid machine, nor decodes the octal escapes of mount points.
+//! The one reader of `/proc/self/mountinfo` and the one rule of choice for the applier, observe
+//! mode, finders and doctor. Read line by line with procfs's parser: a line of another file system
+//! that it does not understand must not hide the cgroups.
 //!
 //! Of v1 only the controllers of [`V1_CONTROLLERS`] are ever used, and `name=systemd` where
 //! systemd runs as PID 1: moving a task in `memory`, `pids`, `devices` or `cpuset` would take it
@@ -10,13 +10,12 @@
 
 use std::path::{Path, PathBuf};
 
-use cgroups_rs::fs::Controllers;
-use cgroups_rs::fs::hierarchies::V1;
+use procfs::process::MountInfo;
 
-use super::{CgroupError, files};
+use super::{CgroupError, Version, files};
 
 /// The v1 controllers in which groups are made and processes moved, primary first.
-pub(super) const V1_CONTROLLERS: [&str; 4] = ["cpu", "cpuacct", "blkio", "freezer"];
+pub(crate) const V1_CONTROLLERS: [&str; 4] = ["cpu", "cpuacct", "blkio", "freezer"];
 
 /// Name of the cgroup2 hierarchy in [`super::GroupRecord::origin`].
 pub(super) const UNIFIED: &str = "unified";
@@ -24,18 +23,16 @@ pub(super) const UNIFIED: &str = "unified";
 /// Name of systemd's own v1 hierarchy in [`super::GroupRecord::origin`].
 pub(super) const SYSTEMD: &str = "name=systemd";
 
-/// One line of mountinfo about a cgroup file system.
+/// One mounted cgroup file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     /// Where it is mounted.
-    pub(super) point: PathBuf,
+    pub(crate) point: PathBuf,
     /// Which directory of the hierarchy is seen at `point`; `/` unless it is a bind mount or
     /// an old-style container.
     pub(super) root: String,
-    /// `None` on cgroup2; else the controllers and `name=` of this v1 hierarchy.
-    pub(super) controllers: Option<Vec<String>>,
-    /// Mounted read-only.
-    pub(super) read_only: bool,
+    /// `None` on cgroup2; else those of [`V1_CONTROLLERS`] and [`SYSTEMD`] of this v1 hierarchy.
+    pub(crate) controllers: Option<Vec<String>>,
 }
 
 /// One hierarchy LRS works in.
@@ -50,6 +47,11 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
+    fn new(name: &str, mount: &Mount) -> Hierarchy {
+        let controllers = mount.controllers.clone().unwrap_or_default();
+        Hierarchy { name: name.to_owned(), controllers, mount: mount.clone() }
+    }
+
     /// Directory of the group `path` ("/lrs/x" or "lrs/x").
     pub(super) fn dir(&self, path: &str) -> PathBuf {
         self.mount.point.join(path.trim_start_matches('/'))
@@ -66,14 +68,27 @@ impl Hierarchy {
     }
 }
 
+/// The version with the hierarchy that carries the CPU controller: v2 where it is to be had,
+/// unless `wanted` says otherwise. `None`: there is none.
+pub(crate) fn carrier(wanted: Option<Version>, v2: bool, v1: bool) -> Option<Version> {
+    let versions = [(Version::V2, v2), (Version::V1, v1)];
+    let fits = |(version, there): &(Version, bool)| *there && wanted.is_none_or(|w| w == *version);
+    versions.into_iter().find(fits).map(|(version, _)| version)
+}
+
 /// All cgroup mounts of this mount namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mounts(Vec<Mount>);
+pub(crate) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// Reads `/proc/self/mountinfo`.
+    /// Those of this process.
     pub(super) fn read() -> Result<Mounts, CgroupError> {
-        files::read_text(Path::new("/proc/self/mountinfo")).map(|text| Mounts::parse(&text))
+        Mounts::read_file(Path::new("/proc/self/mountinfo"))
+    }
+
+    /// From a file with the form of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+    pub(crate) fn read_file(mountinfo: &Path) -> Result<Mounts, CgroupError> {
+        files::read_text(mountinfo).map(|text| Mounts::parse(&text))
     }
 
     /// From the text of mountinfo; lines about other file systems and torn lines are skipped.
@@ -81,114 +96,65 @@ impl Mounts {
         Mounts(text.lines().filter_map(parse_line).collect())
     }
 
+    /// Each mount.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mount> {
+        self.0.iter()
+    }
+
     /// The cgroup2 mount; the first one where there are several.
     pub(super) fn unified(&self) -> Option<Hierarchy> {
         let mount = self.0.iter().find(|mount| mount.controllers.is_none())?;
-        Some(Hierarchy { name: UNIFIED.to_owned(), controllers: Vec::new(), mount: mount.clone() })
+        Some(Hierarchy::new(UNIFIED, mount))
     }
 
     /// The v1 hierarchies with a controller LRS uses, each once although controllers may be
     /// mounted together; the one with `cpu` first.
     pub(super) fn v1(&self) -> Vec<Hierarchy> {
-        let found = V1::new();
         let mut hierarchies: Vec<Hierarchy> = Vec::new();
         for name in V1_CONTROLLERS {
-            let Some((point, _)) = controller(name).and_then(|c| found.get_mount_point(c)) else {
-                continue;
-            };
-            self.add(name, &point, &mut hierarchies);
+            if !hierarchies.iter().any(|hierarchy| hierarchy.has(name)) {
+                hierarchies.extend(self.v1_with(name));
+            }
         }
         hierarchies
     }
 
     /// systemd's named v1 hierarchy.
     pub(super) fn systemd(&self) -> Option<Hierarchy> {
-        let mount = self.0.iter().find(|mount| {
-            mount.controllers.as_ref().is_some_and(|names| names.iter().any(|n| n == SYSTEMD))
-        })?;
-        Some(Hierarchy {
-            name: SYSTEMD.to_owned(),
-            controllers: vec![SYSTEMD.to_owned()],
-            mount: mount.clone(),
-        })
+        self.v1_with(SYSTEMD)
     }
 
-    fn add(&self, name: &str, point: &Path, hierarchies: &mut Vec<Hierarchy>) {
-        if hierarchies.iter().any(|hierarchy| hierarchy.has(name)) {
-            return;
-        }
-        let Some(mount) = self.0.iter().find(|mount| mount.point == point) else { return };
-        let controllers = mount.controllers.clone().unwrap_or_default();
-        hierarchies.push(Hierarchy { name: name.to_owned(), controllers, mount: mount.clone() });
+    fn v1_with(&self, name: &str) -> Option<Hierarchy> {
+        let has = |mount: &&Mount| mount.controllers.iter().flatten().any(|found| found == name);
+        self.0.iter().find(has).map(|mount| Hierarchy::new(name, mount))
     }
 }
 
-fn controller(name: &str) -> Option<Controllers> {
-    match name {
-        "cpu" => Some(Controllers::Cpu),
-        "cpuacct" => Some(Controllers::CpuAcct),
-        "blkio" => Some(Controllers::BlkIo),
-        "freezer" => Some(Controllers::Freezer),
-        _ => None,
-    }
-}
-
-/// `31 23 0:28 ROOT POINT OPTIONS OPTIONAL... - TYPE SOURCE SUPER_OPTIONS`
 fn parse_line(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let mut right = right.split(' ');
-    let kind = right.next()?;
-    let super_options = right.nth(1)?;
-    let controllers = match kind {
+    // What is no cgroup is not worth the work, and there may be thousands of lines.
+    if !line.contains(" - cgroup") {
+        return None;
+    }
+    let mount = MountInfo::from_line(line).ok()?;
+    let option = |name: &str| mount.super_options.get(name);
+    let controllers = match mount.fs_type.as_str() {
         "cgroup2" => None,
-        "cgroup" => Some(
-            super_options
-                .split(',')
-                .filter(|option| !matches!(*option, "rw" | "ro") && !is_flag(option))
-                .map(str::to_owned)
-                .collect(),
-        ),
+        "cgroup" => {
+            let used = V1_CONTROLLERS.into_iter().filter(|name| option(name).is_some());
+            let is_systemds = option("name").is_some_and(|name| name.as_deref() == Some("systemd"));
+            Some(used.chain(is_systemds.then_some(SYSTEMD)).map(str::to_owned).collect())
+        }
         _ => return None,
     };
-    let mut left = left.split(' ').skip(3);
-    let root = unescape(left.next()?);
-    let point = PathBuf::from(unescape(left.next()?));
-    let options = left.next()?;
-    let read_only = options.split(',').chain(super_options.split(',')).any(|o| o == "ro");
-    Some(Mount { point, root, controllers, read_only })
+    let point = PathBuf::from(unescape(mount.mount_point.to_str()?));
+    Some(Mount { point, root: unescape(&mount.root), controllers })
 }
 
-/// Super options of cgroup v1 that are no controllers (cgroups(7), kernel cgroup-v1.c).
-fn is_flag(option: &str) -> bool {
-    option.starts_with("release_agent=")
-        || matches!(
-            option,
-            "none" | "noprefix" | "clone_children" | "xattr" | "cpuset_v2_mode" | "seclabel"
-        )
-}
-
-/// Undoes the kernel's `\040` style escapes of blank, tab, newline and backslash.
+/// Undoes the kernel's escapes (mangle() in fs/seq_file.c), which procfs leaves in; the one of the
+/// backslash last.
 fn unescape(text: &str) -> String {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut bytes = text.as_bytes();
-    while let Some((&first, rest)) = bytes.split_first() {
-        let code = (first == b'\\')
-            .then(|| rest.get(..3))
-            .flatten()
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(byte) => {
-                plain.push(byte);
-                bytes = &rest[3..];
-            }
-            None => {
-                plain.push(first);
-                bytes = rest;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.into_iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
 }
 
 #[cfg(test)]
@@ -210,7 +176,7 @@ torn line - cgroup
         assert_eq!(mounts.0.len(), 4);
         let unified = mounts.unified().unwrap();
         assert_eq!(unified.mount.point, Path::new("/sys/fs/cgroup/uni fied"));
-        assert!(unified.is_unified() && !unified.mount.read_only);
+        assert!(unified.is_unified());
         assert_eq!(unified.dir("/lrs/x"), Path::new("/sys/fs/cgroup/uni fied/lrs/x"));
         let systemd = mounts.systemd().unwrap();
         assert_eq!(systemd.mount.controllers, Some(vec!["name=systemd".to_owned()]));
@@ -218,25 +184,27 @@ torn line - cgroup
 
     #[test]
     fn controllers_mounted_together_are_one_hierarchy() {
-        let mounts = Mounts::parse(HYBRID);
-        let mut hierarchies = Vec::new();
-        let point = Path::new("/sys/fs/cgroup/cpu,cpuacct");
-        mounts.add("cpu", point, &mut hierarchies);
-        mounts.add("cpuacct", point, &mut hierarchies);
-        mounts.add("blkio", Path::new("/sys/fs/cgroup/blkio"), &mut hierarchies);
-        mounts.add("freezer", Path::new("/not/a/mount"), &mut hierarchies);
+        let hierarchies = Mounts::parse(HYBRID).v1();
         let names: Vec<_> = hierarchies.iter().map(|h| h.name.as_str()).collect();
         assert_eq!(names, ["cpu", "blkio"]);
         assert!(hierarchies[0].has("cpuacct"));
-        assert!(hierarchies[1].mount.read_only);
         assert_eq!(hierarchies[1].mount.root, "/docker/abc");
+    }
+
+    #[test]
+    fn v2_comes_first_where_it_has_the_controller() {
+        use Version::{V1, V2};
+        assert_eq!(carrier(None, true, true), Some(V2));
+        assert_eq!(carrier(None, false, true), Some(V1));
+        assert_eq!(carrier(Some(V1), true, true), Some(V1));
+        assert_eq!(carrier(Some(V2), false, true), None);
+        assert_eq!(carrier(None, false, false), None);
     }
 
     #[test]
     fn escapes() {
         assert_eq!(unescape("a\\040b\\134"), "a b\\");
         assert_eq!(unescape("a\\04"), "a\\04");
-        assert_eq!(unescape("\\999"), "\\999");
     }
 
     proptest::proptest! {

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::Access;
 
 use super::lock::{self, RootLock};
-use super::mounts::{Hierarchy, Mounts};
+use super::mounts::{self, Hierarchy, Mounts};
 use super::name;
 use super::process::Membership;
 use super::scope::{self, Scope};
@@ -26,7 +26,7 @@ use crate::core::model::TaskId;
 use crate::units::Pid;
 
 /// `cgroup.root = "auto"`.
-pub(super) const AUTO_ROOT: &str = "lrs";
+const AUTO_ROOT: &str = "lrs";
 
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
@@ -102,6 +102,27 @@ impl Root {
                     "{error}; and undoing what was begun failed: {undo}"
                 ))),
             },
+        }
+    }
+
+    /// One that is not opened: observe mode.
+    pub(super) fn observed(
+        settings: &TreeSettings,
+        version: Version,
+        hierarchies: Vec<Hierarchy>,
+    ) -> Root {
+        let is_scope = is_scope(settings);
+        let auto = if is_scope { crate::systemd::SCOPE_PATH } else { AUTO_ROOT };
+        let path = settings.root.as_deref().unwrap_or(auto).trim_matches('/');
+        Root {
+            version,
+            path: format!("/{path}"),
+            hierarchies,
+            controllers: Vec::new(),
+            notes: Vec::new(),
+            leaf: None,
+            is_scope,
+            held: Mutex::new(Held { lock: None, scope: None }),
         }
     }
 
@@ -364,37 +385,33 @@ fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarch
         files::read_text(&hierarchy.dir("cgroup.controllers"))
             .is_ok_and(|text| has_word(&text, "cpu"))
     };
-    match (settings.version, unified, v1) {
-        (Some(Version::V2) | None, Some(unified), _) if has_cpu(&unified) => {
-            Ok((Version::V2, unified))
-        }
-        (Some(Version::V1) | None, _, Some(v1)) => Ok((Version::V1, v1)),
-        (Some(Version::V2), Some(unified), _) => Err(CgroupError::Unsupported(format!(
-            "cgroup.version = 2, but the cgroup2 mount {} has no cpu controller (it is bound to \
-             cgroup v1 or not delegated); set cgroup.version = \"auto\"",
-            unified.mount.point.display()
-        ))),
-        (Some(Version::V2), None, _) => Err(CgroupError::Unsupported(
-            "cgroup.version = 2, but no cgroup2 file system is mounted; mount it (mount -t \
-             cgroup2 none /sys/fs/cgroup) or set cgroup.version = \"auto\""
+    let v2_has_cpu = unified.as_ref().is_some_and(has_cpu);
+    match (mounts::carrier(settings.version, v2_has_cpu, v1.is_some()), unified, v1) {
+        (Some(Version::V2), Some(unified), _) => Ok((Version::V2, unified)),
+        (Some(Version::V1), _, Some(v1)) => Ok((Version::V1, v1)),
+        (_, unified, _) => Err(CgroupError::Unsupported(match (settings.version, unified) {
+            (Some(Version::V2), Some(unified)) => format!(
+                "cgroup.version = 2, but the cgroup2 mount {} has no cpu controller (it is bound \
+                 to cgroup v1 or not delegated); set cgroup.version = \"auto\"",
+                unified.mount.point.display()
+            ),
+            (Some(Version::V2), None) => "cgroup.version = 2, but no cgroup2 file system is \
+                 mounted; mount it (mount -t cgroup2 none /sys/fs/cgroup) or set cgroup.version = \
+                 \"auto\""
                 .to_owned(),
-        )),
-        (Some(Version::V1), _, None) => Err(CgroupError::Unsupported(
-            "cgroup.version = 1, but no cgroup v1 file system with the cpu controller is \
-             mounted; set cgroup.version = \"auto\""
+            (Some(Version::V1), _) => "cgroup.version = 1, but no cgroup v1 file system with the \
+                 cpu controller is mounted; set cgroup.version = \"auto\""
                 .to_owned(),
-        )),
-        (None, _, None) => Err(CgroupError::Unsupported(
-            "no cgroup file system with the cpu controller is mounted here; mount one, run lrsd \
-             outside of the container, or set daemon.mode = \"observe\""
+            (None, _) => "no cgroup file system with the cpu controller is mounted here; mount \
+                 one, run lrsd outside of the container, or set daemon.mode = \"observe\""
                 .to_owned(),
-        )),
+        })),
     }
 }
 
 /// Whether tasks live in systemd's scope: the service does so unless told otherwise; a daemon
 /// started by hand on the same machine has nothing to do with it.
-pub(super) fn is_scope(settings: &TreeSettings) -> bool {
+fn is_scope(settings: &TreeSettings) -> bool {
     settings.root.is_none() && crate::systemd::started_this_process()
 }
 

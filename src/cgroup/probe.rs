@@ -22,6 +22,8 @@ pub struct Disk {
     pub number: String,
     /// The scheduler in use; `None` where the queue has no such choice.
     pub scheduler: Option<String>,
+    /// Those to choose from.
+    pub schedulers: Vec<String>,
 }
 
 /// Disks below `sys_block` (`/sys/block`), by name.
@@ -33,13 +35,16 @@ pub fn disks(sys_block: &Path) -> io::Result<Vec<Disk>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let text = |file: &str| fs::read_to_string(dir.join(file)).ok();
         let empty = text("size").is_none_or(|size| size.trim() == "0");
-        let scheduler = text("queue/scheduler").and_then(|list| chosen(&list).map(str::to_owned));
+        let list = text("queue/scheduler").unwrap_or_default();
+        let scheduler = chosen(&list).map(str::to_owned);
+        let word = |word: &str| word.trim_matches(['[', ']']).to_owned();
+        let schedulers = list.split_whitespace().map(word).collect();
         let wanted = dir.join("device").exists() || scheduler.as_deref() == Some("bfq");
         if empty || !wanted || name.starts_with("sr") {
             continue;
         }
         let number = text("dev").unwrap_or_default().trim().to_owned();
-        disks.push(Disk { name, number, scheduler });
+        disks.push(Disk { name, number, scheduler, schedulers });
     }
     disks.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(disks)
@@ -225,6 +230,7 @@ mod tests {
             name: name.to_owned(),
             number: number.to_owned(),
             scheduler: Some(scheduler.to_owned()),
+            schedulers: Vec::new(),
         }
     }
 
@@ -340,9 +346,8 @@ mod tests {
                 fs::create_dir(dir.join("device")).unwrap();
             }
         }
-        assert_eq!(
-            disks(sys.path()).unwrap(),
-            [disk("loop1", "8:0", "bfq"), disk("sda", "8:0", "bfq")]
-        );
+        let schedulers = vec!["none".to_owned(), "bfq".to_owned()];
+        let disk = |name| Disk { schedulers: schedulers.clone(), ..disk(name, "8:0", "bfq") };
+        assert_eq!(disks(sys.path()).unwrap(), [disk("loop1"), disk("sda")]);
     }
 }

@@ -287,7 +287,8 @@ fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
 
 /// Whether `path` is `group` or below it.
 pub(crate) fn is_within(path: &str, group: &str) -> bool {
-    path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let below = path.strip_prefix(group.trim_end_matches('/'));
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Largest family that is moved. Beyond it a fork bomb is outgrowing the walk.
@@ -436,7 +437,7 @@ mod tests {
     #[test]
     fn within_counts_whole_components() {
         assert!(is_within("/lrs", "/lrs"));
-        assert!(is_within("/lrs/a", "/lrs"));
+        assert!(is_within("/lrs/a", "/lrs") && is_within("/lrs/a", "/"));
         assert!(!is_within("/lrsx", "/lrs"));
     }
 

@@ -2,12 +2,12 @@
 //!
 //! Changing a tier costs a few reads and at most three writes on paths known beforehand, the
 //! CPU first: that is what a promoted task waits for. I/O priorities of threads need a walk
-//! over the processes and are therefore not part of it ([`super::TierTree::reapply_io`]).
+//! over the processes and are therefore not part of it ([`TierTree::reapply_io`]).
 
 use std::path::Path;
 
 use super::probe::IoKnob;
-use super::tree::KernelTree;
+use super::tree::TierTree;
 use super::weights::{DISK_SCALES, Scale};
 use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
@@ -16,6 +16,46 @@ use crate::core::model::Tier;
 
 /// `cpu.idle` of a group (sched/core.c, 5.15+).
 pub(super) const CPU_IDLE: &str = "cpu.idle";
+
+/// Reads the number in a file of a group's directory; `None`: it is not known.
+type Read<'r> = dyn FnMut(&Path, &str) -> Result<Option<u64>, CgroupError> + 'r;
+
+fn by_path(dir: &Path, file: &str) -> Result<Option<u64>, CgroupError> {
+    files::read_number(&dir.join(file)).map(Some)
+}
+
+/// A comparison of a group's files with a tier.
+struct Comparison<'r> {
+    read: &'r mut Read<'r>,
+    /// Makes what differs as it should be.
+    write: bool,
+    /// What differs; after an error what was written before it.
+    drifts: Vec<Drift>,
+}
+
+impl Comparison<'_> {
+    fn number(&mut self, dir: &Path, file: &str, expected: u64) -> Result<(), CgroupError> {
+        let Some(found) = (self.read)(dir, file)?.filter(|found| *found != expected) else {
+            return Ok(());
+        };
+        self.differs(dir, file, &found.to_string(), &expected.to_string())
+    }
+
+    fn differs(
+        &mut self,
+        dir: &Path,
+        file: &str,
+        found: &str,
+        expected: &str,
+    ) -> Result<(), CgroupError> {
+        if self.write {
+            files::write_value(&dir.join(file), expected)?;
+        }
+        let (file, found, expected) = (file.to_owned(), found.to_owned(), expected.to_owned());
+        self.drifts.push(Drift { file, found, expected });
+        Ok(())
+    }
+}
 
 /// What the CPU files of a group shall say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +66,7 @@ enum CpuWish {
     WeightOrIdle(u64),
 }
 
-impl KernelTree {
+impl TierTree {
     fn cpu_wish(&self, record: &GroupRecord, tier: Tier, plan: &WeightPlan) -> CpuWish {
         if record.attachment == Attachment::Own {
             return match (self.idle_used, tier) {
@@ -44,20 +84,26 @@ impl KernelTree {
         }
     }
 
-    /// Makes the group's files say `tier`. A group of somebody else's gets all of it or, on an
-    /// error, is left as it was: nobody repairs a half of it once the task is given up.
-    pub(super) fn write(
+    /// Writes the weights of `tier`, only where they differ; answers what differed.
+    /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
+    /// as it was before; an own one may be half written.
+    pub fn write_tier(
         &self,
         group: &Group,
         tier: Tier,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
+        if self.observing {
+            return Ok(Vec::new());
+        }
         let in_place = group.record.attachment == Attachment::InPlace;
         if in_place {
             self.plans.note(&group.record, plan);
         }
-        let mut drifts = Vec::new();
-        match self.settle(group, tier, plan, true, &mut drifts) {
+        let mut comparison = Comparison { read: &mut by_path, write: true, drifts: Vec::new() };
+        let outcome = self.compare(group, tier, plan, &mut comparison);
+        let drifts = comparison.drifts;
+        match outcome {
             Ok(()) => {
                 if in_place {
                     self.plans.wrote(&group.record, self.weights_of(&group.record, tier, plan));
@@ -72,8 +118,10 @@ impl KernelTree {
         }
     }
 
-    /// See [`super::TierTree::tier_files`].
-    pub(super) fn files_of(
+    /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
+    /// what its owner has to be told, where that is systemd. Of an idle group that may stay
+    /// idle, `cpu.idle`.
+    pub fn tier_files(
         &self,
         group: &Group,
         tier: Tier,
@@ -86,8 +134,10 @@ impl KernelTree {
         std::iter::once(cpu).chain(self.io_weights(&group.record, tier, plan)).collect()
     }
 
-    /// See [`super::TierTree::heed_owner`].
-    pub(super) fn heeded(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
+    /// What is known of an in-place `group` once the weights that its owner wrote since
+    /// [`TierTree::write_tier`] count as found; `None`: none were written. Asked before the next
+    /// write, which would hide them.
+    pub fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
         in_place::heeded(group, &self.plans.last(&group.record))
     }
 
@@ -154,68 +204,66 @@ impl KernelTree {
         }
     }
 
-    /// Compares the group's files with `tier`, and makes them so when `write`. `drifts` gets
-    /// what differs, and on an error tells what was written before it.
-    pub(super) fn settle(
+    fn compare(
         &self,
         group: &Group,
         tier: Tier,
         plan: &WeightPlan,
-        write: bool,
-        drifts: &mut Vec<Drift>,
+        comparison: &mut Comparison<'_>,
     ) -> Result<(), CgroupError> {
         if group.record.attachment == Attachment::None {
             return Ok(());
         }
         if let Some(dir) = &group.dirs.cpu {
-            self.settle_cpu(dir, self.cpu_wish(&group.record, tier, plan), write, drifts)?;
+            self.compare_cpu(dir, self.cpu_wish(&group.record, tier, plan), comparison)?;
         }
         if let Some(dir) = &group.dirs.io {
             for knob in &self.io.knobs {
-                self.settle_io(*knob, dir, group, tier, plan, write, drifts)?;
+                self.compare_io(*knob, dir, group, tier, plan, comparison)?;
             }
         }
         Ok(())
     }
 
-    /// What of `view` differs from `tier`, for an own group without `io.prio.class`.
-    pub(super) fn judge(
+    /// What differs from `tier`, without writing.
+    pub fn drift(
+        &self,
+        group: &Group,
+        tier: Tier,
+        plan: &WeightPlan,
+    ) -> Result<Vec<Drift>, CgroupError> {
+        let mut comparison = Comparison { read: &mut by_path, write: false, drifts: Vec::new() };
+        self.compare(group, tier, plan, &mut comparison).map(|()| comparison.drifts)
+    }
+
+    /// The same of what was read just now, of an own group without `io.prio.class`.
+    pub(super) fn drift_in(
         &self,
         group: &Group,
         view: &KernelView,
         tier: Tier,
         plan: &WeightPlan,
-    ) -> Vec<Drift> {
-        let mut drifts = Vec::new();
-        let is_idle = view.cpu_idle == Some(true);
-        match (self.cpu_wish(&group.record, tier, plan), is_idle) {
-            (CpuWish::Idle, false) => drifts.push(drift(CPU_IDLE, "0", "1")),
-            (CpuWish::Weight(_), true) => drifts.push(drift(CPU_IDLE, "1", "0")),
-            (CpuWish::Weight(wanted) | CpuWish::WeightOrIdle(wanted), false) => {
-                drifts.extend(number_drift(self.scale.file, view.cpu_weight, wanted));
-            }
-            (CpuWish::Idle | CpuWish::WeightOrIdle(_), true) => {}
-        }
-        for knob in &self.io.knobs {
-            if let IoKnob::Weight(scale) = knob {
-                let wanted = scale.pair(plan).beside(None).of(tier);
-                drifts.extend(number_drift(scale.file, view.io_weight, wanted));
-            }
-        }
-        drifts
+    ) -> Result<Vec<Drift>, CgroupError> {
+        let mut read = |_: &Path, file: &str| {
+            Ok(match file {
+                CPU_IDLE => view.cpu_idle.map(u64::from),
+                file if file == self.scale.file => view.cpu_weight,
+                _ => view.io_weight,
+            })
+        };
+        let mut comparison = Comparison { read: &mut read, write: false, drifts: Vec::new() };
+        self.compare(group, tier, plan, &mut comparison).map(|()| comparison.drifts)
     }
 
     /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets
     /// it to neutral.
-    fn settle_cpu(
+    fn compare_cpu(
         &self,
         dir: &Path,
         wish: CpuWish,
-        write: bool,
-        drifts: &mut Vec<Drift>,
+        comparison: &mut Comparison<'_>,
     ) -> Result<(), CgroupError> {
-        let idle_file = dir.join(CPU_IDLE);
-        let is_idle = self.idle_exists && files::read_number(&idle_file)? == 1;
+        let is_idle = self.idle_exists && (comparison.read)(dir, CPU_IDLE)? == Some(1);
         let (want_idle, weight) = match wish {
             CpuWish::Idle => (true, 0),
             CpuWish::WeightOrIdle(weight) => (is_idle, weight),
@@ -223,32 +271,27 @@ impl KernelTree {
         };
         if is_idle != want_idle {
             let (found, expected) = if want_idle { ("0", "1") } else { ("1", "0") };
-            if write {
-                files::write_value(&idle_file, expected)?;
-            }
-            drifts.push(drift(CPU_IDLE, found, expected));
+            comparison.differs(dir, CPU_IDLE, found, expected)?;
         }
-        if want_idle {
-            return Ok(());
-        }
-        let weight_file = dir.join(self.scale.file);
-        if is_idle {
+        match (want_idle, is_idle) {
+            (true, _) => Ok(()),
+            (false, false) => comparison.number(dir, self.scale.file, weight),
             // Not compared: it is what leaving idle made of it.
-            return if write { write_number(&weight_file, weight) } else { Ok(()) };
+            (false, true) if comparison.write => {
+                files::write_value(&dir.join(self.scale.file), &weight.to_string())
+            }
+            (false, true) => Ok(()),
         }
-        settle_number(&weight_file, self.scale.file, weight, write, drifts)
     }
 
-    #[allow(clippy::too_many_arguments)] // the arguments of `settle`, one level down
-    fn settle_io(
+    fn compare_io(
         &self,
         knob: IoKnob,
         dir: &Path,
         group: &Group,
         tier: Tier,
         plan: &WeightPlan,
-        write: bool,
-        drifts: &mut Vec<Drift>,
+        comparison: &mut Comparison<'_>,
     ) -> Result<(), CgroupError> {
         let in_place = group.record.attachment == Attachment::InPlace;
         match knob {
@@ -259,7 +302,7 @@ impl KernelTree {
                     return Ok(());
                 }
                 let weight = scale.pair(plan).beside(owners).of(tier);
-                settle_number(&dir.join(scale.file), scale.file, weight, write, drifts)
+                comparison.number(dir, scale.file, weight)
             }
             IoKnob::PriorityClass if !in_place => {
                 let file = dir.join(in_place::IO_PRIO_CLASS);
@@ -269,13 +312,10 @@ impl KernelTree {
                 };
                 let found = files::read_value(&file)
                     .map_err(|error| files::failed("read", &file, None, error))?;
-                if found != class {
-                    if write {
-                        files::write_value(&file, class)?;
-                    }
-                    drifts.push(drift(in_place::IO_PRIO_CLASS, &found, class));
+                if found == class {
+                    return Ok(());
                 }
-                Ok(())
+                comparison.differs(dir, in_place::IO_PRIO_CLASS, &found, class)
             }
             IoKnob::PriorityClass | IoKnob::ThreadPriority => Ok(()),
         }
@@ -294,32 +334,10 @@ fn unsettle(group: &Group, written: &[Drift]) -> Result<(), CgroupError> {
     Ok(())
 }
 
-fn drift(file: &str, found: &str, expected: &str) -> Drift {
-    Drift { file: file.to_owned(), found: found.to_owned(), expected: expected.to_owned() }
-}
-
-fn number_drift(file: &str, found: Option<u64>, wanted: u64) -> Option<Drift> {
-    let found = found.filter(|found| *found != wanted)?;
-    Some(drift(file, &found.to_string(), &wanted.to_string()))
-}
-
-fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
-    files::write_value(path, &value.to_string())
-}
-
-pub(super) fn settle_number(
-    path: &Path,
-    file: &str,
-    expected: u64,
-    write: bool,
-    drifts: &mut Vec<Drift>,
-) -> Result<(), CgroupError> {
-    let found = files::read_number(path)?;
-    if found != expected {
-        if write {
-            write_number(path, expected)?;
-        }
-        drifts.push(drift(file, &found.to_string(), &expected.to_string()));
+/// Makes the number in `path` `value`, unless it is.
+pub(super) fn write_number(path: &Path, value: u64) -> Result<(), CgroupError> {
+    if files::read_number(path)? == value {
+        return Ok(());
     }
-    Ok(())
+    files::write_value(path, &value.to_string())
 }

@@ -2,7 +2,7 @@
 //!
 //! One code path serves v1, v2 and hybrid machines: a task's group is the same path in every
 //! hierarchy in use, and the hierarchies differ only in the names and ranges of their weight
-//! files. cgroups-rs finds the v1 hierarchies and creates groups in exactly the chosen ones;
+//! files. cgroups-rs creates v1 groups in exactly the chosen hierarchies;
 //! the rest is done on the files, because its reads and writes hide errors (`procs()`,
 //! `apply()`), it lacks `cpu.idle` and `io.weight`, its delete sleeps, and on v2 it knows one
 //! mount point only and ignores errors while enabling controllers.
@@ -14,27 +14,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
-use super::inspect::{Kept, Reading};
-use super::mounts::{Hierarchy, UNIFIED};
+use super::mounts::Hierarchy;
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
 use super::process::{Membership, is_within};
-use super::tiers::{CPU_IDLE, settle_number};
+use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
-    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Drift, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TierTree, TreeSettings,
-    Version, WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, quota,
-    scope, surroundings,
+    Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
+    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TreeSettings, Version,
+    WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, observe, owner,
+    quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
 
-/// [`TierTree`] with a locked root on cgroupfs.
+/// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
+/// different threads, never for the same group at once.
+///
+/// In observe mode nothing is written and tasks are booked with [`Attachment::None`]: they have no
+/// processes but their main one, whose pidfd alone tells of their end.
 #[derive(Debug)]
-pub(super) struct KernelTree {
-    root: Root,
-    root_weight: Option<u32>,
+pub struct TierTree {
+    /// Nothing is written: observe mode.
+    pub(super) observing: bool,
+    pub(super) root: Root,
+    pub(super) root_weight: Option<u32>,
     pub(super) scale: Scale,
     /// The kernel has `cpu.idle`.
     pub(super) idle_exists: bool,
@@ -43,17 +48,17 @@ pub(super) struct KernelTree {
     pub(super) io: IoFinding,
     /// What was written to groups of others.
     pub(super) plans: in_place::Plans,
-    capabilities: Capabilities,
+    pub(super) capabilities: Capabilities,
     /// The root had to be made anew and needs its weight.
-    remade: AtomicBool,
+    pub(super) remade: AtomicBool,
     /// For cgroups-rs; on v2 unused.
-    v1: V1,
+    pub(super) v1: V1,
 }
 
-impl KernelTree {
-    pub(super) fn open(settings: &TreeSettings) -> Result<KernelTree, CgroupError> {
+impl TierTree {
+    pub(super) fn open(settings: &TreeSettings) -> Result<TierTree, CgroupError> {
         let root = Root::open(settings)?;
-        match KernelTree::on(root, settings) {
+        match TierTree::on(root, settings) {
             Ok(tree) => Ok(tree),
             Err((root, error)) => match root.close() {
                 Ok(()) => Err(error),
@@ -62,7 +67,7 @@ impl KernelTree {
         }
     }
 
-    fn on(root: Root, settings: &TreeSettings) -> Result<KernelTree, (Box<Root>, CgroupError)> {
+    fn on(root: Root, settings: &TreeSettings) -> Result<TierTree, (Box<Root>, CgroupError)> {
         let idle = probe::cpu_idle(&root.dir());
         let mut reasons = Vec::new();
         let idle_used = match (settings.passive_cpu, &idle) {
@@ -104,7 +109,8 @@ impl KernelTree {
             Version::V1 => weights::CPU_SHARES,
             Version::V2 => weights::CPU_WEIGHT,
         };
-        Ok(KernelTree {
+        Ok(TierTree {
+            observing: false,
             root,
             root_weight: settings.root_weight,
             scale,
@@ -118,7 +124,7 @@ impl KernelTree {
         })
     }
 
-    fn mover(&self) -> Mover<'_> {
+    pub(super) fn mover(&self) -> Mover<'_> {
         let root = &self.root.path;
         Mover { hierarchies: &self.root.hierarchies, root, budget: attach::BUDGET }
     }
@@ -132,43 +138,8 @@ impl KernelTree {
         dirs::make(&self.root.hierarchies, path, &self.v1)
     }
 
-    fn own_dirs(&self, path: &str) -> GroupDirs {
-        let in_hierarchy = |controller: &str| {
-            let hierarchy = self.root.hierarchies.iter().find(|h| h.has(controller))?;
-            Some(hierarchy.dir(path))
-        };
-        match self.root.version {
-            Version::V1 => GroupDirs {
-                cpu: in_hierarchy("cpu"),
-                cpuacct: in_hierarchy("cpuacct"),
-                io: in_hierarchy("blkio"),
-                memory: None,
-                unified: self
-                    .root
-                    .hierarchies
-                    .iter()
-                    .find(|hierarchy| hierarchy.name == UNIFIED)
-                    .map(|hierarchy| hierarchy.dir(path)),
-            },
-            Version::V2 => {
-                let dir = self.primary().dir(path);
-                // Its files say which controllers act: in a unit of somebody else's, and where an
-                // earlier daemon with another tiers.io enabled one.
-                let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
-                GroupDirs {
-                    cpu: Some(dir.clone()),
-                    cpuacct: Some(dir.clone()),
-                    io: with("io.stat"),
-                    memory: with("memory.current"),
-                    unified: Some(dir),
-                }
-            }
-        }
-    }
-
     fn own_group(&self, path: String) -> Result<Option<Group>, CgroupError> {
         let Some(inode) = dirs::inode(&self.primary().dir(&path))? else { return Ok(None) };
-        let dirs = self.own_dirs(&path);
         let record = GroupRecord {
             attachment: Attachment::Own,
             path,
@@ -176,6 +147,7 @@ impl KernelTree {
             origin: Vec::new(),
             found: Vec::new(),
         };
+        let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, &record);
         Ok(Some(Group { record, dirs }))
     }
 
@@ -190,12 +162,17 @@ impl KernelTree {
     }
 }
 
-impl TierTree for KernelTree {
-    fn capabilities(&self) -> &Capabilities {
+impl TierTree {
+    /// What this node can do.
+    pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn shortfalls(&self, plan: &WeightPlan) -> Vec<String> {
+    /// Sentences about promises the kernel's ranges or the node cannot keep under `plan`.
+    pub fn shortfalls(&self, plan: &WeightPlan) -> Vec<String> {
+        if self.observing {
+            return Vec::new();
+        }
         let io = self.io.knobs.iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => scale.shortfall(plan, false),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
@@ -205,26 +182,31 @@ impl TierTree for KernelTree {
         self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(root).collect()
     }
 
-    fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
+    /// Writes the root's own weight where it differs, or has systemd write it, which may take
+    /// seconds. `plan` changes with A.
+    pub fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
+        if self.observing {
+            return Ok(());
+        }
         if self.root.is_scope {
             let weight = weights::CPU_WEIGHT.root(plan, self.root_weight);
             return scope::set_weight(weight);
         }
         let weight = self.scale.root(plan, self.root_weight);
-        settle_number(
-            &self.root.dir().join(self.scale.file),
-            self.scale.file,
-            weight,
-            true,
-            &mut Vec::new(),
-        )
+        write_number(&self.root.dir().join(self.scale.file), weight)
     }
 
-    fn take_remade(&self) -> bool {
+    /// Whether the root had to be made anew since the last question: it needs its weight again.
+    pub fn take_remade(&self) -> bool {
         self.remade.swap(false, Ordering::Relaxed)
     }
 
-    fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
+    /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is
+    /// what people know the task by.
+    pub fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
+        if self.observing {
+            return Ok(observe::booked(String::new(), 0));
+        }
         if self.root.restore()? {
             tracing::warn!(root = self.root.path, "the cgroup root was gone; made it anew");
             // Without its weight the root still holds the task.
@@ -233,12 +215,16 @@ impl TierTree for KernelTree {
         self.create_below(&self.root.path, id, name)
     }
 
-    fn create_below(
+    /// The same in `parent`, a group of somebody else's that [`TierTree::surroundings`] found.
+    pub fn create_below(
         &self,
         parent: &str,
         id: TaskId,
         name: Option<&Label>,
     ) -> Result<Group, CgroupError> {
+        if self.observing {
+            return Err(CgroupError::Unsupported(format!("nothing is made in {parent} here")));
+        }
         let path = format!("{parent}/{}", name::of(id, name));
         self.make(&path)?;
         let dir = self.primary().dir(&path);
@@ -246,11 +232,16 @@ impl TierTree for KernelTree {
             .ok_or_else(|| files::failed("find", &dir, None, io::ErrorKind::NotFound.into()))
     }
 
-    fn find_in_place(
+    /// The present cgroup of `process`, or the group above it with the path `named`, to be
+    /// managed as it is. Refuses the root group and a group that holds this daemon.
+    pub fn find_in_place(
         &self,
         process: ProcessRef,
         named: Option<&str>,
     ) -> Result<Group, CgroupError> {
+        if self.observing {
+            return self.book_in_place(process, named);
+        }
         let scales = self.io.knobs.iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => Some(*scale),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
@@ -258,23 +249,23 @@ impl TierTree for KernelTree {
         in_place::find(&self.mover(), self.root.version, self.scale, scales, process, named)
     }
 
-    fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
-        if record.attachment == Attachment::None {
+    /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
+    pub fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
+        if self.observing || record.attachment == Attachment::None {
             return Ok(Some(Group { record: record.clone(), dirs: GroupDirs::default() }));
         }
         if dirs::inode(&self.primary().dir(&record.path))? != Some(record.inode) {
             return Ok(None);
         }
-        let dirs = match record.attachment {
-            Attachment::Own => self.own_dirs(&record.path),
-            Attachment::InPlace | Attachment::None => {
-                in_place::dirs(&self.root.hierarchies, self.root.version, record)
-            }
-        };
+        let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, record);
         Ok(Some(Group { record: record.clone(), dirs }))
     }
 
-    fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError> {
+    /// Task groups below the root, for recovery: those named like a task id.
+    pub fn existing(&self) -> Result<Vec<(TaskId, Group)>, CgroupError> {
+        if self.observing {
+            return Ok(Vec::new());
+        }
         let mut found = Vec::new();
         for dir in attach::child_groups(&self.root.dir())? {
             let Some(id) = task_id(&dir) else { continue };
@@ -287,7 +278,29 @@ impl TierTree for KernelTree {
         Ok(found)
     }
 
-    fn attach_if(
+    /// Moves `process` and those of its `kin` that share its present cgroup into `group`,
+    /// repeated until a pass finds none outside. Where a hierarchy has one of them in another
+    /// group, it is left there in that one. On an error nothing stays moved. The daemon and members
+    /// of other tasks, found by path, do not move.
+    ///
+    /// # Errors
+    /// `Refused` after two seconds, with how many are still outside; undoing takes as long at
+    /// most once more. `Refused` for a session that `process` does not lead.
+    pub fn attach(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+        kin: Kin,
+    ) -> Result<Attached, CgroupError> {
+        self.attach_if(group, process, kin, Conditions::default())
+    }
+
+    /// [`TierTree::attach`] under `conditions`.
+    ///
+    /// # Errors
+    /// `Refused` where the process is in another group than `from` now. `Denied` where one that
+    /// would be moved is not the owner's, or was not any more after the move.
+    pub fn attach_if(
         &self,
         group: &Group,
         process: ProcessRef,
@@ -308,28 +321,17 @@ impl TierTree for KernelTree {
                 let moved = self.mover().attach(path, process, kin, conditions, again)?;
                 Ok(Attached { moved })
             }
-            Attachment::InPlace | Attachment::None => Ok(Attached { moved: 0 }),
+            Attachment::InPlace | Attachment::None => {
+                self.mover().pin(process).map(|_| Attached { moved: 0 })
+            }
         }
     }
 
-    fn write_tier(
-        &self,
-        group: &Group,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<Vec<Drift>, CgroupError> {
-        self.write(group, tier, plan)
-    }
-
-    fn heed_owner(&self, group: &Group) -> Result<Option<GroupRecord>, CgroupError> {
-        self.heeded(group)
-    }
-
-    fn tier_files(&self, group: &Group, tier: Tier, plan: &WeightPlan) -> Vec<(&'static str, u64)> {
-        self.files_of(group, tier, plan)
-    }
-
-    fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
+    /// Reads the weights back.
+    pub fn read_back(&self, group: &Group) -> Result<KernelView, CgroupError> {
+        if self.observing {
+            return Ok(KernelView::default());
+        }
         let number = |dir: &Option<PathBuf>, file: &str| {
             let Some(dir) = dir else { return Ok(None) };
             Ok(files::read_value_if_there(&dir.join(file))?.as_deref().and_then(files::number))
@@ -347,47 +349,20 @@ impl TierTree for KernelTree {
         })
     }
 
-    fn drift(
-        &self,
-        group: &Group,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<Vec<Drift>, CgroupError> {
-        let mut drifts = Vec::new();
-        self.settle(group, tier, plan, false, &mut drifts).map(|()| drifts)
-    }
-
-    fn keep(&self, group: &Group) -> Kept {
-        self.kept(group)
-    }
-
-    fn inspect(
-        &self,
-        group: &Group,
-        kept: &mut Kept,
-        reading: &mut Reading,
-        tier: Tier,
-        plan: &WeightPlan,
-    ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-        self.look(group, kept, reading, tier, plan)
-    }
-
-    fn renew_io(
-        &self,
-        group: &Group,
-        kept: &mut Kept,
-        reading: &mut Reading,
-        tier: Tier,
-    ) -> Result<(), CgroupError> {
-        self.renew(group, kept, reading, tier)
-    }
-
-    fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
+    /// Every process in the group and below. Empty when the group is gone.
+    pub fn processes(&self, group: &Group) -> Result<Vec<Pid>, CgroupError> {
         members::processes(group)
     }
 
-    fn release(&self, group: &Group) -> Result<(), CgroupError> {
-        if group.record.attachment == Attachment::None {
+    /// Gives the task back: own processes return to where they came from or to the root's
+    /// parent and the group is removed; in place gets the values found, except where its owner
+    /// has written another meanwhile.
+    ///
+    /// # Errors
+    /// `Refused` after two seconds with processes still in the group; those moved by then stay
+    /// out, and asked again it goes on.
+    pub fn release(&self, group: &Group) -> Result<(), CgroupError> {
+        if self.observing || group.record.attachment == Attachment::None {
             return Ok(());
         }
         self.reapply_io(group, Tier::Active)?;
@@ -414,18 +389,28 @@ impl TierTree for KernelTree {
         self.remove(group)
     }
 
-    fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+    /// Removes an empty own group. Fine when it is gone already.
+    pub fn remove(&self, group: &Group) -> Result<(), CgroupError> {
+        if self.observing {
+            return Ok(());
+        }
         match group.record.attachment {
             Attachment::Own => dirs::remove_everywhere(&self.root.hierarchies, &group.record.path),
             Attachment::InPlace | Attachment::None => Ok(()),
         }
     }
 
-    fn close(&self) -> Result<(), CgroupError> {
+    /// Removes the root if lrsd made it and it is empty. The last call.
+    pub fn close(&self) -> Result<(), CgroupError> {
+        if self.observing {
+            return Ok(());
+        }
         self.root.close()
     }
 
-    fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
+    /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
+    /// attach, so that a stored record is complete before anything moves.
+    pub fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
         let membership =
             Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
         Ok(self
@@ -438,28 +423,86 @@ impl TierTree for KernelTree {
             .collect())
     }
 
-    fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
+    /// The task of this root in whose own group `process` is, by path.
+    pub fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
+        if self.observing {
+            return Ok(None);
+        }
         self.mover().task_of(process.pid)
     }
 
-    fn escapes_limits_into(&self, process: ProcessRef, group: &str) -> Option<String> {
+    /// Why nobody without root's rights may have `process` moved, and `lrsctl run` does not leave
+    /// its unit by itself: the limit on CPU, memory, I/O
+    /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
+    /// to do about it depends on who asks.
+    pub fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
+        self.escapes_limits_into(process, &self.root.path)
+    }
+
+    /// The same of a move into `group`, a path: the limits above that go on.
+    pub fn escapes_limits_into(&self, process: ProcessRef, group: &str) -> Option<String> {
+        if self.observing {
+            return None;
+        }
         limits::escaped(&Mover { root: group, ..self.mover() }, process)
     }
 
-    fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+    /// The unit of systemd's that `process` is in, and how it is in there. `None`: it is in none,
+    /// or nothing is moved ([`Attachment::None`]).
+    ///
+    /// # Errors
+    /// `ProcessGone`; a file could not be read.
+    pub fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+        if self.observing {
+            return Ok(None);
+        }
         surroundings::of(&self.mover(), process)
     }
 
-    fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
+    /// Whether `process` is in `group` or below it in every hierarchy in use; one read of
+    /// `/proc/PID/cgroup`, so a group made anew under the same path counts as the group.
+    /// `None`: the process has ended, or nothing is attached ([`Attachment::None`]).
+    pub fn holds(&self, group: &Group, process: ProcessRef) -> Result<Option<bool>, CgroupError> {
+        if self.observing {
+            return Ok(None);
+        }
         members::holds(&self.root.hierarchies, &group.record, process)
     }
 
-    fn quota_dirs(&self) -> Vec<PathBuf> {
+    /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody
+    /// in it and below, whom a tier of it slows down or speeds up, belongs to that uid alone, and on
+    /// v2 that uid may put processes into it. `known`, sorted, are those found to at the last look,
+    /// who are not looked at again: what they become later they become inside. It is replaced by
+    /// those who are there now.
+    ///
+    /// # Errors
+    /// `Denied`, also when some are of a pid namespace that this daemon cannot see.
+    pub fn check_owner(
+        &self,
+        group: &Group,
+        owner: u32,
+        known: &mut Vec<Pid>,
+    ) -> Result<(), CgroupError> {
+        owner::check_group(group, owner, known)
+    }
+
+    /// Directories of the root and the groups above it in the CPU hierarchy, whose quotas bound
+    /// what the tasks may use.
+    pub fn quota_dirs(&self) -> Vec<PathBuf> {
+        if self.observing {
+            return Vec::new();
+        }
         let cpu = self.primary();
         crate::sample::Settings::ancestors(&cpu.dir("/"), &cpu.dir(&self.root.path))
     }
 
-    fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+    /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
+    /// that way; takes back what an earlier daemon with another `tiers.io` left in its threads
+    /// and files. Walks the processes: call it off the promotion path.
+    pub fn reapply_io(&self, group: &Group, tier: Tier) -> Result<(), CgroupError> {
+        if self.observing {
+            return Ok(());
+        }
         let in_use = |file: &str| {
             self.io.knobs.iter().any(|knob| match knob {
                 IoKnob::Weight(scale) => scale.file == file,

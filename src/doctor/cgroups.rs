@@ -3,6 +3,7 @@
 use super::node::CPU_IDLE_SINCE;
 use super::probe::{Cgroups, Facts, Hierarchy, Unified};
 use super::{Check, Verdict};
+use crate::cgroup::mounts::{self, V1_CONTROLLERS};
 use crate::cgroup::{PassiveCpu, Version};
 use crate::config::{Auto, Config, Mode};
 
@@ -22,18 +23,18 @@ impl Carrier<'_> {
     }
 }
 
-/// Where the CPU controller is to be had: v2 first, unless the configuration says otherwise.
+/// Chosen as the daemon does.
 pub(super) fn carrier<'a>(cgroups: &'a Cgroups, config: &Config) -> Option<Carrier<'a>> {
-    let v2 = cgroups
-        .v2
-        .as_ref()
-        .filter(|unified| unified.available.iter().any(|name| name == "cpu"))
-        .map(Carrier::V2);
-    let v1 = || cgroups.v1_with("cpu").map(Carrier::V1);
-    match config.cgroup.version {
-        Auto::Auto => v2.or_else(v1),
-        Auto::Fixed(Version::V2) => v2,
-        Auto::Fixed(Version::V1) => v1(),
+    let has_cpu = |unified: &&Unified| unified.available.iter().any(|name| name == "cpu");
+    let v2 = cgroups.v2.as_ref().filter(has_cpu);
+    let v1 = cgroups.v1_with("cpu");
+    let wanted = match config.cgroup.version {
+        Auto::Auto => None,
+        Auto::Fixed(version) => Some(version),
+    };
+    match mounts::carrier(wanted, v2.is_some(), v1.is_some())? {
+        Version::V2 => v2.map(Carrier::V2),
+        Version::V1 => v1.map(Carrier::V1),
     }
 }
 
@@ -116,10 +117,8 @@ fn judge_v2(unified: &Unified) -> Check {
 
 fn judge_v1(cpu: &Hierarchy, cgroups: &Cgroups) -> Check {
     const ID: &str = "cgroup";
-    let missing: Vec<&str> = ["cpuacct", "blkio", "freezer"]
-        .into_iter()
-        .filter(|name| cgroups.v1_with(name).is_none())
-        .collect();
+    let missing: Vec<&str> =
+        V1_CONTROLLERS.into_iter().filter(|name| cgroups.v1_with(name).is_none()).collect();
     let mut found = format!("v1 at {}", cpu.point.display());
     match &cgroups.v2 {
         Some(twin) => {
@@ -161,9 +160,7 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
         );
     };
     let v1_used = |h: &&Hierarchy| {
-        ["cpu", "cpuacct", "blkio", "freezer"]
-            .iter()
-            .any(|name| h.controllers.iter().any(|controller| controller == name))
+        V1_CONTROLLERS.iter().any(|name| h.controllers.iter().any(|controller| controller == name))
     };
     let (mut refused, root): (Vec<String>, _) = match &carrier {
         Carrier::V2(unified) => (

@@ -20,6 +20,8 @@ use super::finding::{self, Finder};
 use super::neighbours::{self, Neighbour};
 use super::services::Services;
 use super::yarn::Yarn;
+use crate::cgroup::mounts::Mounts;
+pub(super) use crate::cgroup::probe::Disk;
 use crate::config::{Auto, Config};
 use crate::units::Bytes;
 
@@ -89,7 +91,7 @@ impl Cgroups {
 pub(super) struct Hierarchy {
     /// The mount point.
     pub(super) point: PathBuf,
-    /// v1: super options, the names of the controllers among them.
+    /// v1: those that LRS uses.
     pub(super) controllers: Vec<String>,
     /// Whether this process may make the LRS root there.
     pub(super) root: Place,
@@ -137,18 +139,6 @@ pub(super) struct Place {
     pub(super) exists: bool,
     /// Whether this process may write there, or where it would be made.
     pub(super) writable: Reading<()>,
-}
-
-/// One whole disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Disk {
-    pub(super) name: String,
-    /// "8:0"
-    pub(super) number: String,
-    /// The I/O scheduler in use; `None`: the device has none to choose.
-    pub(super) scheduler: Option<String>,
-    /// Those to choose from.
-    pub(super) schedulers: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,26 +282,24 @@ fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
 }
 
 fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Reading<Cgroups> {
-    let path = proc.join("self/mountinfo");
-    let mounts = procfs::process::MountInfos::from_file(&path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mounts = Mounts::read_file(&proc.join("self/mountinfo")).map_err(|e| e.to_string())?;
     let root = root_name(config, services);
     let mut cgroups = Cgroups::default();
     for mount in mounts.iter() {
         // Mounts below /sys move with its root; others are taken as they are.
-        let dir = match mount.mount_point.strip_prefix("/sys") {
+        let dir = match mount.point.strip_prefix("/sys") {
             Ok(below) => sys.join(below),
-            Err(_) => mount.mount_point.clone(),
+            Err(_) => mount.point.clone(),
         };
-        let mut controllers: Vec<String> = mount.super_options.keys().cloned().collect();
-        controllers.sort_unstable();
-        match mount.fs_type.as_str() {
-            "cgroup" => cgroups.v1.push(hierarchy(&mount.mount_point, &dir, controllers, root)),
-            "cgroup2" if cgroups.v2.is_none() => {
-                let hierarchy = hierarchy(&mount.mount_point, &dir, Vec::new(), root);
+        match &mount.controllers {
+            Some(controllers) => {
+                cgroups.v1.push(hierarchy(&mount.point, &dir, controllers.clone(), root));
+            }
+            None if cgroups.v2.is_none() => {
+                let hierarchy = hierarchy(&mount.point, &dir, Vec::new(), root);
                 cgroups.v2 = Some(unified(&dir, hierarchy));
             }
-            _ => {}
+            None => {}
         }
     }
     Ok(cgroups)
@@ -348,51 +336,21 @@ fn unified(dir: &Path, hierarchy: Hierarchy) -> Unified {
         let text = std::fs::read_to_string(dir.join(file)).unwrap_or_default();
         text.split_whitespace().map(str::to_owned).collect()
     };
-    let lines = std::fs::read_to_string(dir.join("io.cost.qos")).unwrap_or_default();
-    let iocost = lines
-        .lines()
-        .filter(|line| line.split_whitespace().any(|word| word == "enable=1"))
-        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
-        .collect();
+    let qos = std::fs::read_to_string(dir.join("io.cost.qos")).unwrap_or_default();
     Unified {
         available: words("cgroup.controllers"),
         enabled: words("cgroup.subtree_control"),
         delegable: writable(&dir.join("cgroup.subtree_control")),
         internal_processes: dir.join("cgroup.type").exists() && !words("cgroup.procs").is_empty(),
-        iocost,
+        iocost: crate::cgroup::probe::iocost_devices(&qos),
         hierarchy,
     }
 }
 
-/// Whole disks with hardware behind them: dm, md, loop, ram and zram have no `device`, and count
-/// only where an operator gave them BFQ. Drives without a medium and optical ones are left out.
 fn disks(sys: &Path) -> Reading<Vec<Disk>> {
     let path = sys.join("block");
-    let entries = std::fs::read_dir(&path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let mut disks: Vec<Disk> = entries
-        .flatten()
-        .filter_map(|entry| disk(&entry.path(), &entry.file_name().to_string_lossy()))
-        .collect();
-    disks.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(disks)
-}
-
-fn disk(dir: &Path, name: &str) -> Option<Disk> {
-    let size: u64 = text(&dir.join("size")).ok()?.trim().parse().ok()?;
-    // A device without a queue to schedule has no such file.
-    let list = std::fs::read_to_string(dir.join("queue/scheduler")).unwrap_or_default();
-    let wanted = dir.join("device").exists() || list.contains("[bfq]");
-    if size == 0 || !wanted || name.starts_with("sr") {
-        return None;
-    }
-    let word = |word: &str| word.trim_matches(['[', ']']).to_owned();
-    Some(Disk {
-        name: name.to_owned(),
-        number: text(&dir.join("dev")).ok()?.trim().to_owned(),
-        scheduler: list.split_whitespace().find(|name| name.starts_with('[')).map(word),
-        schedulers: list.split_whitespace().map(word).collect(),
-    })
+    crate::cgroup::probe::disks(&path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 fn pressure(proc: &Path) -> Reading<Vec<&'static str>> {

@@ -185,7 +185,7 @@ impl Driver {
             // Its owner gets its weights back, unless it has written others since. At once, and
             // before the record that knows them goes.
             Some(group) if !contested => {
-                if let Err(error) = super::worker::remove(&*self.tree, &group) {
+                if let Err(error) = super::worker::remove(&self.tree, &group) {
                     let cgroup = &group.record.path;
                     tracing::warn!(task = %id, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {id}: {error}");
                 }

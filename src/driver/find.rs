@@ -62,7 +62,7 @@ pub(super) struct Findings {
 }
 
 struct Finder<'a> {
-    tree: &'a dyn TierTree,
+    tree: &'a TierTree,
     /// Without a tree of its own a task is its main process.
     observing: bool,
     standing: &'a Standing,
@@ -74,7 +74,7 @@ struct Finder<'a> {
 
 /// Judges every record and every group below the root.
 pub(super) fn find(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     observing: bool,
     standing: &Standing,
     recovered: &mut Recovered,

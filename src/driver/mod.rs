@@ -94,7 +94,7 @@ pub struct Driver {
     core: Shaper,
     rights: Rights,
     plan: WeightPlan,
-    tree: Arc<dyn TierTree>,
+    tree: Arc<TierTree>,
     store: Store,
     /// Why the last write of state failed; `None` once one succeeds.
     store_problem: Option<String>,
@@ -360,7 +360,7 @@ impl Driver {
             }
         }
         for (task, group) in std::mem::take(&mut self.not_removed) {
-            if let Err(error) = worker::remove(&*self.tree, &group) {
+            if let Err(error) = worker::remove(&self.tree, &group) {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }

@@ -123,12 +123,7 @@ pub fn is_shaped_by(pid: Pid, unit: &str) -> bool {
     let with_cpu = groups.iter().find(|group| group.controllers.iter().any(|name| name == "cpu"));
     let unified = || groups.iter().find(|group| group.hierarchy == 0);
     let cpu = with_cpu.or_else(unified).map(|group| group.pathname.as_str());
-    there && cpu.is_some_and(|cpu| is_within(unit, cpu))
-}
-
-fn is_within(path: &str, ancestor: &str) -> bool {
-    let below = path.strip_prefix(ancestor.trim_end_matches('/'));
-    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    there && cpu.is_some_and(|cpu| crate::cgroup::is_within(unit, cpu))
 }
 
 #[cfg(test)]
@@ -142,16 +137,6 @@ mod tests {
         assert_eq!(kind(i32::MAX).kind, ErrorKind::NotFound);
         let me = kind(std::process::id() as i32);
         assert!(me.message.contains("lrsd itself"), "{me}");
-    }
-
-    #[test]
-    fn a_path_is_within_itself_and_those_above() {
-        for above in ["/", "/system.slice", "/system.slice/a.service"] {
-            assert!(is_within("/system.slice/a.service", above), "{above}");
-        }
-        for other in ["/system.slice/a", "/yarn", "/system.slice/a.service/b"] {
-            assert!(!is_within("/system.slice/a.service", other), "{other}");
-        }
     }
 
     #[test]

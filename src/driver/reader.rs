@@ -104,7 +104,7 @@ fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
 
 /// Reads until the loop drops its end.
 pub(super) fn read_all(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     mut sampler: Sampler,
     cycles: &Receiver<CycleRequest>,
     outbox: &Outbox,

@@ -43,7 +43,7 @@ pub struct Parts {
     /// Changes the log filter; the error says what is wrong with the new one.
     pub reload_log: ReloadLog,
     /// The applier.
-    pub tree: Arc<dyn TierTree>,
+    pub tree: Arc<TierTree>,
     /// The state directory and what was in it.
     pub store: Store,
     /// See `store`.
@@ -88,7 +88,7 @@ impl Driver {
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
 
         let observing = config.daemon.mode == Mode::Observe;
-        let findings = find(&*tree, observing, store.standing(), &mut recovered)?;
+        let findings = find(&tree, observing, store.standing(), &mut recovered)?;
         let first = sampler.sample(now.boot, &[]);
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
@@ -221,7 +221,7 @@ impl Driver {
             driver.restore_unit(id, None, unit, None);
         }
         for group in findings.remove {
-            if let Err(error) = super::worker::remove(&*driver.tree, &group) {
+            if let Err(error) = super::worker::remove(&driver.tree, &group) {
                 let cgroup = &group.record.path;
                 tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
             }

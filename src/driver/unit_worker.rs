@@ -129,7 +129,7 @@ pub enum AskError {
 }
 
 pub(super) fn serve_units(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     jobs: &Receiver<UnitJob>,
     outbox: &Outbox,
     stopping: &AtomicBool,
@@ -186,7 +186,7 @@ pub(super) fn serve_units(
 /// systemd, as far as it can be reached.
 struct Systemd<'a> {
     manager: Manager,
-    tree: &'a dyn TierTree,
+    tree: &'a TierTree,
     silent_until: Option<BootTime>,
 }
 

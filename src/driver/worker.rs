@@ -198,7 +198,7 @@ const SYSTEMD_PATIENCE: Duration = Duration::from_millis(500);
 impl Workers {
     /// Starts the threads. Their messages arrive at the receiver; `waker` is called for each.
     pub fn start(
-        tree: Arc<dyn TierTree>,
+        tree: Arc<TierTree>,
         sampler: Sampler,
         waker: Waker,
     ) -> io::Result<(Workers, Sender<Message>, Receiver<Message>)> {
@@ -214,19 +214,19 @@ impl Workers {
                 (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new()
                 .name("lrs-place".into())
-                .spawn(move || place_all(&*tree, &job_queue, &outbox, &stopping))?
+                .spawn(move || place_all(&tree, &job_queue, &outbox, &stopping))?
         };
         let units_thread = {
             let (tree, outbox, stopping) =
                 (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new().name("lrs-units".into()).spawn(move || {
                 let _ended: Sender<Never> = units_end;
-                serve_units(&*tree, &unit_queue, &outbox, &stopping);
+                serve_units(&tree, &unit_queue, &outbox, &stopping);
             })?
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
-            .spawn(move || read_all(&*tree, sampler, &cycle_queue, &outbox))?;
+            .spawn(move || read_all(&tree, sampler, &cycle_queue, &outbox))?;
         let workers = Workers {
             jobs: Some(jobs),
             unit_jobs: Some(unit_jobs),
@@ -344,7 +344,7 @@ fn place_queue(jobs: &Receiver<Job>) -> Queue<'_, Job> {
     Queue::new(jobs, |job| matches!(job, Job::Attach { discovered: true, .. }))
 }
 
-fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
+fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &AtomicBool) {
     let mut queue = place_queue(jobs);
     while let Some(job) = queue.next() {
         let only_removals = stopping.load(Ordering::Relaxed);
@@ -411,7 +411,7 @@ fn place_all(tree: &dyn TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stoppin
 }
 
 /// Cleans up after a task: its own group goes, somebody else's gets its weights back.
-pub fn remove(tree: &dyn TierTree, group: &Group) -> Result<(), CgroupError> {
+pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     match group.record.attachment {
         Attachment::Own => tree.remove(group),
         Attachment::InPlace => tree.release(group),
@@ -425,7 +425,7 @@ fn with_origin(mut group: Group, origin: Vec<(String, String)>) -> Group {
 }
 
 fn attach(
-    tree: &dyn TierTree,
+    tree: &TierTree,
     task: TaskId,
     group: Group,
     (process, kin): (ProcessRef, Kin),

@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A running loop.
 pub struct Loop {
     dir: Arc<tempfile::TempDir>,
-    config: Config,
+    pub config: Config,
     running: Option<(Remote, JoinHandle<Result<(), DriverError>>)>,
     commands: CommandSender,
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
@@ -39,22 +39,6 @@ pub struct Loop {
 
 impl Loop {
     pub fn start(name: &str, settings: &str) -> Loop {
-        let (dir, config) = Loop::settings(name, settings);
-        Loop::on(dir, config)
-    }
-
-    /// On a tree of the test's own, made of the real one.
-    pub fn on_tree<T: TierTree + 'static>(
-        name: &str,
-        settings: &str,
-        make: impl FnOnce(Box<dyn TierTree>) -> Arc<T>,
-    ) -> Loop {
-        let (dir, config) = Loop::settings(name, settings);
-        let tree = make(open(&config));
-        Loop::with(dir, config, tree)
-    }
-
-    fn settings(name: &str, settings: &str) -> (Arc<tempfile::TempDir>, Config) {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         let text = format!(
             "cgroup.root = \"lrs-test-{}-{name}\"\ndaemon.runtime_dir = {:?}\n\
@@ -62,15 +46,16 @@ impl Loop {
             std::process::id(),
             dir.path(),
         );
-        (dir, Config::from_toml(&text, Path::new("test.toml")).unwrap())
+        Loop::on(dir, Config::from_toml(&text, Path::new("test.toml")).unwrap())
+    }
+
+    /// The file that a reload reads.
+    pub fn config_file(&self) -> PathBuf {
+        self.dir.path().join("none.toml")
     }
 
     fn on(dir: Arc<tempfile::TempDir>, config: Config) -> Loop {
-        let tree = open(&config).into();
-        Loop::with(dir, config, tree)
-    }
-
-    fn with(dir: Arc<tempfile::TempDir>, config: Config, tree: Arc<dyn TierTree>) -> Loop {
+        let tree = Arc::new(open(&config));
         let (store, recovered) =
             Store::open(dir.path(), &lrs::state::boot_id().unwrap(), 7).unwrap();
         let events = Arc::new(EventRing::new(1000, recovered.events.iter().cloned()));
@@ -134,11 +119,11 @@ impl Loop {
         self.runtime.block_on(self.commands.send(order)).unwrap();
     }
 
-    /// Until status has this warning, or has it no more.
+    /// Until status has a warning that begins so, or has it no more.
     pub fn until_warned(&self, warning: &str, is_there: bool) {
         let mut snapshot = self.snapshot.clone();
         let is = |newest: &Arc<Snapshot>| {
-            newest.status.warnings.iter().any(|text| text == warning) == is_there
+            newest.status.warnings.iter().any(|text| text.starts_with(warning)) == is_there
         };
         let waited = self.runtime.block_on(async {
             tokio::time::timeout(PATIENCE, snapshot.wait_for(is)).await.map(|seen| seen.is_ok())
@@ -180,7 +165,7 @@ impl Loop {
     }
 }
 
-fn open(config: &Config) -> Box<dyn TierTree> {
+fn open(config: &Config) -> TierTree {
     let settings = config.tree_settings();
     match config.daemon.mode {
         Mode::Enforce => lrs::cgroup::open(&settings).expect("needs root and cgroups"),
@@ -202,7 +187,7 @@ impl Drop for Loop {
 }
 
 /// Removes what a loop left because its tasks were ending while it stopped.
-fn sweep(root: &str) {
+pub fn sweep(root: &str) {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounts = text.lines().filter(|line| line.contains(" - cgroup"));
     for root in mounts.filter_map(|line| Some(Path::new(line.split(' ').nth(4)?).join(root))) {

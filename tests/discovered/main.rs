@@ -1,6 +1,5 @@
 //! What the loop makes of a found task, with real processes: a loop of the test's own in this
-//! process, told by the test what a finder would tell it. The same loop on a tree of the test's own
-//! shows what it makes of a root that cannot be shaped.
+//! process, told by the test what a finder would tell it.
 
 // The lint's exception for tests does not reach their helper functions.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
