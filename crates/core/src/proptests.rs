@@ -890,7 +890,14 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                 let ids: Vec<_> = ids.into_iter().collect();
                 shaper.vacate(&ids, now);
                 let last = |id| {
-                    (id, if now.boot.0.as_secs() % 2 == 0 { Last::Away } else { Last::Unread })
+                    (
+                        id,
+                        if now.boot.0.as_secs().is_multiple_of(2) {
+                            Last::Away
+                        } else {
+                            Last::Unread
+                        },
+                    )
                 };
                 shaper.completed(ids.into_iter().map(last).collect(), now);
                 assert_eq!(shaper.totals().completed, completed);
