@@ -349,7 +349,7 @@ impl Driver {
 
     /// Weights are not what was written: the core decides what is done about it.
     pub(super) fn drifted(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
-        if drifts.is_empty() || !self.core.task(id).is_some_and(|task| !task.is_contested()) {
+        if drifts.is_empty() || self.core.task(id).is_none_or(Task::is_contested) {
             return;
         }
         self.heed_owner(id, now);
