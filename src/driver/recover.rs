@@ -93,7 +93,10 @@ impl Driver {
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
         let mut counters = standing.counters;
-        for id in findings.entries.keys() {
+        let kept = findings.entries.keys();
+        // No id is used twice, not even that of an admission that is rolled back: it was shown.
+        let rolled_back = findings.units.iter().map(|(id, _)| id).chain(&findings.forget);
+        for id in kept.chain(rolled_back) {
             if id.epoch == counters.epoch {
                 counters.next_task = counters.next_task.max(id.number.saturating_add(1));
             }

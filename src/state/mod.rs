@@ -1,7 +1,7 @@
 //! State that survives the daemon, in `<runtime_dir>/state/`.
 //!
 //! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
-//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`standing`]).
+//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`Books`]).
 //!
 //! The order of an admission is: record (attaching), cgroup, weights, move, record (placed, with
 //! the number of the `admitted` event), that event, answer. The order of a completion is:
@@ -21,17 +21,16 @@ mod format1;
 pub mod journal;
 pub mod lock;
 pub mod record;
-pub mod standing;
 
 #[cfg(test)]
 mod tests;
 
+use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
 use journal::Journal;
 use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
-use standing::Standing;
 
 /// A read or write of the state directory that failed.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +107,7 @@ impl Store {
     }
 
     /// The books: totals, job rates, numbers.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &Books {
         self.journal.standing()
     }
 
