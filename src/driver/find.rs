@@ -156,10 +156,6 @@ impl Finder<'_> {
     /// own group with processes speaks against it, whatever the history says.
     fn end_is_recorded(&self, record: &Task) -> bool {
         let counters = self.standing.counters;
-        if let Some(admitted) = record.admitted_event {
-            // Its admission is in the history only if that goes so far.
-            return admitted < counters.next_seq && !self.history_damaged;
-        }
         let seen = record.id.epoch == counters.epoch && record.id.number < counters.next_task;
         let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
         seen && !self.history_damaged && !own

@@ -79,7 +79,6 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
         seat: old.seat,
         life,
         admitted_at: Moment { boot: old.admitted_boot, wall: old.admitted_at },
-        admitted_event: None,
         promoted_at: old.promoted_at,
         group: old.group,
         counts: Counts {

@@ -3,9 +3,9 @@
 //! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
 //! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`Books`]).
 //!
-//! The order of an admission is: record (attaching), cgroup, weights, move, record (placed, with
-//! the number of the `admitted` event), that event, answer. The order of a completion is:
-//! `completed` event, record removed. So whatever instant the daemon is killed at, a record without an end in the journal is a
+//! The order of an admission is: record (attaching), cgroup, weights, move, `admitted` event,
+//! record (placed), answer. The order of a completion is: `completed` event, record removed.
+//! So whatever instant the daemon is killed at, a record without an end in the journal is a
 //! task to look after, and one with an end is only to be cleaned up.
 //!
 //! A file that cannot be read is set aside under `<name>.damaged` and reported, never deleted.

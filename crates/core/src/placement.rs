@@ -319,7 +319,6 @@ impl Shaper {
             seat,
             life: Life::Attaching(Attaching { reason, used: used.map(Box::new), booked: None }),
             admitted_at: now,
-            admitted_event: None,
             promoted_at: None,
             group: None,
             counts: Counts::default(),

@@ -305,12 +305,6 @@ impl Shaper {
         let mut step = std::mem::take(&mut self.step);
         for event in &mut step.events {
             event.seq = post_increment(&mut self.counters.next_seq);
-            if event.kind == EventKind::Admitted
-                && let Some(Ok(id)) = event.task.as_deref().map(str::parse)
-                && let Some(task) = self.tasks.get_mut(&id)
-            {
-                task.admitted_event = Some(event.seq);
-            }
         }
         step
     }

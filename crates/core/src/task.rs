@@ -53,10 +53,6 @@ pub struct Task {
     pub life: Life,
     /// When it got its slot.
     pub admitted_at: Moment,
-    /// Number of its `admitted` event; `None`: it is not written yet, or by a daemon that did not
-    /// note it. Tells whether a history that does not know the task has lost it or ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub admitted_event: Option<u64>,
     /// When it last became active after having been passive.
     pub promoted_at: Option<WallTime>,
     /// Its cgroup, once it is known.
@@ -167,7 +163,6 @@ impl Task {
             seat,
             life: Life::Placed(Hold::Kept),
             admitted_at: Moment::default(),
-            admitted_event: None,
             promoted_at: None,
             group: None,
             counts: Counts::default(),
