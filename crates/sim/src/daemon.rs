@@ -445,7 +445,7 @@ impl Daemon {
                     origin: Vec::new(),
                     found: Vec::new(),
                 };
-                let born = lrs_core::sample::TaskSample::default();
+                let born = TaskSample::default();
                 self.feed(Input::Attached { task: id, group: record, born }, out)?;
                 self.align(id, out)?;
                 self.tell_all(calls, &Reply::Admitted(id), out)?;
