@@ -149,7 +149,8 @@ pub enum DiskTiers {
 }
 
 /// `tiers.passive_cpu`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PassiveCpu {
     /// `cpu.idle` where the kernel has it, else weights.
     Auto,
