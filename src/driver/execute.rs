@@ -76,12 +76,15 @@ impl Driver {
             return;
         }
         self.touched.status = true;
-        let Step { weights, records, events, forget, jobs, answers } = step;
+        let Step { weights, events, records, forget, jobs, answers } = step;
         for (id, tier) in &weights {
             match self.write_tier(*id, *tier, now) {
                 Ok(()) => self.unwritten.remove(id),
                 Err(error) => self.unwritten.insert(*id, error),
             };
+        }
+        for event in events {
+            self.record(event);
         }
         let mut unstored = BTreeMap::new();
         for record in records {
@@ -89,9 +92,6 @@ impl Driver {
                 unstored.insert(record, error.to_string());
                 self.noted(Err(error));
             }
-        }
-        for event in events {
-            self.record(event);
         }
         for record in forget {
             let removed = match record {

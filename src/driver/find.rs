@@ -6,6 +6,7 @@
 //! | found | then |
 //! |---|---|
 //! | record placed, group with processes | goes on, weights compared, nothing written that fits |
+//! | record placed, group empty, main process elsewhere | goes on; a drift like any other |
 //! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
 //! | record placed, its end in the history, nobody in its group | cleaned up |
 //! | record placed, unknown to the history, processes there | goes on: the history lost it |
@@ -26,12 +27,12 @@ use std::sync::Arc;
 
 use super::entry::{Entry, Placement};
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
+use crate::core::books::Books;
 use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use crate::core::slots::Seat;
 use crate::core::state::{Phase, Task};
 use crate::state::Recovered;
 use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
-use crate::state::standing::Standing;
 use crate::systemd::unit::UnitRecord;
 use crate::units::Moment;
 
@@ -66,7 +67,7 @@ struct Finder<'a> {
     tree: &'a TierTree,
     /// Without a tree of its own a task is its main process.
     observing: bool,
-    standing: &'a Standing,
+    standing: &'a Books,
     /// Part of the history could not be read: that it does not know a task proves nothing.
     history_damaged: bool,
     next_order: u64,
@@ -77,7 +78,7 @@ struct Finder<'a> {
 pub(super) fn find(
     tree: &TierTree,
     observing: bool,
-    standing: &Standing,
+    standing: &Books,
     recovered: &mut Recovered,
 ) -> Result<Findings, CgroupError> {
     let tasks = recovered.tasks.iter().map(|record| record.order.0);
@@ -125,8 +126,10 @@ impl Finder<'_> {
         if let Some(booked) = record.booked.take() {
             group = self.undo_attach(&mut record, booked, group);
         }
-        let occupied = self.occupied(&record, group.as_ref());
+        let mut occupied = self.occupied(&record, group.as_ref());
         if known {
+            // A main process that somebody has moved out is moved back, as without a restart.
+            occupied |= group.is_some() && record.process.is_some_and(super::process::alive);
             self.findings.used.extend(record.used.as_ref().map(|reservation| reservation.id));
         }
         match record.phase {

@@ -5,6 +5,7 @@
 //! | found | then |
 //! |---|---|
 //! | record placed, group with processes | goes on, weights compared, nothing written that fits |
+//! | record placed, group empty, main process elsewhere | goes on; a drift like any other |
 //! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
 //! | record attaching, its process in the group | the admission is finished |
 //! | record attaching, otherwise | rolled back; the client asks again |
@@ -105,7 +106,10 @@ impl Driver {
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
         let mut counters = standing.counters;
-        for (id, _) in &findings.tasks {
+        let kept = findings.tasks.iter().map(|(id, _)| id);
+        // No id is used twice, not even that of an admission that is rolled back: it was shown.
+        let rolled_back = findings.units.iter().map(|(id, _)| id).chain(&findings.forget);
+        for id in kept.chain(rolled_back) {
             if id.epoch == counters.epoch {
                 counters.next_task = counters.next_task.max(id.number.saturating_add(1));
             }

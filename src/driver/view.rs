@@ -13,7 +13,8 @@ use crate::proto;
 use crate::units::{BootTime, Share};
 use crate::wire::proto_time;
 
-/// After how long without a report an integration counts as away; it reports three times as often.
+/// After how long without a report an integration counts as away: it is to report at least every
+/// 30 s.
 const REPORT_EXPECTED: Duration = Duration::from_secs(60);
 
 /// The wire's word for a tier.
@@ -239,10 +240,13 @@ impl Driver {
     /// That what speaks for YARN has not done so for a while.
     fn integration_away(&self) -> Option<String> {
         let silent = crate::clock::boot_time().since(self.yarn_reported);
-        (self.config.yarn.enabled && silent >= REPORT_EXPECTED).then(|| {
+        // Without Hadoop's files nobody is to report; `lrsctl yarn status` says what is wrong there.
+        let expected = self.config.yarn.enabled && self.view.yarn_found.problem.is_none();
+        (expected && silent >= REPORT_EXPECTED).then(|| {
             format!(
-                "lrs-yarn has not reported for {} s: what YARN was offered, priorities and queues \
-                 stay as they are; look at systemctl status lrs-yarn",
+                "lrs-yarn, which speaks to the ResourceManager, has not reported for {} s: what \
+                 YARN was offered, priorities and queues stay as they are; a call of its may hang \
+                 (yarn.timeout), or look at the journal of lrsd",
                 silent.as_secs()
             )
         })

@@ -1,6 +1,6 @@
 //! The history on disk: one JSON event a line, appended before anybody is told.
 //!
-//! A segment starts with the books as they stood then ([`Standing`]), so that older segments
+//! A segment starts with the books as they stood then ([`Books`]), so that older segments
 //! may go: two are kept. An event is one `write` of one line; a daemon killed in the middle
 //! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
 //! the runtime directory lives in memory and has to outlive the daemon, not the machine.
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::standing::Standing;
 use super::{Damage, StateError, at};
+use crate::core::books::Books;
 use crate::core::event::Event;
 
 /// Events kept in memory for `events --since` and `why`.
@@ -35,7 +35,7 @@ const MAX_SEGMENT_READ: u64 = 64 << 20;
 #[derive(Serialize, Deserialize)]
 struct Header {
     journal: u32,
-    standing: Standing,
+    standing: Books,
 }
 
 /// The open history.
@@ -49,7 +49,7 @@ pub struct Journal {
     filled: (usize, usize),
     /// Segments on disk before the present one.
     older: Vec<u64>,
-    standing: Standing,
+    standing: Books,
 }
 
 /// What was in the history.
@@ -67,7 +67,7 @@ impl Journal {
         let mut replayed = Replayed::default();
         let mut segments = segments(dir)?;
         segments.sort_unstable();
-        let mut standing: Option<Standing> = None;
+        let mut standing: Option<Books> = None;
         let mut last_is_whole = true;
         let mut filled = (0, 0);
         for number in &segments {
@@ -98,7 +98,7 @@ impl Journal {
     }
 
     /// The books.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &Books {
         &self.standing
     }
 
@@ -188,7 +188,7 @@ fn segments(dir: &Path) -> Result<Vec<u64>, StateError> {
 
 fn read_segment(
     path: &Path,
-    standing: &mut Option<Standing>,
+    standing: &mut Option<Books>,
     replayed: &mut Replayed,
 ) -> Result<(usize, usize), StateError> {
     let mut text = Vec::new();
@@ -203,7 +203,7 @@ fn read_segment(
         Some(Ok(header)) if header.journal == super::record::VERSION => {
             // The books of a later segment include those before; its header wins, which also
             // brings in what an append that failed could not write.
-            let books = standing.get_or_insert_with(Standing::default);
+            let books = standing.get_or_insert_with(Books::default);
             if header.standing.counters.next_seq >= books.counters.next_seq {
                 *books = header.standing;
             }
@@ -226,7 +226,7 @@ fn read_segment(
             Ok(event) => {
                 filled.0 += 1;
                 filled.1 += line.len();
-                standing.get_or_insert_with(Standing::default).fold(&event);
+                standing.get_or_insert_with(Books::default).fold(&event);
                 let newest = replayed.events.last().map_or(0, |last| last.seq);
                 if event.seq > newest {
                     replayed.events.push(event);

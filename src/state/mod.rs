@@ -1,7 +1,7 @@
 //! State that survives the daemon, in `<runtime_dir>/state/`.
 //!
 //! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
-//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`standing`]).
+//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`Books`]).
 //!
 //! The order of an admission is: record (attaching), cgroup, weights, move, `admitted` event,
 //! record (placed), answer. The order of a completion is: `completed` event, record removed.
@@ -21,16 +21,15 @@ pub mod files;
 pub mod journal;
 pub mod lock;
 pub mod record;
-pub mod standing;
 
 #[cfg(test)]
 mod tests;
 
+use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
 use journal::Journal;
 use record::{Envelope, ReservationRecord, TaskRecord, VERSION};
-use standing::Standing;
 
 /// A read or write of the state directory that failed.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +106,7 @@ impl Store {
     }
 
     /// The books: totals, job rates, numbers.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &Books {
         self.journal.standing()
     }
 

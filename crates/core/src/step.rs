@@ -6,10 +6,12 @@
 //! `kill -9`:
 //!
 //! 1. `weights`: a promotion has a deadline, everything else can wait.
-//! 2. `records`: what the next daemon has to find. A record that cannot be written is an input of
+//! 2. `events`: the history. Every count is folded from it. Before the records, so that none of
+//!    them is ahead of it: a task whose record says that it is in its slot, and no longer which
+//!    promise it used, was admitted.
+//! 3. `records`: what the next daemon has to find. A record that cannot be written is an input of
 //!    its own kind: [`Input::AttachFailed`] for a task on its way, [`Input::Cancel`] for a new
 //!    reservation; every other one is written again later.
-//! 3. `events`: the history. Every count is folded from it.
 //! 4. `forget`: records that the history makes needless. Before it, a kill would lose an end.
 //! 5. `jobs`: work that may take long. Each is answered by an input.
 //! 6. What the step touched is published, and then
@@ -157,10 +159,10 @@ pub struct Ticket(pub u64);
 pub struct Step {
     /// Tasks and the tier whose weights they get: those that lose come before those that gain.
     pub weights: Vec<(TaskId, Tier)>,
-    /// What has to be stored as it is now.
-    pub records: BTreeSet<Record>,
     /// The history, numbered in order.
     pub events: Vec<Event>,
+    /// What has to be stored as it is now.
+    pub records: BTreeSet<Record>,
     /// Records that are over.
     pub forget: BTreeSet<Record>,
     /// Work that may take long.

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::core::event::{Event, EventKind};
-use crate::core::jobs::{Finished, MAX_JOBS};
-use crate::core::model::{JobKey, Label, ReservationId, TaskId, Tier};
-use crate::core::state::{Counters, Totals};
+use crate::event::{Event, EventKind};
+use crate::jobs::{Finished, MAX_JOBS};
+use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
+use crate::state::{Counters, Totals};
 use crate::units::WallTime;
 
 /// The books after some event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct Books {
     /// Numbers that never restart. `next_order` is kept by the task files.
     pub counters: Counters,
     /// Counts.
@@ -53,7 +53,7 @@ mod pairs {
     }
 }
 
-impl Standing {
+impl Books {
     /// Adds one event. An event seen before (by sequence number) changes nothing.
     pub fn fold(&mut self, event: &Event) {
         if event.seq < self.counters.next_seq {
