@@ -74,9 +74,6 @@ use worker::{Message, Workers};
 
 pub use recover::{Parts, StartError};
 
-/// Events kept in memory for `events --since` and `why`.
-pub const EVENTS_KEPT: usize = 4096;
-
 /// Changes the log filter; the error says what is wrong with the new directives.
 pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 
