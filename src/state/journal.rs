@@ -19,13 +19,11 @@ use super::{Damage, StateError, at};
 use crate::core::books::Books;
 use crate::core::event::Event;
 
-<<<<<<< HEAD
 /// Format of the segments this daemon writes and reads.
 const VERSION: u32 = 1;
-=======
+
 /// Events kept in memory for `events --since` and `why`.
 pub const EVENTS_KEPT: usize = 4096;
->>>>>>> main
 
 /// A segment is closed after this many events. Two are kept, so that the ring in memory is
 /// full again after a restart.
