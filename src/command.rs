@@ -17,9 +17,21 @@ use crate::core::model::{Labels, Priority, ReservationId, TaskId};
 use crate::discover::keeper::News;
 use crate::discover::{Found, Hint};
 use crate::proto;
-use crate::rights::Role;
 use crate::systemd::unit::UnitName;
 use crate::units::{Pid, WallTime};
+
+/// What a caller is to this daemon, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look.
+    Reader,
+    /// May manage what is its own.
+    Member,
+    /// May speak for a scheduler.
+    Integration,
+    /// May do all.
+    Admin,
+}
 
 /// Who asks, as the kernel says (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]

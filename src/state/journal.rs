@@ -19,9 +19,15 @@ use super::{Damage, StateError, at};
 use crate::core::books::Books;
 use crate::core::event::Event;
 
+/// Format of the segments this daemon writes and reads.
+const VERSION: u32 = 1;
+
+/// Events kept in memory for `events --since` and `why`.
+pub const EVENTS_KEPT: usize = 4096;
+
 /// A segment is closed after this many events. Two are kept, so that the ring in memory is
 /// full again after a restart.
-const SEGMENT_EVENTS: usize = crate::driver::EVENTS_KEPT;
+const SEGMENT_EVENTS: usize = EVENTS_KEPT;
 
 /// Or after so many bytes of events; ordinary ones have about 350.
 const SEGMENT_BYTES: usize = 4 << 20;
@@ -147,7 +153,7 @@ impl Journal {
         self.file = None;
         let number = self.number + 1;
         let path = segment_path(&self.dir, number);
-        let header = Header { journal: super::record::VERSION, standing: self.standing.clone() };
+        let header = Header { journal: VERSION, standing: self.standing.clone() };
         let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
         line.push(b'\n');
         super::files::write_atomically(&path, &line)?;
@@ -197,7 +203,7 @@ fn read_segment(
     };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     match lines.next().map(serde_json::from_slice::<Header>) {
-        Some(Ok(header)) if header.journal == super::record::VERSION => {
+        Some(Ok(header)) if header.journal == VERSION => {
             // The books of a later segment include those before; its header wins, which also
             // brings in what an append that failed could not write.
             let books = standing.get_or_insert_with(Books::default);
@@ -206,11 +212,7 @@ fn read_segment(
             }
         }
         Some(Ok(header)) => {
-            damage(format!(
-                "is of format {}, this lrsd reads {}",
-                header.journal,
-                super::record::VERSION
-            ));
+            damage(format!("is of format {}, this lrsd reads {}", header.journal, VERSION));
             return Ok((0, 0));
         }
         Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),

@@ -19,13 +19,14 @@ use lrs_core::capacity::CpuShares;
 use lrs_core::event::EventKind;
 use lrs_core::guard::Memory;
 use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
-use lrs_core::rate::{Interval, NodeRates, RateMeter};
+use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
 use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
-use lrs_core::state::{Ending, Patience, Policy, Request, Task};
-use lrs_core::step::{self, Answer, Figures, Input, Record, Step, Ticket};
-use lrs_core::units::{BootTime, Moment, Pid, ProcessRef, Share};
+use lrs_core::state::{Patience, Policy, Request};
+use lrs_core::step::{self, Answer, Input, Last, Reading, Ready, Record, Step, Ticket};
+use lrs_core::task::{Attachment, GroupRecord, Task};
+use lrs_core::units::{BootTime, Pid, ProcessRef, Share};
 use serde_json::Map;
 
 use crate::outside::{Alive, Call, Deed, Life, Outside, Place, Reply, TaskRecord};
@@ -54,7 +55,7 @@ pub struct Ask {
 /// Who has asked the core for something and has no answer.
 #[derive(Clone, Debug)]
 enum Asked {
-    Task { ask: Ask, calls: Vec<Call>, waited: bool },
+    Task { ask: Box<Ask>, calls: Vec<Call>, waited: bool },
     Promise(Call),
 }
 
@@ -69,8 +70,6 @@ pub struct Held {
     /// It is left alone, for others do not let it be.
     pub contested: bool,
     moving_back: bool,
-    meter: RateMeter,
-    last: Option<(BootTime, TaskSample)>,
 }
 
 impl Held {
@@ -81,8 +80,6 @@ impl Held {
             repairs: VecDeque::new(),
             contested: false,
             moving_back: false,
-            meter: RateMeter::default(),
-            last: None,
         }
     }
 
@@ -242,6 +239,8 @@ impl Daemon {
                     touched.insert(task);
                 }
                 step::Job::Attach(task) => self.begin_attach(task),
+                // The daemon here has its own way to release and repair.
+                _ => {}
             }
         }
         self.show(&touched);
@@ -355,7 +354,8 @@ impl Daemon {
             return Ok(());
         }
         let (request, patience) = (ask.request.clone(), ask.patience);
-        let ticket = self.ticket(Asked::Task { ask, calls: vec![call], waited: false });
+        let ticket =
+            self.ticket(Asked::Task { ask: Box::new(ask), calls: vec![call], waited: false });
         self.feed(Input::Request { ticket, request, patience }, out)
     }
 
@@ -411,7 +411,7 @@ impl Daemon {
         held.calls = calls;
         self.held.insert(id, held);
         match origin {
-            Some(_) => self.next.push_back(Input::Prepared(id)),
+            Some(_) => self.next.push_back(Input::Prepared { task: id, ready: Ready::default() }),
             None => self.messages.push_back(Message::Attached(id, Err(Refused::NoProcess))),
         }
         Ok(())
@@ -438,7 +438,15 @@ impl Daemon {
             Ok(group) => {
                 held.place.life = Life::Placed;
                 held.place.group = Some(group);
-                self.feed(Input::Attached(id), out)?;
+                let record = GroupRecord {
+                    attachment: Attachment::Own,
+                    path: format!("/{id}"),
+                    inode: 0,
+                    origin: Vec::new(),
+                    found: Vec::new(),
+                };
+                let born = TaskSample::default();
+                self.feed(Input::Attached { task: id, group: record, born }, out)?;
                 self.align(id, out)?;
                 self.tell_all(calls, &Reply::Admitted(id), out)?;
                 // It may have ended while it was being moved.
@@ -449,8 +457,7 @@ impl Daemon {
                 let reason = format!("its processes were not moved: {error:?}");
                 self.feed(Input::AttachFailed { task: id, reason: reason.clone() }, out)?;
                 self.show(&BTreeSet::from([id]));
-                self.tell_all(calls, &Reply::Refused(reason), out)?;
-                self.forget(id, out)
+                self.tell_all(calls, &Reply::Refused(reason), out)
             }
         }
     }
@@ -563,17 +570,15 @@ impl Daemon {
         if ended.is_empty() {
             return Ok(());
         }
-        let now = out.node.now();
         self.feed(Input::Ended(ended.clone()), out)?;
-        let endings = ended.iter().map(|id| (*id, self.ending(*id, now, out))).collect();
+        let endings = ended.iter().map(|id| (*id, self.ending(*id, out))).collect();
         self.feed(Input::Figures(endings), out)?;
         ended.into_iter().try_for_each(|id| self.clean_up(id, out))
     }
 
-    fn ending(&mut self, id: TaskId, now: Moment, out: &Outside) -> Ending {
-        self.measure(id, now, out);
-        let rate = self.held.get(&id).and_then(|held| held.meter.computing_rate());
-        Ending { at: Some(now.wall), rate, inputs: Map::new() }
+    fn ending(&self, id: TaskId, out: &Outside) -> Last {
+        let group = self.held.get(&id).and_then(|held| held.place.group);
+        group.and_then(|group| out.node.sample_group(group)).map_or(Last::Unread, Last::Read)
     }
 
     /// Forgets a task; its group goes in the background.
@@ -650,8 +655,8 @@ impl Daemon {
         let node = Measured { cpus: sample.cpus, cpu, memory };
         self.node_last = (now.boot, sample);
         let all: Vec<TaskId> = self.held.keys().copied().collect();
-        let tasks = all.iter().filter_map(|id| Some((*id, self.measure(*id, now, out)?))).collect();
-        self.feed(Input::Cycle { node, tasks }, out)?;
+        let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();
+        self.feed(Input::Cycle { node, spread: None, at: now.boot, tasks }, out)?;
         self.replan(out)?;
         for id in &all {
             self.check_weights(*id, out)?;
@@ -667,21 +672,10 @@ impl Daemon {
         self.check_ended(&all, out)
     }
 
-    fn measure(&mut self, id: TaskId, now: Moment, out: &Outside) -> Option<Figures> {
-        let held = self.held.get_mut(&id)?;
+    fn measure(&self, id: TaskId, out: &Outside) -> Option<Reading> {
+        let held = self.held.get(&id)?;
         let sample = out.node.sample_group(held.place.group?)?;
-        if let Some(look) = sample.look() {
-            held.meter.saw(look);
-        }
-        if let Some((at, last)) = &held.last
-            && let Some(interval) =
-                Interval::between((*at, last), (now.boot, &sample), out.node.hardware.cpus)
-        {
-            held.meter.advance(&interval);
-        }
-        held.last = Some((now.boot, sample));
-        let class = held.meter.class(Share::clamped(0.3), Share::clamped(0.7));
-        Some(Figures { resident: sample.resident, rate: held.meter.computing_rate(), class })
+        Some(Reading { task: id, due: true, sample })
     }
 
     /// Follows the capacities with the weights.

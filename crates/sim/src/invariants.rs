@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lrs_core::model::{Priority, TaskId};
 use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
-use lrs_core::state::{Phase, Task};
+use lrs_core::task::Task;
 
 use crate::daemon::Daemon;
 use crate::outside::{Life, Outside};
@@ -62,7 +62,7 @@ pub fn slots(core: &Shaper) -> Result<(), String> {
     ensure!(slots.overflow() == 0 || slots.passive_free() == 0, "overflow beside a free slot");
     let mut seats: BTreeMap<&str, u32> = BTreeMap::new();
     for (id, task) in core.tasks() {
-        let attaching = matches!(task.phase, Phase::Attaching { .. });
+        let attaching = task.is_attaching();
         ensure!(attaching || task.seat != Seat::Arriving, "task {id} is in place without a seat");
         let seat = match task.seat {
             Seat::Active => "active",
@@ -125,13 +125,8 @@ fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
         ensure!(same, "task {id} is {task:?} at {:?} and stored as {record:?}", held.place);
         ensure!(store.books.live.contains_key(id), "task {id} is not in the history");
     }
-    let used: BTreeSet<_> = core
-        .tasks()
-        .filter_map(|(_, task)| match &task.phase {
-            Phase::Attaching { used, .. } => used.as_ref().map(|(id, _)| *id),
-            Phase::Running => None,
-        })
-        .collect();
+    let used: BTreeSet<_> =
+        core.tasks().filter_map(|(_, task)| task.promise().map(|(id, _)| *id)).collect();
     for (id, reservation) in core.reservations() {
         let same = store.reservations.get(&id) == Some(reservation);
         ensure!(same, "reservation {id} is {reservation:?}, not as stored");

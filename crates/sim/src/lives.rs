@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lrs_core::model::{Label, Labels, Priority, ReservationId, Standing, TaskId};
-use lrs_core::state::{Need, Patience, Phase, Policy, Request};
+use lrs_core::state::{Need, Patience, Policy, Request};
+use lrs_core::step::FoundAgain;
 use lrs_core::step::Input;
+use lrs_core::task::{Finder, Who};
 use lrs_core::units::{BootTime, Pid, ProcessRef, WallTime};
 
 use crate::daemon::{Ask, Daemon, policy};
@@ -401,6 +403,7 @@ impl Lives {
         };
         let request = Request {
             uid,
+            who: Who::default(),
             labels: self.labels(),
             priority: Some(Priority(self.rng.i32(-2..3))),
             reservation,
@@ -484,7 +487,16 @@ impl Lives {
                 let standing = standing[self.rng.usize(0..3)];
                 (Under::Other, Input::SetStanding { task, standing })
             }
-            (9..11, Some(task)) => (Under::Other, Input::AddLabels { task, labels: self.labels() }),
+            (9..11, Some(task)) => {
+                let found = FoundAgain {
+                    by: Finder::Yarn,
+                    labels: self.labels(),
+                    priority: None,
+                    standing: None,
+                    presumed_slotless: false,
+                };
+                (Under::Other, Input::FoundAgain { task, found })
+            }
             (_, Some(task)) => {
                 let priority = Priority(self.rng.i32(-3..4));
                 if let Some(told) = self.tasks.get_mut(&task) {
@@ -629,10 +641,11 @@ impl Lives {
         }
         let ids: Vec<TaskId> = self.out.store.tasks.keys().copied().collect();
         if let Some(id) = self.pick(ids.into_iter()) {
-            let record = self.out.store.tasks.remove(&id).map(|record| record.task.phase);
-            if let Some(Phase::Attaching { used: Some((reservation, _)), .. }) = record {
+            let record = self.out.store.tasks.remove(&id);
+            if let Some((reservation, _)) = record.as_ref().and_then(|record| record.task.promise())
+            {
                 // It alone knew of the promise.
-                self.reserved.remove(&reservation);
+                self.reserved.remove(reservation);
             }
             if let Some(told) = self.tasks.get_mut(&id) {
                 told.lost = true;
@@ -752,7 +765,7 @@ impl Lives {
             check(core.draining() == draining, || format!("draining is not {draining} any more"))?;
         }
         self.draining = Some(core.draining());
-        let attaching = core.tasks().any(|(_, task)| matches!(task.phase, Phase::Attaching { .. }));
+        let attaching = core.tasks().any(|(_, task)| task.is_attaching());
         check(!attaching, || "an admission of the earlier daemon is still under way".to_owned())
     }
 

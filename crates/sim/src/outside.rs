@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lrs_core::books::Books;
 use lrs_core::event::{Event, EventKind};
 use lrs_core::model::{ReservationId, TaskId};
-use lrs_core::state::{Phase, Reservation, Task};
+use lrs_core::state::Reservation;
+use lrs_core::task::Task;
 use lrs_core::units::ProcessRef;
 
 use crate::node::Node;
@@ -135,7 +136,7 @@ pub struct Store {
 impl Store {
     /// Stores a task.
     pub fn put(&mut self, id: TaskId, record: TaskRecord) {
-        if let Phase::Attaching { used: Some((reservation, _)), .. } = &record.task.phase {
+        if let Some((reservation, _)) = record.task.promise() {
             self.users.insert(*reservation, id);
         }
         self.tasks.insert(id, record);

@@ -19,12 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lrs_core::event::EventKind;
-use lrs_core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use lrs_core::model::{Order, ReservationId, TaskId, Tier};
 use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
-use lrs_core::state::{Ending, Phase, Policy, Reservation, Restored, Task};
+use lrs_core::state::{Policy, Reservation, Restored};
 use lrs_core::step::Input;
-use lrs_core::units::Moment;
+use lrs_core::step::Last;
+use lrs_core::task::{self, Task};
 
 use crate::daemon::{Daemon, Held, give_back, remove_group};
 use crate::outside::{Alive, Deed, LRS, Life, Outside, Place, TaskRecord};
@@ -35,7 +36,7 @@ const GATHER_WAITERS: Duration = Duration::from_millis(600);
 
 #[derive(Default)]
 struct Findings {
-    tasks: Vec<(TaskId, Task)>,
+    tasks: Vec<Task>,
     held: BTreeMap<TaskId, Held>,
     ended: Vec<TaskId>,
     released: Vec<TaskId>,
@@ -75,7 +76,7 @@ pub fn start(policy: Policy, out: &mut Outside) -> Alive<Daemon> {
     let books = out.store.books.clone();
     let mut counters = books.counters;
     // No id is used twice, not even that of an admission that is rolled back: it was shown.
-    let ids = tasks.iter().map(|(id, _)| id).chain(&forget);
+    let ids = tasks.iter().map(|task| &task.id).chain(&forget);
     for id in ids.filter(|id| id.epoch == counters.epoch) {
         counters.next_task = counters.next_task.max(id.number.saturating_add(1));
     }
@@ -109,7 +110,7 @@ pub fn start(policy: Policy, out: &mut Outside) -> Alive<Daemon> {
         daemon.note(EventKind::Recovered, id, "its record was lost", out)?;
     }
     daemon.feed(Input::Ended([ended.clone(), released.clone()].concat()), out)?;
-    let endings = ended.iter().map(|id| (*id, Ending::default())).collect();
+    let endings = ended.iter().map(|id| (*id, Last::Away)).collect();
     daemon.feed(Input::Figures(endings), out)?;
     for id in &released {
         daemon.feed(Input::Released(*id), out)?;
@@ -178,10 +179,7 @@ impl Findings {
         // A main process that somebody has moved out is moved back, as without a restart.
         let occupied =
             group.is_some_and(|group| tree.members(group).next().is_some() || known && main_lives);
-        let used = match &record.task.phase {
-            Phase::Attaching { used, .. } => used.clone(),
-            Phase::Running => None,
-        };
+        let used = record.task.promise().cloned();
         if known {
             self.used.extend(used.as_ref().map(|(id, _)| *id));
         }
@@ -244,8 +242,8 @@ impl Findings {
             (Seat::Arriving, _) => Seat::Overflow,
             (seat, _) => seat,
         };
-        let task = Task { seat, phase: Phase::Running, ..record.task };
-        self.tasks.push((id, task));
+        let life = task::Life::Placed(task::Hold::Kept);
+        self.tasks.push(Task { seat, life, ..record.task });
         self.held.insert(id, Held::new(Place { group, life: Life::Placed, ..record.place }));
     }
 
@@ -257,21 +255,7 @@ impl Findings {
             Some(Tier::Passive) => Seat::Passive,
             None => Seat::Overflow,
         };
-        let task = Task {
-            labels: Labels::default(),
-            uid: None,
-            priority: Priority::default(),
-            opportunistic: false,
-            order,
-            seat,
-            phase: Phase::Running,
-            admitted_at: Moment::default(),
-            promoted_at: None,
-            resident: None,
-            rate: None,
-            class: None,
-        };
-        self.tasks.push((id, task));
+        self.tasks.push(Task::lost(id, order, seat));
         let life = Life::Placed;
         let place = Place { process: None, admitted_by: None, origin: ROOT, group, life };
         self.held.insert(id, Held::new(place));
