@@ -1,8 +1,8 @@
-//! What any client may ask, whichever door it came through.
+//! What any client may ask, over whichever transport.
 //!
-//! gRPC (and every later door) translates its request into one [`Command`], sends it to the
+//! gRPC and D-Bus translate a request into one [`Command`], sends it to the
 //! loop and gets one answer. Who may do what is decided where the command is carried out,
-//! by [`crate::rights`]; a door only says who is asking.
+//! by [`crate::rights`]; a server only says who is asking.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,9 +17,21 @@ use crate::core::model::{Labels, Priority, ReservationId, TaskId};
 use crate::discover::keeper::News;
 use crate::discover::{Found, Hint};
 use crate::proto;
-use crate::rights::Role;
 use crate::systemd::unit::UnitName;
 use crate::units::{Pid, WallTime};
+
+/// What a caller is to this daemon, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look.
+    Reader,
+    /// May manage what is its own.
+    Member,
+    /// May speak for a scheduler.
+    Integration,
+    /// May do all.
+    Admin,
+}
 
 /// Who asks, as the kernel says (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +40,7 @@ pub struct Caller {
     pub uid: u32,
     /// Primary and supplementary gids.
     pub gids: Vec<u32>,
-    /// The process, where the door can know it.
+    /// The process, where the server can know it.
     pub pid: Option<Pid>,
     /// What somebody entitled to (polkit) granted for this one call. It adds to the table of
     /// [`crate::rights`], it never takes away.
@@ -42,7 +54,7 @@ pub type Reply<T> = oneshot::Sender<Result<T, CommandError>>;
 #[derive(Debug)]
 #[allow(missing_docs)] // the fields say it; each variant is one rpc of the contract
 pub enum Command {
-    /// From a finder inside the daemon, never from a door. Asked again for the same process it
+    /// From a finder inside the daemon, never from a client. Asked again for the same process it
     /// brings priority, standing and missing labels of that task up to date. Answers when the
     /// processes are in place.
     ///
@@ -127,7 +139,7 @@ pub struct YarnFound {
 pub struct AdmitRequest {
     /// What becomes a task.
     pub subject: Subject,
-    /// The process's start time in clock ticks since boot, where the door was given the process itself
+    /// The process's start time in clock ticks since boot, where the server was given the process itself
     /// (a pidfd) and not a number: whoever has the pid by now must have it too.
     pub start_ticks: Option<u64>,
     /// What the task is.
@@ -150,7 +162,7 @@ pub struct AdmitRequest {
 /// Who is to become a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// This process; the door has put the caller's own pid in place of 0.
+    /// This process; the server has put the caller's own pid in place of 0.
     Process(Pid),
     /// All processes of this unit of systemd's.
     Unit(UnitName),
@@ -204,7 +216,7 @@ impl CommandError {
     }
 }
 
-/// Longest error message in bytes that leaves a door. In gRPC it travels percent-encoded in a
+/// Longest error message in bytes that leaves a server. In gRPC it travels percent-encoded in a
 /// header, up to three bytes for one, and clients cap all headers of a response together (16 KiB
 /// in hyper and grpc-go); beyond the cap they drop the connection and the user sees no message
 /// at all. On D-Bus it keeps what a client wrote from coming back to it by the megabyte.
@@ -249,10 +261,10 @@ pub enum ErrorKind {
 }
 
 /// Commands that may wait for the loop. Deep enough for every client of a busy node to have
-/// one under way; a full queue makes the doors wait, never the loop.
+/// one under way; a full queue makes the servers wait, never the loop.
 const QUEUE_DEPTH: usize = 1024;
 
-/// A new queue: the doors' end and the loop's end.
+/// A new queue: the servers' end and the loop's end.
 pub fn queue() -> Result<(CommandSender, CommandReceiver), rustix::io::Errno> {
     let (sender, receiver) = mpsc::channel(QUEUE_DEPTH);
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -262,7 +274,7 @@ pub fn queue() -> Result<(CommandSender, CommandReceiver), rustix::io::Errno> {
     ))
 }
 
-/// The doors' end of the queue.
+/// The servers' end of the queue.
 #[derive(Clone, Debug)]
 pub struct CommandSender {
     queue: mpsc::Sender<Command>,

@@ -1,9 +1,9 @@
-//! From a command line to a running daemon and back: settings, log, locks, recovery, doors,
+//! From a command line to a running daemon and back: settings, log, locks, recovery, servers,
 //! signals, stop.
 //!
 //! The order is the promise: nothing is touched before the settings are known to be good,
 //! nothing is recovered before the locks are held, nobody is served before everything is
-//! recovered. The loop has a thread of its own ([`crate::driver`]); the doors share one async
+//! recovered. The loop has a thread of its own ([`crate::driver`]); the servers share one async
 //! runtime on the main thread. `lrsctl demo` runs the same entry in a process of its own.
 
 use std::path::{Path, PathBuf};
@@ -19,11 +19,13 @@ use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
 use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::keeper::Keeper;
-use crate::driver::{Driver, DriverError, EVENTS_KEPT, Parts, Remote, StartError};
+use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
 use crate::log::{Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings, raise_descriptor_limit};
-use crate::serve::{BoundSocket, Health, ServeError};
+use crate::server::grpc::{self, BoundSocket, Health, ServeError};
+use crate::server::{dbus, thread};
+use crate::state::journal::EVENTS_KEPT;
 use crate::state::lock::{LockError, RuntimeLock};
 use crate::state::{StateError, Store};
 use crate::systemd::notify::{self, StatusLine, Watchdog};
@@ -65,9 +67,9 @@ struct Arguments {
 /// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
 pub(crate) const BAD_CONFIG: u8 = 78;
 
-/// Two seconds are promised from the signal to the exit; the doors get half of them. Only an offer
+/// Two seconds are promised from the signal to the exit; the servers get half of them. Only an offer
 /// that goes back by a command takes longer (`yarn/rm/give_back.rs`).
-const STOP_DOORS_WITHIN: Duration = Duration::from_secs(1);
+const STOP_SERVERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long the service manager waits for the name on the bus, so that `systemctl start lrsd &&
 /// busctl call org.lrs.Shaper1` works. That takes milliseconds; a bus that hangs must not delay the
@@ -202,7 +204,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
 
     let mut sockets = Vec::new();
     for path in &config.grpc.listen {
-        sockets.push(crate::serve::bind(path)?);
+        sockets.push(grpc::bind(path)?);
     }
     let reload_log = {
         let log = log.clone();
@@ -244,10 +246,10 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         hints: hinted,
     };
     let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
-    // The doors get no more of the CPU than anybody (whoever may ask could spend it), but at once.
+    // The servers get no more of the CPU than other programs (clients could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
-        tracing::debug!(%error, "the doors are scheduled like everybody: {error}");
+        tracing::debug!(%error, "the servers are scheduled like everybody: {error}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -264,9 +266,9 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
     );
     let ended = || control.is_finished();
     let served = runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, &mut keeper));
-    // Beside the doors it had their second already.
+    // Beside the servers it had their second already.
     keeper.join();
-    // The loop goes last: it answers calls under way until the doors are shut.
+    // The loop goes last: it answers calls under way until the servers have ended.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -340,7 +342,7 @@ fn shorten_slice(nice: i32) -> std::io::Result<()> {
     if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Opens the doors until a signal, or until the loop has ended by itself.
+/// Runs the servers until a signal, or until the loop has ended by itself.
 async fn serve(
     sockets: Vec<BoundSocket>,
     bus: Bus,
@@ -354,7 +356,7 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup()).map_err(system("wait for SIGHUP"))?;
     let health = Health::new();
     let (stop, stopping) = watch::channel(false);
-    let mut doors = tokio::task::JoinSet::new();
+    let mut servers = tokio::task::JoinSet::new();
     let shutdown = || {
         let mut stopping = stopping.clone();
         async move {
@@ -363,7 +365,7 @@ async fn serve(
         }
     };
     for socket in sockets {
-        doors.spawn(crate::serve::serve(socket, access.clone(), health.clone(), shutdown()));
+        servers.spawn(grpc::serve(socket, access.clone(), health.clone(), shutdown()));
     }
     let (tried, bus_tried) = oneshot::channel();
     // Ends with this function.
@@ -371,11 +373,10 @@ async fn serve(
     if bus == Bus::Off {
         drop(tried);
     } else {
-        let (thread, ends) =
-            crate::serve::thread("lrs-bus").map_err(system("start the thread for D-Bus"))?;
+        let (runtime, ends) = thread("lrs-bus").map_err(system("start the thread for D-Bus"))?;
         bus_thread.replace(ends);
-        let served = thread.spawn(crate::dbus::serve(bus, access.clone(), tried, shutdown()));
-        doors.spawn(async move {
+        let served = runtime.spawn(dbus::serve(bus, access.clone(), tried, shutdown()));
+        servers.spawn(async move {
             match served.await {
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 _ => Ok(()),
@@ -413,7 +414,7 @@ async fn serve(
                 }
                 status_line.show(summary(&access.snapshot.borrow().status));
             }
-            Some(ended) = doors.join_next() => {
+            Some(ended) = servers.join_next() => {
                 failed = Some(ended);
                 break;
             }
@@ -423,11 +424,11 @@ async fn serve(
     keeper.stop();
     stop.send_replace(true);
     let close = async {
-        while let Some(ended) = doors.join_next().await {
+        while let Some(ended) = servers.join_next().await {
             failed.get_or_insert(ended);
         }
     };
-    if tokio::time::timeout(STOP_DOORS_WITHIN, close).await.is_err() {
+    if tokio::time::timeout(STOP_SERVERS_WITHIN, close).await.is_err() {
         tracing::warn!("clients were cut off: they did not let go within a second");
     }
     match failed {

@@ -37,11 +37,12 @@ use crate::config::{Absent, Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
+use crate::core::task::{Hold, Life, Task};
 use crate::daemon::{BAD_CONFIG, new_epoch};
 use crate::log::{last_words, say};
 use crate::sample::{TaskSample, read_final};
 use crate::state::lock::{LockError, RuntimeLock};
-use crate::state::record::{RecordPhase, TaskRecord};
+use crate::state::record::ReservationRecord;
 use crate::state::{Recovered, StateError, Store};
 use crate::systemd::manager::{Manager, ManagerError};
 use crate::systemd::unit::UnitRecord;
@@ -138,7 +139,7 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
     let mut desk = Desk { groups, store };
     for record in &recovered.tasks {
         let mut task = format!("task {}", record.id);
-        if let Some(unit) = &record.unit {
+        if let Some(unit) = &record.who.unit {
             task.push_str(&format!(" ({})", unit.name));
         }
         match desk.give_back(record) {
@@ -160,10 +161,10 @@ struct Desk {
 
 impl Desk {
     /// Answers what was done, for people.
-    fn give_back(&mut self, record: &TaskRecord) -> Result<&'static str, TaskError> {
+    fn give_back(&mut self, record: &Task) -> Result<&'static str, TaskError> {
         let files = record.group.as_ref().map(|group| self.groups.give_back(group)).transpose();
         // Told even where the files could not be written: systemd writes them too.
-        let told = record.unit.as_ref().map(|unit| self.tell(unit)).transpose();
+        let told = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
         let occupied = files?.unwrap_or(false);
         let told = told?.unwrap_or(true);
         let attachment = record.group.as_ref().map(|group| group.attachment);
@@ -181,7 +182,9 @@ impl Desk {
                 })
             }
             Some(Attachment::None) => Ok("only booked: no weight was changed"),
-            None if record.unit.is_none() && record.process.is_some_and(|p| !has_ended(p)) => {
+            None if record.who.unit.is_none()
+                && record.who.process.is_some_and(|p| !has_ended(p)) =>
+            {
                 Err(TaskError::CutShort)
             }
             Some(Attachment::Own | Attachment::InPlace) | None => Ok("nobody is left in it"),
@@ -197,7 +200,7 @@ impl Desk {
     }
 
     /// The event first: a record whose end is in the history is only to be cleaned up.
-    fn release(&mut self, record: &TaskRecord) -> Result<(), StateError> {
+    fn release(&mut self, record: &Task) -> Result<(), StateError> {
         let standing = self.store.standing();
         match standing.live.get(&record.id) {
             Some(tier) => {
@@ -217,9 +220,9 @@ impl Desk {
             }
             // Nobody was answered: the promise it was to use holds again.
             None => {
-                let unused =
-                    record.used.as_ref().filter(|_| record.phase == RecordPhase::Attaching);
-                unused.map_or(Ok(()), |used| self.store.put_reservation(used))?;
+                if let Some((id, reservation)) = record.promise().cloned() {
+                    self.store.put_reservation(&ReservationRecord { id, reservation })?;
+                }
             }
         }
         self.store.remove_task(record.id)
@@ -251,9 +254,9 @@ pub fn before_observing(
     store: &Store,
     recovered: &mut Recovered,
 ) -> Result<(), StillShaped> {
-    let is_shaped = |record: &TaskRecord| {
+    let is_shaped = |record: &Task| {
         let group = record.group.as_ref().map(|group| group.attachment);
-        record.booked.is_some() || group.is_some_and(|attachment| attachment != Attachment::None)
+        record.booked().is_some() || group.is_some_and(|attachment| attachment != Attachment::None)
     };
     let shaped = recovered.tasks.iter().any(is_shaped);
     if !shaped && !records_are_lost(store, recovered) {
@@ -308,7 +311,7 @@ fn unshape_all(
 fn unshape(
     tree: &TierTree,
     store: &Store,
-    record: &mut TaskRecord,
+    record: &mut Task,
     own: Option<Group>,
 ) -> Result<(), TaskError> {
     let mut groups: Vec<Group> = Vec::new();
@@ -319,32 +322,33 @@ fn unshape(
     }
     groups.extend(own.map(|mut group| {
         // The record may be older than the group; it knows where the process was.
-        group.record.origin.clone_from(&record.origin);
+        group.record.origin.clone_from(&record.who.origin);
         group
     }));
     let counted = groups.last().and_then(|group| read_final(&group.dirs));
     for group in &groups {
         tree.release(group)?;
     }
-    if let Some(unit) = record.unit.as_ref().filter(|_| crate::systemd::is_running()) {
+    if let Some(unit) = record.who.unit.as_ref().filter(|_| crate::systemd::is_running()) {
         Manager::default().give_back(unit)?;
     }
-    record.unit = None;
-    if let Some(booked) = record.booked.take() {
+    record.who.unit = None;
+    if let Some(booked) = record.booked().cloned() {
         // Its attach was under way; what it had before is still so.
-        record.group = Some(booked);
+        record.group = Some(booked.group);
+        record.life = Life::Placed(Hold::Kept);
     }
     let Some(stored) = record.group.take_if(|group| group.attachment != Attachment::None) else {
         return Ok(store.put_task(record)?);
     };
     // Other counters go on from here: those of its processes.
-    let last = counted.or(record.measured.map(|(_, sample)| sample));
+    let last = counted.or(record.counts.opened.map(|(_, sample)| sample));
     let last = last.and_then(|sample| sample.cpu);
-    let base = record.baseline.map_or(Some(Duration::ZERO), |baseline| baseline.cpu);
+    let base = record.counts.baseline.map_or(Some(Duration::ZERO), |baseline| baseline.cpu);
     let counted = last.zip(base).and_then(|(last, base)| last.checked_sub(base));
-    record.cpu_before += counted.unwrap_or_default();
-    record.baseline = Some(TaskSample::default());
-    record.measured = None;
+    record.counts.cpu_before += counted.unwrap_or_default();
+    record.counts.baseline = Some(TaskSample::default());
+    record.counts.opened = None;
     let (path, inode) = match stored.attachment {
         Attachment::InPlace => (stored.path, stored.inode),
         Attachment::Own | Attachment::None => (String::new(), 0),

@@ -13,8 +13,7 @@
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
 //! | [`driver`] | the one loop that owns the state | all above, [`clock`] |
 //! | [`command`], [`rights`], [`publish`] | what clients may ask, who may, what they read | `core` |
-//! | [`request`], [`query`] | what every door checks and answers alike | `command`, `publish` |
-//! | [`serve`], [`dbus`] | the gRPC and the D-Bus door: translate, decide nothing | the two rows above |
+//! | [`server`] | one service layer; gRPC and D-Bus translate to it and decide nothing | `command`, `publish` |
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
 //! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
 //! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
@@ -24,7 +23,7 @@
 //! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
-//! `cgroup` writes below the cgroup root; the doors never see `cgroup` or `state`; nothing in
+//! `cgroup` writes below the cgroup root; the servers never see `cgroup` or `state`; nothing in
 //! `core` has a clock, a file, a socket, async or a log: it is a crate without those dependencies.
 //!
 //! `docs/architecture.md` tells the same at more length.
@@ -35,7 +34,6 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod daemon;
-pub mod dbus;
 pub mod demo;
 pub mod discover;
 pub mod doctor;
@@ -43,13 +41,9 @@ pub mod driver;
 pub mod give_back;
 pub mod log;
 pub mod publish;
-pub mod query;
-mod quota;
-pub mod request;
 pub mod rights;
 pub mod sample;
-pub mod serve;
-pub mod service;
+pub mod server;
 pub mod state;
 pub mod systemd;
 pub mod yarn;
@@ -57,3 +51,4 @@ pub mod yarn;
 pub use lrs_api::{proto, wire};
 pub use lrs_core as core;
 pub use lrs_core::units;
+pub use server::{dbus, grpc as serve};

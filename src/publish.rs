@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub yarn_found: Arc<YarnFound>,
 }
 
-/// What a door needs: where to ask, what to read. Cheap to clone.
+/// What a server needs: where to ask, what to read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Where commands go.

@@ -15,21 +15,9 @@
 
 use std::fmt;
 
+pub use crate::command::Role;
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::core::model::Priority;
-
-/// What a caller is to this daemon, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// May look.
-    Reader,
-    /// May manage what is its own.
-    Member,
-    /// May speak for a scheduler.
-    Integration,
-    /// May do all.
-    Admin,
-}
 
 /// What a caller wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

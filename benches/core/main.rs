@@ -15,14 +15,15 @@ use divan::{AllocProfiler, Bencher, black_box};
 use lrs::core::Measured;
 use lrs::core::capacity::CpuShares;
 use lrs::core::guard::Memory;
-use lrs::core::model::{Class, Labels, Priority, TaskId};
+use lrs::core::model::{Labels, Priority, TaskId};
 use lrs::core::rate::{Interval, RateMeter};
 use lrs::core::shaper::Shaper;
-use lrs::core::state::{Ending, Need, Policy, Request, Restored};
-use lrs::core::step::{Figures, Input, Job, Ticket};
+use lrs::core::state::{Need, Policy, Request, Restored};
+use lrs::core::step::{Input, Job, Last, Reading, Ready, Ticket};
+use lrs::core::task::{Attachment, GroupRecord, Who};
 use lrs::proto;
 use lrs::publish::Snapshot;
-use lrs::sample::TaskPressure;
+use lrs::sample::{TaskPressure, TaskSample};
 use lrs::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 #[global_allocator]
@@ -62,6 +63,7 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
         .map(|ticket| {
             let request = Request {
                 uid: 0,
+                who: Who::default(),
                 labels: Labels::default(),
                 priority: Some(Priority(0)),
                 reservation: None,
@@ -72,12 +74,23 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
             let [Job::Prepare { task, .. }] = shaper.handle(input, at(1)).jobs[..] else {
                 panic!("no slot for one of {tasks} tasks");
             };
-            shaper.handle(Input::Prepared(task), at(1));
-            shaper.handle(Input::Attached(task), at(1));
+            shaper.handle(Input::Prepared { task, ready: Ready::default() }, at(1));
+            let born = TaskSample::default();
+            shaper.handle(Input::Attached { task, group: group(task), born }, at(1));
             task
         })
         .collect();
     (shaper, ids)
+}
+
+fn group(task: TaskId) -> GroupRecord {
+    GroupRecord {
+        attachment: Attachment::Own,
+        path: format!("/lrs/{task}"),
+        inode: 1,
+        origin: Vec::new(),
+        found: Vec::new(),
+    }
 }
 
 /// All decisions of one cycle on a saturated node.
@@ -96,13 +109,14 @@ fn cycle(bencher: Bencher, tasks: usize) {
     let mut second = 1;
     bencher.bench_local(|| {
         second += 3;
-        let figures = Figures {
+        let sample = TaskSample {
+            cpu: Some(Duration::from_secs(second / 2)),
             resident: Some(Bytes(1 << 20)),
-            rate: Some(Share::clamped(0.5)),
-            class: Some(Class::Moderate),
+            ..TaskSample::default()
         };
-        let tasks = ids.iter().map(|id| (*id, figures)).collect();
-        shaper.handle(Input::Cycle { node: black_box(measured), tasks }, at(second))
+        let tasks = ids.iter().map(|task| Reading { task: *task, due: true, sample }).collect();
+        let (node, at) = (black_box(measured), at(second));
+        shaper.handle(Input::Cycle { node, spread: None, at: at.boot, tasks }, at)
     });
 }
 
@@ -111,8 +125,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
 fn promotion(bencher: Bencher, tasks: usize) {
     bencher.with_inputs(|| full(tasks)).bench_local_values(|(mut shaper, ids)| {
         let weights = shaper.handle(Input::Ended(ids[..1].to_vec()), at(2));
-        let ending = Ending { at: Some(at(2).wall), ..Ending::default() };
-        let rest = shaper.handle(Input::Figures(vec![(ids[0], ending)]), at(2));
+        let rest = shaper.handle(Input::Figures(vec![(ids[0], Last::Unread)]), at(2));
         // Dropped after the clock has stopped.
         (weights, rest, shaper, ids)
     });

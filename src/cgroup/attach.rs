@@ -231,7 +231,7 @@ impl Mover<'_> {
         let pid = main.process.pid;
         let deadline = Deadline::after(self.budget);
         let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
-        kin.check(pid, &facts)?;
+        super::kin::check(kin, pid, &facts)?;
         match self.settle(pid, &facts, intake)? {
             Step::Gone => return Err(CgroupError::ProcessGone(pid)),
             Step::Moved => {}

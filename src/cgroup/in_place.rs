@@ -36,13 +36,9 @@ pub(super) fn found_number(record: &GroupRecord, file: &str) -> Option<u64> {
     files::number(value)
 }
 
-impl GroupRecord {
-    /// Whether its owner gave it the least CPU weight the kernel takes. An idle group has none.
-    pub fn has_least_cpu_weight(&self) -> bool {
-        [CPU_SHARES, CPU_WEIGHT]
-            .iter()
-            .any(|scale| found_number(self, scale.file) == Some(scale.min))
-    }
+/// Whether its owner gave it the least CPU weight the kernel takes. An idle group has none.
+pub fn has_least_cpu_weight(group: &GroupRecord) -> bool {
+    [CPU_SHARES, CPU_WEIGHT].iter().any(|scale| found_number(group, scale.file) == Some(scale.min))
 }
 
 /// See [`super::TierTree::find_in_place`].
@@ -356,7 +352,7 @@ mod tests {
     #[test]
     fn the_least_weight_is_told_from_all_others() {
         let is_least = |file, value| Files::new(&[(CPU_IDLE, "0"), (file, value)]).1.record;
-        let is_least = |file, value| is_least(file, value).has_least_cpu_weight();
+        let is_least = |file, value| has_least_cpu_weight(&is_least(file, value));
         assert!(is_least("cpu.shares", "2") && is_least("cpu.weight", "1"));
         assert!(!is_least("cpu.shares", "1024") && !is_least("cpu.weight", "100"));
         assert!(!is_least("cpu.weight", "2") && !is_least("io.weight", "1"));

@@ -19,36 +19,22 @@ use std::collections::HashSet;
 use std::fs;
 
 use nix::errno::Errno;
-use serde::{Deserialize, Serialize};
 
 use super::attach::{Deadline, Intake, Mover, Step};
 use super::process::{self, Facts};
-use super::{CgroupError, files};
+use super::{CgroupError, Kin, files};
 use crate::units::Pid;
 
-/// Whom an attach moves beside the main process, of those in the same group as it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kin {
-    /// Its descendants.
-    #[default]
-    Descendants,
-    /// All members of the session it leads, and their descendants.
-    Session,
-}
-
-impl Kin {
-    /// Refuses a process that cannot have this kin.
-    pub(super) fn check(self, pid: Pid, facts: &Facts) -> Result<(), CgroupError> {
-        if self == Kin::Descendants || facts.session == pid.raw() {
-            return Ok(());
-        }
-        Err(CgroupError::Refused(format!(
-            "process {pid} does not lead a session, it is in that of process {}; a container is \
-             taken as a whole session, by its first process",
-            facts.session
-        )))
+/// Refuses a process that cannot have this kin.
+pub(super) fn check(kin: Kin, pid: Pid, facts: &Facts) -> Result<(), CgroupError> {
+    if kin == Kin::Descendants || facts.session == pid.raw() {
+        return Ok(());
     }
+    Err(CgroupError::Refused(format!(
+        "process {pid} does not lead a session, it is in that of process {}; a container is \
+         taken as a whole session, by its first process",
+        facts.session
+    )))
 }
 
 impl Mover<'_> {

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::core::task::{Attachment, GroupRecord, Kin};
 use crate::units::{Pid, ProcessRef};
 
 mod attach;
@@ -58,8 +59,8 @@ mod weights;
 mod whereabouts;
 
 pub use give_back::RecordedGroups;
+pub use in_place::has_least_cpu_weight;
 pub use inspect::{Kept, Reading};
-pub use kin::Kin;
 pub(crate) use lock::LOCK;
 pub(crate) use owner::denied;
 pub(crate) use process::is_within;
@@ -149,7 +150,8 @@ pub enum DiskTiers {
 }
 
 /// `tiers.passive_cpu`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PassiveCpu {
     /// `cpu.idle` where the kernel has it, else weights.
     Auto,
@@ -204,38 +206,6 @@ pub enum IoTiers {
     IoCost,
     IoPrio,
     None,
-}
-
-/// Whose cgroup it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Attachment {
-    /// LRS made it.
-    Own,
-    /// Somebody else's: weights only.
-    InPlace,
-    /// Observe mode: bookkeeping only.
-    None,
-}
-
-/// A task's cgroup for all time: where it is, which one it is, what to give back. Stored in
-/// the task's state file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupRecord {
-    /// Whose it is.
-    pub attachment: Attachment,
-    /// Path from the controller's mount, with a leading slash.
-    pub path: String,
-    /// Inode of the directory in the hierarchy whose weight is edited; a group made anew under
-    /// the same path differs.
-    pub inode: u64,
-    /// Where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified"; the
-    /// first controller where several are mounted together): what [`TierTree::origin`] said
-    /// before the attach. Own: release goes back there; empty: to the root's parent. In place:
-    /// tells in which hierarchies the group is the task's alone.
-    pub origin: Vec<(String, String)>,
-    /// In place: file name and content of every weight file as found.
-    pub found: Vec<(String, String)>,
 }
 
 /// An open task group. Cheap to clone; all paths are absolute.

@@ -78,7 +78,7 @@ pub(super) fn bench(json: bool, args: Vec<OsString>) -> Result<Infallible, Failu
     command.extend(args);
     Program::find(&command, std::env::var_os("PATH").as_deref())
         .map_err(|failure| {
-            failure.hint(
+            Failure::failed(failure.to_string()).hint(
                 "`lrsctl bench` is the program lrs-bench, of the same package; put it beside \
                  lrsctl or into PATH",
             )

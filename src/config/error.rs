@@ -11,7 +11,7 @@ pub struct ConfigErrors {
 
 impl ConfigErrors {
     /// Sorts by line; equal lines keep their order.
-    pub(crate) fn new(mut faults: Vec<Fault>) -> ConfigErrors {
+    pub(super) fn new(mut faults: Vec<Fault>) -> ConfigErrors {
         faults.sort_by_key(|fault| (fault.line, fault.column));
         ConfigErrors { faults }
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Fault {
 const QUOTE_LIMIT: usize = 72;
 
 /// `text` on one line that is safe on a terminal: control characters escaped, cut when long.
-pub(crate) fn excerpt(text: &str) -> String {
+pub(super) fn excerpt(text: &str) -> String {
     let shown = printable(text);
     match shown.char_indices().nth(QUOTE_LIMIT) {
         Some((end, _)) => format!("{}...", &shown[..end]),

@@ -1,6 +1,6 @@
 //! The shipped `config/lrs.toml`, made from the table of keys.
 
-use super::schema::{Applies, SECTIONS};
+use super::keys::{Applies, RULE, SECTIONS};
 use super::{Config, discover};
 
 /// Columns of the file's comments.
@@ -26,14 +26,14 @@ pub fn example() -> String {
         file.push('\n');
         comment(&mut file, section.doc);
         file.push_str(&format!("[{}]\n", section.name));
-        for key in section.keys() {
+        for key in section.keys {
             file.push('\n');
             comment(&mut file, key.doc);
             comment(&mut file, &format!("Range: {}.", key.range));
             if key.applies == Applies::Restart {
                 comment(&mut file, "A change needs a restart of lrsd.");
             }
-            file.push_str(&format!("#{} = {}\n", key.name(), (key.write)(&defaults)));
+            file.push_str(&format!("#{} = {}\n", key.name(), defaults.show(key.path)));
         }
     }
     rules(&mut file);
@@ -44,9 +44,9 @@ pub fn example() -> String {
 fn rules(file: &mut String) {
     file.push('\n');
     comment(file, discover::ABOUT);
-    for key in discover::KEYS {
+    for key in RULE {
         file.push('\n');
-        comment(file, &format!("{}: {} Range: {}.", key.name, key.doc, key.range));
+        comment(file, &format!("{}: {} Range: {}.", key.name(), key.doc, key.range));
     }
     file.push('\n');
     file.push_str(RULES);

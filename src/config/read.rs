@@ -1,6 +1,6 @@
 //! From the text of a file to a checked [`Config`], or to everything that is wrong with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
@@ -8,12 +8,14 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::discover::{self, MAX_RULES, ReadRule, RuleFault, RuleReader};
+use super::discover::{Draft, MAX_RULES, TABLE};
 use super::error::{ConfigErrors, Fault, excerpt};
-use super::schema::{self, Key, REMOVED, SECTIONS, Wrong};
+use super::keys::{self, Key, REMOVED, RULE, SECTIONS};
 use super::source::{Source, bare, nearest};
-use super::value::{Node, Rejection, socket_length};
-use super::{Auto, Config, MemoryAmount, default_socket};
+use super::value::{Node, Rejection, Wrong, socket_length};
+use super::{Auto, Config, default_socket};
+use crate::core::model::Label;
+use crate::units::MemoryAmount;
 
 /// What a missing file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
 }
 
 /// The text of a file of settings; `None` when it is absent and may be.
-pub(crate) fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
+fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
     let whole_file = |problem: String, remedy: &str| {
         ConfigErrors::new(vec![Fault {
             file: path.to_owned(),
@@ -97,11 +99,10 @@ pub(crate) fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, C
 /// verdict and the keys that differ from their defaults, and one for each key that is ignored.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
-    let mut changed: Vec<String> = Config::default()
-        .changed_keys(&config)
-        .iter()
-        .filter_map(|changed| schema::key(changed.key))
-        .map(|key| format!("{} = {}", key.path, (key.write)(&config)))
+    let changed = Config::default().changed_keys(&config).into_iter();
+    let mut changed: Vec<String> = changed
+        .filter(|changed| changed.key != TABLE)
+        .map(|changed| format!("{} = {}", changed.key, config.show(changed.key)))
         .collect();
     let rules = config.discover.iter();
     changed.extend(rules.map(|rule| format!("[[discover]] {}", excerpt(rule.name.as_str()))));
@@ -118,26 +119,19 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
 /// See [`Config::from_toml`].
 pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
     let (root, syntax) = DeTable::parse_recoverable(text);
-    let mut reader = Reader {
-        source: Source::new(text, file),
-        config: Config::default(),
-        faults: Vec::new(),
-        set: HashMap::new(),
-        complete: syntax.is_empty(),
-    };
-    reader.document(root.get_ref());
-    reader.derive_defaults();
-    reader.check_together();
-    let mut faults = reader.faults;
+    let mut config = Config::default();
+    let source = Source::new(text, file);
+    let mut reader = Reader { source, faults: Vec::new(), ignored: Vec::new() };
+    reader.document(root.get_ref(), &mut config, syntax.is_empty());
+    let Reader { source, mut faults, ignored } = reader;
+    config.ignored = ignored;
     if !syntax.is_empty() {
-        let syntax: Vec<Fault> = syntax
-            .iter()
-            .map(|error| reader.source.syntax(error.message(), error.span()))
-            .collect();
+        let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
+        let syntax: Vec<Fault> = syntax.collect();
         // What the parser made of a broken line is its guess, and so is the section of the
         // keys that follow a broken header.
         let broken_header =
-            syntax.iter().map(|fault| fault.line).find(|&line| reader.source.is_header(line));
+            syntax.iter().map(|fault| fault.line).find(|&line| source.is_header(line));
         faults.retain(|fault| {
             let guessed = syntax.iter().any(|broken| broken.line == fault.line);
             let displaced = broken_header.is_some_and(|header| fault.line >= header)
@@ -146,145 +140,131 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
         });
         faults.extend(syntax);
     }
-    if faults.is_empty() { Ok(reader.config) } else { Err(ConfigErrors::new(faults)) }
+    if faults.is_empty() { Ok(config) } else { Err(ConfigErrors::new(faults)) }
 }
 
 const UNKNOWN_KEY: &str = "unknown key";
 const UNKNOWN_SECTION: &str = "unknown section";
 
+/// Where each key of the file has its value, `None` where that value was not taken.
+type Places = HashMap<&'static str, Option<Range<usize>>>;
+
 struct Reader<'a> {
     source: Source<'a>,
-    config: Config,
     faults: Vec<Fault>,
-    /// Where each key of the file has its value, `None` where that value was not taken.
-    set: HashMap<&'static str, Option<Range<usize>>>,
-    /// Whether every line could be read: else what seems to be missing may stand there.
-    complete: bool,
+    /// About keys that are ignored.
+    ignored: Vec<Fault>,
 }
 
 impl Reader<'_> {
-    fn document(&mut self, root: &DeTable<'_>) {
+    /// In a file that is not `complete` rules are not judged as a whole: what seems to be missing
+    /// may stand on a line that could not be read.
+    fn document(&mut self, root: &DeTable<'_>, config: &mut Config, complete: bool) {
+        let mut places = Places::new();
         for (name, node) in root {
             let (name, place) = (name.get_ref().as_ref(), name.span());
-            if name == discover::TABLE {
-                self.rules(place, node);
-            } else if !SECTIONS.iter().any(|section| section.name == name) {
-                self.unknown_at_top(name, place, node);
-            } else if let Some(table) = node.get_ref().as_table() {
-                self.section(name, table);
-            } else {
-                let found = self.source.quote(node.span());
-                self.fault(
-                    bare(name),
-                    Some(found).filter(|_| !node.get_ref().is_array()),
-                    place,
-                    String::from("is a section"),
-                    format!("write [{name}] on a line of its own and its keys below"),
-                );
+            let section = SECTIONS.iter().find(|section| section.name == name);
+            match (section, node.get_ref().as_table()) {
+                _ if name == TABLE => self.rules(place, node, config, complete),
+                (None, _) => self.unknown_at_top(name, place, node),
+                (Some(section), Some(table)) => {
+                    let header = format!("[{name}]");
+                    self.table(&header, section.keys, table, config, &mut places);
+                }
+                (Some(_), None) => {
+                    let remedy = format!("write [{name}] on a line of its own and its keys below");
+                    let found = Some(node).filter(|node| !node.get_ref().is_array());
+                    self.fault(bare(name), found, place, "is a section", remedy);
+                }
+            }
+        }
+        self.derive_defaults(config, &places);
+        self.check_together(config, &places);
+    }
+
+    /// Reads the keys of one table into `root`.
+    fn table<R: Default>(
+        &mut self,
+        header: &str,
+        keys: &'static [Key<R>],
+        table: &DeTable<'_>,
+        root: &mut R,
+        places: &mut Places,
+    ) {
+        let section = keys.first().map_or("", Key::section);
+        for (name, node) in table {
+            let Some(key) = keys.iter().find(|key| key.name() == name.get_ref()) else {
+                let path = format!("{section}.{}", bare(name.get_ref()));
+                // Tables are not quoted.
+                let found = Some(node).filter(|node| !node.get_ref().is_table());
+                if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+                    let found = found.map(|node| self.source.quote(node.span()));
+                    let (problem, remedy) = (String::from("is ignored"), String::from(*remedy));
+                    let fault = self.source.fault(path, found, name.span(), problem, remedy);
+                    self.ignored.push(fault);
+                } else {
+                    let remedy = unknown_remedy(header, keys, name.get_ref());
+                    self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
+                }
+                continue;
+            };
+            let read = (key.read)(node, root);
+            places.insert(key.path, read.is_ok().then(|| node.span()));
+            for Wrong { span, why } in read.err().unwrap_or_default() {
+                let (problem, remedy) = match why {
+                    Rejection::Because(problem, remedy) => (problem, remedy),
+                    Rejection::OutOfRange => {
+                        (format!("expected {}", key.range), self.range_remedy(key, node))
+                    }
+                };
+                self.fault_at(key.path, span.unwrap_or(node.span()), problem, remedy);
             }
         }
     }
 
-    fn rules(&mut self, place: Range<usize>, node: &Node<'_>) {
-        let items = node.get_ref().as_array().map_or(&[][..], |items| items);
-        let tables: Vec<_> = items
-            .iter()
-            .filter_map(|item| Some((item.get_ref().as_table()?, item.span())))
-            .collect();
-        if !node.get_ref().is_array() || tables.len() != items.len() {
-            self.fault(
-                discover::TABLE.to_owned(),
-                None,
-                place,
-                String::from("is a list of rules"),
-                String::from("write [[discover]] on a line of its own and the rule's keys below"),
-            );
-            return;
-        }
-        let mut rules = RuleReader::new(self.complete);
-        for (index, (table, place)) in tables.into_iter().enumerate() {
+    fn rules(&mut self, place: Range<usize>, node: &Node<'_>, config: &mut Config, complete: bool) {
+        let mut names = HashSet::new();
+        let tables = node.get_ref().as_array().and_then(|items| {
+            let tables = items.iter().map(|item| Some((item.get_ref().as_table()?, item.span())));
+            tables.collect::<Option<Vec<_>>>()
+        });
+        let Some(tables) = tables else {
+            let remedy = "write [[discover]] on a line of its own and the rule's keys below";
+            return self.fault(TABLE, None, place, "is a list of rules", remedy);
+        };
+        for (index, (table, place)) in tables.iter().enumerate() {
             if index == MAX_RULES {
                 let problem = format!("is one rule more than the {MAX_RULES} that are taken");
-                let remedy = String::from("join rules, for example with \"a|b\" in a pattern");
-                self.fault(discover::TABLE.to_owned(), None, place, problem, remedy);
-                return;
+                let remedy = "join rules, for example with \"a|b\" in a pattern";
+                return self.fault(TABLE, None, place.clone(), problem, remedy);
             }
-            let read = rules.read(table);
-            self.rule(read, place);
+            self.rule(table, place, &mut names, config, complete);
         }
     }
 
-    fn rule(&mut self, read: ReadRule, rule: Range<usize>) {
-        let path = |key: &str| format!("{}.{key}", discover::TABLE);
-        for (key, Wrong { span, why }, whole) in read.wrong {
-            let place = span.unwrap_or(whole);
-            let found = Some(self.source.quote(place.clone()));
-            let (problem, remedy) = match why {
-                Rejection::Because(problem, remedy) => (problem, remedy),
-                Rejection::OutOfRange => {
-                    (format!("expected {}", key.range), String::from("correct it"))
-                }
-            };
-            self.fault(path(key.name), found, place, problem, remedy);
+    fn rule(
+        &mut self,
+        table: &DeTable<'_>,
+        rule: &Range<usize>,
+        names: &mut HashSet<Label>,
+        config: &mut Config,
+        complete: bool,
+    ) {
+        let (mut draft, mut places) = (Draft::default(), Places::new());
+        let faults = self.faults.len();
+        self.table("[[discover]]", RULE, table, &mut draft, &mut places);
+        // A rule of which a part was refused would be told of faults it may not have.
+        if !complete || self.faults.len() > faults {
+            return;
         }
-        for (name, place) in read.unknown {
-            let names: Vec<String> = discover::KEYS.iter().map(|key| key.name.to_owned()).collect();
-            let remedy = match nearest(&name, &names) {
-                Some(near) => format!("did you mean {}?", path(&near)),
-                None => format!("the keys of [[discover]] are {}", names.join(", ")),
-            };
-            self.fault(path(&bare(&name)), None, place, UNKNOWN_KEY.to_owned(), remedy);
-        }
-        for RuleFault { key, place, problem, remedy } in read.faults {
-            let found = place.clone().map(|place| self.source.quote(place));
-            let path = key.map_or_else(|| discover::TABLE.to_owned(), path);
-            self.fault(path, found, place.unwrap_or_else(|| rule.clone()), problem, remedy);
-        }
-        self.config.discover.extend(read.rule);
-    }
-
-    fn section(&mut self, section: &str, table: &DeTable<'_>) {
-        for (name, node) in table {
-            let path = format!("{section}.{}", bare(name.get_ref()));
-            if let Some(key) = schema::key(&path) {
-                self.key(key, node);
-            } else if let Some((_, remedy)) = REMOVED.iter().find(|(key, _)| *key == path) {
-                let (found, problem) = (self.found(node), String::from("is ignored"));
-                let fault = self.source.fault(path, found, name.span(), problem, (*remedy).into());
-                self.config.ignored.push(fault);
-            } else {
-                let found = self.found(node);
-                let remedy = unknown_remedy(section, name.get_ref());
-                self.fault(path, found, name.span(), UNKNOWN_KEY.to_owned(), remedy);
-            }
-        }
-    }
-
-    fn key(&mut self, key: &'static Key, node: &Node<'_>) {
-        match (key.read)(node, &mut self.config) {
-            Ok(()) => {
-                self.set.insert(key.path, Some(node.span()));
-            }
-            Err(wrong) => {
-                self.set.insert(key.path, None);
-                for Wrong { span, why } in wrong {
-                    let place = span.unwrap_or(node.span());
-                    let found = Some(self.source.quote(place.clone()));
-                    let path = key.path.to_owned();
-                    match why {
-                        Rejection::OutOfRange => {
-                            let remedy = self.range_remedy(key, node);
-                            self.fault(
-                                path,
-                                found,
-                                place,
-                                format!("expected {}", key.range),
-                                remedy,
-                            );
-                        }
-                        Rejection::Because(problem, remedy) => {
-                            self.fault(path, found, place, problem, remedy);
-                        }
+        match draft.finish(names) {
+            Ok(rule) => config.discover.push(rule),
+            Err(faults) => {
+                for (key, problem, remedy) in faults {
+                    let path = key.map_or(TABLE.to_owned(), |key| format!("{TABLE}.{key}"));
+                    match places.get(path.as_str()) {
+                        Some(Some(place)) => self.fault_at(path, place.clone(), problem, remedy),
+                        _ => self.fault(path, None, rule.clone(), problem, remedy),
                     }
                 }
             }
@@ -293,8 +273,7 @@ impl Reader<'_> {
 
     /// What to do about a value that is not in the key's range: mind the quotes if they are
     /// all that is wrong.
-    fn range_remedy(&self, key: &Key, node: &Node<'_>) -> String {
-        let default = (key.write)(&Config::default());
+    fn range_remedy<R: Default>(&self, key: &Key<R>, node: &Node<'_>) -> String {
         let written = self.source.text.get(node.span()).unwrap_or("");
         let (other, advice) = match node.get_ref() {
             DeValue::String(inner) => (inner.to_string(), "remove the quotes"),
@@ -302,42 +281,36 @@ impl Reader<'_> {
         };
         let taken = other.len() < 100
             && DeValue::parse(&other)
-                .is_ok_and(|value| (key.read)(&value, &mut Config::default()).is_ok());
-        if taken {
-            return advice.to_owned();
+                .is_ok_and(|value| (key.read)(&value, &mut R::default()).is_ok());
+        match Config::default().show(key.path).as_str() {
+            _ if taken => advice.to_owned(),
+            "" => String::from("correct it"),
+            default => format!("correct it, or remove the key for the default {default}"),
         }
-        format!("correct it, or remove the key for the default {default}")
     }
 
     /// Defaults that follow from other keys.
-    fn derive_defaults(&mut self) {
-        if !self.set.contains_key("grpc.listen") {
-            let socket = default_socket(&self.config.daemon.runtime_dir);
-            let length = socket.as_os_str().len();
-            self.config.grpc.listen = vec![socket];
-            let place = self.place("daemon.runtime_dir");
-            if let (Some(place), Err(Rejection::Because(problem, _))) =
-                (place, socket_length(length))
+    fn derive_defaults(&mut self, config: &mut Config, places: &Places) {
+        if !places.contains_key("grpc.listen") {
+            let socket = default_socket(&config.daemon.runtime_dir);
+            let fits = socket_length(socket.as_os_str().len());
+            config.grpc.listen = vec![socket];
+            if let (Some(Some(place)), Err(Rejection::Because(problem, _))) =
+                (places.get("daemon.runtime_dir"), fits)
             {
-                let found = Some(self.source.quote(place.clone()));
-                self.fault(
-                    String::from("daemon.runtime_dir"),
-                    found,
-                    place,
-                    format!("{problem} (<runtime_dir>/lrsd.sock)"),
-                    String::from("choose a shorter directory, or set grpc.listen"),
-                );
+                let problem = format!("{problem} (<runtime_dir>/lrsd.sock)");
+                let remedy = "choose a shorter directory, or set grpc.listen";
+                self.fault_at("daemon.runtime_dir", place.clone(), problem, remedy);
             }
         }
-        if !self.set.contains_key("guard.memory_resume") {
-            self.config.guard.memory_resume =
-                super::default_resume(self.config.guard.memory_reserve);
+        if !places.contains_key("guard.memory_resume") {
+            config.guard.memory_resume = super::default_resume(config.guard.memory_reserve);
         }
     }
 
     /// Rules over two keys. A rule is left out where one of the values was refused.
-    fn check_together(&mut self) {
-        let Config { slots, classify, guard, .. } = &self.config;
+    fn check_together(&mut self, config: &Config, places: &Places) {
+        let Config { slots, classify, guard, .. } = config;
         let below_base = matches!(
             (slots.passive, slots.passive_max),
             (Auto::Fixed(base), Auto::Fixed(max)) if max < base
@@ -354,94 +327,87 @@ impl Reader<'_> {
             (crossed, "classify.io_below", "classify.cpu_above"),
             (resumes_early, "guard.memory_reserve", "guard.memory_resume"),
         ] {
-            let refused = [small, large].iter().any(|&path| self.set.get(path) == Some(&None));
-            if broken && !refused {
-                self.not_in_order(small, large);
-            }
+            // One of the two is in the file: the defaults are in order.
+            let (path, place, problem) = match (broken, places.get(small), places.get(large)) {
+                (false, ..) | (_, Some(None), _) | (_, _, Some(None)) | (_, None, None) => continue,
+                (_, _, Some(Some(place))) => {
+                    (large, place, format!("is below {small} = {}", config.show(small)))
+                }
+                (_, Some(Some(place)), None) => {
+                    (small, place, format!("is above {large} = {}", config.show(large)))
+                }
+            };
+            let remedy = format!("set {large} to {small} or more");
+            self.fault_at(path, place.clone(), problem, remedy);
         }
     }
 
-    fn not_in_order(&mut self, small: &'static str, large: &'static str) {
-        let value =
-            |path| schema::key(path).map_or_else(String::new, |key| (key.write)(&self.config));
-        let (small_value, large_value) = (value(small), value(large));
-        // One of the two is in the file: the defaults are in order.
-        let (path, found, problem) = match self.place(large) {
-            Some(place) => (large, place, format!("is below {small} = {small_value}")),
-            None => (
-                small,
-                self.place(small).unwrap_or(0..0),
-                format!("is above {large} = {large_value}"),
-            ),
-        };
-        let quoted = Some(self.source.quote(found.clone()));
-        let remedy = format!("set {large} to {small} or more");
-        self.fault(path.to_owned(), quoted, found, problem, remedy);
-    }
-
-    fn place(&self, path: &str) -> Option<Range<usize>> {
-        self.set.get(path).cloned().flatten()
-    }
-
     fn unknown_at_top(&mut self, name: &str, place: Range<usize>, node: &Node<'_>) {
-        let is_section = node.get_ref().is_table() || node.get_ref().is_array();
-        let (found, problem, candidates): (_, _, Vec<String>) = if is_section {
-            let names = SECTIONS.iter().map(|section| section.name);
-            let names = names.chain([discover::TABLE]);
-            (None, UNKNOWN_SECTION, names.map(str::to_owned).collect())
+        let all = || {
+            let sections = SECTIONS.iter().map(|section| format!("[{}]", section.name));
+            sections.chain([format!("[[{TABLE}]]")]).collect::<Vec<_>>().join(", ")
+        };
+        if node.get_ref().is_table() || node.get_ref().is_array() {
+            let names = SECTIONS.iter().map(|section| section.name).chain([TABLE]);
+            let remedy = match nearest(name, &names.map(str::to_owned).collect::<Vec<_>>()) {
+                Some(near) if near == TABLE => format!("did you mean [[{near}]]?"),
+                Some(near) => format!("did you mean [{near}]?"),
+                None => format!("the sections are {}", all()),
+            };
+            self.fault(bare(name), None, place, UNKNOWN_SECTION, remedy);
         } else {
-            let keys = schema::keys().filter(|key| key.name() == name);
-            (self.found(node), UNKNOWN_KEY, keys.map(|key| key.path.to_owned()).collect())
-        };
-        let remedy = match (is_section, nearest(name, &candidates), candidates.first()) {
-            (true, Some(near), _) if near == discover::TABLE => {
-                String::from("did you mean [[discover]]?")
-            }
-            (true, Some(near), _) => format!("did you mean [{near}]?"),
-            (true, None, _) => format!("the sections are {}", section_names()),
-            (false, _, Some(path)) => {
-                let section = path.split('.').next().unwrap_or_default();
-                format!("did you mean {path}? put it below [{section}]")
-            }
-            (false, _, None) => format!("every key stands in one of {}", section_names()),
-        };
-        self.fault(bare(name), found, place, problem.to_owned(), remedy);
+            let remedy = match keys::keys().find(|key| key.name() == name) {
+                Some(key) => {
+                    format!("did you mean {}? put it below [{}]", key.path, key.section())
+                }
+                None => format!("every key stands in one of {}", all()),
+            };
+            self.fault(bare(name), Some(node), place, UNKNOWN_KEY, remedy);
+        }
     }
 
-    /// The value as it stands in the file; tables are not quoted.
-    fn found(&self, node: &Node<'_>) -> Option<String> {
-        (!node.get_ref().is_table()).then(|| self.source.quote(node.span()))
-    }
-
+    /// A fault at `place`, with the value `found`.
     fn fault(
         &mut self,
-        key: String,
-        found: Option<String>,
+        key: impl Into<String>,
+        found: Option<&Node<'_>>,
         place: Range<usize>,
-        problem: String,
-        remedy: String,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
     ) {
-        self.faults.push(self.source.fault(key, found, place, problem, remedy));
+        let found = found.map(|node| self.source.quote(node.span()));
+        let fault = self.source.fault(key.into(), found, place, problem.into(), remedy.into());
+        self.faults.push(fault);
+    }
+
+    /// A fault of the value at `place`.
+    fn fault_at(
+        &mut self,
+        key: impl Into<String>,
+        place: Range<usize>,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let found = Some(self.source.quote(place.clone()));
+        let fault = self.source.fault(key.into(), found, place, problem.into(), remedy.into());
+        self.faults.push(fault);
     }
 }
 
-fn section_names() -> String {
-    let sections = SECTIONS.iter().map(|section| format!("[{}]", section.name));
-    sections.chain([String::from("[[discover]]")]).collect::<Vec<_>>().join(", ")
-}
-
-/// What the writer of an unknown key may have meant: a like name in the section, the same or
-/// a like name elsewhere, or else the names there are.
-fn unknown_remedy(section: &str, name: &str) -> String {
-    let keys = |here: bool| schema::keys().filter(move |key| (key.section() == section) == here);
-    let names = |here| keys(here).map(|key| key.name().to_owned()).collect::<Vec<_>>();
-    let near_here = nearest(name, &names(true));
-    let near = near_here.map(|near| format!("{section}.{near}")).or_else(|| {
-        let near = nearest(name, &names(false))?;
-        keys(false).find(|key| key.name() == near).map(|key| key.path.to_owned())
+/// What the writer of an unknown key may have meant: a like name in the table, the same or a like
+/// name elsewhere, or else the names there are.
+fn unknown_remedy<R>(header: &str, keys: &[Key<R>], name: &str) -> String {
+    let names: Vec<String> = keys.iter().map(|key| key.name().to_owned()).collect();
+    let near_here = nearest(name, &names);
+    let near =
+        near_here.and_then(|near| keys.iter().find(|key| key.name() == near)).map(|key| key.path);
+    let near = near.or_else(|| {
+        let elsewhere: Vec<String> = keys::keys().map(|key| key.name().to_owned()).collect();
+        let near = nearest(name, &elsewhere)?;
+        keys::keys().find(|key| key.name() == near).map(|key| key.path)
     });
     match near {
         Some(path) => format!("did you mean {path}?"),
-        None => format!("the keys of [{section}] are {}", names(true).join(", ")),
+        None => format!("the keys of {header} are {}", names.join(", ")),
     }
 }

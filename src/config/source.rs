@@ -1,5 +1,4 @@
-//! Where something stands in a TOML file, and how that is said. Shared by the readers of
-//! `lrs.toml` and of the suites of `lrsctl bench`.
+//! Where something stands in a TOML file, and how that is said.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,7 +7,7 @@ use super::error::{Fault, excerpt};
 
 /// The text and where its lines start.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub(super) struct Source<'a> {
     pub(super) text: &'a str,
     file: &'a Path,
     line_starts: Vec<usize>,
@@ -16,14 +15,14 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// `file` names it in faults.
-    pub(crate) fn new(text: &'a str, file: &'a Path) -> Source<'a> {
+    pub(super) fn new(text: &'a str, file: &'a Path) -> Source<'a> {
         let after_newlines = text.match_indices('\n').map(|(index, _)| index + 1);
         let line_starts = std::iter::once(0).chain(after_newlines).collect();
         Source { text, file, line_starts }
     }
 
     /// Line of a byte, from 1.
-    pub(crate) fn line(&self, offset: usize) -> usize {
+    pub(super) fn line(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|&start| start <= offset).max(1)
     }
 
@@ -39,12 +38,12 @@ impl<'a> Source<'a> {
     }
 
     /// The piece at `span`, cut to one short line.
-    pub(crate) fn quote(&self, span: Range<usize>) -> String {
+    pub(super) fn quote(&self, span: Range<usize>) -> String {
         excerpt(self.text.get(span).unwrap_or(""))
     }
 
     /// A fault of the parser.
-    pub(crate) fn syntax(&self, message: &str, span: Option<Range<usize>>) -> Fault {
+    pub(super) fn syntax(&self, message: &str, span: Option<Range<usize>>) -> Fault {
         // Without a span the parser means the end of the file.
         let offset = span.map_or(self.text.len(), |span| span.start);
         let line = self.line(offset);
@@ -65,7 +64,7 @@ impl<'a> Source<'a> {
     }
 
     /// A fault of the key at `place`.
-    pub(crate) fn fault(
+    pub(super) fn fault(
         &self,
         key: String,
         found: Option<String>,
@@ -89,7 +88,7 @@ impl<'a> Source<'a> {
 const SIMILAR: f64 = 0.84;
 
 /// The candidate most like `word`, if any is like it at all.
-pub(crate) fn nearest(word: &str, candidates: &[String]) -> Option<String> {
+pub(super) fn nearest(word: &str, candidates: &[String]) -> Option<String> {
     // Longer words than any key are no slips, and costly to compare.
     if word.len() > 64 {
         return None;
@@ -103,7 +102,7 @@ pub(crate) fn nearest(word: &str, candidates: &[String]) -> Option<String> {
 }
 
 /// A key as it would be written: quoted unless it is bare (TOML 1.0, "Keys").
-pub(crate) fn bare(name: &str) -> String {
+pub(super) fn bare(name: &str) -> String {
     let plain = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { excerpt(name) } else { format!("\"{}\"", excerpt(name)) }

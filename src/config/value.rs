@@ -1,25 +1,27 @@
 //! Values of single keys: from TOML, and back to TOML.
 //!
-//! Sizes and durations are read and written exactly, in integers; a share of memory is read
-//! and written by moving its decimal point as text. So what `config show` prints reads back
-//! to the same value.
+//! serde reads numbers, words and truth values. Here are the checks of ranges, the forms that are
+//! written as text (paths, addresses, accounts), and the reasons why one is not taken.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
+use lrs_hadoop_conf::{NodeId, NotANodeId};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::{Serialize, Serializer};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Auto, Bus, MAX_SOCKET_PATH, MemoryAmount, RootPath};
-use crate::units::{Bytes, Share};
+use super::error::excerpt;
+use super::{Auto, Bus, MAX_SOCKET_PATH, RootPath};
+use crate::cgroup::{DiskTiers, Version};
 
 /// A value as it stands in the file.
-pub(crate) type Node<'a> = Spanned<DeValue<'a>>;
+pub(super) type Node<'a> = Spanned<DeValue<'a>>;
 
 /// Why a value is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Rejection {
+pub(super) enum Rejection {
     /// Not what the key's documented range says.
     OutOfRange,
     /// What is wrong, and what to do.
@@ -27,65 +29,145 @@ pub(crate) enum Rejection {
 }
 
 /// The value, or why not.
-pub(crate) type Taken<T> = Result<T, Rejection>;
+pub(super) type Taken<T> = Result<T, Rejection>;
 
-pub(crate) fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
+/// Refuses a value: what is wrong with it, and what to do.
+pub(super) fn because<T>(problem: impl Into<String>, remedy: impl Into<String>) -> Taken<T> {
     Err(Rejection::Because(problem.into(), remedy.into()))
 }
 
-/// A value of the contract that this version does not take; `remedy`: what to do instead.
-pub(super) fn not_built<T>(remedy: &str) -> Taken<T> {
-    because("not built yet in this version of LRS", remedy)
+/// What is wrong with a value or with one element of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    /// Where the element stands; `None`: the value as a whole.
+    pub(super) span: Option<Range<usize>>,
+    /// Why it is not taken.
+    pub(super) why: Rejection,
 }
 
-pub(crate) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
+impl From<Rejection> for Vec<Wrong> {
+    fn from(why: Rejection) -> Vec<Wrong> {
+        vec![Wrong { span: None, why }]
+    }
+}
+
+/// A number or a truth value, as its type says.
+pub(super) fn plain<T: DeserializeOwned>(node: &Node<'_>) -> Taken<T> {
+    if node.get_ref().is_array() || node.get_ref().is_table() {
+        return Err(Rejection::OutOfRange);
+    }
+    T::deserialize(node.clone().into_deserializer()).map_err(|_| Rejection::OutOfRange)
+}
+
+/// One of the words that its type has.
+pub(super) fn word<T: DeserializeOwned>(node: &Node<'_>) -> Taken<T> {
+    text(node).and_then(|_| plain(node))
+}
+
+/// A text.
+pub(super) fn text<'a>(node: &'a Node<'_>) -> Taken<&'a str> {
     node.get_ref().as_str().ok_or(Rejection::OutOfRange)
 }
 
-pub(crate) fn boolean(node: &Node<'_>) -> Taken<bool> {
-    node.get_ref().as_bool().ok_or(Rejection::OutOfRange)
-}
-
-/// A whole number in any of TOML's notations. `i128` holds any i64 with room to spare; what
-/// does not fit is out of every range we have.
-fn whole_number(node: &Node<'_>) -> Option<i128> {
-    let number = node.get_ref().as_integer()?;
-    i128::from_str_radix(number.as_str(), number.radix()).ok()
-}
-
-pub(crate) fn integer<T: TryFrom<i128> + PartialOrd>(
-    node: &Node<'_>,
-    range: RangeInclusive<T>,
-) -> Taken<T> {
-    whole_number(node)
-        .and_then(|number| T::try_from(number).ok())
-        .filter(|number| range.contains(number))
-        .ok_or(Rejection::OutOfRange)
+/// A number in `range`, in any of TOML's notations. NaN is in no range.
+pub(super) fn number<T>(node: &Node<'_>, range: RangeInclusive<T>) -> Taken<T>
+where
+    T: DeserializeOwned + PartialOrd,
+{
+    plain(node)
+        .and_then(|number| range.contains(&number).then_some(number).ok_or(Rejection::OutOfRange))
 }
 
 /// `"auto"`, or what `fixed` makes of the value.
-pub(super) fn auto<T>(
+pub(super) fn auto<T, E>(
     node: &Node<'_>,
-    fixed: impl FnOnce(&Node<'_>) -> Taken<T>,
-) -> Taken<Auto<T>> {
+    fixed: impl FnOnce(&Node<'_>) -> Result<T, E>,
+) -> Result<Auto<T>, E> {
     if node.get_ref().as_str() == Some("auto") {
         return Ok(Auto::Auto);
     }
     fixed(node).map(Auto::Fixed)
 }
 
-/// A number in `range`, with or without a point. NaN is in no range.
-pub(crate) fn number(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<f64> {
-    let number = match node.get_ref() {
-        DeValue::Float(float) => float.as_str().parse().ok(),
-        DeValue::Integer(_) => whole_number(node).map(|number| number as f64),
-        _ => None,
-    };
-    number.filter(|number| range.contains(number)).ok_or(Rejection::OutOfRange)
+impl<T: Serialize> Serialize for Auto<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Auto::Auto => serializer.serialize_str("auto"),
+            Auto::Fixed(value) => value.serialize(serializer),
+        }
+    }
 }
 
-pub(super) fn share(node: &Node<'_>, range: RangeInclusive<f64>) -> Taken<Share> {
-    number(node, range).map(Share::clamped)
+/// A list without repetitions; everything wrong with its elements, each with its place.
+pub(super) fn list<T: PartialEq>(
+    node: &Node<'_>,
+    lengths: RangeInclusive<usize>,
+    element: fn(&Node<'_>) -> Taken<T>,
+) -> Result<Vec<T>, Vec<Wrong>> {
+    let items = node.get_ref().as_array().filter(|items| lengths.contains(&items.len()));
+    let mut taken = Vec::new();
+    let mut wrong = Vec::new();
+    for item in items.ok_or(Rejection::OutOfRange)?.iter() {
+        match element(item) {
+            Ok(value) if !taken.contains(&value) => taken.push(value),
+            refused => {
+                let twice =
+                    || Rejection::Because("stands twice in the list".into(), "remove one".into());
+                let why = refused.err().unwrap_or_else(twice);
+                wrong.push(Wrong { span: Some(item.span()), why });
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(taken) } else { Err(wrong) }
+}
+
+/// A program and its arguments, which may repeat.
+pub(super) fn words(node: &Node<'_>, lengths: RangeInclusive<usize>) -> Taken<Vec<String>> {
+    let items = node.get_ref().as_array().filter(|items| lengths.contains(&items.len()));
+    let word = |item| {
+        text(item).map(str::to_owned).and_then(|word| {
+            let fits = !word.is_empty() && !word.chars().any(char::is_control);
+            fits.then_some(word).ok_or(Rejection::OutOfRange)
+        })
+    };
+    items.ok_or(Rejection::OutOfRange)?.iter().map(word).collect()
+}
+
+/// `tiers.io`: a word, or whether disks have tiers at all.
+pub(super) fn disk_tiers(node: &Node<'_>) -> Taken<DiskTiers> {
+    match (plain(node), node.get_ref().as_str()) {
+        (Ok(true), _) | (_, Some("weights")) => Ok(DiskTiers::Weights),
+        (_, Some("idle")) => Ok(DiskTiers::Idle),
+        (Ok(false), _) => Ok(DiskTiers::Off),
+        _ => Err(Rejection::OutOfRange),
+    }
+}
+
+impl Serialize for DiskTiers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            DiskTiers::Weights => serializer.serialize_bool(true),
+            DiskTiers::Idle => serializer.serialize_str("idle"),
+            DiskTiers::Off => serializer.serialize_bool(false),
+        }
+    }
+}
+
+/// `cgroup.version` other than `"auto"`.
+pub(super) fn version(node: &Node<'_>) -> Taken<Version> {
+    number(node, 1..=2).map(|number| if number == 1 { Version::V1 } else { Version::V2 })
+}
+
+/// As [`version`] reads it.
+pub(super) fn show_version<S: Serializer>(
+    version: &Auto<Version>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match version {
+        Auto::Auto => serializer.serialize_str("auto"),
+        Auto::Fixed(Version::V1) => serializer.serialize_u8(1),
+        Auto::Fixed(Version::V2) => serializer.serialize_u8(2),
+    }
 }
 
 /// A word for a bus, or its address.
@@ -109,193 +191,6 @@ pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
             ),
         },
     }
-}
-
-/// One of the words in `choices`.
-pub(crate) fn choice<T: Copy>(node: &Node<'_>, choices: &[(&str, T)]) -> Taken<T> {
-    let word = text(node)?;
-    choices
-        .iter()
-        .find_map(|&(name, value)| (name == word).then_some(value))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `text` as digits, optional point and digits, and the rest: the number times 10^places, the
-/// places, the unit. `None` when it does not start with a digit or is too long to be meant.
-fn decimal(text: &str) -> Option<(u128, u32, &str)> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let (whole, fraction) = match digits.split_once('.') {
-        Some((_, "")) => return None,
-        Some(parts) => parts,
-        None => (digits, ""),
-    };
-    if whole.is_empty() || whole.len() > 20 || fraction.len() > 12 || fraction.contains('.') {
-        return None;
-    }
-    let number = format!("{whole}{fraction}").parse().ok()?;
-    Some((number, fraction.len() as u32, unit.trim_start()))
-}
-
-const DURATION_UNITS: [(&str, u64); 4] =
-    [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 3600 * 1000)];
-
-/// `"500ms"`, `"3s"`, `"1.5m"`, `"1h"`: whole milliseconds within `range`.
-pub(crate) fn duration(node: &Node<'_>, range: RangeInclusive<Duration>) -> Taken<Duration> {
-    if node.get_ref().is_integer() || node.get_ref().is_float() {
-        return because(
-            "a duration needs a unit",
-            "write it as \"500ms\", \"3s\", \"10m\" or \"1h\"",
-        );
-    }
-    let (number, places, unit) = decimal(text(node)?).ok_or(Rejection::OutOfRange)?;
-    if unit.is_empty() {
-        return because(
-            "a duration needs a unit",
-            "write it as \"500ms\", \"3s\", \"10m\" or \"1h\"",
-        );
-    }
-    let Some((_, factor)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return because(
-            format!("unknown unit of time {:?}", super::error::excerpt(unit)),
-            "use ms, s, m or h",
-        );
-    };
-    let scaled = number.checked_mul(u128::from(*factor)).ok_or(Rejection::OutOfRange)?;
-    let divisor = 10u128.pow(places);
-    if !scaled.is_multiple_of(divisor) {
-        return because("is not a whole number of milliseconds", "round it");
-    }
-    u64::try_from(scaled / divisor)
-        .ok()
-        .map(Duration::from_millis)
-        .filter(|duration| range.contains(duration))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `duration` in the largest unit that divides it; parts of a millisecond are cut off, which
-/// no duration read by [`duration`] has.
-pub(super) fn show_duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    let (unit, factor) = DURATION_UNITS
-        .iter()
-        .rev()
-        .find(|(name, factor)| {
-            millis.is_multiple_of(u128::from(*factor)) && (millis > 0 || *name == "s")
-        })
-        .unwrap_or(&DURATION_UNITS[0]);
-    format!("\"{}{unit}\"", millis / u128::from(*factor))
-}
-
-const SIZE_UNITS: [(&str, u64); 6] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("PiB", 1 << 50),
-];
-
-/// Largest size taken, in bytes: far above any node, and small enough to calculate with.
-pub(super) const MAX_SIZE: u64 = 1 << 60;
-
-/// `"5%"`, `"1.5GiB"`, or a number of bytes.
-pub(super) fn memory_amount(node: &Node<'_>) -> Taken<MemoryAmount> {
-    if node.get_ref().is_integer() {
-        return integer(node, 0..=MAX_SIZE).map(|bytes| MemoryAmount::Bytes(Bytes(bytes)));
-    }
-    let written = text(node)?;
-    if let Some(percent) = written.strip_suffix('%') {
-        return parse_percent(percent.trim_end())
-            .map(MemoryAmount::OfTotal)
-            .ok_or(Rejection::OutOfRange);
-    }
-    let (number, places, unit) = decimal(written).ok_or(Rejection::OutOfRange)?;
-    let unit = if unit.is_empty() { "B" } else { unit };
-    let Some((_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return because(
-            format!("unknown unit of size {:?}", super::error::excerpt(unit)),
-            "use B, KiB, MiB, GiB or TiB (powers of 1024), or a percentage",
-        );
-    };
-    let scaled = number.checked_mul(u128::from(*factor)).ok_or(Rejection::OutOfRange)?;
-    // A part of a byte means nothing to memory; it is cut off.
-    u64::try_from(scaled / 10u128.pow(places))
-        .ok()
-        .filter(|&bytes| bytes <= MAX_SIZE)
-        .map(|bytes| MemoryAmount::Bytes(Bytes(bytes)))
-        .ok_or(Rejection::OutOfRange)
-}
-
-/// `"1.5GiB"`, or a number of bytes.
-pub(crate) fn size(node: &Node<'_>) -> Taken<Bytes> {
-    match memory_amount(node)? {
-        MemoryAmount::Bytes(bytes) => Ok(bytes),
-        MemoryAmount::OfTotal(_) => Err(Rejection::OutOfRange),
-    }
-}
-
-/// An amount as [`memory_amount`] reads it.
-pub(super) fn show_memory_amount(amount: MemoryAmount) -> String {
-    match amount {
-        MemoryAmount::OfTotal(share) => format!("\"{}%\"", show_percent(share)),
-        MemoryAmount::Bytes(Bytes(bytes)) => {
-            let (unit, factor) = SIZE_UNITS
-                .iter()
-                .rev()
-                .find(|(_, factor)| bytes.is_multiple_of(*factor) && bytes >= *factor)
-                .unwrap_or(&SIZE_UNITS[0]);
-            format!("\"{}{unit}\"", bytes / factor)
-        }
-    }
-}
-
-/// Digits with an optional point, 0..=100, as a share.
-fn parse_percent(digits: &str) -> Option<Share> {
-    let plain = digits.len() <= 400
-        && digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.ends_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value: f64 = plain.then(|| format!("{digits}e-2").parse().ok()).flatten()?;
-    (0.0..=1.0).contains(&value).then(|| Share::clamped(value))
-}
-
-/// The share times 100, exactly: the decimal point moves, no arithmetic rounds.
-fn show_percent(share: Share) -> String {
-    let text = share.value().to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let fraction = format!("{fraction:0<2}");
-    let (hundredths, rest) = fraction.split_at(2);
-    let whole = format!("{whole}{hundredths}");
-    let whole = match whole.trim_start_matches('0') {
-        "" => "0",
-        digits => digits,
-    };
-    if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") }
-}
-
-/// `text` as a TOML string.
-pub(super) fn show_text(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
-/// A number as a TOML float: `0.9`, `1.0`.
-pub(super) fn show_number(number: f64) -> String {
-    format!("{number:?}")
-}
-
-/// `"auto"`, or what `fixed` makes of the value.
-pub(super) fn show_auto<T>(value: &Auto<T>, fixed: impl FnOnce(&T) -> String) -> String {
-    match value {
-        Auto::Auto => String::from("\"auto\""),
-        Auto::Fixed(value) => fixed(value),
-    }
-}
-
-/// The word of `choices` for `value`.
-pub(super) fn show_choice<T: PartialEq>(value: &T, choices: &[(&str, T)]) -> String {
-    let word = choices.iter().find(|(_, choice)| choice == value).map_or("", |(word, _)| word);
-    show_text(word)
 }
 
 /// An absolute path of a directory other than `/`.
@@ -327,13 +222,13 @@ pub(super) fn listen_address(node: &Node<'_>) -> Taken<PathBuf> {
     let written = text(node)?;
     let Some(path) = written.strip_prefix("unix:") else {
         if written.starts_with('/') {
-            return because(
-                "is a bare path",
-                format!("write \"unix:{}\"", super::error::excerpt(written)),
-            );
+            return because("is a bare path", format!("write \"unix:{}\"", excerpt(written)));
         }
         if written.contains(':') {
-            return not_built("listen on \"unix:PATH\" and forward it, for example with ssh -L");
+            return because(
+                "not built yet in this version of LRS",
+                "listen on \"unix:PATH\" and forward it, for example with ssh -L",
+            );
         }
         return Err(Rejection::OutOfRange);
     };
@@ -343,6 +238,14 @@ pub(super) fn listen_address(node: &Node<'_>) -> Taken<PathBuf> {
         return because("names a directory", "name the socket itself");
     }
     Ok(PathBuf::from(path))
+}
+
+/// Socket paths as [`listen_address`] reads them.
+pub(super) fn show_sockets<S: Serializer>(
+    paths: &[PathBuf],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| format!("unix:{}", path.to_string_lossy())))
 }
 
 /// Whether the kernel takes a socket path of so many bytes.
@@ -361,19 +264,11 @@ pub(super) fn socket_length(bytes: usize) -> Taken<()> {
 const MAX_COMPONENT: usize = 255;
 const MAX_ROOT: usize = 1024;
 
-/// `text` as a path below a cgroup mount; the error says what is wrong and what to do.
-pub fn root_path(text: &str) -> Result<RootPath, String> {
-    check_root(text)
-        .map(|()| RootPath(text.to_owned()))
-        .map_err(|(problem, remedy)| format!("{problem}; {remedy}"))
-}
-
 /// `cgroup.root` other than `"auto"`.
 pub(super) fn cgroup_root(node: &Node<'_>) -> Taken<RootPath> {
-    let written = text(node)?;
-    check_root(written)
-        .map(|()| RootPath(written.to_owned()))
-        .map_err(|(problem, remedy)| Rejection::Because(problem, remedy.to_owned()))
+    let path = text(node)?;
+    check_root(path).or_else(|(problem, remedy)| because(problem, remedy))?;
+    Ok(RootPath(path.to_owned()))
 }
 
 fn check_root(text: &str) -> Result<(), (String, &'static str)> {
@@ -402,7 +297,7 @@ fn check_root(text: &str) -> Result<(), (String, &'static str)> {
         // The kernel keeps these names for its own files (cgroup-v2.rst, "Basic Operations").
         if part.starts_with("cgroup.") {
             return Err((
-                format!("has the component {:?}", super::error::excerpt(part)),
+                format!("has the component {:?}", excerpt(part)),
                 "names that start with \"cgroup.\" are the kernel's; choose another",
             ));
         }
@@ -414,7 +309,7 @@ fn check_root(text: &str) -> Result<(), (String, &'static str)> {
 pub(super) fn account(node: &Node<'_>) -> Taken<u32> {
     if node.get_ref().is_integer() {
         // 4294967295 is (uid_t) -1, "no uid" to the kernel.
-        return integer(node, 0..=u32::MAX - 1);
+        return number(node, 0..=u32::MAX - 1);
     }
     let name = text(node)?;
     match nix::unistd::User::from_name(name) {
@@ -442,9 +337,40 @@ pub(super) fn log_filter(node: &Node<'_>) -> Taken<String> {
     match tracing_subscriber::EnvFilter::builder().parse(directives) {
         Ok(_) => Ok(directives.to_owned()),
         Err(error) => because(
-            format!("is no log filter: {}", super::error::excerpt(&error.to_string())),
+            format!("is no log filter: {}", excerpt(&error.to_string())),
             "write a level (error, warn, info, debug, trace, off) or directives such as \
              \"info,lrs::cgroup=debug\"",
         ),
     }
+}
+
+/// `http://host:port` or https, without a path, a query or credentials.
+pub(super) fn address(node: &Node<'_>) -> Taken<String> {
+    let written = text(node)?;
+    let Some(rest) = written.strip_prefix("http://").or_else(|| written.strip_prefix("https://"))
+    else {
+        return because("has neither http:// nor https:// before it", "write it as a web address");
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']');
+    if authority.is_empty() || !authority.bytes().all(fits) {
+        return because(
+            "is not a scheme, a host and a port alone",
+            "write it as \"http://host:8088\", without a path or a user",
+        );
+    }
+    Ok(written.strip_suffix('/').unwrap_or(written).to_owned())
+}
+
+/// `host:port` as in the ResourceManager's list of nodes.
+pub(super) fn node_id(node: &Node<'_>) -> Taken<NodeId> {
+    text(node)?.parse().map_err(|_: NotANodeId| Rejection::OutOfRange)
+}
+
+/// `yarn.user`.
+pub(super) fn user_name(node: &Node<'_>) -> Taken<String> {
+    let name = text(node)?;
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    let taken = (1..=64).contains(&name.len()) && name.bytes().all(fits);
+    taken.then(|| name.to_owned()).ok_or(Rejection::OutOfRange)
 }

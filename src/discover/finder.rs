@@ -84,7 +84,7 @@ impl RuleFinder {
     }
 
     /// A finder by `rules` on `node`.
-    pub fn with_rules(node: Node, rules: Vec<super::rules::Rule>) -> RuleFinder {
+    pub fn with_rules(node: Node, rules: Vec<crate::config::rule::Rule>) -> RuleFinder {
         RuleFinder::new(Scan::new(node, rules))
     }
 

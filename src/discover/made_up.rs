@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::processes::Proc;
-use super::rules::{Means, Pattern, Rule, Template};
+use crate::config::rule::{Means, Pattern, Rule, Template};
 use crate::core::model::{Label, Priority, Standing};
 
 /// A rule without any pattern, which moves what it finds.

@@ -22,13 +22,10 @@ pub mod rules;
 pub mod scan;
 pub mod thread;
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 pub use self::hint::{Hint, HintReceiver, HintSender, Master, hint_queue};
 pub use crate::core::model::Standing;
-use crate::core::model::{Label, Labels, Priority};
+use crate::core::model::{Labels, Priority};
+pub use crate::core::task::Finder;
 use crate::units::ProcessRef;
 
 /// A task found running.
@@ -96,25 +93,6 @@ impl Attach {
         match self {
             Attach::Session { from } | Attach::Descendants { from } => from.as_deref(),
             Attach::InPlace { .. } => None,
-        }
-    }
-}
-
-/// Who found a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Finder {
-    /// The `[yarn]` section.
-    Yarn,
-    /// The `[[discover]]` rule of this name.
-    Rule(Label),
-}
-
-impl fmt::Display for Finder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finder::Yarn => f.write_str("yarn"),
-            Finder::Rule(name) => write!(f, "rule {name}"),
         }
     }
 }

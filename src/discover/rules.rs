@@ -12,122 +12,16 @@
 
 use std::collections::HashMap;
 
-use regex::bytes::{Regex, RegexBuilder};
-
-use super::Standing;
-use crate::core::model::{Label, Labels, Priority};
-
-/// One `[[discover]]` table, checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// What the history calls it; no other rule has it.
-    pub name: Label,
-    /// On the arguments joined by single spaces.
-    pub command: Option<Pattern>,
-    /// On the values of these variables; all must be there.
-    pub environment: Vec<(String, Pattern)>,
-    /// On the whole path of the process's group or of one above it.
-    pub cgroup: Option<Pattern>,
-    /// Whose processes count, by effective uid; empty: anybody's.
-    pub users: Vec<u32>,
-    /// The task's name.
-    pub id: Option<Template>,
-    /// The job it belongs to.
-    pub job: Option<Template>,
-    /// What kind of task of that job it is.
-    pub kind: Option<Template>,
-    /// How it is taken.
-    pub attach: Means,
-    /// What kind of place it needs.
-    pub standing: Standing,
-    /// Its place among others.
-    pub priority: Priority,
-}
-
-/// `attach` of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
-    /// The process and its descendants move into a group of LRS's.
-    Own,
-    /// The weights of the group that `cgroup` matched are edited.
-    InPlace,
-}
-
-/// A regular expression, equal to another by its text.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    text: String,
-    regex: Regex,
-}
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Pattern) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for Pattern {}
-
-/// Most memory one compiled expression may take, and again what its search may keep: 64 rules of
-/// several expressions stay within what a daemon may use.
-const MAX_COMPILED: usize = 1 << 20;
+use crate::config::rule::{Part, Pattern, Rule, Template};
+use crate::core::model::{Label, Labels};
 
 impl Pattern {
-    /// Longest expression in bytes.
-    pub const MAX_BYTES: usize = 4096;
-
-    /// An expression that may match anywhere in the text; the error says what is wrong with it.
-    pub fn anywhere(text: &str) -> Result<Pattern, String> {
-        Pattern::compile(text, text)
-    }
-
-    /// An expression that has to match the whole text; the error as above.
-    pub fn whole(text: &str) -> Result<Pattern, String> {
-        // By itself first: what closes the group that is put around it is an error of its own.
-        Pattern::compile(text, text)?;
-        Pattern::compile(text, &format!(r"\A(?:{text})\z"))
-    }
-
-    fn compile(text: &str, regex: &str) -> Result<Pattern, String> {
-        if text.is_empty() {
-            return Err(String::from("is empty, which matches everything"));
-        }
-        if text.len() > Pattern::MAX_BYTES {
-            return Err(format!("has {} bytes; at most 4096 are taken", text.len()));
-        }
-        let built =
-            RegexBuilder::new(regex).size_limit(MAX_COMPILED).dfa_size_limit(MAX_COMPILED).build();
-        match built {
-            Ok(regex) => Ok(Pattern { text: text.to_owned(), regex }),
-            Err(regex::Error::CompiledTooBig(_)) => {
-                Err(String::from("is too large once compiled; its repetitions are too many"))
-            }
-            Err(error) => {
-                // The last line of several is the reason; those before point at the place.
-                let shown = error.to_string();
-                let reason = shown.lines().last().unwrap_or_default();
-                let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-                Err(format!("is no regular expression: {reason}"))
-            }
-        }
-    }
-
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Names of its groups.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.regex.capture_names().flatten()
-    }
-
     /// Whether it matches; adds to `caught` what its named groups caught.
     fn catch(&self, text: &[u8], caught: &mut Caught) -> bool {
         if self.names().next().is_none() {
-            return self.regex.is_match(text);
+            return self.regex().is_match(text);
         }
-        let Some(found) = self.regex.captures(text) else { return false };
+        let Some(found) = self.regex().captures(text) else { return false };
         for name in self.names() {
             let value = found.name(name).map_or(&b""[..], |group| group.as_bytes());
             caught.insert(name.to_owned(), value.to_vec());
@@ -139,63 +33,10 @@ impl Pattern {
 /// What the named groups caught.
 type Caught = HashMap<String, Vec<u8>>;
 
-/// A text with `${name}` where the group of that name goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    text: String,
-    parts: Vec<Part>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Literal(String),
-    Group(String),
-}
-
 impl Template {
-    /// Reads a template. A `$` without a brace after it stands for itself. The error says what is
-    /// wrong.
-    pub fn new(text: &str) -> Result<Template, String> {
-        if text.is_empty() || text.len() > Label::MAX_BYTES {
-            return Err(format!("has {} bytes; a template has 1 to 256", text.len()));
-        }
-        if text.chars().any(char::is_control) {
-            return Err(String::from("has a control character"));
-        }
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once("${") {
-            let Some((name, after)) = after.split_once('}') else {
-                return Err(String::from("has a \"${\" without a \"}\""));
-            };
-            if !before.is_empty() {
-                parts.push(Part::Literal(before.to_owned()));
-            }
-            parts.push(Part::Group(name.to_owned()));
-            rest = after;
-        }
-        if !rest.is_empty() {
-            parts.push(Part::Literal(rest.to_owned()));
-        }
-        Ok(Template { text: text.to_owned(), parts })
-    }
-
-    /// As it was written.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Names it uses.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Group(name) => Some(name.as_str()),
-            Part::Literal(_) => None,
-        })
-    }
-
     fn fill(&self, caught: &Caught) -> Option<Label> {
         let mut filled = Vec::new();
-        for part in &self.parts {
+        for part in self.parts() {
             match part {
                 Part::Literal(text) => filled.extend_from_slice(text.as_bytes()),
                 Part::Group(name) => filled.extend_from_slice(caught.get(name)?),

@@ -24,7 +24,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
 use super::processes::{Listed, Proc, Reader, Unreadable};
-use super::rules::{self, Means, Rule, Subject as _};
+use super::rules::{self, Subject as _};
+use crate::config::rule::{Means, Rule};
 use crate::core::model::{Label, Labels};
 use crate::units::{Pid, ProcessRef};
 

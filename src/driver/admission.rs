@@ -6,17 +6,17 @@
 use std::os::fd::OwnedFd;
 
 use super::Driver;
-use super::entry::{Entry, Placement};
+use super::entry::Entry;
 use super::keeping::{Kept, Said};
 use super::process::{self, Pinned};
 use crate::cgroup::CgroupError;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
-use crate::core::state::{Need, Patience, Phase, Refusal, Request};
+use crate::core::state::{Need, Patience, Refusal, Request};
 use crate::core::step::{Input, Ticket};
+use crate::core::task::{Life, Who};
 use crate::proto;
 use crate::rights::{Action, Role};
-use crate::state::record::ReservationRecord;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{Moment, Pid, ProcessRef, Uids, WallTime};
 
@@ -27,8 +27,6 @@ pub struct Admission {
     pub caller: Caller,
     /// For what.
     pub request: AdmitRequest,
-    /// Whether that was with an admin's rights.
-    pub as_admin: bool,
     /// The process.
     pub process: ProcessRef,
     /// The unit whose main process it is.
@@ -166,8 +164,18 @@ impl Driver {
         if !kept.as_ref().is_some_and(Kept::is_below) {
             self.check_limits(&caller, &request, process)?;
         }
+        let as_admin = self.rights.role(&caller) == Role::Admin;
+        let who = Who {
+            process: Some(process),
+            admitted_by: Some(caller.uid),
+            as_admin,
+            unit: unit.clone(),
+            stays_because: kept.as_ref().and_then(Kept::because),
+            ..Who::default()
+        };
         let asked = Request {
             uid: uids.effective,
+            who,
             labels: request.labels.clone(),
             priority: request.priority,
             reservation: request.reservation,
@@ -176,7 +184,6 @@ impl Driver {
         };
         let patience = patience(&request, process, now);
         let admission = Admission {
-            as_admin: self.rights.role(&caller) == Role::Admin,
             caller,
             request,
             process,
@@ -261,22 +268,22 @@ impl Driver {
         reply: &mut Option<Reply<proto::Task>>,
         now: Moment,
     ) -> Result<Begun, CommandError> {
-        let same = self.entries.get_mut(&id).filter(|entry| {
-            entry.process == Some(process) && entry.admitted_by == Some(caller.uid)
+        let same = self.core.task(id).filter(|task| {
+            task.who.process == Some(process) && task.who.admitted_by == Some(caller.uid)
         });
-        if let Some(entry) = same {
-            match entry.phase {
-                Placement::Attaching => {
+        if let (Some(task), Some(entry)) = (same, self.entries.get_mut(&id)) {
+            match task.life {
+                Life::Attaching(_) => {
                     entry.replies.extend(reply.take());
                     return Ok(Begun::Later);
                 }
-                Placement::Releasing => {
+                Life::Releasing(_) => {
                     return Err(CommandError::new(
                         ErrorKind::FailedPrecondition,
                         format!("task {id} is being released; ask again in a moment"),
                     ));
                 }
-                Placement::Placed => {}
+                Life::Placed(_) => {}
             }
             if let Some(task) = self.task_view(id, now.boot) {
                 return Ok(Begun::Answer(Box::new(task)));
@@ -293,33 +300,19 @@ impl Driver {
 
     /// The core gave the request a slot.
     pub(super) fn enter(&mut self, id: TaskId, admission: Admission) {
-        let used = match self.core.task(id).map(|task| &task.phase) {
-            Some(Phase::Attaching { used: Some((rid, reservation)), .. }) => {
-                Some(ReservationRecord::new(*rid, reservation))
-            }
-            _ => None,
-        };
-        let Admission { caller, as_admin, request, process, unit, kept, pidfd, replies, .. } =
-            admission;
+        let Admission { request, unit, kept, pidfd, replies, .. } = admission;
         if let Some(unit) = &unit {
             // It has no group yet, and nobody else may take that of the unit meanwhile.
             self.taken.put(id, &unit.control_group);
         }
         let entry = Entry {
-            process: Some(process),
-            admitted_by: Some(caller.uid),
-            as_admin,
             pinned: Some(pidfd),
             replies,
-            used,
             in_place: request.in_place,
             below: kept.as_ref().and_then(Kept::below),
-            stays_because: kept.as_ref().and_then(Kept::because),
-            unit,
             ..Entry::default()
         };
-        self.mains.insert(process, id);
-        self.entries.insert(id, Box::new(entry));
+        self.insert_entry(id, Box::new(entry));
     }
 
     /// Requests that wait and whose clients have gone.

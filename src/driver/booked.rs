@@ -10,7 +10,7 @@
 //! - One that a client admitted asked for a slot, so it is attached too, with the checks of an
 //!   admission. Nobody asks for it again, so the loop does, with the same pauses.
 //!
-//! The record has the state before the attach until that is over ([`TaskRecord::booked`]); a
+//! The record has the state before the attach until that is over ([`Booked`]); a
 //! daemon that finds it there undoes the attach, and begins it anew. As long as a task is not
 //! attached, status warns and names the reason.
 //!
@@ -19,36 +19,23 @@
 //! released and admitted again: what it would lose is systemd's to look up, and whether its client
 //! wanted to keep that is not recorded.
 //!
-//! [`TaskRecord::booked`]: crate::state::record::TaskRecord::booked
+//! [`Booked`]: crate::core::task::Booked
 
-use std::sync::Arc;
 use std::time::Duration;
-
-use serde_json::{Map, json};
 
 use super::Driver;
 use super::discovered::Place;
-use super::entry::{Entry, Placement};
 use super::process::{self, may_be_in_unit};
-use crate::cgroup::{Attachment, Group};
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::config::Mode;
-use crate::core::event::EventKind;
 use crate::core::model::TaskId;
+use crate::core::step::Input;
+use crate::core::task::Task;
 use crate::discover::refusals::Refusals;
-use crate::sample::TaskSample;
 use crate::units::Moment;
 
 /// Pause after the first attach that failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// What a task of observe mode had before its attach began; it has it again if that fails.
-#[derive(Debug)]
-pub struct Booked {
-    /// Its group, with attachment `none`.
-    pub group: Arc<Group>,
-    baseline: Option<TaskSample>,
-}
 
 /// Why a task of observe mode is not attached.
 #[derive(Debug)]
@@ -57,37 +44,21 @@ pub struct Unattached {
     refusals: Refusals,
 }
 
-impl Entry {
-    /// Other counters are read from now on; what the ones before have counted is kept.
-    pub fn count_on(&mut self, booked: &Booked) {
-        let baseline = std::mem::replace(&mut self.baseline, booked.baseline);
-        self.cpu_before = self.since_admission().cpu.unwrap_or(self.cpu_before);
-        self.baseline = baseline;
-    }
-
-    /// Whether observe mode left it without a cgroup, and nobody is attaching it.
-    fn is_booked(&self) -> bool {
-        let none = |group: &Arc<Group>| group.record.attachment == Attachment::None;
-        self.phase == Placement::Placed && self.group.as_ref().is_some_and(none)
-    }
-}
-
 impl Driver {
     /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
     pub(super) fn is_to_be_attached(&self, id: TaskId) -> bool {
-        let booked = self.entries.get(&id).is_some_and(|entry| entry.is_booked());
-        booked && self.config.daemon.mode == Mode::Enforce
+        self.core.task(id).is_some_and(Task::is_booked) && self.config.daemon.mode == Mode::Enforce
     }
 
     /// At the start and once a cycle: attaches what clients admitted in observe mode.
     pub(super) fn attach_admitted(&mut self, now: Moment) {
         let waits = |unattached: &Unattached| unattached.refusals.again_at() > now.boot;
-        let due = |id: &TaskId, entry: &Entry| {
-            let waits = entry.unattached.as_ref().is_some_and(waits);
-            entry.found.is_none() && !waits && self.is_to_be_attached(*id)
-        };
-        let due = self.entries.iter().filter(|(id, entry)| due(id, entry));
-        let due: Vec<TaskId> = due.map(|(id, _)| *id).collect();
+        let unattached = |id| self.entries.get(&id).and_then(|entry| entry.unattached.as_ref());
+        let due = self.core.tasks().filter(|(id, task)| {
+            let waits = unattached(*id).is_some_and(waits);
+            task.who.found.is_none() && !waits && self.is_to_be_attached(*id)
+        });
+        let due: Vec<TaskId> = due.map(|(id, _)| id).collect();
         for id in due {
             match self.place_of_admitted(id) {
                 Ok(place) => self.attach_booked(id, place, now),
@@ -100,10 +71,9 @@ impl Driver {
     /// admission.
     fn place_of_admitted(&self, id: TaskId) -> Result<Place, CommandError> {
         let refused = |reason: String| CommandError::new(ErrorKind::FailedPrecondition, reason);
-        let known = self.core.task(id).zip(self.entries.get(&id));
-        let known =
-            known.and_then(|(task, entry)| Some((task, entry, entry.process?, entry.admitted_by?)));
-        let Some((task, entry, process, uid)) = known else {
+        let known = self.core.task(id);
+        let known = known.and_then(|task| Some((task, task.who.process?, task.who.admitted_by?)));
+        let Some((task, process, uid)) = known else {
             return Err(refused("its process, or who admitted it, is not known".to_owned()));
         };
         let pid = process.pid;
@@ -115,7 +85,7 @@ impl Driver {
             let uid = pinned.uids.effective;
             return Err(refused(format!("process {pid} runs as uid {uid} by now")));
         }
-        let path = entry.group.as_ref().map_or("", |group| group.record.path.as_str());
+        let path = task.group.as_ref().map_or("", |group| group.path.as_str());
         let in_place = !path.is_empty();
         let again = format!("release the task (lrsctl release {id}) and admit it again");
         let in_unit = || {
@@ -130,7 +100,7 @@ impl Driver {
                 "process {pid} is in a unit of systemd, which has to be looked up; {again}"
             )));
         }
-        if !entry.as_admin {
+        if !task.who.as_admin {
             let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
             self.check_owner(&caller, pid, pinned.uids)?;
         }
@@ -140,7 +110,7 @@ impl Driver {
         }
         let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
-        Ok(Place { kin: entry.kin(), origin: Vec::new(), group })
+        Ok(Place { kin: task.kin(), origin: Vec::new(), group })
     }
 
     /// Begins to attach a task of observe mode.
@@ -149,52 +119,29 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(booked) = entry.group.take() else { return };
         let competed = entry.competes_in.take();
-        entry.booked = Some(Booked { group: booked, baseline: entry.baseline.take() });
-        entry.phase = Placement::Attaching;
+        entry.booked = Some(booked);
         entry.written = None;
         entry.in_place = group.is_some();
         entry.found_in = group.map(Box::new);
-        entry.origin = origin;
-        if let Some(found) = &mut entry.found {
-            found.kin = kin;
-        }
         self.leave_ratio_group(competed);
-        if let Err(error) = self.prepare_attach(id).and_then(|()| self.store_admission(id)) {
-            return self.admission_failed(id, error, now);
+        self.feed(Input::AttachBooked { task: id, origin, kin }, now);
+        match self.prepare_attach(id) {
+            Ok(ready) => self.feed(Input::Prepared { task: id, ready }, now),
+            Err(error) => self.admission_failed(id, error, now),
         }
-        self.begin_attach(id);
-    }
-
-    /// Notes that `id`, from observe mode, is attached.
-    pub(super) fn booked_is_attached(&mut self, id: TaskId, now: Moment) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.unattached = None;
-        entry.placed_at = now.boot;
-        let mut inputs = Map::new();
-        if let Some(group) = &entry.group {
-            inputs.insert("cgroup".into(), json!(group.record.path));
-        }
-        inputs.insert("in_place".into(), json!(entry.in_place));
-        let reason = "it was booked in observe mode, and this lrsd enforces".to_owned();
-        self.note(EventKind::Attached, Some(id), reason, inputs, now);
-        // The event first: a record that still says `booked` is only attached once more.
-        self.store_task(id);
     }
 
     /// The attach of a task of observe mode failed: it is what it was, and is tried again.
     pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError, now: Moment) {
+        self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Some(Booked { group, baseline }) = entry.booked.take() else { return };
-        entry.group = Some(group);
-        entry.baseline = baseline;
-        entry.phase = Placement::Placed;
+        entry.group = entry.booked.take();
         entry.in_place = false;
         entry.found_in = None;
         let found_replies = std::mem::take(&mut entry.found_replies);
         let replies = std::mem::take(&mut entry.replies);
         self.taken.forget(id);
         self.enter_ratio_group(id);
-        self.store_task(id);
         let error = self.stays_booked(id, error, now);
         self.found_is_refused(found_replies, &error);
         if let Some(task) = self.task_view(id, now.boot) {
@@ -211,13 +158,14 @@ impl Driver {
         error: CommandError,
         now: Moment,
     ) -> CommandError {
+        let found = self.core.task(id).is_some_and(|task| task.who.found.is_some());
         let Some(entry) = self.entries.get_mut(&id) else { return error };
         let why = error.message;
         let before = entry.unattached.take();
         let mut refusals =
             before.map_or_else(|| Refusals::new(FIRST_PAUSE), |before| before.refusals);
         // Of a found one its finder logs it.
-        if refusals.add(&why, now.boot) && entry.found.is_none() {
+        if refusals.add(&why, now.boot) && !found {
             tracing::warn!(task = %id, "task {id}, from observe mode, has no cgroup and no tier yet, it is tried again: {why}");
         }
         entry.unattached = Some(Unattached { why: why.clone(), refusals });
@@ -231,11 +179,10 @@ impl Driver {
         if self.config.daemon.mode == Mode::Observe {
             return None;
         }
-        let all = || self.entries.iter().filter(|(_, entry)| entry.is_booked());
-        let why =
-            |entry: &Entry| entry.unattached.as_ref().map(|unattached| unattached.why.clone());
-        let (id, entry) = all().find(|(_, entry)| why(entry).is_some()).or_else(|| all().next())?;
-        let why = why(entry).unwrap_or_else(|| {
+        let all = || self.core.tasks().filter(|(_, task)| task.is_booked()).map(|(id, _)| id);
+        let why = |id| self.entries.get(&id)?.unattached.as_ref().map(|known| known.why.clone());
+        let id = all().find(|id| why(*id).is_some()).or_else(|| all().next())?;
+        let why = why(id).unwrap_or_else(|| {
             "it waits to be found again; where no rule finds it any more it runs on like this, \
              unless it is released"
                 .to_owned()

@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use super::Driver;
 use super::admission::{Asked, cgroup_error};
-use super::entry::{Entry, Placement};
+use super::entry::Entry;
 use super::process::{self, Pinned};
 use crate::cgroup::{Group, Kin};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
-use crate::core::state::{Need, Request, Task};
-use crate::core::step::Input;
+use crate::core::state::{Need, Request};
+use crate::core::step::{FoundAgain, Input};
+use crate::core::task::{FoundRecord, Task, Who};
 use crate::discover::{Attach, Finder, Found, Presumed};
 use crate::rights::{Action, Role};
-use crate::state::record::FoundRecord;
 use crate::units::{Moment, ProcessRef};
 
 /// How a found process is taken.
@@ -89,8 +89,11 @@ impl Driver {
             Presumed::LeastIsOpportunistic => has_least(&place).then_some(Standing::Opportunistic),
         });
         let Place { kin, origin, group } = place;
+        let found = FoundRecord { by: finder, priority, standing, kin };
+        let who = Who { process: Some(process), found: Some(found), origin, ..Who::default() };
         let request = Request {
             uid: pinned.uids.effective,
+            who,
             labels,
             priority,
             reservation: None,
@@ -101,12 +104,9 @@ impl Driver {
             opportunistic: standing == Some(Standing::Opportunistic),
         };
         let entry = Entry {
-            process: Some(process),
             pinned: Some(pinned.pidfd),
             in_place: group.is_some(),
-            found: Some(FoundRecord { by: finder, priority, standing, kin }),
             found_in: group.map(Box::new),
-            origin,
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
         };
@@ -165,42 +165,32 @@ impl Driver {
         now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
         let attach = self.is_to_be_attached(id);
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return Err(in_task(found.process, id));
-        };
         let renamed = |by: &Finder| {
             // What was watched to try a rule out may be found by another one now.
             attach && matches!((by, &found.finder), (Finder::Rule(_), Finder::Rule(_)))
         };
-        let known = match &mut entry.found {
-            Some(known) if known.by == found.finder || renamed(&known.by) => known,
-            _ => return Err(in_task(found.process, id)),
+        let task = self.core.task(id).filter(|task| match &task.who.found {
+            Some(known) => known.by == found.finder || renamed(&known.by),
+            None => false,
+        });
+        let (Some(task), Some(entry)) = (task, self.entries.get_mut(&id)) else {
+            return Err(in_task(found.process, id));
         };
-        if entry.phase == Placement::Releasing {
+        if task.is_releasing() {
             return Err(refused(format!("task {id} is being released")));
         }
-        known.by.clone_from(&found.finder);
-        // A finder that began anew, or lost its scheduler, knows less than was known: that takes
-        // nothing back. What it is can be learnt after it was found.
-        let presumed = found.presumed == Presumed::Slotless && known.standing.is_none();
-        let said = found.standing.or(presumed.then_some(Standing::Slotless));
-        let priority = found.priority.filter(|said| known.priority != Some(*said));
-        let standing = said.filter(|said| known.standing != Some(*said));
-        known.priority = priority.or(known.priority);
-        known.standing = standing.or(known.standing);
-        if entry.phase == Placement::Attaching {
+        if task.is_attaching() {
             entry.found_replies.extend(reply.take());
         }
-        self.feed(Input::AddLabels { task: id, labels: found.labels.clone() }, now);
-        if let Some(priority) = priority {
-            self.feed(Input::SetPriority { task: id, priority }, now);
-        }
-        if let Some(standing) = standing {
-            self.feed(Input::SetStanding { task: id, standing }, now);
-        }
-        if priority.is_some() || standing.is_some() {
-            self.store_task(id);
-        }
+        let said = FoundAgain {
+            by: found.finder.clone(),
+            labels: found.labels.clone(),
+            priority: found.priority,
+            standing: found.standing,
+            // What it is can be learnt after it was found.
+            presumed_slotless: found.presumed == Presumed::Slotless,
+        };
+        self.feed(Input::FoundAgain { task: id, found: said }, now);
         if attach {
             return self.attach_found(id, &found, pinned, reply, now);
         }
@@ -222,7 +212,8 @@ impl Driver {
         };
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(Some(id)) };
         entry.found_replies.extend(reply.take());
-        let unsaid = entry.found.as_ref().is_some_and(|known| known.standing.is_none());
+        let known = self.core.task(id).and_then(|task| task.who.found.as_ref());
+        let unsaid = known.is_some_and(|known| known.standing.is_none());
         if unsaid && found.presumed == Presumed::LeastIsOpportunistic && has_least(&place) {
             // Observe mode does not read the weights of a group.
             let standing = Standing::Opportunistic;
@@ -254,10 +245,9 @@ impl Driver {
         caller: &Caller,
         action: Action,
         task: &Task,
-        entry: &Entry,
     ) -> Result<(), CommandError> {
-        let Some(found) = entry.found.as_ref().filter(|_| self.rights.role(caller) == Role::Member)
-        else {
+        let found = task.who.found.as_ref();
+        let Some(found) = found.filter(|_| self.rights.role(caller) == Role::Member) else {
             return self.rights.check(caller, action, task.uid);
         };
         Err(CommandError::new(
@@ -270,22 +260,10 @@ impl Driver {
         ))
     }
 
-    /// A task is being released: if a finder brought it, it must not bring it back.
-    pub(super) fn let_go(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        if let (Some(_), Some(process), false) = (&entry.found, entry.process, entry.main_exited) {
-            self.let_go.insert(process);
-        }
-    }
-
-    /// Adds to the `admitted` event of a found task who found it and what is odd about it.
-    pub(super) fn tell_how_found(&self, event: &mut Event) {
+    /// Adds to the `admitted` event what its owner caps it at.
+    pub(super) fn tell_quota(&self, event: &mut Event) {
         let Some(id) = event.task.as_deref().and_then(|id| id.parse().ok()) else { return };
         let Some(entry) = self.entries.get(&id) else { return };
-        if let (Some(found), Some(task)) = (&entry.found, self.core.task(id)) {
-            event.inputs.insert("found_by".into(), json!(found.by.to_string()));
-            event.inputs.insert("standing".into(), json!(task.standing().to_string()));
-        }
         if let Some(quota) = entry.kernel.cpu_quota {
             event.inputs.insert("cpu_quota".into(), json!(quota.cpus()));
             let note = Value::from("capped by quota: it cannot use spare CPU");
@@ -296,7 +274,7 @@ impl Driver {
 
 /// Whether it is taken in place with the weight that marks what is opportunistic.
 fn has_least(place: &Place) -> bool {
-    place.group.as_ref().is_some_and(|group| group.record.has_least_cpu_weight())
+    place.group.as_ref().is_some_and(|group| crate::cgroup::has_least_cpu_weight(&group.record))
 }
 
 fn refused(reason: String) -> CommandError {

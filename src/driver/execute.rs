@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::Driver;
 use super::admission::{Asked, refused};
-use super::entry::Placement;
 use super::log::log;
 use super::worker::Job;
 use crate::cgroup::{Attachment, Drift, Group};
@@ -14,6 +13,7 @@ use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{TaskId, Tier};
 use crate::core::step::{self, Answer, Input, Record, Step, Ticket};
+use crate::core::task::Task;
 use crate::state::StateError;
 use crate::state::record::ReservationRecord;
 use crate::units::Moment;
@@ -34,9 +34,9 @@ pub(super) struct Touched {
 /// What follows at once from carrying out a job.
 #[derive(Debug)]
 pub(super) enum FollowUp {
-    /// The job was done.
-    Prepared(TaskId),
-    /// It could not be done.
+    /// The core has to know.
+    Feed(Box<Input>),
+    /// An admission came to nothing.
     Failed(TaskId, CommandError),
 }
 
@@ -52,7 +52,7 @@ impl Driver {
         self.following_up = true;
         while let Some(next) = self.follow_ups.pop_front() {
             match next {
-                FollowUp::Prepared(id) => self.feed(Input::Prepared(id), now),
+                FollowUp::Feed(input) => self.feed(*input, now),
                 FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
             }
         }
@@ -76,12 +76,15 @@ impl Driver {
             return;
         }
         self.touched.status = true;
-        let Step { weights, records, events, forget, jobs, answers } = step;
+        let Step { weights, events, records, forget, jobs, answers } = step;
         for (id, tier) in &weights {
             match self.write_tier(*id, *tier, now) {
                 Ok(()) => self.unwritten.remove(id),
                 Err(error) => self.unwritten.insert(*id, error),
             };
+        }
+        for event in events {
+            self.record(event);
         }
         let mut unstored = BTreeMap::new();
         for record in records {
@@ -89,9 +92,6 @@ impl Driver {
                 unstored.insert(record, error.to_string());
                 self.noted(Err(error));
             }
-        }
-        for event in events {
-            self.record(event);
         }
         for record in forget {
             let removed = match record {
@@ -112,6 +112,10 @@ impl Driver {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
                 },
+                step::Job::Reattach(id) => self.begin_reattach(id),
+                step::Job::Repair { task, found } => self.repair(task, found),
+                step::Job::Release(id) => self.begin_give_back(id),
+                step::Job::Remove(task) => self.clean_up(*task),
             }
         }
         for (ticket, answer) in answers {
@@ -123,14 +127,12 @@ impl Driver {
         match record {
             Record::Task(id) => {
                 self.touched.tasks.insert(id);
-                match self.core.task(id).zip(self.entries.get(&id)) {
-                    Some((task, entry)) => self.store.put_task(&entry.record(id, task)),
-                    None => Ok(()),
-                }
+                self.core.task(id).map_or(Ok(()), |task| self.store.put_task(task))
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {
-                    self.store.put_reservation(&ReservationRecord::new(id, reservation))
+                    let reservation = reservation.clone();
+                    self.store.put_reservation(&ReservationRecord { id, reservation })
                 }
                 None => Ok(()),
             },
@@ -192,7 +194,7 @@ impl Driver {
             event.inputs.insert("weights_not_written".into(), error.into());
         }
         if event.kind == EventKind::Admitted {
-            self.tell_how_found(&mut event);
+            self.tell_quota(&mut event);
         }
         let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
         log(&event, labels);
@@ -205,8 +207,7 @@ impl Driver {
 
     /// Stores what is known of a task.
     pub(super) fn store_task(&mut self, id: TaskId) {
-        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
-        let stored = self.store.put_task(&entry.record(id, task));
+        let stored = self.store_record(Record::Task(id));
         self.noted(stored);
     }
 
@@ -241,22 +242,24 @@ impl Driver {
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
         self.store.resume()?;
-        for (id, entry) in &self.entries {
-            if let Some(task) = self.core.task(*id) {
-                self.store.put_task(&entry.record(*id, task))?;
-            }
+        for (_, task) in self.core.tasks() {
+            self.store.put_task(task)?;
         }
         for (id, reservation) in self.core.reservations() {
-            self.store.put_reservation(&ReservationRecord::new(id, reservation))?;
+            let reservation = reservation.clone();
+            self.store.put_reservation(&ReservationRecord { id, reservation })?;
         }
         Ok(())
     }
 
     /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.
     fn write_tier(&mut self, id: TaskId, tier: Tier, now: Moment) -> Result<(), String> {
-        self.heed_owner(id);
+        self.heed_owner(id, now);
+        if !self.core.task(id).is_some_and(Task::is_placed) {
+            return Ok(());
+        }
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
-        let (Placement::Placed, Some(group)) = (entry.phase, &entry.group) else { return Ok(()) };
+        let Some(group) = &entry.group else { return Ok(()) };
         match self.tree.write_tier(group, tier, &self.plan) {
             Ok(_) => {
                 entry.written = Some((tier, now.boot));
@@ -278,19 +281,19 @@ impl Driver {
     /// Takes over what the owner of an in-place group wrote into it since LRS did, and stores it
     /// before it is written over. A unit's weights are in a record of their own, which systemd
     /// told.
-    fn heed_owner(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let (Placement::Placed, None, Some(group)) = (entry.phase, &entry.unit, &entry.group)
-        else {
-            return;
-        };
-        if group.record.attachment != Attachment::InPlace {
+    fn heed_owner(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
+        if task.who.unit.is_some() || task.attachment() != Attachment::InPlace {
             return;
         }
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(group) = &entry.group else { return };
         match self.tree.heed_owner(group) {
             Ok(Some(record)) => {
-                entry.group = Some(Arc::new(Group { record, dirs: group.dirs.clone() }));
-                self.store_task(id);
+                let dirs = group.dirs.clone();
+                entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
+                let step = self.core.handle(Input::OwnerSaid { task: id, group: record }, now);
+                self.execute(step, now);
             }
             Ok(None) => {}
             Err(error) => {
@@ -344,48 +347,40 @@ impl Driver {
         }
     }
 
-    /// Puts a foreign change right, or stops doing so.
-    pub(super) fn repair(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
-        if self.entries.get(&id).is_none_or(|entry| entry.contested) || drifts.is_empty() {
+    /// Weights are not what was written: the core decides what is done about it.
+    pub(super) fn drifted(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
+        if drifts.is_empty() || self.core.task(id).is_none_or(Task::is_contested) {
             return;
         }
-        self.heed_owner(id);
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Some(group) = entry.group.clone() else { return };
+        self.heed_owner(id, now);
+        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+            return;
+        };
         // What its owner wants may be what the tier beside it is.
         let fits = group.record.attachment == Attachment::InPlace
             && self.tree.drift(&group, tier, &self.plan).is_ok_and(|left| left.is_empty());
-        let contested = !fits && entry.repaired(now.boot);
-        let found: Vec<String> = drifts
+        let found = drifts
             .iter()
             .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
             .collect();
-        let mut inputs = serde_json::Map::new();
-        inputs.insert("cgroup".into(), group.record.path.clone().into());
-        inputs.insert("found".into(), found.clone().into());
-        inputs.insert("repairs".into(), entry.repairs.len().into());
-        let found = found.join("; ");
-        let (kind, reason) = if contested {
-            let reason = format!(
-                "{found}; repaired {} times within a minute, left alone from now on",
-                super::entry::CONTEST_REPAIRS
-            );
-            (EventKind::Contested, reason)
-        } else if fits {
-            (EventKind::Drift, format!("{found}; its owner's word fits the tier and stays"))
-        } else {
-            let outcome = match self.tree.write_tier(&group, tier, &self.plan) {
-                Ok(_) => {
-                    entry.repaired_in_all += 1;
-                    // Else systemd's next daemon-reload writes the foreign value again.
-                    self.tell_unit(id, tier);
-                    "repaired".to_owned()
-                }
-                Err(error) => format!("not repaired: {error}"),
-            };
-            (EventKind::Drift, format!("{found}; {outcome}"))
-        };
-        self.note(kind, Some(id), reason, inputs, now);
+        self.feed(Input::Drifted { task: id, found, fits }, now);
         self.touched.tasks.insert(id);
+    }
+
+    /// [`crate::core::step::Job::Repair`].
+    fn repair(&mut self, id: TaskId, found: Vec<String>) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let tier = self.core.task(id).map(|task| task.tier());
+        let (Some(group), Some(tier)) = (group, tier) else { return };
+        let result = match self.tree.write_tier(&group, tier, &self.plan) {
+            Ok(_) => {
+                // Else systemd's next daemon-reload writes the foreign value again.
+                self.tell_unit(id, tier);
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        let repaired = Input::Repaired { task: id, found, result };
+        self.follow_ups.push_back(FollowUp::Feed(Box::new(repaired)));
     }
 }

@@ -6,6 +6,7 @@
 //! | found | then |
 //! |---|---|
 //! | record placed, group with processes | goes on, weights compared, nothing written that fits |
+//! | record placed, group empty, main process elsewhere | goes on; a drift like any other |
 //! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
 //! | record placed, its end in the history, nobody in its group | cleaned up |
 //! | record placed, unknown to the history, processes there | goes on: the history lost it |
@@ -24,23 +25,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::entry::{Entry, Placement};
+use super::entry::Entry;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
-use crate::core::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use crate::core::books::Books;
+use crate::core::model::{Order, ReservationId, TaskId, Tier};
 use crate::core::slots::Seat;
-use crate::core::state::{Phase, Task};
+use crate::core::task::{Booked, Hold, Life, Task, Who};
 use crate::state::Recovered;
-use crate::state::record::{RecordPhase, ReservationRecord, TaskRecord};
-use crate::state::standing::Standing;
+use crate::state::record::ReservationRecord;
 use crate::systemd::unit::UnitRecord;
-use crate::units::Moment;
 
 /// What is done about the stored tasks.
 #[derive(Default)]
 pub(super) struct Findings {
     /// In their slots, as the core takes them.
-    pub tasks: Vec<(TaskId, Task)>,
-    /// The same, as the loop keeps them.
+    pub tasks: Vec<Task>,
+    /// What the loop holds of them.
     pub entries: BTreeMap<TaskId, Box<Entry>>,
     /// Of those, the ones that have ended.
     pub ended: Vec<TaskId>,
@@ -66,7 +66,7 @@ struct Finder<'a> {
     tree: &'a TierTree,
     /// Without a tree of its own a task is its main process.
     observing: bool,
-    standing: &'a Standing,
+    standing: &'a Books,
     /// Part of the history could not be read: that it does not know a task proves nothing.
     history_damaged: bool,
     next_order: u64,
@@ -77,11 +77,11 @@ struct Finder<'a> {
 pub(super) fn find(
     tree: &TierTree,
     observing: bool,
-    standing: &Standing,
+    standing: &Books,
     recovered: &mut Recovered,
 ) -> Result<Findings, CgroupError> {
     let tasks = recovered.tasks.iter().map(|record| record.order.0);
-    let reservations = recovered.reservations.iter().map(|record| record.order.0);
+    let reservations = recovered.reservations.iter().map(|record| record.reservation.order.0);
     let mut finder = Finder {
         tree,
         observing,
@@ -95,7 +95,7 @@ pub(super) fn find(
         if standing.live.contains_key(&record.id) {
             finder.findings.ended.push(record.id);
             // What systemd was told went with that boot.
-            finder.keep(TaskRecord { unit: None, ..record }, None);
+            finder.keep(Task { who: Who { unit: None, ..record.who }, ..record }, None);
         } else {
             finder.findings.forget.push(record.id);
         }
@@ -118,26 +118,28 @@ pub(super) fn find(
 }
 
 impl Finder<'_> {
-    fn judge(&mut self, mut record: TaskRecord, own: Option<Group>) {
+    fn judge(&mut self, mut record: Task, own: Option<Group>) {
         let id = record.id;
         let known = self.standing.live.contains_key(&id);
         let mut group = self.group_of(&record, own);
-        if let Some(booked) = record.booked.take() {
+        if let Some(booked) = record.booked().cloned() {
             group = self.undo_attach(&mut record, booked, group);
         }
-        let occupied = self.occupied(&record, group.as_ref());
+        let mut occupied = self.occupied(&record, group.as_ref());
         if known {
-            self.findings.used.extend(record.used.as_ref().map(|reservation| reservation.id));
+            // A main process that somebody has moved out is moved back, as without a restart.
+            occupied |= group.is_some() && record.who.process.is_some_and(super::process::alive);
+            self.findings.used.extend(record.promise().map(|(used, _)| *used));
         }
-        match record.phase {
-            RecordPhase::Releasing => self.finish_release(record, group, known, occupied),
-            RecordPhase::Attaching if !known => self.roll_back(record, group),
-            RecordPhase::Placed if !known && (!occupied || self.end_is_recorded(&record)) => {
+        match record.life {
+            Life::Releasing(_) => self.finish_release(record, group, known, occupied),
+            Life::Attaching(_) if !known => self.roll_back(record, group),
+            Life::Placed(_) if !known && (!occupied || self.end_is_recorded(&record)) => {
                 // Its end is in the history; the daemon was killed before it forgot the record.
                 self.findings.remove.extend(group);
                 self.forget(record);
             }
-            RecordPhase::Placed | RecordPhase::Attaching => {
+            Life::Placed(_) | Life::Attaching(_) => {
                 if !known {
                     // Lost from the history (damaged, a disk that was full), not from the node.
                     self.findings.unrecorded.push(id);
@@ -152,7 +154,7 @@ impl Finder<'_> {
 
     /// Whether a record the history does not know as running is of a task that has ended. An
     /// own group with processes speaks against it, whatever the history says.
-    fn end_is_recorded(&self, record: &TaskRecord) -> bool {
+    fn end_is_recorded(&self, record: &Task) -> bool {
         let counters = self.standing.counters;
         let seen = record.id.epoch == counters.epoch && record.id.number < counters.next_task;
         let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
@@ -172,7 +174,7 @@ impl Finder<'_> {
         self.adopt(id, Some(group));
     }
 
-    fn group_of(&mut self, record: &TaskRecord, own: Option<Group>) -> Option<Group> {
+    fn group_of(&mut self, record: &Task, own: Option<Group>) -> Option<Group> {
         match (&record.group, own) {
             (Some(stored), own) if stored.attachment != Attachment::Own => {
                 self.findings.remove.extend(own);
@@ -181,7 +183,7 @@ impl Finder<'_> {
             (Some(stored), None) => self.reopen(record.id, stored),
             (_, own) => own.map(|mut group| {
                 // The record may be older than the group; it knows where the process was.
-                group.record.origin.clone_from(&record.origin);
+                group.record.origin.clone_from(&record.who.origin);
                 group
             }),
         }
@@ -197,10 +199,10 @@ impl Finder<'_> {
         }
     }
 
-    fn occupied(&self, record: &TaskRecord, group: Option<&Group>) -> bool {
+    fn occupied(&self, record: &Task, group: Option<&Group>) -> bool {
         let Some(group) = group else { return false };
         if self.observing || group.record.attachment == Attachment::None {
-            return record.process.is_some_and(super::process::alive);
+            return record.who.process.is_some_and(super::process::alive);
         }
         match self.tree.processes(group) {
             Ok(processes) => !processes.is_empty(),
@@ -214,7 +216,7 @@ impl Finder<'_> {
 
     /// Nobody was answered, so nothing may remain: processes go back (some may be in the group,
     /// some not), weights go back, the reservation is free again.
-    fn roll_back(&mut self, record: TaskRecord, group: Option<Group>) {
+    fn roll_back(&mut self, record: Task, group: Option<Group>) {
         if let Some(group) = &group
             && let Err(error) = self.tree.release(group)
         {
@@ -224,7 +226,10 @@ impl Finder<'_> {
             self.keep(record, Some(group.clone()));
             return;
         }
-        self.findings.given_back.extend(record.used.clone());
+        let promise = record.promise().cloned();
+        self.findings
+            .given_back
+            .extend(promise.map(|(id, reservation)| ReservationRecord { id, reservation }));
         self.forget(record);
     }
 
@@ -232,16 +237,17 @@ impl Finder<'_> {
     /// for it, and some not: all go back, and the task is what it was, to be attached anew.
     fn undo_attach(
         &self,
-        record: &mut TaskRecord,
-        booked: GroupRecord,
+        record: &mut Task,
+        booked: Booked,
         group: Option<Group>,
     ) -> Option<Group> {
         let id = record.id;
         match group.as_ref().map_or(Ok(()), |group| self.tree.release(group)) {
             Ok(()) => {
-                record.phase = RecordPhase::Placed;
-                let group = self.reopen(id, &booked);
-                record.group = Some(booked);
+                record.life = Life::Placed(Hold::Kept);
+                record.counts.baseline = booked.baseline;
+                let group = self.reopen(id, &booked.group);
+                record.group = Some(booked.group);
                 group
             }
             Err(error) => {
@@ -252,20 +258,14 @@ impl Finder<'_> {
     }
 
     /// A record is of no more use, once a unit it tells of has its weights back.
-    fn forget(&mut self, record: TaskRecord) {
-        match record.unit {
+    fn forget(&mut self, record: Task) {
+        match record.who.unit {
             Some(unit) => self.findings.units.push((record.id, unit)),
             None => self.findings.forget.push(record.id),
         }
     }
 
-    fn finish_release(
-        &mut self,
-        record: TaskRecord,
-        group: Option<Group>,
-        known: bool,
-        occupied: bool,
-    ) {
+    fn finish_release(&mut self, record: Task, group: Option<Group>, known: bool, occupied: bool) {
         let id = record.id;
         if !known {
             self.findings.remove.extend(group);
@@ -291,11 +291,10 @@ impl Finder<'_> {
         }
     }
 
-    fn keep(&mut self, record: TaskRecord, group: Option<Group>) {
-        let main_exited = !record.process.is_some_and(super::process::alive);
-        // The history is written before the record, so it knows the tier better.
-        let tier = self.standing.live.get(&record.id).copied().flatten();
-        let seat = match (record.seat, tier) {
+    fn keep(&mut self, mut task: Task, group: Option<Group>) {
+        // A tier that no event tells is decided again.
+        let tier = self.standing.live.get(&task.id).copied().flatten();
+        task.seat = match (task.seat, tier) {
             (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,
             (Seat::Active, Some(Tier::Passive)) => Seat::Passive,
             // Its processes are in place, and the record is from before that.
@@ -303,42 +302,17 @@ impl Finder<'_> {
             (Seat::Arriving, _) => Seat::Overflow,
             (seat, _) => seat,
         };
-        let task = Task {
-            labels: record.labels.clone(),
-            uid: record.uid,
-            priority: record.priority,
-            opportunistic: record.opportunistic,
-            order: record.order,
-            seat,
-            phase: Phase::Running,
-            admitted_at: record.admitted(),
-            promoted_at: record.promoted_at,
-            resident: record.measured.and_then(|(_, sample)| sample.resident),
-            rate: record.meter.computing_rate(),
-            class: None,
-        };
-        let entry = Entry {
-            process: record.process,
-            admitted_by: record.admitted_by,
-            as_admin: record.as_admin,
-            found: record.found,
-            repaired_in_all: record.repaired,
-            main_exited,
-            group: group.map(Arc::new),
-            unit: record.unit,
-            stays_because: record.stays_because,
-            origin: record.origin,
-            phase: Placement::Placed,
-            meter: record.meter,
-            last: record.measured,
-            opened: record.measured,
-            baseline: record.baseline,
-            cpu_before: record.cpu_before,
-            lost: record.lost,
-            ..Entry::default()
-        };
-        self.findings.tasks.push((record.id, task));
-        self.findings.entries.insert(record.id, Box::new(entry));
+        task.main_exited = !task.who.process.is_some_and(super::process::alive);
+        task.life = Life::Placed(Hold::Kept);
+        task.counts.last = task.counts.opened;
+        task.group = group.as_ref().map(|group| group.record.clone());
+        self.hold(task, group);
+    }
+
+    fn hold(&mut self, task: Task, group: Option<Group>) {
+        let entry = Entry { group: group.map(Arc::new), ..Entry::default() };
+        self.findings.entries.insert(task.id, Box::new(entry));
+        self.findings.tasks.push(task);
     }
 
     /// A task of which only the id and perhaps the group are left. It takes its place behind
@@ -351,27 +325,7 @@ impl Finder<'_> {
             Some(Tier::Passive) => Seat::Passive,
             None => Seat::Overflow,
         };
-        let task = Task {
-            labels: Labels::default(),
-            uid: None,
-            priority: Priority::default(),
-            opportunistic: false,
-            order,
-            seat,
-            phase: Phase::Running,
-            admitted_at: Moment::default(),
-            promoted_at: None,
-            resident: None,
-            rate: None,
-            class: None,
-        };
-        let entry = Entry {
-            group: group.map(Arc::new),
-            phase: Placement::Placed,
-            lost: true,
-            ..Entry::default()
-        };
-        self.findings.tasks.push((id, task));
-        self.findings.entries.insert(id, Box::new(entry));
+        let record = group.as_ref().map(|group| group.record.clone());
+        self.hold(Task { group: record, ..Task::lost(id, order, seat) }, group);
     }
 }

@@ -19,6 +19,7 @@ use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::config::Mode;
 use crate::core::leaving::{self, Facts, Leaving, Stop, Unit, Weight};
 use crate::core::model::TaskId;
+use crate::core::step::Ready;
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{Pid, ProcessRef};
@@ -169,14 +170,20 @@ impl Driver {
 
     /// Makes the group of a task that stays below its unit, on the loop: it must be in the record
     /// before the process is, and a later daemon finds groups outside of the root by records alone.
-    pub(super) fn make_below(&mut self, id: TaskId, parent: &str) -> Result<(), CommandError> {
+    pub(super) fn make_below(
+        &mut self,
+        id: TaskId,
+        parent: &str,
+        ready: &mut Ready,
+    ) -> Result<(), CommandError> {
         let name = self
             .core
             .task(id)
             .and_then(|task| task.labels.name.clone().or_else(|| task.labels.job.clone()));
         let mut group = self.tree.create_below(parent, id, name.as_ref()).map_err(cgroup_error)?;
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
-        group.record.origin.clone_from(&entry.origin);
+        group.record.origin = ready.origin.clone().unwrap_or_default();
+        ready.group = Some(group.record.clone());
         entry.group = Some(std::sync::Arc::new(group.clone()));
         self.take(id, &group);
         Ok(())

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::entry::{Entry, Placement};
 use super::reader::{Check, CycleReport, CycleRequest, Readback};
 use super::worker::Job;
 use crate::cgroup::{Attachment, KernelView};
@@ -13,7 +12,8 @@ use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
 use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
-use crate::core::step::{Figures, Input};
+use crate::core::step::{Input, Reading};
+use crate::core::task::Task;
 use crate::sample::ThreadLook;
 use crate::units::{BootTime, Moment};
 
@@ -28,16 +28,19 @@ impl Driver {
         self.cycles += 1;
         let mut due = Vec::with_capacity(self.entries.len());
         let mut wanted: Vec<(TaskId, u32)> = Vec::new();
-        for (id, entry) in &mut self.entries {
-            if entry.ends_interval(now.boot) {
-                due.push(*id);
-                let looks = entry.meter.looks_wanted();
-                if entry.phase == Placement::Placed && looks > 0 {
-                    wanted.push((*id, looks));
+        for (id, task) in self.core.tasks() {
+            if task.counts.is_due(now.boot) {
+                due.push(id);
+                let looks = task.counts.meter.looks_wanted();
+                if task.is_placed() && looks > 0 {
+                    wanted.push((id, looks));
                 }
             }
         }
-        let placed = || self.entries.iter().filter(|(_, entry)| entry.phase == Placement::Placed);
+        let placed = || {
+            let placed = self.core.tasks().filter(|(_, task)| task.is_placed());
+            placed.filter_map(|(id, task)| Some((id, task, self.entries.get(&id)?)))
+        };
         let look_at = wanted.iter().map(|(id, _)| *id).collect();
         // One look comes with the reading; the others are spread over the period.
         let extra = wanted.iter().map(|(_, looks)| looks - 1).max().unwrap_or(0);
@@ -49,23 +52,22 @@ impl Driver {
                 (after, tasks.map(|(id, _)| *id).collect())
             })
             .collect();
-        let turn = |id: &TaskId, entry: &Entry| is_checked(*id, entry, self.cycles, now.boot);
+        let turn = |task: &Task| is_checked(task, self.cycles, now.boot);
         let check = placed()
-            .filter(|(_, entry)| entry.attachment() != Attachment::None)
-            .filter_map(|(&task, entry)| {
-                let tier = self.core.task(task)?.tier();
+            .filter(|(_, task, _)| task.attachment() != Attachment::None)
+            .filter_map(|(id, task, entry)| {
+                let tier = task.tier();
                 let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
-                let weights =
-                    turn(&task, entry) || unwritten || entry.kernel == KernelView::default();
-                let in_place = entry.attachment() == Attachment::InPlace;
-                let owner = in_place.then(|| self.owner_only(entry)).flatten();
-                Some(Check { task, group: entry.group.clone()?, tier, owner, weights })
+                let weights = turn(task) || unwritten || entry.kernel == KernelView::default();
+                let in_place = task.attachment() == Attachment::InPlace;
+                let owner = in_place.then(|| self.owner_only(task)).flatten();
+                Some(Check { task: id, group: entry.group.clone()?, tier, owner, weights })
             })
             .collect();
         let members = placed()
-            .filter(|(id, entry)| turn(id, entry))
-            .filter(|(_, entry)| entry.attachment() != Attachment::None && !entry.main_exited)
-            .filter_map(|(id, entry)| Some((*id, entry.group.clone()?, entry.process?)))
+            .filter(|(_, task, _)| turn(task))
+            .filter(|(_, task, _)| task.attachment() != Attachment::None && !task.main_exited)
+            .filter_map(|(id, task, entry)| Some((id, entry.group.clone()?, task.who.process?)))
             .collect();
         let request = CycleRequest {
             watch: std::mem::take(&mut self.sources_new).into_iter().collect(),
@@ -90,7 +92,7 @@ impl Driver {
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
-        let CycleReport { sample, asked_at, kernel, outside, entered, kept_files } = report;
+        let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;
         if sample.took > self.config.daemon.sample_period / 2 {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
@@ -110,25 +112,21 @@ impl Driver {
         let memory = sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
         let cpus = sample.node.cpus;
         self.cpus = cpus.unwrap_or(self.cpus);
-        // Pressure is averaged over the CPUs a task may be spread over, quota aside.
-        let spread = sample.node.allowed_cpus.unwrap_or(self.cpus);
+        let spread = sample.node.allowed_cpus;
         self.node_last = Some((sample.at, sample.node));
         self.sampled_at = Some(now.wall);
 
-        let classify = &self.config.classify;
-        let mut figures = Vec::with_capacity(sample.tasks.len());
-        for (id, reading) in sample.tasks {
-            let Some(entry) = self.entries.get_mut(&id) else { continue };
-            if entry.placed_at >= asked_at {
-                // Read where it was before it was put in place.
-                continue;
-            }
-            entry.advance(sample.at, reading, self.cpus, spread);
-            let rate = entry.meter.computing_rate();
-            let class = entry.meter.class(classify.io_below, classify.cpu_above);
-            let resident = entry.last.and_then(|(_, last)| last.resident);
-            figures.push((id, Figures { resident, rate, class }));
-        }
+        // What was read where a task was before it was put in place is not the task's.
+        let old = |id| self.entries.get(&id).is_none_or(|entry| entry.placed_at >= asked_at);
+        let tasks = sample
+            .tasks
+            .into_iter()
+            .filter(|(id, _)| !old(*id))
+            .map(|(task, sample)| {
+                let due = due.binary_search(&task).is_ok();
+                Reading { task, due, sample }
+            })
+            .collect();
         let NodeRates { effective, iowait, steal, .. } = self.node_rates;
         let cpu = match (effective, iowait, steal) {
             (Some(effective), Some(iowait), Some(steal)) => {
@@ -137,7 +135,7 @@ impl Driver {
             _ => None,
         };
         let node = Measured { cpus, cpu, memory };
-        self.feed(Input::Cycle { node, tasks: figures }, now);
+        self.feed(Input::Cycle { node, spread, at: sample.at, tasks }, now);
         self.replan(now);
         self.check_weights(asked_at, kernel, now);
         self.tell_again();
@@ -155,8 +153,9 @@ impl Driver {
         let unwatched: Vec<TaskId> = self
             .entries
             .iter()
-            .filter(|(_, entry)| {
-                entry.process.is_none_or(|main| !entry.watched.contains_key(&main.pid))
+            .filter(|(id, entry)| {
+                let main = self.core.task(**id).and_then(|task| task.who.process);
+                main.is_none_or(|main| !entry.watched.contains_key(&main.pid))
             })
             .map(|(id, _)| *id)
             .collect();
@@ -188,7 +187,7 @@ impl Driver {
                 (Ok(Some((view, drifts))), Some((written, _))) if written == tier => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
-                        self.repair(id, tier, &drifts, now);
+                        self.drifted(id, tier, &drifts, now);
                         self.read_back(id);
                     }
                 }
@@ -215,12 +214,8 @@ impl Driver {
     }
 
     /// Threads seen between two cycles.
-    pub(super) fn looked(&mut self, looks: Vec<(TaskId, ThreadLook)>) {
-        for (id, look) in looks {
-            if let Some(entry) = self.entries.get_mut(&id) {
-                entry.meter.saw(look);
-            }
-        }
+    pub(super) fn looked(&mut self, looks: Vec<(TaskId, ThreadLook)>, now: Moment) {
+        self.feed(Input::Looked(looks), now);
     }
 }
 
@@ -228,9 +223,10 @@ impl Driver {
 const CHECK_EVERY: u64 = 4;
 
 /// Whether weights and place of a task are checked in this cycle: when it is its turn, and in
-/// every cycle while somebody may be fighting over it ([`super::entry::CONTEST_REPAIRS`]).
-fn is_checked(task: TaskId, entry: &Entry, cycle: u64, now: BootTime) -> bool {
-    is_turn(task, cycle) || entry.repaired_lately(now)
+/// every cycle while somebody may be fighting over it
+/// ([`CONTEST_REPAIRS`](crate::core::task::CONTEST_REPAIRS)).
+fn is_checked(task: &Task, cycle: u64, now: BootTime) -> bool {
+    is_turn(task.id, cycle) || task.repaired_lately(now)
 }
 
 /// Whether a task has its turn in this cycle. Tasks admitted one after the
@@ -254,6 +250,8 @@ fn jitter(period: Duration, look: u32, looks: u32, cycle: u64, seed: i64) -> Dur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::Order;
+    use crate::core::slots::Seat;
 
     #[test]
     fn each_task_has_its_turn_every_few_cycles_and_not_all_at_once() {
@@ -268,18 +266,18 @@ mod tests {
 
     #[test]
     fn a_writer_of_every_cycle_is_given_way_to_within_the_window() {
-        let (period, task) = (Duration::from_secs(3), TaskId { epoch: 1, number: 7 });
-        let mut entry = Entry::default();
+        let period = Duration::from_secs(3);
+        let mut task = Task::lost(TaskId { epoch: 1, number: 7 }, Order(0), Seat::Active);
         let mut repairs = Vec::new();
         for cycle in 0..20 {
             let now = BootTime(period * cycle as u32);
-            if is_checked(task, &entry, cycle, now) && !entry.contested {
-                entry.repaired(now);
+            if is_checked(&task, cycle, now) && !task.is_contested() {
+                task.note_repair(now);
                 repairs.push(cycle);
             }
         }
         assert_eq!(repairs, [1, 2, 3, 4]);
-        assert!(entry.contested);
+        assert!(task.is_contested());
     }
 
     #[test]

@@ -74,9 +74,6 @@ use worker::{Message, Workers};
 
 pub use recover::{Parts, StartError};
 
-/// Events kept in memory for `events --since` and `why`.
-pub const EVENTS_KEPT: usize = 4096;
-
 /// Changes the log filter; the error says what is wrong with the new directives.
 pub type ReloadLog = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 
@@ -271,7 +268,7 @@ impl Driver {
                     self.unit_restored(task, result, called_off);
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
-                Message::Looks(looks) => self.looked(looks),
+                Message::Looks(looks) => self.looked(looks, now),
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {
                     if let Err(error) = self.reload(now) {
@@ -321,9 +318,8 @@ impl Driver {
 
     /// A task that is in place; one on its way is nobody's business yet.
     fn published(&self, id: TaskId, now: Moment) -> Option<crate::proto::Task> {
-        let entry = self.entries.get(&id)?;
-        let placed = entry.phase != entry::Placement::Attaching || entry.booked.is_some();
-        placed.then(|| self.task_view(id, now.boot)).flatten()
+        let task = self.core.task(id).filter(|task| !task.is_new())?;
+        self.task_view(task.id, now.boot)
     }
 
     /// Tasks keep running with the weights they have; what was measured is stored.

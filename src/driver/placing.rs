@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use super::Driver;
 use super::admission::{Admission, Asked, cgroup_error};
-use super::entry::{Entry, Placement};
+use super::entry::Entry;
 use super::execute::FollowUp;
 use super::process;
-use super::unit_worker::CalledOff;
+use super::unit_worker::{CalledOff, UnitJob};
 use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::model::{TaskId, Tier};
-use crate::core::step::{Input, Ticket};
+use crate::core::step::{Input, Ready, Ticket};
+use crate::core::task::Task;
 use crate::rights::Role;
 use crate::sample::TaskSource;
-use crate::units::Moment;
+use crate::units::{Moment, ProcessRef};
 
 impl Driver {
     /// [`crate::core::step::Job::Prepare`].
@@ -33,30 +34,40 @@ impl Driver {
                 fit
             }
             Some(Asked::Finder(entry)) => {
-                self.mains.extend(entry.process.map(|process| (process, id)));
-                self.entries.insert(id, entry);
+                self.insert_entry(id, entry);
                 Ok(())
             }
             Some(Asked::Promise(_)) | None => return,
         };
         let next = match fit.and_then(|()| self.prepare_attach(id)) {
-            Ok(()) => FollowUp::Prepared(id),
+            Ok(ready) => FollowUp::Feed(Box::new(Input::Prepared { task: id, ready })),
             Err(error) => FollowUp::Failed(id, error),
         };
         self.follow_ups.push_back(next);
     }
 
+    /// The loop holds a new task from now on.
+    pub(super) fn insert_entry(&mut self, id: TaskId, entry: Box<Entry>) {
+        let process = self.core.task(id).and_then(|task| task.who.process);
+        self.mains.extend(process.map(|process| (process, id)));
+        self.entries.insert(id, entry);
+    }
+
     /// [`crate::core::step::Job::Attach`]: its record is written.
     pub(super) fn begin_attach(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        if entry.unit.is_some() && entry.group.is_none() {
-            if let Err(error) = self.prepare_unit(id) {
-                self.follow_ups.push_back(FollowUp::Failed(id, error));
+        let has_group = self.entries.get(&id).is_some_and(|entry| entry.group.is_some());
+        let Some(task) = self.core.task(id) else { return };
+        match (task.who.process, &task.who.unit) {
+            // Systemd makes its files first.
+            (Some(process), Some(unit)) if !has_group => {
+                let unit = unit.clone();
+                self.workers.ask(UnitJob::Prepare { task: id, process, unit });
             }
-            return;
-        }
-        if let Some(job) = self.attach_job(id) {
-            self.workers.place(job);
+            _ => {
+                if let Some(job) = self.attach_job(id) {
+                    self.workers.place(job);
+                }
+            }
         }
     }
 
@@ -87,36 +98,43 @@ impl Driver {
     }
 
     /// Finds out what the record of the task has to say for a release.
-    pub(super) fn prepare_attach(&mut self, id: TaskId) -> Result<(), CommandError> {
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
-        let Some(process) = entry.process else { return Ok(()) };
-        if entry.found.is_none() {
+    pub(super) fn prepare_attach(&mut self, id: TaskId) -> Result<Ready, CommandError> {
+        let mut ready = Ready::default();
+        let Some(task) = self.core.task(id) else { return Ok(ready) };
+        let Some(process) = task.who.process else { return Ok(ready) };
+        if task.who.found.is_none() {
             // A found one keeps where it was when it was judged.
-            entry.origin = self.tree.origin(process).map_err(cgroup_error)?;
+            ready.origin = Some(self.tree.origin(process).map_err(cgroup_error)?);
         }
-        if entry.unit.is_some() {
+        if task.who.unit.is_some() {
             // Its group is found once systemd has made its files.
-            return Ok(());
+            return Ok(ready);
         }
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(ready) };
         if entry.in_place {
             let group = match entry.found_in.take() {
                 Some(group) => *group,
                 None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
-            return self.hold_in_place(id, group);
+            self.hold_in_place(id, group, &mut ready)?;
+        } else if let Some(parent) = entry.below.take() {
+            self.make_below(id, &parent, &mut ready)?;
         }
-        match entry.below.take() {
-            Some(parent) => self.make_below(id, &parent),
-            None => Ok(()),
-        }
+        Ok(ready)
     }
 
     /// `group`, in which the process of `id` was found, is the task's, as it is.
-    fn hold_in_place(&mut self, id: TaskId, group: Group) -> Result<(), CommandError> {
+    pub(super) fn hold_in_place(
+        &mut self,
+        id: TaskId,
+        group: Group,
+        ready: &mut Ready,
+    ) -> Result<(), CommandError> {
         self.check_in_place(id, &group)?;
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
-        entry.baseline = crate::sample::read_final(&group.dirs);
+        ready.baseline = crate::sample::read_final(&group.dirs);
+        ready.group = Some(group.record.clone());
         if group.is_in_place() {
             self.taken.put(id, &group.record.path);
         }
@@ -124,44 +142,20 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes the group of a unit in place: recorded, then begun.
-    pub(super) fn take_in_place(
-        &mut self,
-        id: TaskId,
-        group: Group,
-    ) -> Result<Option<Job>, CommandError> {
-        self.hold_in_place(id, group)?;
-        self.store_admission(id)?;
-        Ok(self.attach_job(id))
-    }
-
     fn attach_job(&self, id: TaskId) -> Option<Job> {
         let (task, entry) = (self.core.task(id)?, self.entries.get(&id)?);
         Some(Job::Attach {
             task: id,
             name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
-            process: entry.process?,
-            kin: entry.kin(),
-            origin: entry.origin.clone(),
-            owner: self.owner_only(entry),
+            process: task.who.process?,
+            kin: task.kin(),
+            origin: task.who.origin.clone(),
+            owner: self.owner_only(task),
             found: entry.group.clone(),
             tier: task.tier(),
             plan: self.plan,
-            discovered: entry.found.is_some(),
+            discovered: task.who.found.is_some(),
         })
-    }
-
-    /// Stores a task that is on its way; one that cannot be is not admitted.
-    pub(super) fn store_admission(&mut self, id: TaskId) -> Result<(), CommandError> {
-        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else {
-            return Ok(());
-        };
-        if let Err(error) = self.store.put_task(&entry.record(id, task)) {
-            let refusal = CommandError::new(ErrorKind::Internal, error.to_string());
-            self.noted(Err(error));
-            return Err(refusal);
-        }
-        Ok(())
     }
 
     /// One task a group.
@@ -187,16 +181,19 @@ impl Driver {
     /// own: the operator's settings say whose groups it may take.
     pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
         self.check_overlap(Some(id), group)?;
-        let owner = self.entries.get(&id).and_then(|entry| self.owner_only(entry));
+        let owner = self.core.task(id).and_then(|task| self.owner_only(task));
         let Some(owner) = owner else { return Ok(()) };
         self.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
     }
 
     /// The only uid whose processes may be managed for that task; `None`: anybody's, for an admin
-    /// or the operator's settings want it so. Records of before [`Entry::as_admin`] tell by who
+    /// or the operator's settings want it so. Records of before [`Who::as_admin`] tell by who
     /// admitted it.
-    pub(super) fn owner_only(&self, entry: &Entry) -> Option<u32> {
-        let uid = entry.admitted_by.filter(|_| entry.found.is_none() && !entry.as_admin)?;
+    ///
+    /// [`Who::as_admin`]: crate::core::task::Who::as_admin
+    pub(super) fn owner_only(&self, task: &Task) -> Option<u32> {
+        let who = &task.who;
+        let uid = who.admitted_by.filter(|_| who.found.is_none() && !who.as_admin)?;
         let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
         (self.rights.role(&caller) != Role::Admin).then_some(uid)
     }
@@ -212,30 +209,20 @@ impl Driver {
             Err(error) => return self.admission_failed(id, self.why_not(id, error), now),
         };
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.phase = Placement::Placed;
-        entry.used = None;
-        let booked = entry.booked.take();
-        if let Some(booked) = &booked {
-            entry.count_on(booked);
+        if entry.booked.take().is_some() {
+            entry.unattached = None;
+            entry.placed_at = now.boot;
         }
-        if let Some(baseline) = entry.baseline {
-            // Counting starts at admission, not at the birth of somebody else's group.
-            entry.begin(now.boot, baseline);
-        } else {
-            let born = crate::sample::TaskSample {
-                cpu: Some(Duration::ZERO),
-                pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
-                ..Default::default()
-            };
-            entry.begin(now.boot, born);
-        }
+        let born = crate::sample::TaskSample {
+            cpu: Some(Duration::ZERO),
+            pressure: crate::sample::read_final(&group.dirs).and_then(|s| s.pressure),
+            ..Default::default()
+        };
+        let record = group.record.clone();
         entry.group = Some(group);
         // An owner's quota is part of how a task was admitted.
         self.read_back(id);
-        match booked {
-            Some(_) => self.booked_is_attached(id, now),
-            None => self.feed(Input::Attached(id), now),
-        }
+        self.feed(Input::Attached { task: id, group: record, born }, now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
         self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
@@ -254,9 +241,9 @@ impl Driver {
 
     /// Why the weights of a group were not written. The files of a unit go with its last process.
     fn why_not(&self, id: TaskId, error: CgroupError) -> CommandError {
-        let entry = self.entries.get(&id);
-        let ended = entry.and_then(|entry| entry.process).is_some_and(|main| !process::alive(main));
-        match entry.and_then(|entry| entry.unit.as_ref()) {
+        let who = self.core.task(id).map(|task| &task.who);
+        let ended = who.and_then(|who| who.process).is_some_and(|main| !process::alive(main));
+        match who.and_then(|who| who.unit.as_ref()) {
             Some(unit) if ended => super::unit_worker::stopped(&unit.name),
             _ => cgroup_error(error),
         }
@@ -267,9 +254,11 @@ impl Driver {
         if self.align(id, has, now) {
             self.read_back(id);
         }
+        let Some(task) = self.core.task(id) else { return };
+        let (process, main_exited) = (task.who.process, task.main_exited);
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let process = entry.process.filter(|main| !entry.watched.contains_key(&main.pid));
-        if let (Some(process), false) = (process, entry.main_exited) {
+        let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
+        if let (Some(process), false) = (unwatched, main_exited) {
             let watched = match entry.pinned.take() {
                 Some(pidfd) => self.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
                 None => self.watcher.watch_process(id, process.pid),
@@ -278,14 +267,15 @@ impl Driver {
                 Ok(Some(key)) => {
                     entry.watched.insert(process.pid, key);
                 }
-                Ok(None) => entry.main_exited = true,
+                Ok(None) => self.main_exited(id, now),
                 Err(error) => {
                     tracing::debug!(task = %id, %error, "the main process of task {id} is not watched: {error}");
                 }
             }
         }
-        let Some(group) = entry.group.clone() else { return };
-        let process = entry.process;
+        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+            return;
+        };
         self.enter_ratio_group(id);
         if let Some(dir) = &group.dirs.unified
             && let Err(error) = self.watcher.watch_group(id, dir)
@@ -309,10 +299,14 @@ impl Driver {
     }
 
     /// Takes a task out of the loop's books.
-    pub(super) fn forget_entry(&mut self, id: TaskId) -> Option<Box<Entry>> {
+    pub(super) fn forget_entry(
+        &mut self,
+        id: TaskId,
+        process: Option<ProcessRef>,
+    ) -> Option<Box<Entry>> {
         let mut entry = self.entries.remove(&id)?;
         self.taken.forget(id);
-        if let Some(process) = entry.process {
+        if let Some(process) = process {
             self.mains.remove(&process);
         }
         self.leave_ratio_group(entry.competes_in.take());
@@ -344,22 +338,22 @@ impl Driver {
 
     /// Nothing of an admission that failed is left.
     pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
-        if self.entries.get(&id).is_some_and(|entry| entry.booked.is_some()) {
+        let Some(task) = self.core.task(id).filter(|task| task.is_attaching()) else { return };
+        if task.booked().is_some() {
             return self.booked_is_refused(id, error, now);
         }
-        let Some(mut entry) = self.forget_entry(id) else { return };
+        let (process, unit) = (task.who.process, task.who.unit.clone());
+        let Some(mut entry) = self.forget_entry(id, process) else { return };
         // The promise is back before the record that remembers it goes.
         self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
         self.found_is_refused(std::mem::take(&mut entry.found_replies), &error);
         let replies = entry.replies;
-        if let Some(unit) = entry.unit.take() {
+        if let Some(unit) = unit {
             // Answered once nothing of it is left, in systemd either.
             let called_off = Some(CalledOff { replies, error });
             return self.restore_unit(id, entry.group, unit, called_off);
         }
         self.answer_all(replies, Err(error));
-        let removed = self.store.remove_task(id);
-        self.noted(removed);
     }
 }
 

@@ -67,6 +67,8 @@ pub struct CycleReport {
     pub sample: Sample,
     /// [`CycleRequest::asked_at`].
     pub asked_at: BootTime,
+    /// [`CycleRequest::due`].
+    pub due: Vec<TaskId>,
     /// What each group says, and what of it is foreign.
     pub kernel: Vec<Readback>,
     /// Tasks whose main process was found outside its group.
@@ -182,7 +184,9 @@ pub(super) fn read_all(
                     .map(|(after, tasks)| (started.after(after), tasks))
                     .collect();
                 let kept_files = sampler.kept_files();
-                let report = CycleReport { sample, asked_at, kernel, outside, entered, kept_files };
+                let due = request.due;
+                let report =
+                    CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files };
                 outbox.send(Message::Cycle(Box::new(report)));
             }
         }

@@ -1,18 +1,6 @@
 //! From what an earlier daemon left to a running loop.
 //!
-//! Whatever instant it was killed at, each task is in one of these states (spec 4):
-//!
-//! | found | then |
-//! |---|---|
-//! | record placed, group with processes | goes on, weights compared, nothing written that fits |
-//! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
-//! | record attaching, its process in the group | the admission is finished |
-//! | record attaching, otherwise | rolled back; the client asks again |
-//! | record whose end is in the history | cleaned up |
-//! | record the history does not know | goes on if its processes do: the history was lost |
-//! | group with processes, no usable record | goes on with what is known: null, and said |
-//! | group without processes, no record | removed |
-//! | record of another boot | ended with that boot |
+//! What becomes of each task is in [`super::find`].
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
@@ -38,8 +26,8 @@ use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::state::{Ending, Restored};
-use crate::core::step::Input;
+use crate::core::state::Restored;
+use crate::core::step::{Input, Last};
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
@@ -105,7 +93,10 @@ impl Driver {
         let cpus = first.node.cpus.unwrap_or(1);
         let standing = store.standing().clone();
         let mut counters = standing.counters;
-        for (id, _) in &findings.tasks {
+        let kept = findings.entries.keys();
+        // No id is used twice, not even that of an admission that is rolled back: it was shown.
+        let rolled_back = findings.units.iter().map(|(id, _)| id).chain(&findings.forget);
+        for id in kept.chain(rolled_back) {
             if id.epoch == counters.epoch {
                 counters.next_task = counters.next_task.max(id.number.saturating_add(1));
             }
@@ -133,9 +124,11 @@ impl Driver {
                 counters.next_reservation = counters.next_reservation.max(next);
             }
         }
+        let mains =
+            findings.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
         let restored = Restored {
             tasks: findings.tasks,
-            reservations: reservations.into_iter().map(|r| r.reservation()).collect(),
+            reservations: reservations.into_iter().map(|r| (r.id, r.reservation)).collect(),
             jobs: standing.jobs.into_iter().collect(),
             totals: standing.totals,
             counters,
@@ -166,11 +159,7 @@ impl Driver {
             tree,
             store,
             store_problem: None,
-            mains: findings
-                .entries
-                .iter()
-                .filter_map(|(id, entry)| Some((entry.process?, *id)))
-                .collect(),
+            mains,
             taken: Taken::default(),
             entries: findings.entries,
             asked: BTreeMap::new(),
@@ -252,24 +241,10 @@ impl Driver {
         inputs.insert("cpus".into(), json!(self.cpus));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
         self.note(EventKind::Started, None, reason, inputs, now);
-        let endings = ended
-            .iter()
-            .map(|id| {
-                let known = self.entries.get(id).and_then(|entry| entry.since_admission().cpu);
-                let mut inputs = Map::new();
-                let cpu = known.map(|cpu| cpu.as_secs_f64());
-                inputs.insert("cpu_seconds".into(), json!(cpu));
-                inputs.insert("elapsed_seconds".into(), json!(null));
-                (*id, Ending { at: None, rate: None, inputs })
-            })
-            .collect();
         self.feed(Input::Ended([ended, released].concat()), now);
-        self.feed(Input::Figures(endings), now);
+        self.feed(Input::Figures(ended.iter().map(|id| (*id, Last::Away)).collect()), now);
         for id in released {
             self.feed(Input::Released(*id), now);
-        }
-        for id in ended.iter().chain(released) {
-            self.clean_up(*id);
         }
         let live: Vec<TaskId> = self.entries.keys().copied().collect();
         for id in &live {

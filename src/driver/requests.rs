@@ -8,7 +8,6 @@ use serde_json::{Map, json};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::admission::{Asked, refused};
-use super::entry::Placement;
 use super::unit_worker::UnitJob;
 use super::worker::Job;
 use super::{Driver, plan, policy, rights, view};
@@ -18,6 +17,7 @@ use crate::config::{Absent, Config};
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::step::Input;
+use crate::core::task::Task;
 use crate::discover::Hint;
 use crate::discover::keeper::News;
 use crate::proto;
@@ -226,81 +226,53 @@ impl Driver {
     }
 
     fn release(&mut self, caller: &Caller, id: TaskId, reply: Reply<()>, now: Moment) {
-        let answer = self.begin_release(caller, id);
-        match answer {
-            Err(error) => self.answer(Some(reply), Err(error)),
-            Ok(Some(group)) => {
-                let Some(entry) = self.entries.get_mut(&id) else { return };
-                entry.release_replies.push(reply);
-                if entry.phase != Placement::Releasing {
-                    entry.phase = Placement::Releasing;
-                    // A daemon killed from here on finishes the release.
-                    let unit = entry.unit.clone();
-                    self.store_task(id);
-                    match unit {
-                        Some(unit) => self.workers.ask(UnitJob::GiveBack {
-                            task: id,
-                            group: Some(group),
-                            unit,
-                            releases: true,
-                            called_off: None,
-                        }),
-                        None => self.workers.place(Job::Release { task: id, group }),
-                    }
-                }
-            }
-            Ok(None) => {
-                self.let_go(id);
-                self.feed(Input::Released(id), now);
-                self.clean_up(id);
-                self.answer(Some(reply), Ok(()));
-            }
+        if let Err(error) = self.may_release(caller, id) {
+            return self.answer(Some(reply), Err(error));
         }
+        // Answered once it is over.
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.release_replies.push(reply);
+        }
+        self.feed(Input::Release(id), now);
     }
 
-    fn begin_release(
-        &self,
-        caller: &Caller,
-        id: TaskId,
-    ) -> Result<Option<Arc<crate::cgroup::Group>>, CommandError> {
-        let (task, entry) = self.task_entry(id)?;
-        self.may_act(caller, Action::ActOnTask, task, entry)?;
-        if entry.phase == Placement::Attaching {
+    fn may_release(&self, caller: &Caller, id: TaskId) -> Result<(), CommandError> {
+        let task = self.known(id)?;
+        self.may_act(caller, Action::ActOnTask, task)?;
+        if task.is_attaching() {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!("task {id} is being admitted; release it once that is done"),
             ));
         }
-        Ok(entry.group.clone())
+        Ok(())
+    }
+
+    /// [`crate::core::step::Job::Release`].
+    pub(super) fn begin_give_back(&mut self, id: TaskId) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
+        match task.who.unit.clone() {
+            Some(unit) => self.workers.ask(UnitJob::GiveBack {
+                task: id,
+                group: Some(group),
+                unit,
+                releases: true,
+                called_off: None,
+            }),
+            None => self.workers.place(Job::Release { task: id, group }),
+        }
     }
 
     pub(super) fn released(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
+        let Err(error) = result else { return self.feed(Input::Released(id), now) };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let replies = std::mem::take(&mut entry.release_replies);
-        let answer = match result {
-            Ok(()) => {
-                self.let_go(id);
-                self.feed(Input::Released(id), now);
-                // The group went with the release.
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.group = None;
-                    entry.unit = None;
-                }
-                self.clean_up(id);
-                Ok(())
-            }
-            Err(error) => {
-                entry.phase = Placement::Placed;
-                let error = super::admission::cgroup_error(error);
-                self.store_task(id);
-                // What was undone half has its tier's weights again.
-                self.align(id, None, now);
-                self.check_ended(&[id], now);
-                Err(error)
-            }
-        };
+        let error = super::admission::cgroup_error(error);
+        self.feed(Input::ReleaseFailed(id), now);
+        self.check_ended(&[id], now);
         for reply in replies {
-            self.answer(Some(reply), answer.clone());
+            self.answer(Some(reply), Err(error.clone()));
         }
     }
 
@@ -311,17 +283,14 @@ impl Driver {
         priority: Priority,
         now: Moment,
     ) -> Result<proto::Task, CommandError> {
-        let (task, entry) = self.task_entry(id)?;
-        self.may_act(caller, Action::SetPriority { priority }, task, entry)?;
+        let task = self.known(id)?;
+        self.may_act(caller, Action::SetPriority { priority }, task)?;
         self.feed(Input::SetPriority { task: id, priority }, now);
         self.task_view(id, now.boot).ok_or_else(|| no_task(id))
     }
 
-    fn task_entry(
-        &self,
-        id: TaskId,
-    ) -> Result<(&crate::core::state::Task, &super::entry::Entry), CommandError> {
-        self.core.task(id).zip(self.entries.get(&id).map(Box::as_ref)).ok_or_else(|| no_task(id))
+    fn known(&self, id: TaskId) -> Result<&Task, CommandError> {
+        self.core.task(id).filter(|_| self.entries.contains_key(&id)).ok_or_else(|| no_task(id))
     }
 
     /// Applies the configuration file, all of it or nothing; answers the keys that changed.

@@ -8,7 +8,6 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::Driver;
-use super::entry::Placement;
 use super::keeping::Said;
 use super::process;
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob};
@@ -16,6 +15,7 @@ use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::config::Mode;
 use crate::core::model::{Label, TaskId, Tier};
+use crate::core::step::{Input, Ready};
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::systemd::unit::{UnitRecord, settings};
@@ -141,14 +141,13 @@ impl Driver {
         id: Option<TaskId>,
     ) -> Result<(), CommandError> {
         let name = &unit.name;
-        let has = |entry: &super::entry::Entry| {
-            entry.unit.as_ref().is_some_and(|other| other.name == *name)
-        };
-        if let Some((other, _)) =
-            self.entries.iter().find(|(other, entry)| Some(**other) != id && has(entry))
-        {
+        let mut tasks = self.core.tasks();
+        let other = tasks.find(|(other, task)| {
+            Some(*other) != id && task.who.unit.as_ref().is_some_and(|other| other.name == *name)
+        });
+        if let Some((other, _)) = other {
             return Err(CommandError::new(
-                ErrorKind::AlreadyExists(*other),
+                ErrorKind::AlreadyExists(other),
                 format!(
                     "unit {name} is task {other} already; release it first (lrsctl release {other})"
                 ),
@@ -167,46 +166,33 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets systemd give the unit of a task weight files of its own; it is recorded before.
-    pub(super) fn prepare_unit(&mut self, id: TaskId) -> Result<(), CommandError> {
-        self.store_admission(id)?;
-        let Some(entry) = self.entries.get(&id) else { return Ok(()) };
-        if let (Some(process), Some(unit)) = (entry.process, entry.unit.clone()) {
-            self.workers.ask(UnitJob::Prepare { task: id, process, unit });
-        }
-        Ok(())
-    }
-
     pub(super) fn unit_prepared(
         &mut self,
         id: TaskId,
         result: Result<Prepared, CommandError>,
         now: Moment,
     ) {
+        let mut ready = Ready::default();
         let begun = result.and_then(|prepared| match prepared {
-            Prepared::Group(group) => self.take_in_place(id, *group),
-            Prepared::Changed(weights) => {
-                let unit = self.entries.get_mut(&id).and_then(|entry| entry.unit.as_mut());
-                if let Some(unit) = unit {
-                    unit.found = weights;
-                }
-                self.prepare_unit(id).map(|()| None)
+            Prepared::Group(group) => self.hold_in_place(id, *group, &mut ready),
+            Prepared::Changed(found) => {
+                // Recorded before they are touched, and prepared again.
+                let unit = self.core.task(id).and_then(|task| task.who.unit.clone());
+                ready.unit = unit.map(|unit| UnitRecord { found, ..unit });
+                Ok(())
             }
         });
         match begun {
-            Ok(Some(job)) => self.workers.place(job),
-            Ok(None) => {}
+            Ok(()) => self.feed(Input::Prepared { task: id, ready }, now),
             Err(error) => self.admission_failed(id, error, now),
         }
     }
 
     /// Tells systemd the weights of `tier`, which the files have already.
     pub(super) fn tell_unit(&mut self, id: TaskId, tier: Tier) {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let (Placement::Placed, Some(group), Some(unit)) = (entry.phase, &entry.group, &entry.unit)
-        else {
-            return;
-        };
+        let (Some(group), Some(unit)) = (&entry.group, &task.who.unit) else { return };
         let settings = settings(&self.tree.tier_files(group, tier, &self.plan));
         let unit = unit.name.clone();
         entry.telling += 1;
@@ -217,7 +203,8 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.telling = entry.telling.saturating_sub(1);
         let known = !std::mem::replace(&mut entry.untold, result.is_err());
-        if let (Err(error), true, Some(unit)) = (result, known, &entry.unit) {
+        let unit = self.core.task(id).and_then(|task| task.who.unit.as_ref());
+        if let (Err(error), true, Some(unit)) = (result, known, unit) {
             let unit = unit.name.as_str();
             tracing::warn!(task = %id, unit, %error, "systemd does not know the weights of {unit}, task {id}; a daemon-reload may undo them until it takes them: {error}");
         }

@@ -5,15 +5,16 @@ use std::time::Duration;
 use super::Driver;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
-use crate::config::Mode;
+use crate::config::{Classify, Mode};
 use crate::core::model::{Class, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
-use crate::core::state::Task;
+use crate::core::task::Task;
 use crate::proto;
 use crate::units::{BootTime, Share};
 use crate::wire::proto_time;
 
-/// After how long without a report an integration counts as away; it reports three times as often.
+/// After how long without a report an integration counts as away: it is to report at least every
+/// 30 s.
 const REPORT_EXPECTED: Duration = Duration::from_secs(60);
 
 /// The wire's word for a tier.
@@ -42,37 +43,38 @@ fn attachment(attachment: Attachment) -> proto::Attachment {
 }
 
 /// One task.
-pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Task {
+pub fn task(task: &Task, entry: &Entry, classify: &Classify, now: BootTime) -> proto::Task {
     let labels = &task.labels;
     let text = |label: &Option<crate::core::model::Label>| label.as_ref().map(|l| l.to_string());
-    let group = entry.group.as_ref().filter(|group| !group.record.path.is_empty());
-    let path = group.map(|group| group.record.path.clone());
-    let used = entry.since_admission();
+    let path = task.group.as_ref().map(|group| group.path.clone()).filter(|path| !path.is_empty());
+    let counts = &task.counts;
+    let (used, rates) = (counts.since_admission(), counts.rates);
+    let class_of = counts.meter.class(classify.io_below, classify.cpu_above);
     proto::Task {
-        id: id.to_string(),
+        id: task.id.to_string(),
         name: text(&labels.name),
         job: text(&labels.job),
         kind: text(&labels.kind),
-        pid: entry.process.map(|process| process.pid.raw()),
+        pid: task.who.process.map(|process| process.pid.raw()),
         uid: task.uid,
         tier: tier(task.tier()).into(),
-        priority: (!entry.lost).then_some(task.priority.0),
-        class: class(task.class).into(),
-        computing_rate: task.rate.map(Share::value),
-        computing_rate_raw: entry.meter.computing_rate_raw().map(Share::value),
+        priority: (!task.lost).then_some(task.priority.0),
+        class: class(class_of).into(),
+        computing_rate: counts.meter.computing_rate().map(Share::value),
+        computing_rate_raw: counts.meter.computing_rate_raw().map(Share::value),
         cpu_seconds: used.cpu.map(|cpu| cpu.as_secs_f64()),
-        cpu_share: entry.rates.cpu_share.map(Share::value),
-        write_bytes_per_sec: entry.rates.write_per_sec,
-        read_bytes_per_sec: entry.rates.read_per_sec,
-        elapsed_seconds: (!entry.lost).then(|| now.since(task.admitted_at.boot).as_secs_f64()),
-        admitted_at: (!entry.lost).then(|| proto_time(task.admitted_at.wall)),
+        cpu_share: rates.cpu_share.map(Share::value),
+        write_bytes_per_sec: rates.write_per_sec,
+        read_bytes_per_sec: rates.read_per_sec,
+        elapsed_seconds: (!task.lost).then(|| now.since(task.admitted_at.boot).as_secs_f64()),
+        admitted_at: (!task.lost).then(|| proto_time(task.admitted_at.wall)),
         promoted_at: task.promoted_at.map(proto_time),
-        attachment: attachment(entry.attachment()).into(),
+        attachment: attachment(task.attachment()).into(),
         overflow: task.seat == crate::core::slots::Seat::Overflow,
         slotless: task.seat == crate::core::slots::Seat::Slotless,
         frozen: entry.kernel.frozen.unwrap_or(false),
-        contested: entry.contested,
-        main_exited: entry.main_exited,
+        contested: task.is_contested(),
+        main_exited: task.main_exited,
         ratio_group: path.as_deref().map(parent),
         cgroup: path,
         kernel: Some(proto::Kernel {
@@ -81,12 +83,12 @@ pub fn task(id: TaskId, task: &Task, entry: &Entry, now: BootTime) -> proto::Tas
             io_weight: entry.kernel.io_weight,
         }),
         resident_bytes: used.resident.map(|bytes| bytes.0),
-        unit: entry.unit.as_ref().map(|unit| unit.name.to_string()),
-        found_by: entry.found.as_ref().map(|found| found.by.to_string()),
+        unit: task.who.unit.as_ref().map(|unit| unit.name.to_string()),
+        found_by: task.who.found.as_ref().map(|found| found.by.to_string()),
         opportunistic: task.opportunistic,
         cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
-        repaired: entry.repaired_in_all,
-        stays_because: entry.stays_because.clone(),
+        repaired: task.repaired,
+        stays_because: task.who.stays_because.clone(),
     }
 }
 
@@ -100,7 +102,7 @@ fn parent(path: &str) -> String {
 impl Driver {
     /// A task of the core as clients see it.
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
-        Some(task(id, self.core.task(id)?, self.entries.get(&id)?, now))
+        Some(task(self.core.task(id)?, self.entries.get(&id)?, &self.config.classify, now))
     }
 
     pub(super) fn status_view(&self) -> proto::Status {
@@ -239,10 +241,13 @@ impl Driver {
     /// That what speaks for YARN has not done so for a while.
     fn integration_away(&self) -> Option<String> {
         let silent = crate::clock::boot_time().since(self.yarn_reported);
-        (self.config.yarn.enabled && silent >= REPORT_EXPECTED).then(|| {
+        // Without Hadoop's files nobody is to report; `lrsctl yarn status` says what is wrong there.
+        let expected = self.config.yarn.enabled && self.view.yarn_found.problem.is_none();
+        (expected && silent >= REPORT_EXPECTED).then(|| {
             format!(
-                "lrs-yarn has not reported for {} s: what YARN was offered, priorities and queues \
-                 stay as they are; look at systemctl status lrs-yarn",
+                "lrs-yarn, which speaks to the ResourceManager, has not reported for {} s: what \
+                 YARN was offered, priorities and queues stay as they are; a call of its may hang \
+                 (yarn.timeout), or look at the journal of lrsd",
                 silent.as_secs()
             )
         })
@@ -293,7 +298,8 @@ impl Driver {
         let classify = &self.config.classify;
         let mut running_rates = std::collections::BTreeMap::<_, (f64, u32)>::new();
         for (_, task) in self.core.tasks() {
-            if let (Some(key), Some(rate)) = (task.labels.job_key(), task.rate) {
+            let rate = task.counts.meter.computing_rate();
+            if let (Some(key), Some(rate)) = (task.labels.job_key(), rate) {
                 let (sum, count) = running_rates.entry(key).or_default();
                 *sum += rate.value();
                 *count += 1;

@@ -1,6 +1,6 @@
 //! The history on disk: one JSON event a line, appended before anybody is told.
 //!
-//! A segment starts with the books as they stood then ([`Standing`]), so that older segments
+//! A segment starts with the books as they stood then ([`Books`]), so that older segments
 //! may go: two are kept. An event is one `write` of one line; a daemon killed in the middle
 //! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
 //! the runtime directory lives in memory and has to outlive the daemon, not the machine.
@@ -15,13 +15,19 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::standing::Standing;
 use super::{Damage, StateError, at};
+use crate::core::books::Books;
 use crate::core::event::Event;
+
+/// Format of the segments this daemon writes and reads.
+const VERSION: u32 = 1;
+
+/// Events kept in memory for `events --since` and `why`.
+pub const EVENTS_KEPT: usize = 4096;
 
 /// A segment is closed after this many events. Two are kept, so that the ring in memory is
 /// full again after a restart.
-const SEGMENT_EVENTS: usize = crate::driver::EVENTS_KEPT;
+const SEGMENT_EVENTS: usize = EVENTS_KEPT;
 
 /// Or after so many bytes of events; ordinary ones have about 350.
 const SEGMENT_BYTES: usize = 4 << 20;
@@ -32,7 +38,7 @@ const MAX_SEGMENT_READ: u64 = 64 << 20;
 #[derive(Serialize, Deserialize)]
 struct Header {
     journal: u32,
-    standing: Standing,
+    standing: Books,
 }
 
 /// The open history.
@@ -46,7 +52,7 @@ pub struct Journal {
     filled: (usize, usize),
     /// Segments on disk before the present one.
     older: Vec<u64>,
-    standing: Standing,
+    standing: Books,
 }
 
 /// What was in the history.
@@ -64,7 +70,7 @@ impl Journal {
         let mut replayed = Replayed::default();
         let mut segments = segments(dir)?;
         segments.sort_unstable();
-        let mut standing: Option<Standing> = None;
+        let mut standing: Option<Books> = None;
         let mut last_is_whole = true;
         let mut filled = (0, 0);
         for number in &segments {
@@ -95,7 +101,7 @@ impl Journal {
     }
 
     /// The books.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &Books {
         &self.standing
     }
 
@@ -147,7 +153,7 @@ impl Journal {
         self.file = None;
         let number = self.number + 1;
         let path = segment_path(&self.dir, number);
-        let header = Header { journal: super::record::VERSION, standing: self.standing.clone() };
+        let header = Header { journal: VERSION, standing: self.standing.clone() };
         let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
         line.push(b'\n');
         super::files::write_atomically(&path, &line)?;
@@ -185,7 +191,7 @@ fn segments(dir: &Path) -> Result<Vec<u64>, StateError> {
 
 fn read_segment(
     path: &Path,
-    standing: &mut Option<Standing>,
+    standing: &mut Option<Books>,
     replayed: &mut Replayed,
 ) -> Result<(usize, usize), StateError> {
     let mut text = Vec::new();
@@ -197,20 +203,16 @@ fn read_segment(
     };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     match lines.next().map(serde_json::from_slice::<Header>) {
-        Some(Ok(header)) if header.journal == super::record::VERSION => {
+        Some(Ok(header)) if header.journal == VERSION => {
             // The books of a later segment include those before; its header wins, which also
             // brings in what an append that failed could not write.
-            let books = standing.get_or_insert_with(Standing::default);
+            let books = standing.get_or_insert_with(Books::default);
             if header.standing.counters.next_seq >= books.counters.next_seq {
                 *books = header.standing;
             }
         }
         Some(Ok(header)) => {
-            damage(format!(
-                "is of format {}, this lrsd reads {}",
-                header.journal,
-                super::record::VERSION
-            ));
+            damage(format!("is of format {}, this lrsd reads {}", header.journal, VERSION));
             return Ok((0, 0));
         }
         Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),
@@ -223,7 +225,7 @@ fn read_segment(
             Ok(event) => {
                 filled.0 += 1;
                 filled.1 += line.len();
-                standing.get_or_insert_with(Standing::default).fold(&event);
+                standing.get_or_insert_with(Books::default).fold(&event);
                 let newest = replayed.events.last().map_or(0, |last| last.seq);
                 if event.seq > newest {
                     replayed.events.push(event);

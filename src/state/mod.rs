@@ -1,7 +1,7 @@
 //! State that survives the daemon, in `<runtime_dir>/state/`.
 //!
 //! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
-//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`standing`]).
+//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`Books`]).
 //!
 //! The order of an admission is: record (attaching), cgroup, weights, move, `admitted` event,
 //! record (placed), answer. The order of a completion is: `completed` event, record removed.
@@ -15,22 +15,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 pub mod files;
+mod format1;
 pub mod journal;
 pub mod lock;
 pub mod record;
-pub mod standing;
 
 #[cfg(test)]
 mod tests;
 
+use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
+use crate::core::task::Task;
 use journal::Journal;
-use record::{Envelope, ReservationRecord, TaskRecord, VERSION};
-use standing::Standing;
+use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
 
 /// A read or write of the state directory that failed.
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +61,9 @@ pub struct Damage {
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Task records of this boot.
-    pub tasks: Vec<TaskRecord>,
+    pub tasks: Vec<Task>,
     /// Task records of an earlier boot: their processes are gone.
-    pub tasks_of_earlier_boots: Vec<TaskRecord>,
+    pub tasks_of_earlier_boots: Vec<Task>,
     /// Reservations of this boot.
     pub reservations: Vec<ReservationRecord>,
     /// Tasks whose record is damaged; their cgroup may still be there.
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// The books: totals, job rates, numbers.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &Books {
         self.journal.standing()
     }
 
@@ -122,8 +122,8 @@ impl Store {
     }
 
     /// Stores a task.
-    pub fn put_task(&self, record: &TaskRecord) -> Result<(), StateError> {
-        self.put(&self.task_path(record.id), record)
+    pub fn put_task(&self, task: &Task) -> Result<(), StateError> {
+        self.put(&self.task_path(task.id), TASK_VERSION, task)
     }
 
     /// Forgets a task.
@@ -133,7 +133,7 @@ impl Store {
 
     /// Stores a reservation.
     pub fn put_reservation(&self, record: &ReservationRecord) -> Result<(), StateError> {
-        self.put(&self.reservation_path(record.id), record)
+        self.put(&self.reservation_path(record.id), RESERVATION_VERSION, record)
     }
 
     /// Forgets a reservation.
@@ -149,8 +149,8 @@ impl Store {
         self.dir.join(format!("reservation-{id}.json"))
     }
 
-    fn put<T: Serialize>(&self, path: &Path, record: &T) -> Result<(), StateError> {
-        let envelope = Envelope { version: VERSION, boot_id: self.boot_id.clone(), record };
+    fn put<T: Serialize>(&self, path: &Path, version: u32, record: &T) -> Result<(), StateError> {
+        let envelope = Envelope { version, boot_id: self.boot_id.clone(), record };
         files::write_atomically(path, &serde_json::to_vec(&envelope)?)
     }
 
@@ -166,7 +166,7 @@ impl Store {
             }
             let Some(stem) = name.strip_suffix(".json") else { continue };
             if let Some(id) = stem.strip_prefix("task-") {
-                match self.read_record::<TaskRecord>(&path) {
+                match self.read_record::<Task>(&path) {
                     Ok((record, true)) => recovered.tasks.push(record),
                     Ok((record, false)) => recovered.tasks_of_earlier_boots.push(record),
                     Err(what) => {
@@ -188,18 +188,21 @@ impl Store {
     }
 
     /// The record and whether it is of this boot; or what is wrong with it.
-    fn read_record<T: DeserializeOwned>(&self, path: &Path) -> Result<(T, bool), String> {
+    fn read_record<T: Stored>(&self, path: &Path) -> Result<(T, bool), String> {
         let bytes = files::read(path).map_err(|error| error.to_string())?;
-        let value: serde_json::Value =
+        let mut value: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| format!("is no JSON: {error}"))?;
         let version = value.get("version").and_then(serde_json::Value::as_u64);
-        if version != Some(u64::from(VERSION)) {
+        let strange = |error| format!("is not a record as lrsd writes them: {error}");
+        let unread = || {
             let found = version.map_or("without a version".into(), |v| format!("of format {v}"));
-            return Err(format!("is {found}, this lrsd reads {VERSION}"));
-        }
-        let envelope: Envelope<T> = serde_json::from_value(value)
-            .map_err(|error| format!("is not a record as lrsd writes them: {error}"))?;
-        Ok((envelope.record, envelope.boot_id == self.boot_id))
+            format!("is {found}, this lrsd reads up to {TASK_VERSION}")
+        };
+        let record = value.get_mut("record").map(serde_json::Value::take).unwrap_or_default();
+        let record = T::read(version, record).ok_or_else(unread)?.map_err(strange)?;
+        let envelope: Envelope<serde_json::Value> =
+            serde_json::from_value(value).map_err(strange)?;
+        Ok((record, envelope.boot_id == self.boot_id))
     }
 }
 

@@ -7,14 +7,15 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use super::*;
-use crate::cgroup::Kin;
+use crate::core::counts::Counts;
 use crate::core::event::EventKind;
 use crate::core::model::{Label, Labels, Order, Priority, Tier};
-use crate::core::rate::RateMeter;
 use crate::core::slots::Seat;
-use crate::discover::Finder;
-use crate::state::record::{FoundRecord, RecordPhase};
-use crate::units::{BootTime, Pid, ProcessRef, WallTime};
+use crate::core::state::Reservation;
+use crate::core::task::{
+    Attaching, Attachment, Booked, Finder, FoundRecord, GroupRecord, Hold, Kin, Life, Who,
+};
+use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
 
 fn open(dir: &Path) -> (Store, Recovered) {
     Store::open(dir, "boot-a", 7).unwrap()
@@ -37,46 +38,73 @@ fn id(number: u64) -> TaskId {
     TaskId { epoch: 7, number }
 }
 
-fn record(number: u64) -> TaskRecord {
-    TaskRecord {
-        id: id(number),
-        phase: RecordPhase::Placed,
-        process: Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 99 }),
-        uid: Some(1000),
-        admitted_by: Some(0),
-        as_admin: true,
-        found: Some(FoundRecord {
-            by: Finder::Rule(Label::new("batch").unwrap()),
-            priority: Some(Priority(4)),
-            standing: Some(crate::core::model::Standing::Opportunistic),
-            kin: Kin::Session,
-        }),
-        repaired: 3,
-        opportunistic: true,
-        labels: Labels { name: Some(Label::new("sort a/b").unwrap()), ..Labels::default() },
-        priority: Priority(i32::MIN),
-        order: Order(number),
-        seat: Seat::Passive,
-        admitted_at: WallTime::from_unix_micros(1),
-        admitted_boot: BootTime(Duration::from_secs(5)),
-        promoted_at: None,
-        unit: None,
-        stays_because: Some("a limit".into()),
-        group: None,
-        booked: Some(crate::cgroup::GroupRecord {
-            attachment: crate::cgroup::Attachment::None,
+fn record(number: u64) -> Task {
+    let booked = Booked {
+        group: GroupRecord {
+            attachment: Attachment::None,
             path: "/batch/7".into(),
             inode: 12,
             origin: Vec::new(),
             found: Vec::new(),
-        }),
-        origin: vec![("cpu".into(), "/".into())],
-        meter: RateMeter::default(),
-        measured: None,
+        },
         baseline: None,
-        cpu_before: Duration::from_millis(1500),
-        used: None,
+    };
+    let used = Reservation {
+        labels: Labels::default(),
+        uid: 5,
+        priority: Priority(1),
+        order: Order(9),
+        tier: Tier::Passive,
+        created_at: WallTime::from_unix_micros(2),
+        expires: BootTime(Duration::from_secs(60)),
+    };
+    Task {
+        id: id(number),
+        labels: Labels { name: Some(Label::new("sort a/b").unwrap()), ..Labels::default() },
+        who: Who {
+            process: Some(ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 99 }),
+            admitted_by: Some(0),
+            as_admin: true,
+            found: Some(FoundRecord {
+                by: Finder::Rule(Label::new("batch").unwrap()),
+                priority: Some(Priority(4)),
+                standing: Some(crate::core::model::Standing::Opportunistic),
+                kin: Kin::Session,
+            }),
+            unit: None,
+            stays_because: Some("a limit".into()),
+            origin: vec![("cpu".into(), "/".into())],
+        },
+        uid: Some(1000),
+        priority: Priority(i32::MIN),
+        opportunistic: true,
+        life: Life::Attaching(Attaching {
+            reason: "an active slot was free".into(),
+            used: Some(Box::new((ReservationId { epoch: 7, number: 3 }, used))),
+            booked: Some(Box::new(booked)),
+        }),
+        admitted_at: Moment {
+            boot: BootTime(Duration::from_secs(5)),
+            wall: WallTime::from_unix_micros(1),
+        },
+        repaired: 3,
+        counts: Counts { cpu_before: Duration::from_millis(1500), ..Counts::default() },
+        main_exited: false,
         lost: false,
+        ..Task::lost(id(number), Order(number), Seat::Passive)
+    }
+}
+
+#[test]
+fn a_life_is_stored_by_its_name() {
+    for (life, stored) in [
+        (Life::Placed(Hold::Contested), json!("placed")),
+        (Life::Releasing(Hold::Kept), json!("releasing")),
+        (Life::Attaching(Attaching::default()), json!({"attaching": {"reason": ""}})),
+    ] {
+        assert_eq!(serde_json::to_value(&life).unwrap(), stored);
+        let back: Life = serde_json::from_value(stored).unwrap();
+        assert_eq!(std::mem::discriminant(&back), std::mem::discriminant(&life));
     }
 }
 
@@ -86,16 +114,8 @@ fn records_come_back_as_they_were() {
     let (store, _) = open(dir.path());
     store.put_task(&record(2)).unwrap();
     store.put_task(&record(1)).unwrap();
-    let reservation = ReservationRecord {
-        id: ReservationId { epoch: 7, number: 3 },
-        labels: Labels::default(),
-        uid: 5,
-        priority: Priority(1),
-        order: Order(9),
-        tier: Tier::Passive,
-        created_at: WallTime::from_unix_micros(2),
-        expires: BootTime(Duration::from_secs(60)),
-    };
+    let (reserved, reservation) = record(1).promise().cloned().expect("it uses one");
+    let reservation = ReservationRecord { id: reserved, reservation };
     store.put_reservation(&reservation).unwrap();
     drop(store);
     let (store, recovered) = open(dir.path());
@@ -274,7 +294,7 @@ fn a_record_of_a_daemon_that_discovered_nothing_is_read() {
     for field in ["found", "repaired", "opportunistic"] {
         assert!(fields.remove(field).is_some(), "{field}");
     }
-    let old: TaskRecord = serde_json::from_value(value.clone()).unwrap();
-    assert_eq!((&old.found, old.repaired, old.opportunistic), (&None, 0, false));
+    let old: Task = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!((&old.who.found, old.repaired, old.opportunistic), (&None, 0, false));
     assert_eq!(serde_json::to_value(&old).unwrap(), value, "and written as it always was");
 }

@@ -17,7 +17,7 @@ pub mod lookup;
 pub mod manager;
 pub mod notify;
 mod private;
-pub mod unit;
+pub use crate::core::unit;
 
 /// The slice of the daemon and its tasks.
 pub const SLICE: &str = "lrs.slice";

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::harness::{Daemon, in_tier};
+use crate::harness::{Daemon, Foreign, in_tier, procs};
 
 const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
 
@@ -54,6 +54,24 @@ fn tasks_tiers_reservations_and_drain_survive_a_kill() {
     for pid in pids.into_iter().filter(|pid| *pid != gone) {
         daemon.finish(pid);
     }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_task_that_was_moved_out_while_nobody_looked_goes_on() {
+    let mut daemon = Daemon::start("moved-out", TWO);
+    let pid = daemon.run(&[], &["cat"]);
+    let task = daemon.task_of(pid);
+    let inside = daemon.cpu_dir(&task);
+    daemon.kill();
+    let foreign = Foreign::beside(&daemon);
+    std::fs::write(foreign.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    daemon.launch();
+    daemon.eventually("the move back", |_| procs(&inside).contains(&pid).then_some(()));
+    assert_eq!(daemon.task_of(pid)["id"], task["id"]);
+    assert_eq!(daemon.status()["totals"]["completed"], 0);
+    daemon.finish(pid);
+    daemon.eventually("the end", |daemon| daemon.tasks().is_empty().then_some(()));
 }
 
 #[test]

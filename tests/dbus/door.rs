@@ -467,6 +467,13 @@ async fn signals_tell_what_changed_in_order_and_nothing_else() {
     let told = signals.next().await;
     assert_eq!((told.member.as_str(), told.body), ("SlotsChanged", json!([2, 0, 2, 2])));
 
+    // What is not known any more is named and has no value.
+    bench.publish(|snapshot| {
+        let lost = proto::Task { priority: None, tier: proto::Tier::Active.into(), ..task(1) };
+        snapshot.tasks.insert(task_id(1), Arc::new(lost));
+    });
+    assert_eq!(signals.next().await.body, json!([TASK, {}, ["Priority"]]));
+
     // A demotion of what is no task is no signal; an event with no snapshot yet is held back.
     bench.events.push(event(3, EventKind::Demoted, "r0000001-1"));
     bench.events.push(event(4, EventKind::Demoted, &id));

@@ -145,7 +145,7 @@ fn only_an_integration_speaks_for_a_scheduler() {
     assert_eq!(report(4242).unwrap_err().kind, ErrorKind::PermissionDenied);
     report(4243).unwrap();
     let snapshot = daemon.snapshot.borrow().clone();
-    assert!(lrs::query::yarn(&snapshot).reported_at.is_some(), "its age can be told");
+    assert!(lrs::server::query::yarn(&snapshot).reported_at.is_some(), "its age can be told");
     let offered = daemon.events.read(0, 100).events;
     assert_eq!(offered.iter().filter(|event| event.kind == EventKind::Offered).count(), 1);
 }

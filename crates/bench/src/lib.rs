@@ -62,10 +62,7 @@ pub fn main() -> ExitCode {
         Some(Inner::Man) => man(&mut out),
         Some(Inner::Completions { shell }) => {
             let mut script = Vec::new();
-            // Without what is hidden: clap_complete would offer it.
-            let mut command = Cli::command();
-            command = clap::Command::new("lrs-bench").args(command.get_arguments().cloned());
-            clap_complete::generate(shell, &mut command, "lrs-bench", &mut script);
+            clap_complete::generate(shell, &mut visible(), "lrs-bench", &mut script);
             out.text(String::from_utf8_lossy(&script))
         }
     };
@@ -78,8 +75,22 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line without what is hidden: manual and completions would offer it.
+fn visible() -> clap::Command {
+    let all = Cli::command();
+    let mut shown = clap::Command::new("lrs-bench").version(env!("CARGO_PKG_VERSION"));
+    shown = shown.args(all.get_arguments().cloned());
+    if let Some(about) = all.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(help) = all.get_after_help() {
+        shown = shown.after_help(help.clone());
+    }
+    shown
+}
+
 fn man(out: &mut Output) -> Result<(), Failure> {
-    let man = clap_mangen::Man::new(Cli::command()).manual("Local Resource Shaper");
+    let man = clap_mangen::Man::new(visible()).manual("Local Resource Shaper");
     let mut page = Vec::new();
     man.render(&mut page)?;
     out.text(String::from_utf8_lossy(&page))

@@ -1,5 +1,6 @@
 //! The `lrsctl` that belongs to this program.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,9 +50,12 @@ fn check(
     // A key a line: the line of a fault says which key it is of.
     let text: String = keys.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
     let file = std::env::temp_dir().join(format!("lrs-bench-{}.toml", std::process::id()));
-    std::fs::write(&file, text)?;
+    // A file of our own: in a directory of all users, a name may be another's link.
+    let mut made = std::fs::File::options().write(true).create_new(true).open(&file)?;
+    let written = made.write_all(text.as_bytes());
     let done = Command::new(lrsctl).args(["--json", "config", "check"]).arg(&file).output();
     std::fs::remove_file(&file)?;
+    written?;
     let checked: Checked = serde_json::from_slice(&done?.stdout)?;
     let of_key = |fault: String| {
         let words = fault.strip_prefix(&*file.to_string_lossy()).unwrap_or(&fault);

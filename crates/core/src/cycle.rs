@@ -25,7 +25,7 @@ pub struct Measured {
 }
 
 impl Shaper {
-    /// One cycle. Task figures are taken by [`Shaper::measured`] before.
+    /// One cycle. Readings of tasks are taken by [`Shaper::read`] before.
     pub(super) fn cycle(&mut self, measured: &Measured, now: Moment) {
         if let Some(cpus) = measured.cpus
             && cpus.max(1) != self.cpus
@@ -151,7 +151,7 @@ impl Shaper {
     fn mean_resident(&self) -> Option<Bytes> {
         let (sum, count) = self
             .tasks()
-            .filter_map(|(_, task)| task.resident)
+            .filter_map(|(_, task)| task.counts.last.and_then(|(_, last)| last.resident))
             .fold((0u64, 0u64), |(sum, count), bytes| (sum.saturating_add(bytes.0), count + 1));
         sum.checked_div(count).map(Bytes)
     }

@@ -4,13 +4,16 @@
 //! same code runs in the daemon, in the property tests and in replay of recorded events. The
 //! crate's dependencies and its `clippy.toml` keep it pure.
 
+pub mod books;
 pub mod capacity;
 pub mod colocation;
+pub mod counts;
 mod cycle;
 pub mod event;
 pub mod guard;
 pub mod jobs;
 pub mod leaving;
+mod life;
 pub mod model;
 mod placement;
 pub mod rate;
@@ -21,6 +24,8 @@ pub mod slots;
 mod standing;
 pub mod state;
 pub mod step;
+pub mod task;
+pub mod unit;
 pub mod units;
 
 pub use cycle::Measured;

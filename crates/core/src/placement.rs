@@ -4,18 +4,23 @@
 //! after the other. Everything else here gets a request to the point where it can be settled.
 //! Refusals, waits and promises are in requests.rs.
 
+use std::collections::VecDeque;
+
 use serde_json::json;
 
+use super::counts::Counts;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
-use super::state::{Need, Phase, Refusal, Request, Reservation, Task};
+use super::state::{Need, Refusal, Request, Reservation};
 use super::step::{Job, Record, Ticket};
+use super::task::{Attaching, Life, Task, Who};
 use crate::units::Moment;
 
 /// Whom a slot is given to.
 struct Newcomer {
+    who: Who,
     labels: Labels,
     uid: u32,
     priority: Priority,
@@ -146,9 +151,11 @@ impl Shaper {
     ) {
         self.reseat(id, seat);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if let Phase::Attaching { reason: of_admission, .. } = &mut task.phase {
+        if let Life::Attaching(Attaching { reason: of_admission, booked: None, .. }) =
+            &mut task.life
+        {
             // It has no tier to lose yet; its admission will say where it sits, and why.
-            *of_admission = reason;
+            *of_admission = reason.to_owned();
             self.step.set_tier(id, seat.tier());
             return;
         }
@@ -203,8 +210,10 @@ impl Shaper {
             Seat::Overflow
         };
         self.reseat(id, seat);
-        if let Some(Task { phase: Phase::Attaching { reason, .. }, .. }) = self.tasks.get_mut(&id) {
-            *reason = why;
+        if let Some(Task { life: Life::Attaching(Attaching { reason, .. }), .. }) =
+            self.tasks.get_mut(&id)
+        {
+            *reason = why.to_owned();
         }
         if seat.tier() != Seat::Arriving.tier() {
             self.step.set_tier(id, seat.tier());
@@ -239,8 +248,8 @@ impl Shaper {
         };
         let order = Order(post_increment(&mut self.counters.next_order));
         let priority = request.priority.unwrap_or_default();
-        let Request { labels, uid, opportunistic, .. } = request;
-        let who = Newcomer { labels, uid, priority, opportunistic, order };
+        let Request { who, labels, uid, opportunistic, .. } = request;
+        let who = Newcomer { who, labels, uid, priority, opportunistic, order };
         self.seat_new(who, seat, reason, None, ticket, now)
     }
 
@@ -268,6 +277,7 @@ impl Shaper {
         };
         let priority = request.priority.unwrap_or(reservation.priority);
         let who = Newcomer {
+            who: request.who,
             labels: request.labels.or(reservation.labels.clone()),
             uid: request.uid,
             priority,
@@ -293,23 +303,29 @@ impl Shaper {
             epoch: self.counters.epoch,
             number: post_increment(&mut self.counters.next_task),
         };
-        let Newcomer { labels, uid, priority, opportunistic, order } = who;
+        let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key() {
             self.jobs.started(key);
         }
+        let reason = reason.to_owned();
         let task = Task {
+            id,
             labels,
+            who,
             uid: Some(uid),
             priority,
             opportunistic,
             order,
             seat,
-            phase: Phase::Attaching { reason, used },
+            life: Life::Attaching(Attaching { reason, used: used.map(Box::new), booked: None }),
             admitted_at: now,
             promoted_at: None,
-            resident: None,
-            rate: None,
-            class: None,
+            group: None,
+            counts: Counts::default(),
+            repaired: 0,
+            repairs: VecDeque::new(),
+            main_exited: false,
+            lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
         self.tasks.insert(id, task);

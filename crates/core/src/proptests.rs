@@ -12,12 +12,14 @@ use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
 use super::guard::{GuardPolicy, Memory};
 use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::sample::{TaskPressure, TaskSample};
 use super::shaper::Shaper;
 use super::slots::Seat;
-use super::state::{
-    Asked, Ending, Need, Patience, Phase, Policy, Refusal, Request, Restored, Totals,
+use super::state::{Asked, Need, Patience, Policy, Refusal, Request, Restored, Totals};
+use super::step::{
+    Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
-use super::step::{Answer as Told, Figures, Input, Job, Record, Step, Ticket};
+use super::task::{Attachment, GroupRecord, Who};
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 fn policy() -> Policy {
@@ -56,6 +58,7 @@ fn at(seconds: u64) -> Moment {
 fn request(priority: i32) -> Request {
     Request {
         uid: 0,
+        who: Who::default(),
         labels: Labels::default(),
         priority: Some(Priority(priority)),
         reservation: None,
@@ -97,6 +100,15 @@ enum Answer {
     Waiting(Ticket),
 }
 
+/// What a task that used so many seconds of CPU time, and never waited for any, shows.
+fn used(seconds: u64) -> TaskSample {
+    TaskSample {
+        cpu: Some(Duration::from_secs(seconds)),
+        pressure: Some(TaskPressure::default()),
+        ..TaskSample::default()
+    }
+}
+
 trait Ask {
     fn ask(
         &mut self,
@@ -104,6 +116,8 @@ trait Ask {
         patience: Option<Patience>,
         now: Moment,
     ) -> Result<Answer, Refusal>;
+
+    fn attached(&mut self, id: TaskId, now: Moment);
 }
 
 impl Ask for Shaper {
@@ -120,6 +134,17 @@ impl Ask for Shaper {
             Asked::Waiting => Answer::Waiting(ticket),
         })
     }
+
+    fn attached(&mut self, id: TaskId, now: Moment) {
+        let group = GroupRecord {
+            attachment: Attachment::Own,
+            path: format!("/lrs/{id}"),
+            inode: id.number + 2,
+            origin: Vec::new(),
+            found: Vec::new(),
+        };
+        self.in_place(id, group, used(0), now);
+    }
 }
 
 fn tier(shaper: &Shaper, id: TaskId) -> Tier {
@@ -132,7 +157,7 @@ fn events(shaper: &mut Shaper) -> Vec<EventKind> {
 
 fn end(shaper: &mut Shaper, id: TaskId, now: Moment) {
     shaper.vacate(&[id], now);
-    shaper.completed(vec![(id, Ending { at: Some(now.wall), ..Ending::default() })], now);
+    shaper.completed(vec![(id, Last::Unread)], now);
 }
 
 // --- the rules by example ---
@@ -279,7 +304,8 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     let task = served[0].1;
     shaper.attached(task, at(12));
     end(&mut shaper, task, at(13));
-    let served = shaper.take_step().jobs;
+    let mut served = shaper.take_step().jobs;
+    served.retain(|job| !matches!(job, Job::Remove(_)));
     assert!(matches!(served[..], [Job::Prepare { ticket, .. }] if ticket == late));
 }
 
@@ -295,7 +321,7 @@ fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
     shaper.expire(at(2));
     let served = shaper.take_step().jobs.into_iter().find_map(|job| match job {
         Job::Prepare { ticket, .. } => Some(ticket),
-        Job::Attach(_) => None,
+        _ => None,
     });
     assert_eq!(served, Some(old));
     assert_ne!(served, Some(young));
@@ -310,7 +336,7 @@ fn an_end_is_told_before_what_follows_from_it() {
     let step = shaper.handle(Input::Ended(vec![first]), at(1));
     assert_eq!(step.weights.len(), 1, "the promotion can be written at once");
     assert_eq!(step, Step { weights: step.weights.clone(), ..Step::default() });
-    let step = shaper.handle(Input::Figures(vec![(first, Ending::default())]), at(1));
+    let step = shaper.handle(Input::Figures(vec![(first, Last::Unread)]), at(1));
     let kinds: Vec<_> = step.events.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventKind::Completed, EventKind::Promoted]);
 }
@@ -361,7 +387,8 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     let mut shaper = shaper(2);
     let ids: Vec<_> = (0..4).map(|i| admit(&mut shaper, 0, at(i))).collect();
     for id in &ids {
-        shaper.measured(*id, Figures { resident: Some(Bytes(100)), ..Figures::default() });
+        let sample = TaskSample { resident: Some(Bytes(100)), ..TaskSample::default() };
+        shaper.read(at(9).boot, Reading { task: *id, due: false, sample });
     }
     let half = Measured { cpus: None, cpu: cpu(0.5), memory: plenty() };
     shaper.cycle(&half, at(10));
@@ -414,17 +441,15 @@ fn refusals_share_an_event_and_are_all_counted() {
 fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
     let mut shaper = shaper(1);
     let labels = Labels { job: Some(Label::new("grep").unwrap()), ..Labels::default() };
-    let rate = Some(Share::clamped(0.9));
-    for ended_at in [Some(at(1).wall), None] {
+    for last in [Last::Read(used(90)), Last::Away] {
         let Ok(Answer::Placed(id)) =
             shaper.ask(Request { labels: labels.clone(), ..request(0) }, None, at(0))
         else {
             panic!()
         };
         shaper.attached(id, at(0));
-        shaper.vacate(&[id], at(1));
-        let ending = Ending { at: ended_at, rate, ..Ending::default() };
-        shaper.completed(vec![(id, ending)], at(1));
+        shaper.vacate(&[id], at(100));
+        shaper.completed(vec![(id, last)], at(100));
     }
     let (_, running, finished) = shaper.jobs().iter().next().unwrap();
     assert_eq!((running, finished.count, finished.rated), (0, 2, 1));
@@ -571,6 +596,7 @@ enum Op {
     Configure { active: Option<u32>, passive: Option<u32>, max: Option<u32>, expand: bool },
     Resident { pick: usize, bytes: u64 },
     Restart,
+    Live { pick: usize, what: u8, flag: bool },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -612,6 +638,8 @@ fn op() -> impl Strategy<Value = Op> {
             }),
         2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
         1 => Just(Op::Restart),
+        9 => (pick(), 0..10u8, any::<bool>())
+            .prop_map(|(pick, what, flag)| Op::Live { pick, what, flag }),
     ]
 }
 
@@ -666,9 +694,13 @@ impl World {
                     assert!(self.answered.insert(ticket), "served twice");
                     // Only of one that waited.
                     self.waiting.remove(&ticket);
-                    shaper.prepared(task);
+                    shaper.prepared(task, Ready::default());
                 }
                 Job::Attach(id) => assert!(self.attaching.contains(&id)),
+                Job::Remove(task) => {
+                    assert!(shaper.task(task.id).is_none(), "removed while it is there");
+                }
+                Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
             }
         }
         for (ticket, told) in answers {
@@ -726,7 +758,7 @@ fn check(shaper: &Shaper, world: &World) {
             Seat::Arriving => "arriving",
         };
         *seats.entry(seat).or_default() += 1;
-        let attaching = matches!(task.phase, Phase::Attaching { .. });
+        let attaching = task.is_attaching();
         assert_eq!(attaching, world.attaching.contains(&id));
         assert!(attaching || task.seat != Seat::Arriving, "in place, and without a seat");
         if let Some(told) = world.tiers.get(&id) {
@@ -749,8 +781,8 @@ fn restart(shaper: &Shaper) -> Shaper {
     let restored = Restored {
         tasks: shaper
             .tasks()
-            .filter(|(_, task)| task.phase == Phase::Running)
-            .map(|(id, task)| (id, task.clone()))
+            .filter(|(_, task)| !task.is_attaching())
+            .map(|(_, task)| task.clone())
             .collect(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
         jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
@@ -849,7 +881,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             }
         }
         Op::End { picks } => {
-            let running = shaper.tasks().filter(|(_, t)| t.phase == Phase::Running);
+            let running = shaper.tasks().filter(|(_, t)| !t.is_attaching());
             let running: Vec<_> = running.map(|(id, _)| id).collect();
             if !running.is_empty() {
                 let ids: BTreeSet<_> =
@@ -857,14 +889,50 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                 let completed = shaper.totals().completed + ids.len() as u64;
                 let ids: Vec<_> = ids.into_iter().collect();
                 shaper.vacate(&ids, now);
-                shaper.completed(ids.into_iter().map(|id| (id, Ending::default())).collect(), now);
+                let last = |id| {
+                    (
+                        id,
+                        if now.boot.0.as_secs().is_multiple_of(2) {
+                            Last::Away
+                        } else {
+                            Last::Unread
+                        },
+                    )
+                };
+                shaper.completed(ids.into_iter().map(last).collect(), now);
                 assert_eq!(shaper.totals().completed, completed);
             }
         }
         Op::Release { pick } => {
-            let running = shaper.tasks().filter(|(_, t)| t.phase == Phase::Running);
+            let running = shaper.tasks().filter(|(_, t)| !t.is_attaching());
             if let Some(id) = nth(running.map(|(id, _)| id), pick) {
                 shaper.released(id, now);
+            }
+        }
+        Op::Live { pick, what, flag } => {
+            let running = shaper.tasks().filter(|(_, t)| !t.is_attaching());
+            if let Some(task) = nth(running.map(|(id, _)| id), pick) {
+                let found = vec!["cpu.weight is 7, should be 100".to_owned()];
+                let denied = NotMoved::Denied { reason: "test".into(), occupied: flag };
+                let limit = (pick == 0).then(|| "a limit".to_owned());
+                let released = shaper.totals().released;
+                let releasing = shaper.task(task).unwrap().is_releasing();
+                let input = match what {
+                    0 => Input::Release(task),
+                    1 => Input::ReleaseFailed(task),
+                    2 if releasing => Input::Released(task),
+                    3 | 2 => Input::Outside { task, found_in: "/".into(), limit, occupied: flag },
+                    4 => Input::Reattached { task, result: Ok(()) },
+                    5 => Input::Reattached { task, result: Err(denied) },
+                    6 => Input::Drifted { task, found, fits: flag },
+                    7 => Input::Repaired { task, found, result: Ok(()) },
+                    8 => Input::Entered { task, error: "uid 7 is in it".into() },
+                    _ => Input::MainExited(task),
+                };
+                let step = shaper.handle(input, now);
+                let gone = u64::from(shaper.task(task).is_none());
+                assert_eq!(shaper.totals().released, released + gone);
+                world.carry_out(step, shaper);
             }
         }
         Op::SetPriority { pick, priority } => {
@@ -898,8 +966,8 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         }
         Op::Resident { pick, bytes } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
-                let resident = Some(Bytes(bytes));
-                shaper.measured(id, Figures { resident, ..Figures::default() });
+                let sample = TaskSample { resident: Some(Bytes(bytes)), ..TaskSample::default() };
+                shaper.read(now.boot, Reading { task: id, due: false, sample });
             }
         }
         Op::Restart => {

@@ -22,11 +22,10 @@ use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Labels, Priority, ReservationId, TaskId};
-use super::slots::{Seat, Slots};
-use super::state::{
-    Asked, Counters, Ending, Phase, Policy, Reservation, Restored, Task, Totals, Waiter,
-};
-use super::step::{Answer, Figures, Input, Job, Record, Step, Ticket};
+use super::slots::Slots;
+use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
+use super::step::{Answer, Input, Reading, Record, Step, Ticket};
+use super::task::Task;
 use crate::units::{BootTime, Moment, WallTime};
 
 /// The pure core of LRS.
@@ -34,6 +33,8 @@ use crate::units::{BootTime, Moment, WallTime};
 pub struct Shaper {
     pub(super) policy: Policy,
     pub(super) cpus: u32,
+    /// CPUs that tasks may be spread over, quota aside.
+    pub(super) spread: u32,
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
@@ -53,6 +54,8 @@ pub struct Shaper {
     pub(super) gather_until: Option<BootTime>,
     /// What follows from the present input.
     pub(super) step: Step,
+    /// What follows from ends, until their figures are known.
+    held: Step,
     pub(super) refusals_unsaid: u64,
     pub(super) refusal_said_at: Option<BootTime>,
 }
@@ -72,6 +75,7 @@ impl Shaper {
         let mut shaper = Shaper {
             policy,
             cpus: cpus.max(1),
+            spread: cpus.max(1),
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
@@ -87,12 +91,14 @@ impl Shaper {
             draining_since: restored.draining_since,
             gather_until: restored.gather_until,
             step: Step::default(),
+            held: Step::default(),
             refusals_unsaid: 0,
             refusal_said_at: None,
         };
         shaper.counters.next_seq = shaper.counters.next_seq.max(1);
         shaper.size();
-        for (id, task) in restored.tasks {
+        for task in restored.tasks {
+            let id = task.id;
             shaper.counters.next_order =
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.sit(task.seat, task.rank(), id);
@@ -221,16 +227,39 @@ impl Shaper {
                 }
             }
             Input::Abandon(ticket) => self.abandon(ticket),
-            Input::Prepared(task) => self.prepared(task),
-            Input::Attached(task) => self.attached(task, now),
+            Input::Prepared { task, ready } => self.prepared(task, ready),
+            Input::AttachBooked { task, origin, kin } => self.attach_booked(task, origin, kin),
+            Input::Attached { task, group, born } => self.in_place(task, group, born, now),
             Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
             Input::Ended(tasks) => {
                 self.vacate(&tasks, now);
                 let weights = std::mem::take(&mut self.step.weights);
+                let rest = std::mem::take(&mut self.step);
+                self.held.append(rest);
                 return Step { weights, ..Step::default() };
             }
-            Input::Figures(endings) => self.completed(endings, now),
+            Input::Figures(endings) => {
+                self.step = std::mem::take(&mut self.held);
+                self.completed(endings, now);
+            }
+            Input::MainExited(task) => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.main_exited = true;
+                }
+            }
+            Input::Release(task) => self.release(task, now),
             Input::Released(task) => self.released(task, now),
+            Input::ReleaseFailed(task) => self.release_failed(task),
+            Input::Removed(task) => self.step.forget(Record::Task(task)),
+            Input::Outside { task, found_in, limit, occupied } => {
+                self.outside(task, &found_in, limit.as_deref(), occupied, now);
+            }
+            Input::Reattached { task, result } => self.reattached(task, result, now),
+            Input::Entered { task, error } => self.entered(task, &error, now),
+            Input::Drifted { task, found, fits } => self.drifted(task, found, fits, now),
+            Input::Repaired { task, found, result } => self.repaired(task, &found, result, now),
+            Input::OwnerSaid { task, group } => self.owner_said(task, group),
+            Input::FoundAgain { task, found } => self.found_again(task, found, now),
             Input::Reserve { ticket, uid, labels, priority, ttl } => {
                 let answer = match self.reserve(uid, labels, priority, ttl, now) {
                     Ok(id) => Answer::Reserved(id),
@@ -241,16 +270,25 @@ impl Shaper {
             Input::Cancel(id) => self.cancel_reservation(id, now),
             Input::SetPriority { task, priority } => self.set_priority(task, priority, now),
             Input::SetStanding { task, standing } => self.set_standing(task, standing, now),
-            Input::AddLabels { task, labels } => self.add_labels(task, labels),
             Input::Drain => self.drain(now),
             Input::Resume => self.resume(now),
             Input::Configure(policy) => self.set_policy(policy, now),
             Input::Tick => self.expire(now),
-            Input::Cycle { node, tasks } => {
-                for (id, figures) in tasks {
-                    self.measured(id, figures);
+            Input::Cycle { node, spread, at, tasks } => {
+                // Pressure is averaged over the CPUs a task may be spread over, quota aside.
+                let cpus = node.cpus.unwrap_or(self.cpus).max(1);
+                self.spread = spread.unwrap_or(cpus);
+                for reading in tasks {
+                    self.read(at, reading);
                 }
                 self.cycle(&node, now);
+            }
+            Input::Looked(looks) => {
+                for (id, look) in looks {
+                    if let Some(task) = self.tasks.get_mut(&id) {
+                        task.counts.meter.saw(look);
+                    }
+                }
             }
             Input::Readmit(task) => self.readmit(task, now),
             Input::Note { kind, task, reason, inputs } => {
@@ -269,128 +307,6 @@ impl Shaper {
             event.seq = post_increment(&mut self.counters.next_seq);
         }
         step
-    }
-
-    /// A new task can be recorded: the promise it used is kept by its record from now on.
-    pub(super) fn prepared(&mut self, id: TaskId) {
-        let Some(Phase::Attaching { used, .. }) = self.tasks.get(&id).map(|task| &task.phase)
-        else {
-            return;
-        };
-        if let Some((reservation, _)) = used {
-            self.step.forget(Record::Reservation(*reservation));
-        }
-        self.step.store(Record::Task(id));
-        self.step.jobs.push(Job::Attach(id));
-    }
-
-    /// The processes of the task are in place. One that was found gets its seat now.
-    pub(super) fn attached(&mut self, id: TaskId, now: Moment) {
-        self.arrive(id, now);
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Phase::Attaching { reason, .. } = std::mem::replace(&mut task.phase, Phase::Running)
-        else {
-            return;
-        };
-        let (tier, priority) = (task.tier(), task.priority);
-        let labels = task.labels.clone();
-        self.totals.admitted += 1;
-        let inputs = self.slot_inputs();
-        self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
-            event.to = Some(tier.to_string());
-            event.reason = Some(reason.into());
-            event.inputs = inputs;
-            event.inputs.insert("priority".into(), json!(priority));
-            insert_labels(&mut event.inputs, &labels);
-        });
-        self.step.store(Record::Task(id));
-    }
-
-    /// A recovered task whose `admitted` event the earlier daemon did not get to write.
-    pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
-        let Some(task) = self.tasks.get(&id) else { return };
-        let (tier, priority, labels) = (task.tier(), task.priority, task.labels.clone());
-        self.totals.admitted += 1;
-        self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
-            event.to = Some(tier.to_string());
-            event.reason = Some("its admission was finished after a restart of lrsd".into());
-            event.inputs.insert("priority".into(), json!(priority));
-            insert_labels(&mut event.inputs, &labels);
-        });
-    }
-
-    /// The processes could not be put in place: the slot is free again, and a reservation that
-    /// was used is back with what is left of its time. What was found, and asked for by nobody, is
-    /// no refused request, however often its finder tries.
-    pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
-        let Some(task) = self.remove_task(id) else { return };
-        if let Some(key) = task.labels.job_key() {
-            self.jobs.left(key);
-        }
-        if let Phase::Attaching { used: Some((rid, mut reservation)), .. } = task.phase {
-            reservation.tier = task.seat.tier();
-            self.slots.reserve(reservation.tier, reservation.rank(), rid);
-            self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));
-            self.reservations.insert(rid, reservation);
-            self.step.store(Record::Reservation(rid));
-        }
-        if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
-            self.count_refusal(reason, now);
-        }
-        self.settle(now);
-    }
-
-    /// Tasks whose last process has gone leave their slots. Their figures follow with
-    /// [`Input::Figures`]: reading them takes longer than the next task should wait.
-    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) {
-        for id in ids {
-            if let Some(task) = self.remove_task(*id) {
-                self.vacated.insert(*id, task);
-            }
-        }
-        self.settle(now);
-    }
-
-    /// Records of tasks that were vacated; told before what followed from their ends.
-    pub(super) fn completed(&mut self, endings: Vec<(TaskId, Ending)>, now: Moment) {
-        let followed = std::mem::take(&mut self.step.events);
-        for (id, ending) in endings {
-            let Some(task) = self.vacated.remove(&id) else { continue };
-            if let Some(key) = task.labels.job_key() {
-                self.jobs.ended(key, ending.at.and(ending.rate));
-            }
-            self.totals.completed += 1;
-            self.record(now, EventKind::Completed, Some(id.to_string()), |event| {
-                event.from = Some(task.tier().to_string());
-                event.inputs = ending.inputs;
-                event.inputs.insert("ended_at".into(), json!(ending.at));
-                event.inputs.insert("computing_rate".into(), json!(ending.rate));
-                insert_labels(&mut event.inputs, &task.labels);
-                if ending.at.is_none() {
-                    event.reason = Some("ended while lrsd was away".into());
-                }
-            });
-        }
-        self.step.events.extend(followed);
-    }
-
-    /// A task that was vacated, until its record is written.
-    pub fn vacated(&self, id: TaskId) -> Option<&Task> {
-        self.vacated.get(&id)
-    }
-
-    /// A task is given back; its processes go on elsewhere. It may have left its slot before.
-    pub(super) fn released(&mut self, id: TaskId, now: Moment) {
-        let Some(task) = self.remove_task(id).or_else(|| self.vacated.remove(&id)) else { return };
-        if let Some(key) = task.labels.job_key() {
-            self.jobs.left(key);
-        }
-        self.totals.released += 1;
-        self.record(now, EventKind::Released, Some(id.to_string()), |event| {
-            event.from = Some(task.tier().to_string());
-            insert_labels(&mut event.inputs, &task.labels);
-        });
-        self.settle(now);
     }
 
     /// Changes a priority; the rules of placement apply at once, in both directions.
@@ -482,12 +398,11 @@ impl Shaper {
         });
     }
 
-    /// Takes what the last cycle measured of a task.
-    pub(super) fn measured(&mut self, id: TaskId, Figures { resident, rate, class }: Figures) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.resident = resident.or(task.resident);
-            task.rate = rate;
-            task.class = class;
+    /// Takes what the last cycle read of a task.
+    pub(super) fn read(&mut self, at: BootTime, reading: Reading) {
+        let Reading { task, due, sample } = reading;
+        if let Some(task) = self.tasks.get_mut(&task) {
+            task.counts.advance(at, sample, due, (self.cpus, self.spread));
         }
     }
 
@@ -532,7 +447,6 @@ impl Shaper {
     }
 }
 
-/// Adds what is known of name, job and kind to the figures of an event.
 /// Adds the labels that are known to `inputs`, by their names in JSON.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
     let Labels { name, job, kind } = labels;

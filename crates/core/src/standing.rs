@@ -13,7 +13,6 @@ use super::event::EventKind;
 use super::model::{Labels, Standing, TaskId};
 use super::shaper::Shaper;
 use super::slots::Seat;
-use super::state::Phase;
 use super::step::Record;
 use crate::units::Moment;
 
@@ -25,7 +24,7 @@ impl Shaper {
         if before == standing {
             return;
         }
-        let told = task.phase == Phase::Running;
+        let told = !task.is_new();
         self.slots.stand(task.seat, task.rank());
         task.opportunistic = standing == Standing::Opportunistic;
         self.slots.sit(task.seat, task.rank(), id);

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 
 use super::guard::GuardPolicy;
 use super::jobs::Finished;
-use super::model::{Class, JobKey, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
-use super::slots::{Rank, Seat};
-use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
+use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::slots::Rank;
+use super::task::{Task, Who};
+use crate::units::{BootTime, MemoryAmount, Share, WallTime};
 
 /// The settings decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,74 +38,11 @@ pub struct Policy {
     pub memory_reserve: MemoryAmount,
 }
 
-/// A running task, as decisions see it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Task {
-    /// What the client says it is.
-    pub labels: Labels,
-    /// Whose it is; `None`: a damaged state file lost it.
-    pub uid: Option<u32>,
-    /// Higher runs sooner.
-    pub priority: Priority,
-    /// Behind every task that is not, whatever the priorities.
-    pub opportunistic: bool,
-    /// Place in the order of admission.
-    pub order: Order,
-    /// Where it sits.
-    pub seat: Seat,
-    /// Whether its processes are in place yet.
-    pub phase: Phase,
-    /// When it got its slot.
-    pub admitted_at: Moment,
-    /// When it last became active after having been passive.
-    pub promoted_at: Option<WallTime>,
-    /// Resident memory at the last cycle.
-    pub resident: Option<Bytes>,
-    /// Computing rate at the last cycle.
-    pub rate: Option<Share>,
-    /// Class at the last cycle.
-    pub class: Option<Class>,
-}
-
-impl Task {
-    pub(super) fn rank(&self) -> Rank {
-        Rank::new(self.priority, self.order).behind(self.opportunistic)
-    }
-
-    /// What kind of place it has.
-    pub fn standing(&self) -> Standing {
-        match (self.seat, self.opportunistic) {
-            (Seat::Slotless, _) => Standing::Slotless,
-            (_, true) => Standing::Opportunistic,
-            (_, false) => Standing::Slot,
-        }
-    }
-
-    /// The tier whose weights it should have.
-    pub fn tier(&self) -> Tier {
-        self.seat.tier()
-    }
-}
-
-/// How far an admission is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Phase {
-    /// The slot is taken; the processes are being put in place. Keeps what an admission that
-    /// fails has to give back.
-    Attaching {
-        /// Why it got this slot, for its `admitted` event.
-        reason: &'static str,
-        /// The reservation it used.
-        used: Option<(ReservationId, Reservation)>,
-    },
-    /// In its slot.
-    Running,
-}
-
 /// A slot promised before its task exists.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// What is going to come.
+    #[serde(flatten)]
     pub labels: Labels,
     /// Who may use it.
     pub uid: u32,
@@ -131,6 +69,8 @@ impl Reservation {
 pub struct Request {
     /// Whose task it is going to be.
     pub uid: u32,
+    /// Where it comes from.
+    pub who: Who,
     /// What it is.
     pub labels: Labels,
     /// `None`: the reservation's, or 0.
@@ -214,17 +154,6 @@ pub enum Refusal {
     ReservationEnded(ReservationId),
 }
 
-/// How a task ended.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ending {
-    /// When its last process ended; `None`: while the daemon was away.
-    pub at: Option<WallTime>,
-    /// Its computing rate; `None`: not known, or not to count.
-    pub rate: Option<Share>,
-    /// Figures for the event.
-    pub inputs: Map<String, Value>,
-}
-
 /// Counters since the state directory was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs)]
@@ -256,7 +185,7 @@ pub struct Counters {
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     /// Tasks that were in their slots.
-    pub tasks: Vec<(TaskId, Task)>,
+    pub tasks: Vec<Task>,
     /// Reservations; those that expired meanwhile end at the first deadline.
     pub reservations: Vec<(ReservationId, Reservation)>,
     /// Finished tasks by job.

@@ -6,10 +6,12 @@
 //! `kill -9`:
 //!
 //! 1. `weights`: a promotion has a deadline, everything else can wait.
-//! 2. `records`: what the next daemon has to find. A record that cannot be written is an input of
+//! 2. `events`: the history. Every count is folded from it. Before the records, so that none of
+//!    them is ahead of it: a task whose record says that it is in its slot, and no longer which
+//!    promise it used, was admitted.
+//! 3. `records`: what the next daemon has to find. A record that cannot be written is an input of
 //!    its own kind: [`Input::AttachFailed`] for a task on its way, [`Input::Cancel`] for a new
 //!    reservation; every other one is written again later.
-//! 3. `events`: the history. Every count is folded from it.
 //! 4. `forget`: records that the history makes needless. Before it, a kill would lose an end.
 //! 5. `jobs`: work that may take long. Each is answered by an input.
 //! 6. What the step touched is published, and then
@@ -28,9 +30,12 @@ use serde_json::{Map, Value};
 
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
-use super::model::{Class, Labels, Priority, ReservationId, Standing, TaskId, Tier};
-use super::state::{Ending, Patience, Policy, Refusal, Request};
-use crate::units::{Bytes, Share};
+use super::model::{Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::sample::{TaskSample, ThreadLook};
+use super::state::{Patience, Policy, Refusal, Request};
+use super::task::{Finder, GroupRecord, Kin, Task};
+use super::unit::UnitRecord;
+use crate::units::BootTime;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +51,32 @@ pub enum Input {
     },
     /// A request that waits is no longer wanted.
     Abandon(Ticket),
-    /// What an admission needs is known and in the task: it can be recorded and begun. Followed by
-    /// [`Job::Attach`].
-    Prepared(TaskId),
+    /// What an admission needs is known: it can be recorded and begun. Followed by [`Job::Attach`].
+    Prepared {
+        /// The task.
+        task: TaskId,
+        /// What is known now.
+        ready: Ready,
+    },
+    /// A task that observe mode left without a cgroup is to be attached; then
+    /// [`Input::Prepared`] or [`Input::AttachFailed`].
+    AttachBooked {
+        /// The task.
+        task: TaskId,
+        /// Where its main process is.
+        origin: Vec<(String, String)>,
+        /// Who is moved with it.
+        kin: Kin,
+    },
     /// The processes of the task are in place.
-    Attached(TaskId),
+    Attached {
+        /// The task.
+        task: TaskId,
+        /// Its group.
+        group: GroupRecord,
+        /// Its counters, of a group that began with it.
+        born: TaskSample,
+    },
     /// They could not be put in place, or should not be any more: nothing of it is left.
     AttachFailed {
         /// The task.
@@ -63,9 +89,76 @@ pub enum Input {
     /// and nothing else; the rest comes with [`Input::Figures`], the next input.
     Ended(Vec<TaskId>),
     /// The last figures of tasks that have ended, read once their successors had their weights.
-    Figures(Vec<(TaskId, Ending)>),
-    /// The task was given back; its processes go on elsewhere.
+    /// Followed by [`Job::Remove`].
+    Figures(Vec<(TaskId, Last)>),
+    /// The main process of the task has ended; others may be left.
+    MainExited(TaskId),
+    /// The task is to be given back. Followed by [`Job::Release`], or over at once where it has no
+    /// group.
+    Release(TaskId),
+    /// It was given back; its processes go on elsewhere. Followed by [`Job::Remove`].
     Released(TaskId),
+    /// It could not be given back, and is what it was.
+    ReleaseFailed(TaskId),
+    /// Nothing of the task is left: its record may go.
+    Removed(TaskId),
+    /// The main process runs outside of its group.
+    Outside {
+        /// The task.
+        task: TaskId,
+        /// Where it is.
+        found_in: String,
+        /// The limit that a move back would lift it out of, where that matters.
+        limit: Option<String>,
+        /// Whether others are in the group.
+        occupied: bool,
+    },
+    /// How a [`Job::Reattach`] went.
+    Reattached {
+        /// The task.
+        task: TaskId,
+        /// What came of it.
+        result: Result<(), NotMoved>,
+    },
+    /// Processes of others are in a group in place that has to be its owner's alone.
+    Entered {
+        /// The task.
+        task: TaskId,
+        /// Who they are.
+        error: String,
+    },
+    /// Weights of the task are not what was written.
+    Drifted {
+        /// The task.
+        task: TaskId,
+        /// What is there and what should be, a sentence each.
+        found: Vec<String>,
+        /// What the owner of the group wrote gives it its tier all the same.
+        fits: bool,
+    },
+    /// How a [`Job::Repair`] went.
+    Repaired {
+        /// The task.
+        task: TaskId,
+        /// As [`Input::Drifted`] had it.
+        found: Vec<String>,
+        /// The kernel's answer.
+        result: Result<(), String>,
+    },
+    /// The owner of a group in place wrote into it, and gets that back from now on.
+    OwnerSaid {
+        /// The task.
+        task: TaskId,
+        /// Its group, with what was found there.
+        group: GroupRecord,
+    },
+    /// A finder names a task that it found before.
+    FoundAgain {
+        /// The task.
+        task: TaskId,
+        /// What it says.
+        found: FoundAgain,
+    },
     /// Somebody asks for a promise of a slot.
     Reserve {
         /// Under which it is answered.
@@ -95,13 +188,6 @@ pub enum Input {
         /// The new one.
         standing: Standing,
     },
-    /// Labels that were learnt late; those the task has stay.
-    AddLabels {
-        /// The task.
-        task: TaskId,
-        /// The labels.
-        labels: Labels,
-    },
     /// No new tasks from now on. Tasks, reservations and requests that wait stay.
     Drain,
     /// Slots are offered again.
@@ -114,9 +200,15 @@ pub enum Input {
     Cycle {
         /// The node.
         node: Measured,
-        /// What was read of tasks.
-        tasks: Vec<(TaskId, Figures)>,
+        /// CPUs that tasks may be spread over, quota aside.
+        spread: Option<u32>,
+        /// When the tasks were read.
+        at: BootTime,
+        /// What was read of them.
+        tasks: Vec<Reading>,
     },
+    /// What threads of tasks did at a moment between two cycles.
+    Looked(Vec<(TaskId, ThreadLook)>),
     /// A task that the earlier daemon admitted without writing so down.
     Readmit(TaskId),
     /// Something for the history that only the caller knows.
@@ -136,15 +228,70 @@ pub enum Input {
     Stop,
 }
 
-/// What one cycle measured of a task. `None`: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// Resident memory; the last known value stands.
-    pub resident: Option<Bytes>,
-    /// Computing rate.
-    pub rate: Option<Share>,
-    /// Class.
-    pub class: Option<Class>,
+/// What an admission needs to know of where its process is. `None`: as it was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ready {
+    /// Where the main process is, per hierarchy.
+    pub origin: Option<Vec<(String, String)>>,
+    /// The group, where it is not made by the attach.
+    pub group: Option<GroupRecord>,
+    /// What its counters said before it was a task's.
+    pub baseline: Option<TaskSample>,
+    /// The unit of systemd's, where what is known of it changed.
+    pub unit: Option<UnitRecord>,
+}
+
+/// What a finder says of a task that it found before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoundAgain {
+    /// Who says so.
+    pub by: Finder,
+    /// Those the task has stay.
+    pub labels: Labels,
+    /// Its priority, if the finder knows it.
+    pub priority: Option<Priority>,
+    /// Its kind of place, if the finder knows it.
+    pub standing: Option<Standing>,
+    /// What is not known otherwise is slotless.
+    pub presumed_slotless: bool,
+}
+
+/// One reading of one task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The task.
+    pub task: TaskId,
+    /// Whether it ends the interval of the meter ([`Counts::is_due`](super::counts::Counts::is_due)).
+    pub due: bool,
+    /// The counters.
+    pub sample: TaskSample,
+}
+
+/// The last figures of a task that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Last {
+    /// Its group was read once more.
+    Read(TaskSample),
+    /// It has no group that could be read.
+    Unread,
+    /// It ended while no daemon ran: neither when nor at what rate is known.
+    Away,
+}
+
+/// Why processes were not moved back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotMoved {
+    /// The main process is ending.
+    Ending,
+    /// They may not be.
+    Denied {
+        /// Why.
+        reason: String,
+        /// Whether others are in the group.
+        occupied: bool,
+    },
+    /// It did not work.
+    Failed(String),
 }
 
 /// Names what somebody waits to have answered. The caller chooses them; each is used once while
@@ -157,10 +304,10 @@ pub struct Ticket(pub u64);
 pub struct Step {
     /// Tasks and the tier whose weights they get: those that lose come before those that gain.
     pub weights: Vec<(TaskId, Tier)>,
-    /// What has to be stored as it is now.
-    pub records: BTreeSet<Record>,
     /// The history, numbered in order.
     pub events: Vec<Event>,
+    /// What has to be stored as it is now.
+    pub records: BTreeSet<Record>,
     /// Records that are over.
     pub forget: BTreeSet<Record>,
     /// Work that may take long.
@@ -173,6 +320,17 @@ impl Step {
     /// Whether nothing follows.
     pub fn is_empty(&self) -> bool {
         *self == Step::default()
+    }
+
+    /// `later` follows.
+    pub(super) fn append(&mut self, later: Step) {
+        let Step { weights, records, events, forget, jobs, answers } = later;
+        self.weights.extend(weights);
+        records.into_iter().for_each(|record| self.store(record));
+        self.events.extend(events);
+        forget.into_iter().for_each(|record| self.forget(record));
+        self.jobs.extend(jobs);
+        self.answers.extend(answers);
     }
 
     pub(super) fn set_tier(&mut self, task: TaskId, tier: Tier) {
@@ -203,7 +361,7 @@ pub enum Record {
 }
 
 /// Work that may take long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     /// Find out where the processes of a new task are and whether they may still be taken; then
     /// [`Input::Prepared`] or [`Input::AttachFailed`].
@@ -216,6 +374,22 @@ pub enum Job {
     /// Put the processes in place, with the weights of its tier; then [`Input::Attached`] or
     /// [`Input::AttachFailed`]. Never begun where the record of the task could not be written.
     Attach(TaskId),
+    /// Move the main process back into its group, with those that belong to it; then
+    /// [`Input::Reattached`].
+    Reattach(TaskId),
+    /// Write the weights of its tier; then [`Input::Repaired`].
+    Repair {
+        /// The task.
+        task: TaskId,
+        /// For the answer.
+        found: Vec<String>,
+    },
+    /// Give the processes and the weights back; then [`Input::Released`] or
+    /// [`Input::ReleaseFailed`].
+    Release(TaskId),
+    /// Forget a task that is over, remove its own group, give a group in place its weights back
+    /// unless it is contested; then [`Input::Removed`].
+    Remove(Box<Task>),
 }
 
 /// What becomes of a request.

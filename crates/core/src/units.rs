@@ -163,7 +163,7 @@ impl<'de> Deserialize<'de> for WallTime {
 }
 
 /// One reading of both clocks; every step of a turn shares it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// What decisions use.
     pub boot: BootTime,

@@ -8,8 +8,30 @@
 //! |---|---|
 //! | [`share`], [`load`] | weighted fair sharing; what processes do |
 //! | [`tree`], [`node`] | groups and processes; CPUs and disk that they share, time, samples |
+//! | [`outside`] | that, the stored state and what clients were told; the fuse that kills the daemon |
+//! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
+//! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
+//!
+//! Random lives by the million, each with crashes between any two deeds of the daemon:
+//!
+//! ```text
+//! cargo run --release -p lrs-sim -- lives --steps 1000000
+//! ```
+//!
+//! A life that breaks a promise is cut to the steps it needs, and printed with the command that
+//! shows it again (`lrs-sim replay SEED STEPS`). `cargo test` runs a short version, and the stage
+//! `lives` of `.ci/full` a long one.
+//!
+//! Limits. What lrsd does around the core is modelled and not run: the order of its deeds, one group
+//! a task, one hierarchy. Systemd's units, tasks in place, observe mode and a state directory that
+//! cannot be written are not modelled; the real-kernel tests have them.
 
+pub mod daemon;
+pub mod invariants;
+pub mod lives;
 pub mod load;
 pub mod node;
+pub mod outside;
+pub mod recover;
 pub mod share;
 pub mod tree;

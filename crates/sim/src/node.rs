@@ -329,8 +329,7 @@ mod tests {
     }
 
     fn start(node: &mut Node, group: Inode, load: Load) -> Pid {
-        let now = node.now;
-        node.tree.start(group, 7, load, now).pid
+        node.tree.start(group, 7, load).pid
     }
 
     fn cpu_of(node: &Node, group: Inode) -> f64 {

@@ -6,7 +6,6 @@
 //! outlive the processes.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use lrs_core::units::{Pid, ProcessRef};
 
@@ -62,7 +61,7 @@ pub struct Group {
 /// A process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Start time in clock ticks.
+    /// Stands for its start time: processes count up.
     pub start_ticks: u64,
     /// Whose it is.
     pub uid: u32,
@@ -92,6 +91,7 @@ pub struct Tree {
     processes: BTreeMap<Pid, Process>,
     next_inode: u64,
     next_pid: i32,
+    started: u64,
     /// Writes to weight files and moves so far, whoever made them.
     pub writes: u64,
 }
@@ -108,6 +108,7 @@ impl Default for Tree {
             processes: BTreeMap::new(),
             next_inode: ROOT.0 + 1,
             next_pid: 1,
+            started: 0,
             writes: 0,
         }
     }
@@ -201,24 +202,17 @@ impl Tree {
     }
 
     /// Starts a process in `group`.
-    pub fn start(&mut self, group: Inode, uid: u32, load: Load, now: Duration) -> ProcessRef {
-        self.put(group, uid, None, load, now)
+    pub fn start(&mut self, group: Inode, uid: u32, load: Load) -> ProcessRef {
+        self.put(group, uid, None, load)
     }
 
     /// A child of `parent`, in its group; `None` if that has ended.
-    pub fn fork(&mut self, parent: Pid, load: Load, now: Duration) -> Option<ProcessRef> {
+    pub fn fork(&mut self, parent: Pid, load: Load) -> Option<ProcessRef> {
         let (group, uid) = self.processes.get(&parent).map(|p| (p.group, p.uid))?;
-        Some(self.put(group, uid, Some(parent), load, now))
+        Some(self.put(group, uid, Some(parent), load))
     }
 
-    fn put(
-        &mut self,
-        group: Inode,
-        uid: u32,
-        parent: Option<Pid>,
-        load: Load,
-        now: Duration,
-    ) -> ProcessRef {
+    fn put(&mut self, group: Inode, uid: u32, parent: Option<Pid>, load: Load) -> ProcessRef {
         let pid = loop {
             self.next_pid = self.next_pid % PIDS.max(self.processes.len() as i32 * 2) + 1;
             match Pid::new(self.next_pid) {
@@ -226,8 +220,9 @@ impl Tree {
                 _ => {}
             }
         };
-        // Nanoseconds rather than the kernel's 10 ms: no two processes of one pid look alike here.
-        let start_ticks = now.as_nanos() as u64;
+        // Not the time: here, any number of processes start within one tick.
+        self.started += 1;
+        let start_ticks = self.started;
         let progress = Progress::new(load);
         self.processes.insert(pid, Process { start_ticks, uid, parent, group, progress });
         ProcessRef { pid, start_ticks }
@@ -280,7 +275,7 @@ mod tests {
         let outer = tree.make(ROOT, "lrs").unwrap();
         let inner = tree.make(outer, "t-1").unwrap();
         assert_eq!(tree.remove(outer), Err(Refused::Busy));
-        let process = tree.start(inner, 7, Load::sleeper(), Duration::ZERO);
+        let process = tree.start(inner, 7, Load::sleeper());
         assert_eq!(tree.remove(inner), Err(Refused::Busy));
         tree.end(process.pid);
         assert_eq!(tree.remove(inner), Ok(()));
@@ -292,11 +287,10 @@ mod tests {
     fn a_family_is_what_shares_the_group() {
         let mut tree = Tree::default();
         let group = tree.make(ROOT, "unit").unwrap();
-        let now = Duration::from_secs(1);
-        let main = tree.start(group, 7, Load::sleeper(), now);
-        let child = tree.fork(main.pid, Load::sleeper(), now).unwrap();
-        let grandchild = tree.fork(child.pid, Load::sleeper(), now).unwrap();
-        let elsewhere = tree.fork(main.pid, Load::sleeper(), now).unwrap();
+        let main = tree.start(group, 7, Load::sleeper());
+        let child = tree.fork(main.pid, Load::sleeper()).unwrap();
+        let grandchild = tree.fork(child.pid, Load::sleeper()).unwrap();
+        let elsewhere = tree.fork(main.pid, Load::sleeper()).unwrap();
         tree.move_process(elsewhere.pid, ROOT).unwrap();
         assert_eq!(tree.family(main.pid), [main.pid, child.pid, grandchild.pid]);
         tree.end(child.pid);
@@ -307,11 +301,11 @@ mod tests {
     #[test]
     fn a_pid_that_comes_back_is_another_process() {
         let mut tree = Tree::default();
-        let first = tree.start(ROOT, 0, Load::sleeper(), Duration::ZERO);
+        let first = tree.start(ROOT, 0, Load::sleeper());
         tree.end(first.pid);
-        let again = (1..)
-            .map(|n| {
-                let process = tree.start(ROOT, 0, Load::sleeper(), Duration::from_nanos(n));
+        let again = (0..)
+            .map(|_| {
+                let process = tree.start(ROOT, 0, Load::sleeper());
                 tree.end(process.pid);
                 process
             })

@@ -216,7 +216,7 @@ fn see_also(roff: &mut Roff, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::schema::keys;
+    use crate::config::keys::{RULE, keys};
 
     fn text_of(name: &str) -> String {
         let pages = pages();
@@ -240,11 +240,11 @@ mod tests {
             let name = key.name();
             assert!(text.contains(&format!("\\fB{name}\\fR = ")), "no {} in:\n{text}", key.path);
         }
-        for key in crate::config::discover::KEYS {
+        for key in RULE {
             assert!(
-                text.contains(&format!("\\fB{}\\fR\n", key.name)),
+                text.contains(&format!("\\fB{}\\fR\n", key.name())),
                 "no {} in:\n{text}",
-                key.name
+                key.path
             );
         }
     }

@@ -3,7 +3,7 @@
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{MANUAL, see_also, source};
-use crate::config::schema::{Applies, SECTIONS};
+use crate::config::keys::{Applies, RULE, SECTIONS};
 use crate::config::{ABOUT_THE_FILE, Config, DEFAULT_FILE, discover};
 
 pub(super) fn page() -> Vec<u8> {
@@ -17,9 +17,9 @@ pub(super) fn page() -> Vec<u8> {
     for section in SECTIONS {
         let name = format!("[{}]", section.name);
         roff.control("SH", [name.as_str()]).text([roman(section.doc)]);
-        for key in section.keys() {
+        for key in section.keys {
             roff.control("TP", []);
-            roff.text([bold(key.name()), roman(format!(" = {}", (key.write)(&defaults)))]);
+            roff.text([bold(key.name()), roman(format!(" = {}", defaults.show(key.path)))]);
             roff.text([roman(key.doc)]);
             roff.control("RS", []);
             roff.text([roman(format!("Range: {}.", key.range))]);
@@ -30,8 +30,8 @@ pub(super) fn page() -> Vec<u8> {
         }
     }
     roff.control("SH", ["[[discover]]"]).text([roman(discover::ABOUT)]);
-    for key in discover::KEYS {
-        roff.control("TP", []).text([bold(key.name)]).text([roman(key.doc)]);
+    for key in RULE {
+        roff.control("TP", []).text([bold(key.name())]).text([roman(key.doc)]);
         roff.control("RS", []).text([roman(format!("Range: {}.", key.range))]);
         roff.control("RE", []);
     }

@@ -3,7 +3,9 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::rule::{Means, Pattern, Rule};
 use crate::config::{Absent, Config, example};
+use crate::core::model::{Priority, Standing};
 use crate::discover::made_up::{anywhere, rule, template, whole};
 
 fn read(text: &str) -> Result<Config, String> {
@@ -43,7 +45,9 @@ pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
         proptest::collection::hash_set(0..u32::MAX, 1..4),
         proptest::option::of("[ -#%-~é]{1,19}\\$?"),
         any::<bool>(),
-        proptest::sample::select(STANDING.iter().map(|(_, s)| *s).collect::<Vec<_>>()),
+        proptest::sample::select(
+            &[Standing::Slot, Standing::Slotless, Standing::Opportunistic][..],
+        ),
         any::<i32>(),
     )
         .prop_map(|(command, cgroup, environment, users, id, in_place, standing, priority)| {
@@ -122,9 +126,12 @@ const FAULTY: &[(&str, &str)] = &[
     ),
     (
         "name = 'x'\ncgrup = '/x'",
-        "lrs.toml:3: discover.cgrup: unknown key; did you mean discover.cgroup?",
+        "lrs.toml:3: discover.cgrup = '/x': unknown key; did you mean discover.cgroup?",
     ),
-    ("name = 'x'\nzebra = '/x'", "discover.zebra: unknown key; the keys of [[discover]] are name,"),
+    (
+        "name = 'x'\nzebra = '/x'",
+        "discover.zebra = '/x': unknown key; the keys of [[discover]] are name,",
+    ),
     (
         "name = 'x'\ncgroup = '/x'\n[[discover]]\ncgroup = '/y'\nname = 'x'",
         "lrs.toml:6: discover.name = 'x': another rule has this name",
@@ -196,7 +203,7 @@ fn changed_rules_need_a_restart() {
 #[test]
 fn rules_are_shown_and_checked() {
     let text = "[[discover]]\nname = 'x'\ncgroup = '/x'\n";
-    let json = read(text).unwrap().to_json();
+    let json = crate::config::toml_to_json(&read(text).unwrap().to_toml()).unwrap();
     assert_eq!(json["discover"][0]["cgroup"], "/x");
     assert_eq!(json["discover"][0]["attach"], "in_place");
     let dir = tempfile::tempdir().unwrap();

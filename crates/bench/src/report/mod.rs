@@ -8,11 +8,11 @@
 
 mod compare;
 mod figures;
-mod html;
-mod markdown;
 mod model;
+mod page;
 mod pictures;
-mod table;
+mod terminal;
+mod view;
 mod warnings;
 mod words;
 
@@ -55,7 +55,7 @@ pub(crate) fn again(dir: &Path, as_markdown: bool, out: &mut Output) -> Result<(
     let (machine, runs) = load(dir)?;
     let report = Report::new(&machine, &runs);
     if as_markdown {
-        return out.line(markdown::text(&report));
+        return out.line(page::markdown(&report)?);
     }
     if let Err(failure) = files(dir, &report, &runs) {
         say(format_args!("lrs-bench: warning: {failure}; the report is only printed"));
@@ -68,11 +68,11 @@ fn files(dir: &Path, report: &Report, runs: &[Run]) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot make the report: {error}")))?;
     json.push(b'\n');
     keep(&dir.join("report.json"), &json)?;
-    keep(&dir.join("report.html"), html::page(report, runs).as_bytes())
+    keep(&dir.join("report.html"), page::html(report, runs)?.as_bytes())
 }
 
 fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
-    if out.is_json() { out.json(report) } else { table::print(report, out) }
+    if out.is_json() { out.json(report) } else { terminal::print(report, out) }
 }
 
 fn keep(path: &Path, content: &[u8]) -> Result<(), Failure> {

@@ -1,5 +1,8 @@
 use std::fs;
 
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
 use super::*;
 
 fn kept(machine: &Machine, lines: &str) -> tempfile::TempDir {
@@ -79,7 +82,7 @@ fn a_directory_without_runs_says_what_is_missing() {
 
 #[test]
 fn markdown_has_every_setting_and_failure() {
-    let text = markdown::text(&Report::new(&synthetic::machine(), &synthetic::runs(6)));
+    let text = page::markdown(&Report::new(&synthetic::machine(), &synthetic::runs(6))).unwrap();
     for told in [
         "| static 1.5 |",
         "| lrs without expansion |",
@@ -127,4 +130,57 @@ fn kept_runs_that_may_only_be_read_are_printed() {
     let told = again(dir.path(), true, &mut out).expect_err("two forms").to_string();
     assert!(told.contains("--markdown and --json"), "{told}");
     assert_eq!(printed.text(), "");
+}
+
+fn made(name: &str) -> String {
+    let mut machine = synthetic::machine();
+    let mut runs = synthetic::runs(6);
+    machine.loads[0].name = name.to_owned();
+    machine.settings[0].name = format!("static {name}");
+    for run in &mut runs {
+        if run.load == "word-count" {
+            run.load = name.to_owned();
+        }
+        if run.setting == "static 1" {
+            run.setting = format!("static {name}");
+        }
+        for task in &mut run.tasks {
+            task.name.insert_str(0, name);
+            task.group.insert_str(0, name);
+        }
+    }
+    page::html(&Report::new(&machine, &runs), &runs).unwrap()
+}
+
+#[test]
+fn no_text_breaks_the_page() {
+    let page = made("<b onload='x'>\"&]]>\u{1b}");
+    assert!(!page.contains("<b ") && !page.contains("<script"), "unescaped");
+    let mut reader = Reader::from_str(&page);
+    let mut elements = 0;
+    loop {
+        match reader.read_event().expect("well-formed") {
+            Event::Eof => break,
+            Event::Start(_) | Event::Empty(_) => elements += 1,
+            _ => {}
+        }
+    }
+    assert!(elements > 1_000, "{elements}");
+}
+
+#[test]
+fn the_page_fetches_nothing() {
+    let page = made("plain").replace("http://www.w3.org/2000/svg", "");
+    for outside in ["http:", "https:", "//", "src=", "href=", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn losses_and_failures_show_like_gains() {
+    let page = made("plain");
+    for told in ["class=\"faster\"", "class=\"slower\"", "Failed: static 2, round 1: map-3 ended"] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf"), "no figure is made up");
 }

@@ -2,9 +2,11 @@
 
 use super::compare::{Against, Mean, Over, Ratio, Verdict};
 use super::figures::Summary;
+use super::model::{LoadReport, Report};
 use crate::record::{LoadClass, Machine, SettingKind};
 use crate::stats::{Interval, LEAST_FOR_INTERVAL};
 use lrs_core::units::Bytes;
+use lrs_term::printable;
 
 /// Unknown.
 pub(super) const DASH: &str = "-";
@@ -173,6 +175,23 @@ pub(super) fn class(class: LoadClass) -> &'static str {
     }
 }
 
+/// `53 of 54 runs complete, 1 failed.`
+pub(super) fn complete(report: &Report) -> String {
+    let failed = report.runs - report.complete;
+    format!("{} of {} runs complete, {failed} failed.", report.complete, report.runs)
+}
+
+/// Median makespan of the reference.
+pub(super) fn reference(load: &LoadReport) -> String {
+    let makespan = load.reference().and_then(|one| one.figures.makespan.as_ref());
+    seconds(makespan.map(|makespan| makespan.median))
+}
+
+/// The noise floor of a load.
+pub(super) fn noise(load: &LoadReport) -> String {
+    known(load.noise.as_ref(), ratio_with_pairs)
+}
+
 /// The node, a fact and its value a row.
 pub(super) fn machine(machine: &Machine) -> Vec<(&'static str, String)> {
     let tiers = machine.cgroup.as_ref().map(|cgroup| {
@@ -246,4 +265,16 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
         "A run counts only if every task ended by itself without a fault; all others are listed."
             .to_owned(),
     ]
+}
+
+/// A text without what Markdown would read as its own, and what would reorder a line.
+pub(super) fn md(text: impl AsRef<str>) -> String {
+    let mut safe = String::with_capacity(text.as_ref().len());
+    for c in printable(&text.as_ref().replace(['\n', '\t'], " ")).chars() {
+        match c {
+            '|' | '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '&' => safe.extend(['\\', c]),
+            c => safe.push(c),
+        }
+    }
+    safe
 }

@@ -1,0 +1,159 @@
+//! Where the events up to now leave the node's books: totals, job rates, numbers.
+//!
+//! The journal is the source of truth for everything that is counted: these books are a fold
+//! over its events, so that a total can never disagree with the history and a daemon killed at
+//! any instant resumes with exactly what it had recorded.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Event, EventKind};
+use crate::jobs::{Finished, MAX_JOBS};
+use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
+use crate::state::{Counters, Totals};
+use crate::units::WallTime;
+
+/// The books after some event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Books {
+    /// Numbers that never restart. `next_order` is kept by the task files.
+    pub counters: Counters,
+    /// Counts.
+    pub totals: Totals,
+    /// Finished tasks by job.
+    #[serde(with = "pairs")]
+    pub jobs: BTreeMap<JobKey, Finished>,
+    /// Since when an operator drains the node.
+    pub draining_since: Option<WallTime>,
+    /// P after the last expansion or withdrawal.
+    pub passive_capacity: Option<u32>,
+    /// Tasks admitted and neither completed nor released, and the tier the last event gave
+    /// them: a record may be one event behind. `None`: an event without a tier.
+    pub live: BTreeMap<TaskId, Option<Tier>>,
+}
+
+/// JSON objects have text keys only, so the map is a list of pairs.
+mod pairs {
+    use super::*;
+
+    pub fn serialize<S: serde::Serializer>(
+        map: &BTreeMap<JobKey, Finished>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<JobKey, Finished>, D::Error> {
+        let pairs = Vec::<(JobKey, Finished)>::deserialize(deserializer)?;
+        Ok(pairs.into_iter().collect())
+    }
+}
+
+impl Books {
+    /// Adds one event. An event seen before (by sequence number) changes nothing.
+    pub fn fold(&mut self, event: &Event) {
+        if event.seq < self.counters.next_seq {
+            return;
+        }
+        self.counters.next_seq = event.seq.saturating_add(1);
+        let task = event.task.as_deref().and_then(|id| id.parse::<TaskId>().ok());
+        match event.kind {
+            EventKind::Admitted => {
+                self.totals.admitted += 1;
+                if let Some(id) = task {
+                    self.live.insert(id, tier(event));
+                    if id.epoch == self.counters.epoch {
+                        let next = id.number.saturating_add(1);
+                        self.counters.next_task = self.counters.next_task.max(next);
+                    }
+                }
+            }
+            EventKind::Completed => {
+                self.totals.completed += 1;
+                task.map(|id| self.live.remove(&id));
+                self.finish(event);
+            }
+            EventKind::Released => {
+                self.totals.released += 1;
+                task.map(|id| self.live.remove(&id));
+            }
+            EventKind::Promoted => {
+                self.totals.promoted += 1;
+                self.moved(task, event);
+            }
+            EventKind::Demoted => {
+                self.totals.demoted += 1;
+                self.moved(task, event);
+            }
+            EventKind::Refused => {
+                let refused = event.inputs.get("refused_since_last_event").and_then(Value::as_u64);
+                self.totals.refused += refused.unwrap_or(1);
+            }
+            EventKind::Reserved => {
+                let id = event.task.as_deref().and_then(|id| id.parse::<ReservationId>().ok());
+                if let Some(id) = id.filter(|id| id.epoch == self.counters.epoch) {
+                    let next = id.number.saturating_add(1);
+                    self.counters.next_reservation = self.counters.next_reservation.max(next);
+                }
+            }
+            EventKind::Draining => self.draining_since = Some(event.at),
+            EventKind::Resumed => self.draining_since = None,
+            EventKind::Expanded | EventKind::Shrunk => {
+                self.passive_capacity = event.to.as_deref().and_then(|to| to.parse().ok());
+            }
+            EventKind::Attached
+            | EventKind::Priority
+            | EventKind::Standing
+            | EventKind::Cancelled
+            | EventKind::Expired
+            | EventKind::Resized
+            | EventKind::Guard
+            | EventKind::Drift
+            | EventKind::Contested
+            | EventKind::Started
+            | EventKind::Stopped
+            | EventKind::Reloaded
+            | EventKind::Recovered
+            | EventKind::Offered
+            | EventKind::OfferFailed => {}
+        }
+    }
+
+    fn moved(&mut self, task: Option<TaskId>, event: &Event) {
+        if let Some(known) = task.and_then(|id| self.live.get_mut(&id)) {
+            *known = tier(event);
+        }
+    }
+
+    fn finish(&mut self, event: &Event) {
+        let label = |key| event.inputs.get(key).and_then(Value::as_str).map(Label::new);
+        let Some(Ok(job)) = label("job") else { return };
+        let kind = label("kind").and_then(Result::ok);
+        let key = JobKey { job, kind };
+        if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&key) {
+            // The core's table drops the job idle longest; these books, which only matter
+            // after a restart, drop the first by name.
+            self.jobs.pop_first();
+        }
+        let finished = self.jobs.entry(key).or_default();
+        finished.count += 1;
+        let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
+        let rate = event.inputs.get("computing_rate").and_then(Value::as_f64);
+        if let Some(rate) = rate.filter(|_| ended_at) {
+            finished.rate_sum += rate;
+            finished.rated += 1;
+        }
+    }
+}
+
+fn tier(event: &Event) -> Option<Tier> {
+    match event.to.as_deref() {
+        Some("active") => Some(Tier::Active),
+        Some("passive") => Some(Tier::Passive),
+        _ => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! What is measured of one task: its readings, and the meter that splits its time.
+//!
+//! A reading is taken every cycle; an interval of the meter may span several. Counters of somebody
+//! else's group had a life before the task: the baseline is what they said at its admission.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
+use super::sample::TaskSample;
+use crate::units::BootTime;
+
+/// The measurements of a task. Only what outlives a daemon is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Its time, split.
+    pub meter: RateMeter,
+    /// The reading the meter's open interval began with.
+    #[serde(rename = "measured")]
+    pub opened: Option<(BootTime, TaskSample)>,
+    /// The newest reading.
+    #[serde(skip)]
+    pub last: Option<(BootTime, TaskSample)>,
+    /// Counters at admission of a group that had a life before.
+    pub baseline: Option<TaskSample>,
+    /// CPU time since admission that other counters had, before it was attached.
+    #[serde(default, skip_serializing_if = "Duration::is_zero")]
+    pub cpu_before: Duration,
+    /// Over the last cycle.
+    #[serde(skip)]
+    pub rates: TaskRates,
+}
+
+impl Counts {
+    /// CPU time and bytes since admission.
+    pub fn since_admission(&self) -> TaskSample {
+        let Some((_, now)) = self.last else { return TaskSample::default() };
+        let counted = match self.baseline {
+            None => now.cpu,
+            Some(base) => now.cpu.zip(base.cpu).and_then(|(now, base)| now.checked_sub(base)),
+        };
+        TaskSample { cpu: counted.map(|cpu| cpu + self.cpu_before), ..now }
+    }
+
+    /// Begins to count with `sample`, or goes on with what an earlier daemon read.
+    pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
+        self.last = Some((at, sample));
+        self.opened = self.last;
+    }
+
+    /// Other counters are read from now on; what the ones before have counted is kept.
+    /// `baseline`: the one of those.
+    pub fn count_on(&mut self, baseline: Option<TaskSample>) {
+        let new = std::mem::replace(&mut self.baseline, baseline);
+        self.cpu_before = self.since_admission().cpu.unwrap_or(self.cpu_before);
+        self.baseline = new;
+    }
+
+    /// Whether the reading asked for at `now` ends the meter's interval.
+    pub fn is_due(&self, now: BootTime) -> bool {
+        match (&self.opened, &self.last) {
+            (Some((begun, before)), Some((_, last))) => {
+                let used_cpu = before.cpu.is_none() || before.cpu != last.cpu;
+                self.meter.is_due(now.since(*begun), used_cpu)
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes the next reading. `due`: it was to end the interval. `cpus`: those the tasks may use;
+    /// `spread`: those they may be spread over, quota aside.
+    pub fn advance(
+        &mut self,
+        at: BootTime,
+        sample: TaskSample,
+        due: bool,
+        (cpus, spread): (u32, u32),
+    ) {
+        if let Some(look) = sample.look() {
+            self.meter.saw(look);
+        }
+        if let Some((earlier, before)) = &self.last {
+            self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
+        }
+        if let Some(base) = &mut self.baseline
+            && base.cpu.is_none()
+        {
+            // Its group counts none; the first reading of its processes stands for the baseline.
+            base.cpu = sample.cpu;
+        }
+        // Resident memory is read more seldom than the rest; the last known value stands.
+        let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
+        self.last = Some((at, TaskSample { resident, ..sample }));
+        if due && !self.is_torn(at, &sample) {
+            self.end_interval(at, &sample, spread);
+        }
+    }
+
+    /// Takes the last reading, which ends the interval whatever it lacks.
+    pub fn finish(&mut self, at: BootTime, sample: TaskSample, (cpus, spread): (u32, u32)) {
+        // A group that counts no CPU time would unsay what was read of its processes.
+        if sample.cpu.is_none() && self.last.is_some_and(|(_, last)| last.cpu.is_some()) {
+            return;
+        }
+        self.advance(at, sample, false, (cpus, spread));
+        self.end_interval(at, &sample, spread);
+    }
+
+    /// Whether a reading lacks what the interval began with: it failed, and the interval goes on to
+    /// the next. Not for ever, for what is gone for good has to be done without.
+    fn is_torn(&self, at: BootTime, sample: &TaskSample) -> bool {
+        self.opened.is_some_and(|(begun, before)| {
+            let lacks_cpu = before.cpu.is_some() && sample.cpu.is_none();
+            let lacks_pressure = before.pressure.is_some() && sample.pressure.is_none();
+            (lacks_cpu || lacks_pressure) && at.since(begun) < 2 * LONGEST_OPEN
+        })
+    }
+
+    /// Where counters went backwards there is no interval, but the next one begins here.
+    fn end_interval(&mut self, at: BootTime, sample: &TaskSample, spread: u32) {
+        if let Some((begun, before)) = &self.opened
+            && let Some(interval) = Interval::between((*begun, before), (at, sample), spread)
+        {
+            self.meter.advance(&interval);
+        }
+        self.opened = self.last;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::TaskPressure;
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn a_failed_reading_does_not_end_an_interval() {
+        let sample = |cpu: Option<u64>, pressure: Option<u64>| TaskSample {
+            cpu: cpu.map(Duration::from_secs),
+            pressure: pressure.map(|seconds| TaskPressure {
+                cpu_some: Duration::from_secs(seconds),
+                io_some: Duration::ZERO,
+            }),
+            ..TaskSample::default()
+        };
+        let mut counts = Counts::default();
+        counts.begin(at(0), sample(Some(10), Some(0)));
+        let mut read = |second, sample| {
+            counts.advance(at(second), sample, true, (2, 2));
+            let begun = counts.opened.map(|(begun, _)| begun);
+            (begun, counts.meter.cpu_seconds())
+        };
+        assert_eq!(read(3, sample(None, Some(0))), (Some(at(0)), 0.0));
+        assert_eq!(read(6, sample(Some(14), None)), (Some(at(0)), 0.0));
+        assert_eq!(read(9, sample(Some(16), Some(0))), (Some(at(9)), 6.0));
+        // Another group took the name.
+        assert_eq!(read(12, sample(Some(1), Some(0))), (Some(at(12)), 6.0));
+        // Pressure is gone for good.
+        let longest = 2 * LONGEST_OPEN.as_secs();
+        assert_eq!(read(11 + longest, sample(Some(2), None)), (Some(at(12)), 6.0));
+        assert_eq!(read(12 + longest, sample(Some(3), None)), (Some(at(12 + longest)), 8.0));
+        assert_eq!(read(15 + longest, sample(Some(4), None)), (Some(at(15 + longest)), 9.0));
+    }
+
+    #[test]
+    fn the_last_reading_ends_the_interval_whatever_it_lacks() {
+        let sample = |seconds, pressure| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            pressure,
+            ..TaskSample::default()
+        };
+        let mut counts = Counts::default();
+        counts.begin(at(0), sample(1, Some(TaskPressure::default())));
+        counts.finish(at(5), sample(4, None), (2, 2));
+        assert_eq!(counts.meter.cpu_seconds(), 3.0);
+    }
+
+    #[test]
+    fn a_group_with_a_life_before_counts_from_its_admission() {
+        let sample = |seconds| TaskSample {
+            cpu: Some(Duration::from_secs(seconds)),
+            ..TaskSample::default()
+        };
+        let mut counts = Counts { baseline: Some(sample(100)), ..Counts::default() };
+        assert_eq!(counts.since_admission().cpu, None, "not read yet");
+        counts.advance(at(1), sample(103), false, (2, 2));
+        assert_eq!(counts.since_admission().cpu, Some(Duration::from_secs(3)));
+    }
+}

@@ -1,0 +1,451 @@
+//! The life of a task between its admission and its end: who decides what becomes of it.
+//!
+//! ```text
+//!  Request ─► Attaching ─► Placed ─► Ended, Figures ─► gone
+//!                 │          │ ▲
+//!                 ▼          ▼ │
+//!               gone      Releasing ─► gone
+//! ```
+//!
+//! The durable steps are in docs/architecture.md, "The life of a task". An attach that fails leaves
+//! nothing; a release that fails leaves the task as it was. A task whose weights or whose place
+//! somebody else keeps changing is put right a few times a minute ([`CONTEST_REPAIRS`]) and left
+//! alone from then on.
+//!
+//! Limits. A weight that could not be written is not in here: the executor finds it when it
+//! compares, and the next comparison tries again.
+
+use serde_json::{Map, Value, json};
+
+use super::event::EventKind;
+use super::model::{Priority, Standing, TaskId};
+use super::shaper::{Deadline, Shaper, insert_labels};
+use super::slots::Seat;
+use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record};
+use super::task::{
+    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Hold, Kin, Life, Task, Who,
+};
+use crate::sample::TaskSample;
+use crate::units::{Moment, Share};
+
+impl Shaper {
+    /// What an admission needs is known. The promise it used is kept by its record from now on.
+    pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Life::Attaching(Attaching { used, .. }) = &task.life else { return };
+        if let Some(promise) = used {
+            self.step.forget(Record::Reservation(promise.0));
+        }
+        let Ready { origin, group, baseline, unit } = ready;
+        if let Some(origin) = origin {
+            task.who.origin = origin;
+        }
+        task.group = group.or(task.group.take());
+        task.counts.baseline = baseline.or(task.counts.baseline);
+        task.who.unit = unit.or(task.who.unit.take());
+        self.step.store(Record::Task(id));
+        self.step.jobs.push(Job::Attach(id));
+    }
+
+    /// A task of observe mode is to be attached.
+    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Vec<(String, String)>, kin: Kin) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_booked()) else { return };
+        let Some(group) = task.group.take() else { return };
+        let booked = Booked { group, baseline: task.counts.baseline.take() };
+        let booked = Some(Box::new(booked));
+        task.life = Life::Attaching(Attaching { booked, ..Attaching::default() });
+        task.who.origin = origin;
+        if let Some(found) = &mut task.who.found {
+            found.kin = kin;
+        }
+    }
+
+    /// The processes of the task are in place. One that was found gets its seat now.
+    pub(super) fn in_place(
+        &mut self,
+        id: TaskId,
+        group: GroupRecord,
+        born: TaskSample,
+        now: Moment,
+    ) {
+        self.arrive(id, now);
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_attaching()) else { return };
+        let Life::Attaching(Attaching { reason, booked, .. }) =
+            std::mem::replace(&mut task.life, Life::Placed(Hold::Kept))
+        else {
+            return;
+        };
+        if let Some(booked) = &booked {
+            task.counts.count_on(booked.baseline);
+        }
+        // Counting starts at admission, not at the birth of somebody else's group.
+        task.counts.begin(now.boot, task.counts.baseline.unwrap_or(born));
+        self.step.store(Record::Task(id));
+        if booked.is_some() {
+            let mut inputs = Map::new();
+            inputs.insert("cgroup".into(), json!(group.path));
+            inputs.insert("in_place".into(), json!(group.attachment == Attachment::InPlace));
+            task.group = Some(group);
+            let reason = "it was booked in observe mode, and this lrsd enforces".to_owned();
+            return self.note(EventKind::Attached, Some(id), reason, inputs, now);
+        }
+        task.group = Some(group);
+        self.admitted(id, reason, now);
+    }
+
+    fn admitted(&mut self, id: TaskId, reason: String, now: Moment) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (tier, priority, standing) = (task.tier(), task.priority, task.standing());
+        let (labels, found) = (task.labels.clone(), task.who.found.clone());
+        self.totals.admitted += 1;
+        let inputs = self.slot_inputs();
+        self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
+            event.to = Some(tier.to_string());
+            event.reason = Some(reason);
+            event.inputs = inputs;
+            event.inputs.insert("priority".into(), json!(priority));
+            insert_labels(&mut event.inputs, &labels);
+            if let Some(found) = found {
+                event.inputs.insert("found_by".into(), json!(found.by.to_string()));
+                event.inputs.insert("standing".into(), json!(standing.to_string()));
+            }
+        });
+    }
+
+    /// A recovered task whose `admitted` event the earlier daemon did not get to write.
+    pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
+        let reason = "its admission was finished after a restart of lrsd".to_owned();
+        self.step.store(Record::Task(id));
+        self.admitted(id, reason, now);
+    }
+
+    /// The processes could not be put in place: the slot is free again, and a reservation that
+    /// was used is back with what is left of its time. What was found, and asked for by nobody, is
+    /// no refused request, however often its finder tries. A task of observe mode is one again.
+    pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Life::Attaching(attaching) = &mut task.life else { return };
+        if let Some(booked) = attaching.booked.take() {
+            let Booked { group, baseline } = *booked;
+            task.life = Life::Placed(Hold::Kept);
+            task.group = Some(group);
+            task.counts.baseline = baseline;
+            self.step.store(Record::Task(id));
+            return;
+        }
+        let Some(task) = self.remove_task(id) else { return };
+        if let Some(key) = task.labels.job_key() {
+            self.jobs.left(key);
+        }
+        if let Life::Attaching(Attaching { used: Some(promise), .. }) = task.life {
+            let (rid, mut reservation) = *promise;
+            reservation.tier = task.seat.tier();
+            self.slots.reserve(reservation.tier, reservation.rank(), rid);
+            self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));
+            self.reservations.insert(rid, reservation);
+            self.step.store(Record::Reservation(rid));
+        }
+        if task.who.unit.is_none() {
+            // Else its record stays until systemd has back what it says.
+            self.step.forget(Record::Task(id));
+        }
+        if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
+            self.count_refusal(reason, now);
+        }
+        self.settle(now);
+    }
+
+    /// The finder says of a known task what it says now. A finder that began anew, or lost its
+    /// scheduler, knows less than was known: that takes nothing back.
+    pub(super) fn found_again(&mut self, id: TaskId, found: FoundAgain, now: Moment) {
+        let FoundAgain { by, labels, priority, standing, presumed_slotless } = found;
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(known) = &mut task.who.found else { return };
+        known.by = by;
+        let presumed =
+            (presumed_slotless && known.standing.is_none()).then_some(Standing::Slotless);
+        let priority: Option<Priority> = priority.filter(|said| known.priority != Some(*said));
+        let standing = standing.or(presumed).filter(|said| known.standing != Some(*said));
+        known.priority = priority.or(known.priority);
+        known.standing = standing.or(known.standing);
+        if priority.is_some() || standing.is_some() {
+            self.step.store(Record::Task(id));
+        }
+        self.add_labels(id, labels);
+        if let Some(priority) = priority {
+            self.set_priority(id, priority, now);
+        }
+        if let Some(standing) = standing {
+            self.set_standing(id, standing, now);
+        }
+    }
+
+    /// The owner of a group in place wrote into it: that is what it gets back.
+    pub(super) fn owner_said(&mut self, id: TaskId, group: GroupRecord) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.group = Some(group);
+            self.step.store(Record::Task(id));
+        }
+    }
+
+    /// Tasks whose last process has gone leave their slots. Their figures follow: reading them
+    /// takes longer than the next task should wait.
+    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) {
+        for id in ids {
+            if let Some(task) = self.remove_task(*id) {
+                self.vacated.insert(*id, task);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Records of tasks that were vacated; told before what followed from their ends.
+    pub(super) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
+        let followed = std::mem::take(&mut self.step.events);
+        for (id, last) in endings {
+            let Some(mut task) = self.vacated.remove(&id) else { continue };
+            if let Last::Read(sample) = last {
+                task.counts.finish(now.boot, sample, (self.cpus, self.spread));
+            }
+            let away = last == Last::Away;
+            let at = (!away).then_some(now.wall);
+            let rate = task.counts.meter.computing_rate().filter(|_| !away);
+            if let Some(key) = task.labels.job_key() {
+                self.jobs.ended(key, rate);
+            }
+            self.totals.completed += 1;
+            let mut inputs = Map::new();
+            let cpu = task.counts.since_admission().cpu;
+            inputs.insert("cpu_seconds".into(), json!(cpu.map(|cpu| cpu.as_secs_f64())));
+            let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
+            let elapsed = (!task.lost && !away).then_some(elapsed);
+            inputs.insert("elapsed_seconds".into(), json!(elapsed));
+            if !away {
+                let raw = task.counts.meter.computing_rate_raw().map(Share::value);
+                inputs.insert("computing_rate_raw".into(), json!(raw));
+            }
+            self.record(now, EventKind::Completed, Some(id.to_string()), |event| {
+                event.from = Some(task.tier().to_string());
+                event.inputs = inputs;
+                event.inputs.insert("ended_at".into(), json!(at));
+                event.inputs.insert("computing_rate".into(), json!(rate));
+                insert_labels(&mut event.inputs, &task.labels);
+                if away {
+                    event.reason = Some("ended while lrsd was away".into());
+                }
+            });
+            self.step.jobs.push(Job::Remove(Box::new(task)));
+        }
+        self.step.events.extend(followed);
+    }
+
+    /// The processes of a task are to be given back.
+    pub(super) fn release(&mut self, id: TaskId, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Life::Placed(hold) = task.life else { return };
+        if task.group.is_none() {
+            return self.released(id, now);
+        }
+        task.life = Life::Releasing(hold);
+        // A daemon killed from here on finishes the release.
+        self.step.store(Record::Task(id));
+        self.step.jobs.push(Job::Release(id));
+    }
+
+    /// They could not be: what was undone half has its tier's weights again.
+    pub(super) fn release_failed(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Life::Releasing(hold) = task.life else { return };
+        task.life = Life::Placed(hold);
+        let tier = task.tier();
+        self.step.store(Record::Task(id));
+        self.step.set_tier(id, tier);
+    }
+
+    /// A task was given back; its processes go on elsewhere. It may have left its slot before.
+    pub(super) fn released(&mut self, id: TaskId, now: Moment) {
+        let task = self.remove_task(id).or_else(|| self.vacated.remove(&id));
+        if let Some(task) = task {
+            // Its group and the word of systemd went with the release.
+            let who = Who { unit: None, ..task.who };
+            self.let_go(Task { group: None, who, ..task }, now);
+        }
+    }
+
+    /// A task is none any more; what it has of others is given back, unless it is contested.
+    fn let_go(&mut self, task: Task, now: Moment) {
+        if let Some(key) = task.labels.job_key() {
+            self.jobs.left(key);
+        }
+        self.totals.released += 1;
+        self.record(now, EventKind::Released, Some(task.id.to_string()), |event| {
+            event.from = Some(task.tier().to_string());
+            insert_labels(&mut event.inputs, &task.labels);
+        });
+        self.step.jobs.push(Job::Remove(Box::new(task)));
+        self.settle(now);
+    }
+
+    /// The main process is not in its group any more: back with it, within bounds. `limit`: the
+    /// limit that a move would lift it out of. `occupied`: others are left in the group.
+    pub(super) fn outside(
+        &mut self,
+        id: TaskId,
+        found_in: &str,
+        limit: Option<&str>,
+        occupied: bool,
+        now: Moment,
+    ) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Life::Placed(hold) = task.life else { return };
+        let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
+        if hold == Hold::MovingBack || hold == Hold::Contested && occupied {
+            return;
+        }
+        let mut inputs = Map::new();
+        inputs.insert("cgroup".into(), json!(group.path));
+        inputs.insert("found_in".into(), json!(found_in));
+        let outside = format!("process {} was moved out of the task's cgroup", process.pid);
+        if group.attachment == Attachment::InPlace || task.note_repair(now.boot) {
+            return self.give_way(
+                id,
+                &format!("{outside} by somebody else"),
+                inputs,
+                occupied,
+                now,
+            );
+        }
+        if let Some(limit) = limit {
+            let why = format!("{outside} and stays there: {limit}");
+            return self.give_way(id, &why, inputs, occupied, now);
+        }
+        task.life = Life::Placed(Hold::MovingBack);
+        self.step.jobs.push(Job::Reattach(id));
+        let reason = format!("{outside}; moving it back");
+        self.note(EventKind::Drift, Some(id), reason, inputs, now);
+    }
+
+    /// How a move back went.
+    pub(super) fn reattached(&mut self, id: TaskId, result: Result<(), NotMoved>, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if let Life::Placed(hold) = &mut task.life
+            && *hold == Hold::MovingBack
+        {
+            *hold = Hold::Kept;
+        }
+        match result {
+            Ok(()) => task.repaired += 1,
+            // Its pidfd says so in a moment.
+            Err(NotMoved::Ending) => {}
+            // It is somebody else's by now; there is nothing to fight for.
+            Err(NotMoved::Denied { reason, occupied }) => {
+                let why = format!("its processes were not moved back: {reason}");
+                self.give_way(id, &why, Map::new(), occupied, now);
+            }
+            Err(NotMoved::Failed(reason)) => {
+                let reason = format!("its processes were not moved back: {reason}");
+                self.note(EventKind::Drift, Some(id), reason, Map::new(), now);
+            }
+        }
+    }
+
+    /// The main process stays outside of the task's cgroup: the task is what is left inside, and
+    /// over without that.
+    fn give_way(
+        &mut self,
+        id: TaskId,
+        why: &str,
+        inputs: Map<String, Value>,
+        occupied: bool,
+        now: Moment,
+    ) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if !task.is_placed() {
+            return;
+        }
+        task.life = Life::Placed(Hold::Contested);
+        let in_place = task.attachment() == Attachment::InPlace;
+        let rest = if occupied { "what is left in it" } else { "nothing any more" };
+        let reason = format!("{why}; the task is {rest}");
+        self.note(EventKind::Contested, Some(id), reason, inputs, now);
+        if occupied {
+            return;
+        }
+        if !in_place {
+            // Processes may be left inside; they are given back like those of any release.
+            return self.release(id, now);
+        }
+        if let Some(task) = self.remove_task(id) {
+            self.let_go(task, now);
+        }
+    }
+
+    /// Others than its owner's are in the group of a task in place: it gets its weights back, and
+    /// is no task any more.
+    pub(super) fn entered(&mut self, id: TaskId, error: &str, now: Moment) {
+        if !self.tasks.get(&id).is_some_and(Task::is_placed) {
+            return;
+        }
+        let reason = format!("the cgroup is left alone from now on: {error}");
+        self.note(EventKind::Contested, Some(id), reason, Map::new(), now);
+        if let Some(task) = self.remove_task(id) {
+            self.let_go(task, now);
+        }
+    }
+
+    /// Weights of the task are not what LRS wrote. `fits`: what its owner wants gives it its tier
+    /// all the same.
+    pub(super) fn drifted(&mut self, id: TaskId, found: Vec<String>, fits: bool, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if !task.is_placed() || task.is_contested() || found.is_empty() {
+            return;
+        }
+        if fits {
+            let reason = format!("{}; its owner's word fits the tier and stays", found.join("; "));
+            return self.note_drift(id, EventKind::Drift, reason, &found, now);
+        }
+        if task.note_repair(now.boot) {
+            let reason = format!(
+                "{}; repaired {CONTEST_REPAIRS} times within a minute, left alone from now on",
+                found.join("; ")
+            );
+            return self.note_drift(id, EventKind::Contested, reason, &found, now);
+        }
+        self.step.jobs.push(Job::Repair { task: id, found });
+    }
+
+    /// How a repair went.
+    pub(super) fn repaired(
+        &mut self,
+        id: TaskId,
+        found: &[String],
+        result: Result<(), String>,
+        now: Moment,
+    ) {
+        let outcome = match result {
+            Ok(()) => "repaired".to_owned(),
+            Err(ref error) => format!("not repaired: {error}"),
+        };
+        if let (Some(task), Ok(())) = (self.tasks.get_mut(&id), result) {
+            task.repaired += 1;
+        }
+        let reason = format!("{}; {outcome}", found.join("; "));
+        self.note_drift(id, EventKind::Drift, reason, found, now);
+    }
+
+    fn note_drift(
+        &mut self,
+        id: TaskId,
+        kind: EventKind,
+        reason: String,
+        found: &[String],
+        now: Moment,
+    ) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let mut inputs = Map::new();
+        inputs.insert("cgroup".into(), json!(task.group.as_ref().map(|group| &group.path)));
+        inputs.insert("found".into(), json!(found));
+        inputs.insert("repairs".into(), json!(task.repairs.len()));
+        self.note(kind, Some(id), reason, inputs, now);
+    }
+}

@@ -1,0 +1,829 @@
+//! The daemon in the simulation: feeds the core and carries out its steps in the same order as lrsd,
+//! weights, history, records, what is forgotten, jobs, what is shown, answers.
+//!
+//! What lrsd does around the core is done here in its simplest form: it knows no rights, units or
+//! hierarchies, and every task has a group of its own. The placing thread is a queue that does a job
+//! when it is told to, and its results are another, so that both come as late as one likes.
+//!
+//! | done here as long as the core does not | in lrsd |
+//! |---|---|
+//! | the same process asked for twice | `driver/admission.rs` |
+//! | release, drift, contested, moved away | `driver/requests.rs`, `effects.rs`, `completion.rs` |
+//! | what an earlier daemon left ([`crate::recover`]) | `driver/find.rs`, `recover.rs` |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use lrs_core::Measured;
+use lrs_core::capacity::CpuShares;
+use lrs_core::event::EventKind;
+use lrs_core::guard::Memory;
+use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
+use lrs_core::rate::NodeRates;
+use lrs_core::sample::{NodeSample, TaskSample};
+use lrs_core::shaper::Shaper;
+use lrs_core::slots::Seat;
+use lrs_core::state::{Patience, Policy, Request};
+use lrs_core::step::{self, Answer, Input, Last, Reading, Ready, Record, Step, Ticket};
+use lrs_core::task::{Attachment, GroupRecord, Task};
+use lrs_core::units::{BootTime, Pid, ProcessRef, Share};
+use serde_json::Map;
+
+use crate::outside::{Alive, Call, Deed, Life, Outside, Place, Reply, TaskRecord};
+use crate::tree::{Inode, ROOT, Refused, Weights};
+
+/// Repairs within [`CONTEST_WINDOW`] after which a task is left alone.
+const CONTEST_REPAIRS: usize = 3;
+const CONTEST_WINDOW: Duration = Duration::from_secs(60);
+
+/// `tiers.ratio`: active to passive, when both tiers are full.
+const RATIO: u64 = 100;
+
+/// What a client asks for when it asks for a slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Who asks.
+    pub caller: u32,
+    /// For which process.
+    pub process: ProcessRef,
+    /// What the core is asked.
+    pub request: Request,
+    /// How long it waits.
+    pub patience: Option<Patience>,
+}
+
+/// Who has asked the core for something and has no answer.
+#[derive(Clone, Debug)]
+enum Asked {
+    Task { ask: Box<Ask>, calls: Vec<Call>, waited: bool },
+    Promise(Call),
+}
+
+/// What the daemon keeps of a task beside what the core has.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Where it is.
+    pub place: Place,
+    /// Who waits for it to be there, or to be given back.
+    calls: Vec<Call>,
+    repairs: VecDeque<BootTime>,
+    /// It is left alone, for others do not let it be.
+    pub contested: bool,
+    moving_back: bool,
+}
+
+impl Held {
+    pub(crate) fn new(place: Place) -> Held {
+        Held {
+            place,
+            calls: Vec::new(),
+            repairs: VecDeque::new(),
+            contested: false,
+            moving_back: false,
+        }
+    }
+
+    /// Notes a repair; `true`: it was one too many.
+    fn repaired(&mut self, now: BootTime) -> bool {
+        self.repairs.retain(|at| now.since(*at) <= CONTEST_WINDOW);
+        self.repairs.push_back(now);
+        self.contested = self.repairs.len() > CONTEST_REPAIRS;
+        self.contested
+    }
+}
+
+/// Work of the placing thread.
+#[derive(Clone, Debug)]
+enum Job {
+    Attach { task: TaskId, process: ProcessRef, origin: Inode, tier: Tier, plan: Plan },
+    MoveBack { task: TaskId, process: ProcessRef, group: Inode },
+    Release { task: TaskId, group: Option<Inode>, origin: Inode },
+    Remove(Inode),
+}
+
+/// What the placing thread answers.
+#[derive(Clone, Debug)]
+enum Message {
+    Attached(TaskId, Result<Inode, Refused>),
+    MovedBack(TaskId),
+    Released(TaskId),
+}
+
+/// What the weights depend on beside the tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    active: u32,
+    passive_max: u32,
+}
+
+impl Plan {
+    pub(crate) fn of(core: &Shaper) -> Plan {
+        Plan { active: core.slots().active_capacity, passive_max: core.slots().passive_max }
+    }
+
+    /// The weights of a tier: `RATIO` to one between the tiers when both are full.
+    pub fn weights(self, tier: Tier) -> Weights {
+        let passive_per_active = u64::from(self.passive_max.div_ceil(self.active.max(1)).max(1));
+        let active = (RATIO * passive_per_active).clamp(100, 10_000);
+        match tier {
+            Tier::Active => Weights { cpu: active, idle: false, io: active },
+            Tier::Passive => Weights { cpu: 1, idle: false, io: 1 },
+        }
+    }
+}
+
+/// What clients read of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// Tier and kind of place.
+    pub seat: Seat,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether it is in its slot.
+    pub life: Life,
+}
+
+/// The daemon while it runs.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// The core.
+    pub core: Shaper,
+    /// The tasks, as the core has them.
+    pub held: BTreeMap<TaskId, Held>,
+    /// What clients read.
+    pub shown: BTreeMap<TaskId, Shown>,
+    /// What weights are made of.
+    pub plan: Plan,
+    asked: BTreeMap<Ticket, Asked>,
+    next_ticket: u64,
+    jobs: VecDeque<Job>,
+    messages: VecDeque<Message>,
+    next: VecDeque<Input>,
+    node_last: (BootTime, NodeSample),
+}
+
+impl Daemon {
+    pub(crate) fn new(
+        core: Shaper,
+        held: BTreeMap<TaskId, Held>,
+        node_last: (BootTime, NodeSample),
+    ) -> Daemon {
+        let mut daemon = Daemon {
+            plan: Plan::of(&core),
+            core,
+            held,
+            shown: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            next_ticket: 0,
+            jobs: VecDeque::new(),
+            messages: VecDeque::new(),
+            next: VecDeque::new(),
+            node_last,
+        };
+        daemon.show(&daemon.held.keys().copied().collect());
+        daemon
+    }
+
+    // --- the core ---
+
+    /// Has the core decide, and carries out what follows.
+    pub(crate) fn feed(&mut self, input: Input, out: &mut Outside) -> Alive<()> {
+        self.next.push_back(input);
+        while let Some(input) = self.next.pop_front() {
+            let step = self.core.handle(input, out.node.now());
+            self.execute(step, out)?;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
+        let Step { weights, records, events, forget, jobs, answers } = step;
+        let mut touched: BTreeSet<TaskId> = weights.iter().map(|(id, _)| *id).collect();
+        for (id, tier) in weights {
+            self.weigh(id, tier, out)?;
+        }
+        for event in &events {
+            out.fuse.burn(Deed::Event)?;
+            out.store.append(event);
+            touched.extend(event.task.as_deref().and_then(|id| id.parse::<TaskId>().ok()));
+        }
+        for record in records {
+            match record {
+                Record::Task(id) => {
+                    self.store(id, out)?;
+                    touched.insert(id);
+                }
+                Record::Reservation(id) => {
+                    if let Some(reservation) = self.core.reservation(id) {
+                        out.fuse.burn(Deed::StoreReservation)?;
+                        out.store.reservations.insert(id, reservation.clone());
+                    }
+                }
+            }
+        }
+        for record in forget {
+            match record {
+                Record::Task(id) => self.forget(id, out)?,
+                Record::Reservation(id) => {
+                    out.fuse.burn(Deed::ForgetReservation)?;
+                    out.store.reservations.remove(&id);
+                }
+            }
+        }
+        for job in jobs {
+            match job {
+                step::Job::Prepare { task, ticket } => {
+                    self.prepare(task, ticket, out)?;
+                    touched.insert(task);
+                }
+                step::Job::Attach(task) => self.begin_attach(task),
+                // The daemon here has its own way to release and repair.
+                _ => {}
+            }
+        }
+        self.show(&touched);
+        for (ticket, answer) in answers {
+            self.answer(ticket, answer, out)?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, touched: &BTreeSet<TaskId>) {
+        for id in touched {
+            match self.view(*id) {
+                Some(view) => self.shown.insert(*id, view),
+                None => self.shown.remove(id),
+            };
+        }
+    }
+
+    /// Whether `process` is the main process of a task.
+    pub fn is_task(&self, process: ProcessRef) -> bool {
+        self.held.values().any(|held| held.place.process == Some(process))
+    }
+
+    /// What a client should read of a task.
+    pub fn view(&self, id: TaskId) -> Option<Shown> {
+        let (task, held) = (self.core.task(id)?, self.held.get(&id)?);
+        Some(Shown {
+            seat: task.seat,
+            priority: task.priority,
+            labels: task.labels.clone(),
+            life: held.place.life,
+        })
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Answer, out: &mut Outside) -> Alive<()> {
+        if let Answer::Waiting = answer {
+            if let Some(Asked::Task { waited, .. }) = self.asked.get_mut(&ticket) {
+                *waited = true;
+            }
+            return Ok(());
+        }
+        let reply = match answer {
+            Answer::Waiting => return Ok(()),
+            Answer::Refused(refusal) => Reply::Refused(refusal.to_string()),
+            Answer::TimedOut => Reply::Refused("no slot came free within the time given".into()),
+            Answer::Reserved(id) => Reply::Reserved(id),
+        };
+        let calls = match self.asked.remove(&ticket) {
+            Some(Asked::Task { calls, .. }) => calls,
+            Some(Asked::Promise(call)) => vec![call],
+            None => Vec::new(),
+        };
+        self.tell_all(calls, &reply, out)
+    }
+
+    fn tell_all(&mut self, calls: Vec<Call>, reply: &Reply, out: &mut Outside) -> Alive<()> {
+        calls.into_iter().try_for_each(|call| out.tell(call, reply.clone()))
+    }
+
+    // --- deeds ---
+
+    /// Gives a task that is in place the weights of `tier`, where they differ.
+    pub(crate) fn weigh(&mut self, id: TaskId, tier: Tier, out: &mut Outside) -> Alive<()> {
+        let place = self.held.get(&id).map(|held| &held.place);
+        let Some(group) = place.filter(|p| p.life == Life::Placed).and_then(|p| p.group) else {
+            return Ok(());
+        };
+        write_weights(group, self.plan.weights(tier), out)
+    }
+
+    /// The weights of its own tier.
+    pub(crate) fn align(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        match self.core.task(id).map(Task::tier) {
+            Some(tier) => self.weigh(id, tier, out),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn store(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let (Some(task), Some(held)) = (self.core.task(id), self.held.get(&id)) else {
+            return Ok(());
+        };
+        out.fuse.burn(Deed::StoreTask)?;
+        let record = TaskRecord { boot: out.boot, task: task.clone(), place: held.place.clone() };
+        out.store.put(id, record);
+        Ok(())
+    }
+
+    pub(crate) fn forget(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        out.fuse.burn(Deed::ForgetTask)?;
+        out.store.forget(id);
+        Ok(())
+    }
+
+    // --- admission ---
+
+    /// Somebody asks for a slot.
+    pub fn admit(&mut self, call: Call, ask: Ask, out: &mut Outside) -> Alive<()> {
+        if out.node.tree.alive(ask.process).is_none() {
+            return out.tell(call, Reply::Refused("the process has ended".into()));
+        }
+        if let Some(id) = self.task_of(ask.process, out) {
+            return self.admitted_already(id, call, &ask, out);
+        }
+        let same = |asked: &&mut Asked| match asked {
+            Asked::Task { ask: other, .. } => other.process == ask.process,
+            Asked::Promise(_) => false,
+        };
+        if let Some(Asked::Task { calls, .. }) = self.asked.values_mut().find(same) {
+            calls.push(call);
+            return Ok(());
+        }
+        let (request, patience) = (ask.request.clone(), ask.patience);
+        let ticket =
+            self.ticket(Asked::Task { ask: Box::new(ask), calls: vec![call], waited: false });
+        self.feed(Input::Request { ticket, request, patience }, out)
+    }
+
+    fn ticket(&mut self, asked: Asked) -> Ticket {
+        self.next_ticket += 1;
+        self.asked.insert(Ticket(self.next_ticket), asked);
+        Ticket(self.next_ticket)
+    }
+
+    fn task_of(&self, process: ProcessRef, out: &Outside) -> Option<TaskId> {
+        let group = out.node.tree.alive(process)?.group;
+        let is =
+            |held: &Held| held.place.process == Some(process) || held.place.group == Some(group);
+        self.held.iter().find(|(_, held)| is(held)).map(|(id, _)| *id)
+    }
+
+    fn admitted_already(
+        &mut self,
+        id: TaskId,
+        call: Call,
+        ask: &Ask,
+        out: &mut Outside,
+    ) -> Alive<()> {
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        let same =
+            held.place.process == Some(ask.process) && held.place.admitted_by == Some(ask.caller);
+        match held.place.life {
+            Life::Attaching if same => {
+                held.calls.push(call);
+                Ok(())
+            }
+            Life::Placed if same => out.tell(call, Reply::Admitted(id)),
+            _ => out.tell(call, Reply::Refused(format!("it is in task {id} already"))),
+        }
+    }
+
+    /// Finds out what the record of a new task has to say.
+    fn prepare(&mut self, id: TaskId, ticket: Ticket, out: &mut Outside) -> Alive<()> {
+        let Some(Asked::Task { ask, calls, waited }) = self.asked.remove(&ticket) else {
+            return Ok(());
+        };
+        let process = out.node.tree.alive(ask.process);
+        // One that waited may have changed hands.
+        let fits = process.filter(|process| !waited || process.uid == ask.request.uid);
+        let origin = fits.map(|process| process.group);
+        let mut held = Held::new(Place {
+            process: Some(ask.process),
+            admitted_by: Some(ask.caller),
+            origin: origin.unwrap_or(ROOT),
+            group: None,
+            life: Life::Attaching,
+        });
+        held.calls = calls;
+        self.held.insert(id, held);
+        match origin {
+            Some(_) => self.next.push_back(Input::Prepared { task: id, ready: Ready::default() }),
+            None => self.messages.push_back(Message::Attached(id, Err(Refused::NoProcess))),
+        }
+        Ok(())
+    }
+
+    fn begin_attach(&mut self, task: TaskId) {
+        let (Some(known), Some(held)) = (self.core.task(task), self.held.get(&task)) else {
+            return;
+        };
+        let Some(process) = held.place.process else { return };
+        let (tier, plan, origin) = (known.tier(), self.plan, held.place.origin);
+        self.jobs.push_back(Job::Attach { task, process, origin, tier, plan });
+    }
+
+    fn attached(
+        &mut self,
+        id: TaskId,
+        result: Result<Inode, Refused>,
+        out: &mut Outside,
+    ) -> Alive<()> {
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        let calls = std::mem::take(&mut held.calls);
+        match result {
+            Ok(group) => {
+                held.place.life = Life::Placed;
+                held.place.group = Some(group);
+                let record = GroupRecord {
+                    attachment: Attachment::Own,
+                    path: format!("/{id}"),
+                    inode: 0,
+                    origin: Vec::new(),
+                    found: Vec::new(),
+                };
+                let born = TaskSample::default();
+                self.feed(Input::Attached { task: id, group: record, born }, out)?;
+                self.align(id, out)?;
+                self.tell_all(calls, &Reply::Admitted(id), out)?;
+                // It may have ended while it was being moved.
+                self.check_ended(&[id], out)
+            }
+            Err(error) => {
+                self.held.remove(&id);
+                let reason = format!("its processes were not moved: {error:?}");
+                self.feed(Input::AttachFailed { task: id, reason: reason.clone() }, out)?;
+                self.show(&BTreeSet::from([id]));
+                self.tell_all(calls, &Reply::Refused(reason), out)
+            }
+        }
+    }
+
+    /// Clients that do not wait any more.
+    pub fn abandon(&mut self, call: Call, out: &mut Outside) -> Alive<()> {
+        let mut gone = Vec::new();
+        for (ticket, asked) in &mut self.asked {
+            if let Asked::Task { calls, .. } = asked {
+                calls.retain(|other| *other != call);
+                gone.extend(calls.is_empty().then_some(*ticket));
+            }
+        }
+        for ticket in gone {
+            self.asked.remove(&ticket);
+            self.feed(Input::Abandon(ticket), out)?;
+        }
+        Ok(())
+    }
+
+    // --- other calls ---
+
+    /// Somebody asks for a promise.
+    pub fn reserve(
+        &mut self,
+        call: Call,
+        uid: u32,
+        priority: Priority,
+        ttl: Option<Duration>,
+        out: &mut Outside,
+    ) -> Alive<()> {
+        let ticket = self.ticket(Asked::Promise(call));
+        let labels = Labels::default();
+        self.feed(Input::Reserve { ticket, uid, labels, priority, ttl }, out)
+    }
+
+    /// A promise ends early.
+    pub fn cancel(&mut self, call: Call, id: ReservationId, out: &mut Outside) -> Alive<()> {
+        let reply = match self.core.check_reservation(id) {
+            Err(refusal) => Reply::Refused(refusal.to_string()),
+            Ok(()) => {
+                self.feed(Input::Cancel(id), out)?;
+                Reply::Done
+            }
+        };
+        out.tell(call, reply)
+    }
+
+    /// Something else that is done at once.
+    pub fn order(&mut self, call: Call, input: Input, out: &mut Outside) -> Alive<()> {
+        let reconfigured = matches!(input, Input::Configure(_));
+        self.feed(input, out)?;
+        if reconfigured {
+            self.replan(out)?;
+        }
+        out.tell(call, Reply::Done)
+    }
+
+    /// A task is to be given back.
+    pub fn release(&mut self, call: Call, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let Some(held) = self.held.get_mut(&id).filter(|held| held.place.life != Life::Attaching)
+        else {
+            return out.tell(call, Reply::Refused(format!("task {id} is not in its slot")));
+        };
+        held.calls.push(call);
+        if held.place.life == Life::Releasing {
+            return Ok(());
+        }
+        self.begin_release(id, out)
+    }
+
+    fn begin_release(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        held.place.life = Life::Releasing;
+        let Place { group, origin, .. } = held.place;
+        self.store(id, out)?;
+        self.show(&BTreeSet::from([id]));
+        self.jobs.push_back(Job::Release { task: id, group, origin });
+        Ok(())
+    }
+
+    fn released(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let calls = self.held.get_mut(&id).map(|held| std::mem::take(&mut held.calls));
+        self.feed(Input::Released(id), out)?;
+        self.clean_up(id, out)?;
+        self.tell_all(calls.unwrap_or_default(), &Reply::Done, out)
+    }
+
+    // --- ends ---
+
+    /// Processes have ended.
+    pub fn processes_ended(&mut self, out: &mut Outside) -> Alive<()> {
+        let all: Vec<TaskId> = self.held.keys().copied().collect();
+        self.check_ended(&all, out)
+    }
+
+    pub(crate) fn check_ended(&mut self, suspects: &[TaskId], out: &mut Outside) -> Alive<()> {
+        let mut ended = Vec::new();
+        for id in suspects {
+            let Some(place) = self.held.get(id).map(|held| &held.place) else { continue };
+            let Some(group) = place.group.filter(|_| place.life == Life::Placed) else { continue };
+            if out.node.tree.members(group).next().is_some() {
+                continue;
+            }
+            match place.process.filter(|main| out.node.tree.alive(*main).is_some()) {
+                Some(main) => self.moved_away(*id, main, out)?,
+                None => ended.push(*id),
+            }
+        }
+        if ended.is_empty() {
+            return Ok(());
+        }
+        self.feed(Input::Ended(ended.clone()), out)?;
+        let endings = ended.iter().map(|id| (*id, self.ending(*id, out))).collect();
+        self.feed(Input::Figures(endings), out)?;
+        ended.into_iter().try_for_each(|id| self.clean_up(id, out))
+    }
+
+    fn ending(&self, id: TaskId, out: &Outside) -> Last {
+        let group = self.held.get(&id).and_then(|held| held.place.group);
+        group.and_then(|group| out.node.sample_group(group)).map_or(Last::Unread, Last::Read)
+    }
+
+    /// Forgets a task; its group goes in the background.
+    pub(crate) fn clean_up(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let Some(held) = self.held.remove(&id) else { return Ok(()) };
+        self.show(&BTreeSet::from([id]));
+        self.jobs.extend(held.place.group.map(Job::Remove));
+        self.forget(id, out)
+    }
+
+    // --- the placing thread ---
+
+    /// The placing thread does its next job; `false`: it has none.
+    pub fn work(&mut self, out: &mut Outside) -> Alive<bool> {
+        let Some(job) = self.jobs.pop_front() else { return Ok(false) };
+        match job {
+            Job::Attach { task, process, origin, tier, plan } => {
+                let placed = attach(task, process, plan.weights(tier), origin, out)?;
+                self.messages.push_back(Message::Attached(task, placed));
+            }
+            Job::MoveBack { task, process, group } => {
+                if out.node.tree.alive(process).is_some() {
+                    move_family(process.pid, group, out)?;
+                }
+                self.messages.push_back(Message::MovedBack(task));
+            }
+            Job::Release { task, group, origin } => {
+                if let Some(group) = group {
+                    give_back(group, origin, out)?;
+                }
+                self.messages.push_back(Message::Released(task));
+            }
+            Job::Remove(group) => remove_group(group, out)?,
+        }
+        Ok(true)
+    }
+
+    /// The next answer of the placing thread is taken; `false`: there is none.
+    pub fn listen(&mut self, out: &mut Outside) -> Alive<bool> {
+        let Some(message) = self.messages.pop_front() else { return Ok(false) };
+        match message {
+            Message::Attached(id, result) => self.attached(id, result, out)?,
+            Message::MovedBack(id) => {
+                if let Some(held) = self.held.get_mut(&id) {
+                    held.moving_back = false;
+                }
+                self.check_ended(&[id], out)?;
+            }
+            Message::Released(id) => self.released(id, out)?,
+        }
+        Ok(true)
+    }
+
+    // --- the cycle ---
+
+    /// What is due by the clock.
+    pub fn tick(&mut self, out: &mut Outside) -> Alive<()> {
+        let due = self.core.next_deadline().is_some_and(|at| at <= out.node.now().boot);
+        if due { self.feed(Input::Tick, out) } else { Ok(()) }
+    }
+
+    /// One cycle: readings to rates, rates to decisions, foreign changes put right.
+    pub fn cycle(&mut self, out: &mut Outside) -> Alive<()> {
+        let now = out.node.now();
+        let sample = out.node.sample();
+        let rates = NodeRates::between((self.node_last.0, &self.node_last.1), (now.boot, &sample));
+        let memory = sample.memory.map(|m| Memory { available: m.available, total: m.total });
+        let cpu = match (rates.effective, rates.iowait, rates.steal) {
+            (Some(effective), Some(iowait), Some(steal)) => {
+                Some(CpuShares { effective, iowait, steal })
+            }
+            _ => None,
+        };
+        let node = Measured { cpus: sample.cpus, cpu, memory };
+        self.node_last = (now.boot, sample);
+        let all: Vec<TaskId> = self.held.keys().copied().collect();
+        let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();
+        self.feed(Input::Cycle { node, spread: None, at: now.boot, tasks }, out)?;
+        self.replan(out)?;
+        for id in &all {
+            self.check_weights(*id, out)?;
+            let Some(held) = self.held.get(id) else { continue };
+            let outside = held.place.process.filter(|main| {
+                let found = out.node.tree.alive(*main);
+                found.is_some_and(|process| Some(process.group) != held.place.group)
+            });
+            if let Some(main) = outside {
+                self.moved_away(*id, main, out)?;
+            }
+        }
+        self.check_ended(&all, out)
+    }
+
+    fn measure(&self, id: TaskId, out: &Outside) -> Option<Reading> {
+        let held = self.held.get(&id)?;
+        let sample = out.node.sample_group(held.place.group?)?;
+        Some(Reading { task: id, due: true, sample })
+    }
+
+    /// Follows the capacities with the weights.
+    fn replan(&mut self, out: &mut Outside) -> Alive<()> {
+        let plan = Plan::of(&self.core);
+        if plan != self.plan {
+            self.plan = plan;
+            let all: Vec<TaskId> = self.held.keys().copied().collect();
+            all.into_iter().try_for_each(|id| self.align(id, out))?;
+        }
+        Ok(())
+    }
+
+    /// Puts foreign weights right, or stops doing so.
+    fn check_weights(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let Some(tier) = self.core.task(id).map(Task::tier) else { return Ok(()) };
+        let Some(held) = self.held.get_mut(&id).filter(|held| !held.contested) else {
+            return Ok(());
+        };
+        let group = held.place.group.filter(|_| held.place.life == Life::Placed);
+        let found = group.and_then(|group| out.node.tree.groups().get(&group));
+        if found.is_none_or(|found| found.weights == self.plan.weights(tier)) {
+            return Ok(());
+        }
+        if held.repaired(out.node.now().boot) {
+            return self.note(EventKind::Contested, id, "its weights are left alone", out);
+        }
+        self.align(id, out)?;
+        self.note(EventKind::Drift, id, "its weights were put right", out)
+    }
+
+    /// The main process is not in its group any more: back with it, within bounds.
+    fn moved_away(&mut self, id: TaskId, main: ProcessRef, out: &mut Outside) -> Alive<()> {
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        let Some(group) = held.place.group.filter(|_| held.place.life == Life::Placed) else {
+            return Ok(());
+        };
+        let occupied = out.node.tree.members(group).next().is_some();
+        if held.moving_back || held.contested && occupied {
+            return Ok(());
+        }
+        if !held.contested && !held.repaired(out.node.now().boot) {
+            held.moving_back = true;
+            self.note(EventKind::Drift, id, "its process was moved out; moving it back", out)?;
+            self.jobs.push_back(Job::MoveBack { task: id, process: main, group });
+            return Ok(());
+        }
+        self.note(EventKind::Contested, id, "its process was moved out by somebody else", out)?;
+        if occupied { Ok(()) } else { self.begin_release(id, out) }
+    }
+
+    pub(crate) fn note(
+        &mut self,
+        kind: EventKind,
+        task: TaskId,
+        reason: &str,
+        out: &mut Outside,
+    ) -> Alive<()> {
+        let (task, reason) = (Some(task), reason.to_owned());
+        self.feed(Input::Note { kind, task, reason, inputs: Map::new() }, out)
+    }
+}
+
+/// The settings of a node as it is shipped, but for shorter times.
+pub fn policy() -> Policy {
+    use lrs_core::guard::GuardPolicy;
+    use lrs_core::units::{Bytes, MemoryAmount};
+    let guard = GuardPolicy {
+        dry_run: false,
+        reserve: MemoryAmount::Bytes(Bytes(100)),
+        resume: MemoryAmount::Bytes(Bytes(200)),
+        enter_after: Duration::ZERO,
+        exit_after: Duration::from_secs(5),
+    };
+    Policy {
+        active: None,
+        passive: None,
+        passive_max: None,
+        expand: true,
+        io_wait_threshold: Share::clamped(0.3),
+        cpu_saturation: Share::clamped(0.9),
+        shrink_after: 3,
+        reservation_ttl: Duration::from_secs(30),
+        guard: Some(guard),
+        memory_reserve: MemoryAmount::Bytes(Bytes(100)),
+    }
+}
+
+/// Writes weights where they differ.
+fn write_weights(group: Inode, weights: Weights, out: &mut Outside) -> Alive<()> {
+    let found = out.node.tree.groups().get(&group).map(|group| group.weights);
+    if found.is_some_and(|found| found != weights) {
+        out.fuse.burn(Deed::Weigh)?;
+        // It is there: it was found.
+        let _ = out.node.tree.weigh(group, weights);
+    }
+    Ok(())
+}
+
+/// Makes the group of a task, weighs it and moves the family of `process` into it. What could not be
+/// done is undone.
+fn attach(
+    task: TaskId,
+    process: ProcessRef,
+    weights: Weights,
+    origin: Inode,
+    out: &mut Outside,
+) -> Alive<Result<Inode, Refused>> {
+    let Some(lrs) = out.lrs() else { return Ok(Err(Refused::NoGroup)) };
+    out.fuse.burn(Deed::MakeGroup)?;
+    let group = match out.node.tree.make(lrs, &task.to_string()) {
+        Ok(group) => group,
+        Err(error) => return Ok(Err(error)),
+    };
+    write_weights(group, weights, out)?;
+    // One that was moved since is somebody else's to place.
+    let there = out.node.tree.alive(process).is_some_and(|process| process.group == origin);
+    if there {
+        move_family(process.pid, group, out)?;
+        return Ok(Ok(group));
+    }
+    remove_group(group, out)?;
+    Ok(Err(Refused::NoProcess))
+}
+
+fn move_family(pid: Pid, group: Inode, out: &mut Outside) -> Alive<()> {
+    for pid in out.node.tree.family(pid) {
+        out.fuse.burn(Deed::Move)?;
+        // One that has just ended is not there to be moved.
+        let _ = out.node.tree.move_process(pid, group);
+    }
+    Ok(())
+}
+
+/// Gives the processes of a group back, and removes it.
+pub(crate) fn give_back(group: Inode, origin: Inode, out: &mut Outside) -> Alive<()> {
+    let origin = if out.node.tree.groups().contains_key(&origin) { origin } else { ROOT };
+    let members: Vec<Pid> = out.node.tree.members(group).collect();
+    for pid in members {
+        out.fuse.burn(Deed::Move)?;
+        let _ = out.node.tree.move_process(pid, origin);
+    }
+    remove_group(group, out)
+}
+
+pub(crate) fn remove_group(group: Inode, out: &mut Outside) -> Alive<()> {
+    out.fuse.burn(Deed::RemoveGroup)?;
+    // Not there: removed before.
+    let _ = out.node.tree.remove(group);
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! From a message to its answer: who calls, which object, which method; and the limits.
+//!
+//! The interfaces are zbus's `#[interface]`, which reads arguments, answers, and describes itself.
+//! Its ObjectServer is not used. It would call methods without any limit on calls under way or on
+//! the size of an answer, and its Introspect of any parent holds the text of all objects below:
+//! with 2,000 tasks registered (2.6 MB) that is an answer of 12.8 MB, for which lrsd grew by 15 MB,
+//! and from some 5,000 tasks on it is more than a bus carries (32 MiB), so that any user could
+//! have lrsd thrown off the bus. Here an object is made for the call, from the newest snapshot.
+//!
+//! The bus is open to every user of the node. A call has places in the quota of its user
+//! ([`crate::server::quota`]) before anything is done for it and until its answer is written: one, another
+//! for each KiB of it, and many if its answer is over all tasks. All of this runs on a thread of
+//! its own, so that users of the bus wait for each other at most.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use zbus::connection::Builder;
+use zbus::fdo::{self, DBusProxy};
+use zbus::message::{Flags, Message};
+use zbus::object_server::{DispatchResult2, Interface, SignalEmitter};
+use zbus::zvariant::OwnedValue;
+use zbus::{Connection, ObjectServer};
+
+use super::call::Call;
+use super::callers::{Callers, Known};
+use super::error::CallError;
+use super::object::{self, Object};
+use crate::command::{CommandError, ErrorKind};
+use crate::publish::Access;
+use crate::server::quota::{Full, Permit, Quota};
+use crate::server::service::Service;
+
+/// No call that makes sense is larger; the longest labels make one of 2 KiB.
+const MAX_CALL_BYTES: usize = 64 << 10;
+
+/// AdmitPidfd takes one descriptor, all other calls take none.
+const MAX_DESCRIPTORS: u32 = 1;
+
+/// Answers that may hold every task, every job or very many events.
+const LARGE: [&str; 5] = ["GetManagedObjects", "ListTasks", "ListJobs", "Events", "GetYarn"];
+
+/// The connection that has the name.
+pub(super) struct Bus {
+    pub(super) connection: Connection,
+    /// `#[interface]` passes an ObjectServer on to methods that ask for one, which none of ours
+    /// does. There is none without a connection that it serves: this one leads nowhere.
+    nowhere: Connection,
+}
+
+impl Bus {
+    /// # Errors
+    /// No socket pair could be made.
+    pub(super) async fn new(connection: Connection) -> zbus::Result<Bus> {
+        let (server, client) = tokio::net::UnixStream::pair()?;
+        let server = Builder::unix_stream(server).server(zbus::Guid::generate())?.p2p().build();
+        let client = Builder::unix_stream(client).p2p().build();
+        let (nowhere, _) = tokio::try_join!(server, client)?;
+        Ok(Bus { connection, nowhere })
+    }
+
+    fn object_server(&self) -> &ObjectServer {
+        self.nowhere.object_server()
+    }
+
+    /// The properties of `interface` that are known.
+    pub(super) async fn properties(
+        &self,
+        interface: &dyn Interface,
+    ) -> Result<HashMap<String, OwnedValue>, CallError> {
+        let emitter = SignalEmitter::new(&self.connection, "/").map_err(CallError::internal)?;
+        let all = interface.get_all(self.object_server(), &self.connection, None, &emitter);
+        all.await.map_err(CallError::internal)
+    }
+
+    /// One property; `None`: there is none of this name.
+    pub(super) async fn property(
+        &self,
+        interface: &dyn Interface,
+        name: &str,
+    ) -> Result<Option<fdo::Result<OwnedValue>>, CallError> {
+        let emitter = SignalEmitter::new(&self.connection, "/").map_err(CallError::internal)?;
+        Ok(interface.get(name, self.object_server(), &self.connection, None, &emitter).await)
+    }
+}
+
+/// The server on one connection to the bus.
+pub(super) struct Server {
+    pub(super) bus: Arc<Bus>,
+    pub(super) access: Access,
+    pub(super) service: Service,
+    /// Whether polkit is asked on this bus.
+    pub(super) polkit: bool,
+    /// Look-ups in the account database.
+    pub(super) lookups: Arc<Semaphore>,
+    /// Calls that wait have to end.
+    pub(super) stopping: CancellationToken,
+    pub(super) calls: Arc<Quota>,
+    /// Places of a call with a large answer.
+    pub(super) large: usize,
+}
+
+impl Server {
+    /// Starts a call among those `under_way`. Refusing one waits until the refusal is written:
+    /// who floods this server is not read meanwhile.
+    pub(super) async fn receive(
+        self: &Arc<Server>,
+        message: Message,
+        callers: &mut Callers,
+        bus: &DBusProxy<'_>,
+        under_way: &TaskTracker,
+    ) {
+        match self.enter(&message, callers, bus).await {
+            Ok((known, place)) => {
+                let server = Arc::clone(self);
+                under_way.spawn(async move {
+                    if let Err(error) = server.answer(&message, known).await {
+                        server.refuse(&message, error).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => self.refuse(&message, error).await,
+        }
+    }
+
+    async fn refuse(&self, message: &Message, error: CallError) {
+        if message.primary_header().flags().contains(Flags::NoReplyExpected) {
+            return;
+        }
+        if let Err(error) = self.bus.connection.reply_dbus_error(&message.header(), error).await {
+            not_sent(&error);
+        }
+    }
+
+    /// Who calls, and the places of the call.
+    async fn enter(
+        &self,
+        message: &Message,
+        callers: &mut Callers,
+        bus: &DBusProxy<'_>,
+    ) -> Result<(Arc<Known>, Permit), CallError> {
+        let (header, bytes) = (message.header(), message.data().len());
+        if bytes > MAX_CALL_BYTES {
+            return Err(CallError::limits_exceeded(format!(
+                "the call has {bytes} bytes; lrsd takes up to {MAX_CALL_BYTES}"
+            )));
+        }
+        let descriptors = header.unix_fds().unwrap_or(0);
+        if descriptors > MAX_DESCRIPTORS {
+            return Err(CallError::limits_exceeded(format!(
+                "the call has {descriptors} descriptors; no method takes more than \
+                 {MAX_DESCRIPTORS}"
+            )));
+        }
+        let sender = header.sender().ok_or_else(|| {
+            CallError::from(CommandError::new(
+                ErrorKind::PermissionDenied,
+                "the call has no sender: this is no message bus",
+            ))
+        })?;
+        let known = callers.known(sender, bus).await?;
+        let member = header.member().map_or("", |member| member.as_str());
+        let is_large = LARGE.contains(&member)
+            || member == "Introspect" && header.path().is_some_and(|p| *p == super::TASKS_PATH);
+        let places = if is_large { self.large } else { 1 + bytes / 1024 };
+        let place = self.calls.take_some(known.uid, places).map_err(|full| match full {
+            Full::All => CallError::too_many(
+                "as many calls are under way as lrsd takes; try again in a moment",
+            ),
+            Full::OfUid => CallError::too_many(format!(
+                "uid {} has as many calls under way as one user may; wait for some to end",
+                known.uid
+            )),
+        })?;
+        Ok((known, place))
+    }
+
+    /// Finds object and method, checks the types of the arguments, and has it answered.
+    async fn answer(
+        self: &Arc<Server>,
+        message: &Message,
+        known: Arc<Known>,
+    ) -> Result<(), CallError> {
+        let header = message.header();
+        let path = header.path().map_or("", |path| path.as_str());
+        let interface = header.interface().map(|interface| interface.as_str());
+        let Some(member) = header.member() else {
+            return Err(CallError::unknown_method("the call names no method"));
+        };
+        let object = match Object::at(path, &self.access.snapshot.borrow()) {
+            Some(object) => object,
+            // Peer is answered on any path (D-Bus specification, "Standard Interfaces").
+            None if interface == Some("org.freedesktop.DBus.Peer") => Object::Directory("org"),
+            None => {
+                return Err(CallError::unknown_object(format!(
+                    "no object {path} here; tasks go with their last process"
+                )));
+            }
+        };
+        let interactive = header.primary().flags().contains(Flags::AllowInteractiveAuth);
+        let call = Call { server: Arc::clone(self), object, known, interactive };
+        let mut interfaces = object::interfaces(&call);
+        drop(call);
+        if let Some(interface) = interface {
+            interfaces.retain(|(name, _)| *name == interface);
+            if interfaces.is_empty() {
+                return Err(CallError::unknown_interface(format!(
+                    "{path} has no interface {interface}"
+                )));
+            }
+        }
+        let given = message.body().signature().to_string_no_parens();
+        for (_, interface) in interfaces {
+            let Some(takes) = takes(&*interface, member) else { continue };
+            if given != takes {
+                return Err(CallError::invalid_arguments(format!(
+                    "{member} takes ({takes}), not ({given})"
+                )));
+            }
+            let connection = &self.bus.connection;
+            let called =
+                interface.call(self.bus.object_server(), connection, message, member.as_ref());
+            let DispatchResult2::Async(answered) = called else {
+                return Err(CallError::internal(format!("{member} is described and not there")));
+            };
+            if let Err(error) = answered.await {
+                not_sent(&error);
+            }
+            return Ok(());
+        }
+        Err(CallError::unknown_method(format!("{path} has no method {member} there")))
+    }
+}
+
+/// The types that a method takes, as its introspection shows them; `None`: no such method. zbus
+/// itself answers other types with an error that only zbus has.
+fn takes(interface: &dyn Interface, member: &str) -> Option<String> {
+    let mut xml = String::new();
+    interface.introspect_to_writer(&mut xml, 0);
+    let (_, method) = xml.split_once(&format!("<method name=\"{member}\">"))?;
+    let (method, _) = method.split_once("</method>")?;
+    let arguments = method.lines().filter(|line| line.contains("direction=\"in\""));
+    Some(arguments.filter_map(|line| line.split("type=\"").nth(1)?.split('"').next()).collect())
+}
+
+/// The bus is gone, which its reader notices too.
+fn not_sent(error: &impl std::fmt::Display) {
+    tracing::debug!(%error, "an answer was not sent: {error}");
+}

@@ -1,0 +1,191 @@
+//! The reading calls, answered from the newest snapshot and the kept events, in the same
+//! words by every transport. None needs a right.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::command::{CommandError, ErrorKind};
+use crate::core::colocation::{self, Advice, Question, Running};
+use crate::core::event::{Event, EventKind};
+use crate::core::model::{Label, TaskId};
+use crate::publish::{Access, Snapshot};
+use crate::server::request;
+use crate::units::Share;
+use crate::{proto, wire};
+
+/// The running task with this id.
+///
+/// # Errors
+/// InvalidArgument when nobody could ever have been given this id, NotFound when no such task
+/// runs.
+pub fn task(snapshot: &Snapshot, id: &str) -> Result<Arc<proto::Task>, CommandError> {
+    let id = request::task_id(id)?;
+    snapshot.tasks.get(&id).cloned().ok_or_else(|| {
+        CommandError::new(
+            ErrorKind::NotFound,
+            format!(
+                "no task {id} runs here; `lrsctl tasks` lists what runs, `lrsctl why {id}` tells \
+                 what became of it"
+            ),
+        )
+    })
+}
+
+/// Every kept decision that touched a task or a reservation.
+///
+/// # Errors
+/// InvalidArgument as in [`task`]; NotFound when nothing is known about it.
+pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, CommandError> {
+    request::check_id_range(id)?;
+    let (events, older_gone) = access.events.about(id);
+    let runs =
+        || id.parse().is_ok_and(|task: TaskId| access.snapshot.borrow().tasks.contains_key(&task));
+    if events.is_empty() && !runs() {
+        return Err(CommandError::new(
+            ErrorKind::NotFound,
+            format!(
+                "nothing is known about {id}: no such task or reservation, or its events are no \
+                 longer kept"
+            ),
+        ));
+    }
+    // Nothing happens to a task or a reservation before the event that makes it.
+    let complete = events.first().is_some_and(|first| {
+        matches!(first.kind, EventKind::Admitted | EventKind::Reserved | EventKind::Refused)
+    });
+    Ok(proto::ExplainResponse {
+        events: events.iter().map(|event| self::event(event)).collect(),
+        truncated: older_gone && !complete,
+    })
+}
+
+/// How the node stands with YARN; where it is no YARN node, that.
+pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
+    let mut yarn = snapshot.yarn.as_deref().cloned().unwrap_or_else(|| proto::YarnStatus {
+        enabled: snapshot.config.as_ref().is_some_and(|config| config.yarn.enabled),
+        ..proto::YarnStatus::default()
+    });
+    let found = &snapshot.yarn_found;
+    yarn.containers.clone_from(&found.containers);
+    if let Some((problem, since)) = &found.problem {
+        yarn.last_error = Some(problem.clone());
+        yarn.last_error_at = Some(wire::proto_time(*since));
+    }
+    for container in &mut yarn.containers {
+        let id = container.task.as_deref().and_then(|id| id.parse().ok());
+        match id.and_then(|id: TaskId| snapshot.tasks.get(&id)) {
+            Some(task) => container.tier = task.tier,
+            // It ended, or was released, since the list was made.
+            None => container.task = None,
+        }
+    }
+    yarn
+}
+
+/// An event as clients read it.
+pub fn event(event: &Event) -> proto::Event {
+    proto::Event {
+        seq: event.seq,
+        at: Some(wire::proto_time(event.at)),
+        r#type: event.kind.as_str().to_owned(),
+        task: event.task.clone(),
+        from: event.from.clone(),
+        to: event.to.clone(),
+        reason: event.reason.clone(),
+        inputs: (!event.inputs.is_empty()).then(|| wire::proto_object(&event.inputs)),
+    }
+}
+
+type JobRates<'a> = HashMap<(&'a str, Option<&'a str>), Share>;
+
+/// The co-location test on what the snapshot shows. A running task without a rate of its own
+/// stands with its job's; without that, see [`colocation`].
+///
+/// # Errors
+/// InvalidArgument when a field breaks its range or nothing says which job.
+pub fn evaluate(
+    snapshot: &Snapshot,
+    asked: proto::EvaluateJobRequest,
+) -> Result<proto::EvaluateJobResponse, CommandError> {
+    let given = request::rate("computing_rate", asked.computing_rate)?;
+    let mean = request::rate("mean_computing_rate", asked.mean_computing_rate)?;
+    let job = request::label("job", asked.job)?;
+    let kind = request::label("kind", asked.kind)?;
+    if given.is_none() && job.is_none() {
+        return Err(request::invalid(
+            "neither job nor computing_rate is given; say which job, or its rate",
+        ));
+    }
+    let rates: JobRates<'_> = snapshot
+        .jobs
+        .iter()
+        .filter_map(|job| {
+            let rate = job.computing_rate.map(Share::clamped)?;
+            Some(((job.job.as_str(), job.kind.as_deref()), rate))
+        })
+        .collect();
+    let known = job
+        .as_ref()
+        .and_then(|job| rates.get(&(job.as_str(), kind.as_ref().map(Label::as_str))).copied());
+    let running: Running = snapshot.tasks.values().map(|task| task_rate(task, &rates)).collect();
+    let sum: f64 = rates.values().map(|rate| rate.value()).sum();
+    let mean_known = Share::of(sum, rates.len() as f64);
+    let question = Question {
+        job_rate: given.or(known),
+        running,
+        mean_rate: mean.or(mean_known),
+        threshold: snapshot.colocation_threshold,
+    };
+    Ok(answer(&question, &colocation::evaluate(&question)))
+}
+
+fn task_rate(task: &proto::Task, jobs: &JobRates<'_>) -> Option<Share> {
+    let own = task.computing_rate.map(Share::clamped);
+    own.or_else(|| jobs.get(&(task.job.as_deref()?, task.kind.as_deref())).copied())
+}
+
+fn answer(question: &Question, advice: &Advice) -> proto::EvaluateJobResponse {
+    use proto::evaluate_job_response::Advice as Word;
+    let running = question.running;
+    let limit = |mean: f64| mean + question.threshold;
+    let assumed = match running.unmeasured {
+        0 => String::new(),
+        tasks => format!(" ({tasks} of {} tasks without a rate count as M)", running.count()),
+    };
+    let (word, new_rate, mean_rate, reason) = match *advice {
+        Advice::Suits { new_rate: None, mean_rate } => {
+            (Word::Suits, None, Some(mean_rate), "nothing runs here".to_owned())
+        }
+        Advice::Suits { new_rate: Some(rate), mean_rate } => (
+            Word::Suits,
+            Some(rate),
+            Some(mean_rate),
+            format!("new rate {rate:.3} is below M + threshold = {:.3}{assumed}", limit(mean_rate)),
+        ),
+        Advice::DoesNotSuit { new_rate: rate, mean_rate } => (
+            Word::DoesNotSuit,
+            Some(rate),
+            Some(mean_rate),
+            format!(
+                "new rate {rate:.3} is not below M + threshold = {:.3}{assumed}",
+                limit(mean_rate)
+            ),
+        ),
+        Advice::SampleFirst => (
+            Word::SampleFirst,
+            None,
+            question.mean_rate.map(Share::value),
+            "no rate is known for this job and kind: run one of its tasks first, or give \
+             computing_rate"
+                .to_owned(),
+        ),
+    };
+    proto::EvaluateJobResponse {
+        advice: word.into(),
+        new_rate,
+        mean_rate,
+        threshold: question.threshold,
+        running: running.count(),
+        reason,
+    }
+}

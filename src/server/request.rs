@@ -1,0 +1,365 @@
+//! What a client sends, checked against its documented range, once; beyond this line it is
+//! typed. Every transport comes through here, so that all of them refuse the same things in the
+//! same words.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::command::{
+    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, ReserveRequest, Subject, Wait,
+};
+use crate::core::event::{Change, EventKind};
+use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
+use crate::discover::{Hint, Master};
+use crate::proto;
+use crate::systemd::unit::{UnitName, UnitNameError};
+use crate::units::{Pid, Share, WallTime};
+use crate::wire;
+
+/// Checks an Admit; pid 0 becomes the caller's.
+pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitRequest, CommandError> {
+    let subject = match (request.unit, request.pid) {
+        (Some(unit), 0) => Subject::Unit(unit_name(&unit)?),
+        (Some(unit), pid) => {
+            return Err(invalid(format!(
+                "unit {unit:?} and pid {pid} exclude each other; leave one out"
+            )));
+        }
+        (None, 0) => Subject::Process(caller.pid.ok_or_else(|| {
+            invalid(
+                "pid 0 means the caller, which is not to be seen from the pid namespace of lrsd; \
+                 give its pid there",
+            )
+        })?),
+        (None, raw) => Subject::Process(Pid::new(raw).ok_or_else(|| {
+            invalid(format!("pid {raw} is negative; give that of a process, or 0"))
+        })?),
+    };
+    let wait = match (request.wait_ms, request.wait_forever) {
+        (0, false) => Wait::No,
+        (0, true) => Wait::Forever,
+        (ms, false) => Wait::For(Duration::from_millis(ms)),
+        (ms, true) => {
+            return Err(invalid(format!(
+                "wait_ms {ms} and wait_forever exclude each other; leave one out"
+            )));
+        }
+    };
+    Ok(AdmitRequest {
+        subject,
+        start_ticks: None,
+        labels: Labels {
+            name: label("name", request.name)?,
+            job: label("job", request.job)?,
+            kind: label("kind", request.kind)?,
+        },
+        priority: request.priority.map(Priority),
+        reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
+        in_place: request.in_place,
+        keep_unit: request.keep_unit,
+        wait,
+        first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
+    })
+}
+
+/// Most hints, and most changes, of one request.
+const MAX_HINTS: usize = 1024;
+const MAX_CHANGES: usize = 64;
+
+/// Checks a Hint.
+pub fn hints(request: proto::HintRequest) -> Result<Vec<Hint>, CommandError> {
+    if request.hints.len() > MAX_HINTS {
+        return Err(invalid(format!("more than {MAX_HINTS} hints; send the rest in another call")));
+    }
+    request.hints.into_iter().map(hint).collect()
+}
+
+fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
+    use proto::container_hint::Master as Said;
+    let name = |text: String| label("container", Some(text)).map(drop_label);
+    Ok(Hint {
+        container: name(hint.container)?,
+        priority: hint.priority.map(Priority),
+        opportunistic: hint.opportunistic,
+        queue: label("queue", hint.queue)?.map(|queue| queue.as_str().to_owned()),
+        master: match hint.master {
+            None | Some(Said::MasterOutside(false)) => None,
+            Some(Said::MasterOutside(true)) => Some(Master::Outside),
+            Some(Said::MasterContainer(id)) => Some(Master::Container(name(id)?)),
+        },
+    })
+}
+
+fn drop_label(label: Option<Label>) -> String {
+    label.map(|label| label.as_str().to_owned()).unwrap_or_default()
+}
+
+/// Checks what a ReportIntegration brings for the history.
+pub fn changes(changes: Vec<proto::IntegrationChange>) -> Result<Vec<Change>, CommandError> {
+    if changes.len() > MAX_CHANGES {
+        return Err(invalid(format!("more than {MAX_CHANGES} changes; send the rest later")));
+    }
+    let change = |change: proto::IntegrationChange| {
+        let kind = match change.r#type.as_str() {
+            "offered" => EventKind::Offered,
+            "offer_failed" => EventKind::OfferFailed,
+            other => {
+                return Err(invalid(format!(
+                    "a change of type {other:?} is none of an integration's; those are \
+                     \"offered\" and \"offer_failed\""
+                )));
+            }
+        };
+        let texts = [Some(&change.reason), change.from.as_ref(), change.to.as_ref()];
+        if texts.into_iter().flatten().any(|text| text.len() > MAX_MESSAGE_BYTES) {
+            return Err(invalid(format!(
+                "a text of a change is longer than {MAX_MESSAGE_BYTES} bytes"
+            )));
+        }
+        let proto::IntegrationChange { from, to, reason, inputs, .. } = change;
+        Ok(Change {
+            kind,
+            from,
+            to,
+            reason,
+            inputs: inputs.map(wire::json_object).unwrap_or_default(),
+        })
+    };
+    changes.into_iter().map(change).collect()
+}
+
+fn unit_name(text: &str) -> Result<UnitName, CommandError> {
+    text.parse().map_err(|error: UnitNameError| {
+        let kind = match error {
+            UnitNameError::Malformed(..) => ErrorKind::InvalidArgument,
+            UnitNameError::Unfit(..) => ErrorKind::FailedPrecondition,
+        };
+        CommandError::new(kind, error.to_string())
+    })
+}
+
+/// Checks a Reserve.
+pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, CommandError> {
+    Ok(ReserveRequest {
+        labels: Labels {
+            name: None,
+            job: label("job", request.job)?,
+            kind: label("kind", request.kind)?,
+        },
+        priority: Priority(request.priority),
+        ttl: request.ttl_ms.map(Duration::from_millis),
+    })
+}
+
+/// A label, or which field breaks the range and how.
+pub fn label(field: &str, text: Option<String>) -> Result<Option<Label>, CommandError> {
+    text.map(|text| Label::new(&text).map_err(|error| invalid(format!("{field} {error}"))))
+        .transpose()
+}
+
+/// A rate, 0..=1.
+pub fn rate(field: &str, value: Option<f64>) -> Result<Option<Share>, CommandError> {
+    match value {
+        None => Ok(None),
+        Some(value) if (0.0..=1.0).contains(&value) => Ok(Some(Share::clamped(value))),
+        Some(value) => {
+            Err(invalid(format!("{field} is {value}; a computing rate is between 0 and 1")))
+        }
+    }
+}
+
+/// The id of a task.
+pub fn task_id(text: &str) -> Result<TaskId, CommandError> {
+    id(text, "task", "`lrsctl tasks` lists what runs")
+}
+
+/// The id of a reservation.
+pub fn reservation_id(text: &str) -> Result<ReservationId, CommandError> {
+    id(text, "reservation", "it has ended, or is another daemon's; reserve anew")
+}
+
+/// What nobody could ever have been given is an invalid argument; what merely is not an id of
+/// this daemon names nothing.
+fn id<T: FromStr>(text: &str, what: &str, remedy: &str) -> Result<T, CommandError> {
+    check_id_range(text)?;
+    text.parse().map_err(|_| not_found(format!("no {what} {text}: {remedy}")))
+}
+
+/// `[a-z0-9-]{1,64}`.
+pub fn check_id_range(text: &str) -> Result<(), CommandError> {
+    const MAX_BYTES: usize = 64;
+    let in_range = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.is_empty() {
+        Err(invalid("id is empty"))
+    } else if text.len() > MAX_BYTES {
+        Err(invalid(format!("id has {} bytes; ids have at most {MAX_BYTES}", text.len())))
+    } else if !text.bytes().all(in_range) {
+        Err(invalid(format!("id {text:?} is not made of a-z, 0-9 and -")))
+    } else {
+        Ok(())
+    }
+}
+
+fn wall_time(timestamp: prost_types::Timestamp) -> Result<WallTime, CommandError> {
+    if (0..1_000_000_000).contains(&timestamp.nanos) {
+        return Ok(wire::wall_time(&timestamp));
+    }
+    Err(invalid(format!(
+        "first_requested_at has {} nanoseconds; they count from 0 to 999999999",
+        timestamp.nanos
+    )))
+}
+
+/// The client broke a documented range.
+pub fn invalid(message: impl Into<String>) -> CommandError {
+    CommandError::new(ErrorKind::InvalidArgument, message)
+}
+
+fn not_found(message: impl Into<String>) -> CommandError {
+    CommandError::new(ErrorKind::NotFound, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller() -> Caller {
+        Caller { uid: 1, gids: vec![1], pid: Pid::new(42), granted: None }
+    }
+
+    #[test]
+    fn admit_checks_every_field() {
+        let process = |pid| Subject::Process(Pid::new(pid).unwrap());
+        let good = proto::AdmitRequest { pid: 7, ..Default::default() };
+        assert_eq!(admit(good.clone(), &caller()).unwrap().subject, process(7));
+        let own = proto::AdmitRequest { pid: 0, ..good.clone() };
+        assert_eq!(admit(own.clone(), &caller()).unwrap().subject, process(42));
+        let unit = |pid, name: &str| {
+            admit(proto::AdmitRequest { pid, unit: Some(name.into()), ..good.clone() }, &caller())
+        };
+        let cron = Subject::Unit("cron.service".parse().unwrap());
+        assert_eq!(unit(0, "cron").unwrap().subject, cron);
+        for (pid, name, kind) in [
+            (7, "cron", ErrorKind::InvalidArgument),
+            (0, "a b", ErrorKind::InvalidArgument),
+            (0, "", ErrorKind::InvalidArgument),
+            (0, "system.slice", ErrorKind::FailedPrecondition),
+        ] {
+            assert_eq!(unit(pid, name).unwrap_err().kind, kind, "{pid} {name:?}");
+        }
+        let unseen = Caller { pid: None, ..caller() };
+        let bad = [
+            (own, unseen, ErrorKind::InvalidArgument, "namespace"),
+            (
+                proto::AdmitRequest { pid: -1, ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "-1",
+            ),
+            (
+                proto::AdmitRequest { name: Some("a\u{1b}[2J".into()), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "name has a control character at position 1",
+            ),
+            (
+                proto::AdmitRequest { job: Some("x".repeat(300)), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "job has 300 bytes",
+            ),
+            (
+                proto::AdmitRequest { kind: Some(String::new()), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "kind is empty",
+            ),
+            (
+                proto::AdmitRequest { reservation: Some("../x".into()), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "../x",
+            ),
+            (
+                proto::AdmitRequest { reservation: Some("r1".into()), ..good.clone() },
+                caller(),
+                ErrorKind::NotFound,
+                "no reservation r1",
+            ),
+            (
+                proto::AdmitRequest { wait_ms: 1, wait_forever: true, ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "exclude each other",
+            ),
+            (
+                proto::AdmitRequest {
+                    first_requested_at: Some(prost_types::Timestamp { seconds: 0, nanos: -1 }),
+                    ..good
+                },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "first_requested_at",
+            ),
+        ];
+        for (request, caller, kind, text) in bad {
+            let error = admit(request, &caller).unwrap_err();
+            assert_eq!(error.kind, kind, "{error}");
+            assert!(error.message.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_scheduler_says_is_bounded() {
+        use proto::container_hint::Master as Said;
+        let hint = |container: &str, master| proto::ContainerHint {
+            container: container.to_owned(),
+            queue: Some(String::from("root.q")),
+            master,
+            ..Default::default()
+        };
+        let read = |all: Vec<proto::ContainerHint>| hints(proto::HintRequest { hints: all });
+        let taken =
+            read(vec![hint("c1", Some(Said::MasterContainer(String::from("c2"))))]).unwrap();
+        assert_eq!(taken[0].master, Some(Master::Container(String::from("c2"))));
+        for bad in ["", "a\nb"] {
+            let error = read(vec![hint(bad, None)]).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidArgument, "{bad:?}");
+        }
+        assert!(read(vec![hint("c", None); MAX_HINTS]).is_ok());
+        assert!(read(vec![hint("c", None); MAX_HINTS + 1]).is_err());
+
+        let inputs = serde_json::json!({"passive": 3, "share": 0.5, "node": null, "all": [true]});
+        let change = |kind: &str, reason: &str| proto::IntegrationChange {
+            r#type: kind.to_owned(),
+            reason: reason.to_owned(),
+            inputs: inputs.as_object().map(wire::proto_object),
+            ..Default::default()
+        };
+        let taken = changes(vec![change("offered", "why")]).unwrap();
+        assert_eq!(serde_json::Value::from(taken[0].inputs.clone()), inputs);
+        assert!(changes(vec![change("admitted", "why")]).is_err(), "history is lrsd's");
+        assert!(changes(vec![change("offered", &"x".repeat(5000))]).is_err());
+        assert!(changes(vec![change("offered", ""); MAX_CHANGES + 1]).is_err());
+    }
+
+    #[test]
+    fn waits() {
+        let wait = |wait_ms, wait_forever| {
+            let request =
+                proto::AdmitRequest { pid: 7, wait_ms, wait_forever, ..Default::default() };
+            admit(request, &caller()).unwrap().wait
+        };
+        assert_eq!(wait(0, false), Wait::No);
+        assert_eq!(wait(0, true), Wait::Forever);
+        assert_eq!(wait(u64::MAX, false), Wait::For(Duration::from_millis(u64::MAX)));
+    }
+
+    #[test]
+    fn rates_have_a_range() {
+        for value in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert!(rate("computing_rate", Some(value)).is_err(), "{value}");
+        }
+        assert_eq!(rate("computing_rate", Some(1.0)).unwrap(), Some(Share::ONE));
+    }
+}
