@@ -239,11 +239,11 @@ impl Lives {
     // --- steps ---
 
     fn step(&mut self) -> Result<(), String> {
-        if self.daemon.is_none() && self.rng.u8(0..10) < 8 {
+        if self.daemon.is_none() && self.rng.u8(0..10) < 9 {
             return self.start();
         }
-        if self.rng.u8(0..2) == 0 {
-            let deeds = self.rng.u32(0..12);
+        if self.rng.u8(0..5) < 3 {
+            let deeds = self.rng.u32(0..8);
             self.out.fuse.light(deeds);
         }
         match self.rng.u8(0..100) {
@@ -701,8 +701,9 @@ impl Lives {
             let back = self.out.store.reservations.contains_key(&reservation);
             check(!back, || format!("reservation {reservation} is task {id} and is there too"))?;
         }
-        let twice =
-            self.tasks.iter().find(|(other, told)| **other != id && told.process == process);
+        // A task that lost its record has no process that it is known by.
+        let known = |told: &Told| told.process == process && !told.lost;
+        let twice = self.tasks.iter().find(|(other, told)| **other != id && known(told));
         check(twice.is_none(), || format!("process {process:?} is {id} and {twice:?}"))?;
         let priority = client.ask.request.priority.unwrap_or_default();
         let origin = record.map(|record| record.place.origin);

@@ -109,6 +109,11 @@ pub fn start(policy: Policy, out: &mut Outside) -> Alive<Daemon> {
     for id in adopted {
         daemon.note(EventKind::Recovered, id, "its record was lost", out)?;
     }
+    for id in &ended {
+        // Before its end is in the history: a record still on its way to its slot, of a task that
+        // the history has no more, would be rolled back, and the promise it used given back.
+        daemon.store(*id, out)?;
+    }
     daemon.feed(Input::Ended([ended.clone(), released.clone()].concat()), out)?;
     let endings = ended.iter().map(|id| (*id, Last::Away)).collect();
     daemon.feed(Input::Figures(endings), out)?;
