@@ -9,6 +9,10 @@
 //! The calls are blocking because their callers are threads that do one thing after the other
 //! (start-up, `lrs-place`, `lrs-units`); a runtime turns only while a call is under way.
 //!
+//! cgroups-rs has a client of these calls too (`cgroups_rs::systemd` 0.5). It cannot serve here: it
+//! knows the system bus alone, sets no time limit, answers Ok for a unit that is not there or cannot
+//! be asked about, and does not wait for the job that makes a scope.
+//!
 //! Limits: only root may use that socket. Another user's lrsd needs a bus that answers.
 
 use std::path::Path;
