@@ -241,6 +241,10 @@ impl Driver {
         inputs.insert("cpus".into(), json!(self.cpus));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
         self.note(EventKind::Started, None, reason, inputs, now);
+        for id in ended {
+            // Its admission counts. A kill after its end must not find a record to roll back.
+            self.store_task(*id);
+        }
         self.feed(Input::Ended([ended, released].concat()), now);
         self.feed(Input::Figures(ended.iter().map(|id| (*id, Last::Away)).collect()), now);
         for id in released {

@@ -247,6 +247,8 @@ proptest! {
         prop_assert_eq!(group(path.clone()), Some(path.clone()));
         prop_assert_eq!(group(format!("{path}/{other}")), Some(path.clone()));
         prop_assert_eq!(group(format!("{path}{other}")), None);
-        prop_assert_eq!(group(format!("/{other}{path}")), None);
+        let longer = format!("/{other}{path}");
+        prop_assume!(!longer.starts_with(&format!("{path}/")));
+        prop_assert_eq!(group(longer), None);
     }
 }
