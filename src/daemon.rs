@@ -5,6 +5,22 @@
 //! nothing is recovered before the locks are held, nobody is served before everything is
 //! recovered. The loop has a thread of its own ([`crate::driver`]); the servers share one async
 //! runtime on the main thread. `lrsctl demo` runs the same entry in a process of its own.
+//!
+//! Under systemd the service is ready when the sockets are served and the name is on the bus, which is
+//! waited for 0.3 s at most: a bus that is absent or hangs delays nothing. The watchdog is fed by turns of the
+//! loop that have ended, and its wait is bounded so that an idle loop turns in time
+//! (`src/systemd/notify.rs`).
+//!
+//! `daemon.rs`: settings, log, lock of the runtime directory, cgroup tree (with the lock of the
+//! root), descriptor limit, state, sockets bound (not yet accepting), recovery, loop, servers. Each
+//! step may refuse; none before recovery touches a task. Stopping is the other way round: servers
+//! first (watchers are told UNAVAILABLE, calls have a grace), then the loop, which lets the workers
+//! finish the job at hand (those queued are the next daemon's to roll back), stores what was measured
+//! and leaves every weight as it is. Beside the servers `lrs-yarn` takes its offer back. It has
+//! 0.6 s for that, 5 s with a run of rmadmin, and the loop goes on shaping meanwhile; what is not done
+//! then stays in the ledger and is logged with the command that does it, or why none is safe; so is an
+//! offer of an earlier daemon where this one never came to call anybody. A reload replaces all settings
+//! that may change live, or none.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

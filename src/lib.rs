@@ -16,7 +16,7 @@
 //! | [`server`] | one service layer; gRPC and D-Bus translate to it and decide nothing | `command`, `publish` |
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
 //! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
-//! | [`log`] | where log lines go, and how many of a kind | journald, [`clock`] |
+//! | [`log`] | where log lines go | journald, [`clock`] |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`yarn`] | tasks nobody announced | /proc, Hadoop's files |

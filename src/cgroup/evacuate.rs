@@ -3,6 +3,9 @@
 //! Whatever an attach moved in a hierarchy came from where the main process was there, and what was
 //! forked inside is where its parent is: so all of them have the same way back.
 //!
+//! A process moves only in the hierarchies in which it is where the main process is. So one check of
+//! the main process's limits holds for all that moves, and the way back is the same for all.
+//!
 //! Limits. The group made beside one outside of the LRS root, whose way back is gone, stays when it
 //! is empty: whoever owns the group above may remove it, and systemd does with the unit.
 

@@ -21,6 +21,17 @@
 //! | `observe` | what [`TierTree`] answers where nothing is written |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
+//! **One directory for v1, v2 and hybrid.** A task has the same path in every hierarchy in use; the
+//! code differs only in names and ranges of files. On v1 that is cpu, cpuacct, blkio, freezer, a
+//! twin in the cgroup2 mount if there is one (for `cgroup.events` and pressure), and systemd's
+//! hierarchy where systemd runs. Never memory, pids, devices, cpuset: a move would lift limits that
+//! are not ours.
+//!
+//! **`cpu.idle` for passive tasks** where the kernel has it and the group is ours: a waking active
+//! task preempts them at once, which weights alone do not give. An idle group refuses weights and
+//! forgets them when it leaves; `tiers.rs` therefore compares `cpu.idle` first.
+//! `tests/kernel_facts.rs` asserts this and the next facts on the kernel at hand.
+//!
 //! Limits. Groups of processes LRS cannot see (pid namespaces above its own) are listed by the
 //! kernel as pid 0 and left out. Controllers enabled on the way to the root stay enabled.
 

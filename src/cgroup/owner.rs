@@ -8,6 +8,17 @@
 //! A program can become another user's between the look and the move. So it is held by a pidfd and
 //! looked at again after the move; what became of it later, inside the task, is the task's own.
 //!
+//! Who asks without an admin's rights (a member) has its own processes managed and no others: real,
+//! effective, saved and file system uid are all its own. That holds for each process that moves,
+//! descendants and all, looked at while a pidfd holds it, before the move and after it; one that is
+//! somebody else's refuses the admission, and everything that moved goes back. What becomes somebody
+//! else's later, inside the task (`sudo`), is the task's own, but it is not moved back into it when it
+//! was moved out: the task is then what is left inside. Moved by somebody into a group with a limit, a
+//! member's process and a found one stay there too. In place the same is asked of everybody in the
+//! group and below, and on v2 that its `cgroup.procs` is the member's to write. Every cycle looks at
+//! who is new there; a group that somebody else has entered gets its weights back and is no task any
+//! more (`contested`, then `released`). The record says whether an admin admitted it.
+//!
 //! Limits. The uids are those of the main thread. Threads of one process may have others (raw
 //! system calls, setfsuid(2)); the kernel too looks at one thread when it judges a move
 //! (cgroup-v1.c). A program that is setuid (sudo, fusermount) and is there at a look ends a member's

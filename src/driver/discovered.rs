@@ -9,6 +9,52 @@
 //! The finder asks again whenever it looks. The same process is then the same task, also after a
 //! restart, and what the finder has learnt meanwhile is taken over.
 //!
+//! # What is different from an admission
+//!
+//! - Nobody asked, so no rights are checked and nobody waits: clients' jobs go first on the placing
+//!   thread. What runs is seated whatever is free, drained or held: active, passive, or beyond
+//!   capacity (overflow). A slotless one has active weights and is counted nowhere.
+//! - It gets its seat when its processes are in place (`Seat::Arriving` until then, with passive
+//!   weights): an attach may fail, is tried again after growing pauses, and must disturb nobody who
+//!   is seated. It counts as no refused request, is logged once for each reason, and stays on the
+//!   list of ignored containers.
+//! - An opportunistic task comes behind every other, whatever the priorities: that is the first
+//!   component of its rank. It is promoted last, gives up its active slot to anybody, and is put
+//!   beyond capacity before another found task is (`core/standing.rs`). `lowest_active_priority` is
+//!   the lowest there is while one of them is active, since any priority takes its slot.
+//! - It is taken in one of three ways. *Session*: everything of the session that shares its leader's
+//!   group is moved, orphans that init has adopted included, pass after pass until one finds nobody
+//!   outside (`cgroup/kin.rs`). *Descendants*: as Admit does. *In place*: only if the process is
+//!   still in the group it was found in; on v1 in the hierarchies where it has that path, which for
+//!   YARN's LinuxContainerExecutor may be cpu alone. Then CPU time is read of the processes.
+//! - The place in which it was judged goes with the job. A process that somebody has moved since, in
+//!   any hierarchy, is left where it is, and judged anew with the next attempt.
+//! - Where its finder does not know its standing yet, and its owner has one (YARN's
+//!   LinuxContainerExecutor), the least CPU weight marks an opportunistic one. Asked of the weight
+//!   found, so once: what is there later is LRS's. Container 1 of an attempt, if it says of itself
+//!   that it is the master, is presumed to be (no slot) until the ResourceManager says otherwise; that
+//!   stands, also when the next lrsd has yet to ask.
+//! - No move lifts a process out of a finite limit of its group, whoever runs it: there is no
+//!   administrator who could want that. It is refused, with what to do.
+//! - Asked again for the same process the loop answers with the same task, also after a restart,
+//!   and takes over what the finder has learnt: standing, missing labels, and the priority where the
+//!   finder says another one than last time, so that an operator's word stands.
+//! - It is the operator's: the user whose container it is may neither release it nor change its
+//!   priority.
+//! - A task that was released is not taken again while this daemon runs, nor is one that was
+//!   moved away again and again. A process that waits for a slot by Admit is left to that.
+//! - After a `kill -9` on the way it is rolled back like any admission, and found again.
+//! - One that observe mode booked (attachment `none`) is attached when its finder names it to a daemon
+//!   that enforces; its id, seat and order are what they were. The record keeps what it was before
+//!   (`booked`) until the attach is over, so that the next daemon can undo half of one. Then `attached`
+//!   goes to the journal, then the final state to the record. What clients admitted in observe mode the
+//!   loop attaches itself (`driver/booked.rs`). The way back is before the loop: a daemon that observes
+//!   first releases what its records name (`give_back.rs`), and the tasks stay.
+//!
+//! A quota that an owner has set on its group (YARN's strict mode) is read with the weights and shown
+//! as `cpu_quota`: weights order such tasks, but spare CPU above the quota stays unused. Foreign
+//! changes that were put right are counted in `repaired`.
+//!
 //! Limits. That a found task was released by somebody is forgotten with the daemon: the next one
 //! takes it again. A unit of systemd's taken in place by a rule is managed by its files alone; a
 //! daemon-reload is repaired like any foreign change.

@@ -21,6 +21,9 @@
 //!
 //! A task that cannot be judged (its group cannot be read) goes on: one bad group must not keep
 //! the daemon from the others.
+//!
+//! A task whose record is damaged goes on as `lost`, with what its group tells: whatever the record
+//! alone knew is unknown, not zero, and an event says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

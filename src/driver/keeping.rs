@@ -6,6 +6,13 @@
 //! cgroup. What systemd said holds while the request waits; the rest is looked at again when its
 //! turn comes.
 //!
+//! `lrsctl run` in a unit asks to keep it (`keep_unit`). Then step 1 decides between a move, the
+//! unit in place, and a group of LRS's own below a delegated unit (`core/leaving.rs` has the table).
+//! systemd is asked only about a service of the system, or a unit that may be taken in place. A group
+//! below a unit is made on the loop before step 3, so that the record names it: recovery finds groups
+//! outside of the root by records alone, and a kill between the two leaves an empty group that goes
+//! with the unit.
+//!
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
 //! there counts as one whose stop ends all its processes, which is the default. A daemon killed
 //! between the making of a group below a unit and its record leaves that group, empty; systemd

@@ -3,6 +3,32 @@
 //! An admission in place goes round by [`super::unit_worker`]: looked up there, decided here,
 //! prepared there, then placed like any other. The record has what systemd said before the
 //! first of it is changed; it goes when systemd has that back. Limits: `crate::systemd::unit`.
+//!
+//! # The life of such a task
+//!
+//! The steps are those of docs/architecture.md. A task whose group is a unit takes two more
+//! on `lrs-units`: the unit is looked up before step 1, and after step 3 systemd is asked to
+//! give it weight files, which it makes only for units that have a weight set. Weights are written
+//! to the files first, as always; then systemd is told the same (`SetUnitProperties`, until the next
+//! boot), so that what it writes at its next `daemon-reload` is what is there. The record has the
+//! properties found; it goes once systemd has them back, also for a unit that has stopped, whose
+//! runtime settings would outlive it, and after a `kill -9`. What the owner sets meanwhile is repaired
+//! like any drift and told to systemd again; the end brings back what was found. A unit whose weights
+//! systemd does not have back yet is refused until it has. Without systemd's ear the files alone have
+//! the tier, a warning says so, and every cycle tries again; after a call that ran out, calls fail at
+//! once for half a minute, so that what hangs costs one admission its patience and not each.
+//!
+//! The unit is resolved by name, its alias followed; slices, templates, delegated units, systemd and
+//! LRS's own units are refused with the reason. A process in place is looked up only if its cgroup
+//! is one by its name.
+//!
+//! A unit takes an admin, also where all its processes are the caller's: its weight counts against
+//! its neighbours', and systemd too lets nobody else set it. Groups below a delegated unit (all of
+//! `user@.service`) are their user's, as before. On D-Bus polkit may grant it (`manage-tasks`).
+//!
+//! **systemd is told after the file is written.** A promotion cannot wait for systemd. The loop's
+//! write takes effect at once; systemd's own, of the same value, follows. While it is on the way the
+//! cycle judges no drift of that task.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;

@@ -12,6 +12,12 @@
 //! somebody else keeps changing is put right a few times a minute ([`CONTEST_REPAIRS`]) and left
 //! alone from then on.
 //!
+//! A release stores the record as `releasing`, then the placing thread moves the processes to where
+//! they came from (in place: writes back the values found), then `released`, then the record goes. A
+//! daemon killed in between finishes it. An in-place task gets its weights back however it ends. Where
+//! they came from may be gone: out of the LRS root they go to a scope of their own or above the root,
+//! out of a group below a unit to one made beside it (`lrs-released-ID.NAME`), below the same limits.
+//!
 //! Limits. A weight that could not be written is not in here: the executor finds it when it
 //! compares, and the next comparison tries again.
 
