@@ -88,7 +88,10 @@ impl Mounts {
 
     /// From a file with the form of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
     pub(crate) fn read_file(mountinfo: &Path) -> Result<Mounts, CgroupError> {
-        files::read_text(mountinfo).map(|text| Mounts::parse(&text))
+        // A path of somebody else's mount may be no UTF-8, and must not hide the cgroups.
+        let bytes = std::fs::read(mountinfo)
+            .map_err(|error| files::failed("read", mountinfo, None, error))?;
+        Ok(Mounts::parse(&String::from_utf8_lossy(&bytes)))
     }
 
     /// From the text of mountinfo; lines about other file systems and torn lines are skipped.

@@ -308,7 +308,7 @@ impl TierTree {
         conditions: Conditions<'_>,
     ) -> Result<Attached, CgroupError> {
         match group.record.attachment {
-            Attachment::Own => {
+            Attachment::Own if !self.observing => {
                 let path = &group.record.path;
                 // Others of the task are in: what is brought back to them is not undone, and a
                 // hierarchy in which somebody removed the group gets it again.
@@ -321,7 +321,7 @@ impl TierTree {
                 let moved = self.mover().attach(path, process, kin, conditions, again)?;
                 Ok(Attached { moved })
             }
-            Attachment::InPlace | Attachment::None => {
+            Attachment::Own | Attachment::InPlace | Attachment::None => {
                 self.mover().pin(process).map(|_| Attached { moved: 0 })
             }
         }

@@ -42,6 +42,28 @@ pub struct Rule {
     pub priority: Priority,
 }
 
+impl Rule {
+    /// Whether every part of the task's name that varies is from the path of its cgroup. Names
+    /// from command lines and environments are the user's choice, so nothing said of such a name
+    /// may change a priority.
+    pub fn is_named_by_cgroup(&self) -> bool {
+        let from_cgroup = |group: &str| {
+            self.cgroup.as_ref().is_some_and(|pattern| pattern.names().any(|name| name == group))
+                && !self
+                    .command
+                    .iter()
+                    .chain(self.environment.iter().map(|(_, p)| p))
+                    .any(|pattern| pattern.names().any(|name| name == group))
+        };
+        self.id.as_ref().is_some_and(|id| {
+            id.parts().iter().all(|part| match part {
+                Part::Literal(_) => true,
+                Part::Group(group) => from_cgroup(group),
+            })
+        })
+    }
+}
+
 /// `attach` of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

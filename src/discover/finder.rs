@@ -193,7 +193,10 @@ impl RuleFinder {
             }
         };
         let name = candidate.labels.name.as_ref();
-        let hint = name.and_then(|name| self.hints.get(name.as_str())).cloned();
+        let hint = name
+            .filter(|_| rule.is_named_by_cgroup())
+            .and_then(|name| self.hints.get(name.as_str()))
+            .cloned();
         let before = match self.told.remove(&subject) {
             None => None,
             // Its scheduler says something else of it now.
@@ -216,8 +219,8 @@ impl RuleFinder {
         let opportunistic = hint.as_ref().and_then(|hint| hint.opportunistic);
         let standing = match opportunistic {
             Some(true) => Standing::Opportunistic,
-            Some(false) => Standing::Slot,
-            None => rule.standing,
+            Some(false) if rule.standing == Standing::Opportunistic => Standing::Slot,
+            Some(false) | None => rule.standing,
         };
         let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
         self.told.insert(subject, Told { state: State::Asked(before), members, hint });

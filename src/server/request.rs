@@ -63,8 +63,8 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
 }
 
 /// Most hints, and most changes, of one request.
-const MAX_HINTS: usize = 1024;
-const MAX_CHANGES: usize = 64;
+const MAX_HINTS: usize = 256;
+const MAX_CHANGES: usize = 8;
 
 /// Checks a Hint.
 pub fn hints(request: proto::HintRequest) -> Result<Vec<Hint>, CommandError> {

@@ -156,9 +156,10 @@ fn a_list_that_cannot_be_read_changes_nothing() {
 #[test]
 fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     let tree = Tree::new();
-    tree.process(50, 7).command(&["run", "a"]);
-    tree.process(51, 8).command(&["run", "b"]);
-    let mut finder = finder(&tree, RUN);
+    tree.process(50, 7).cgroup("/yard/a");
+    tree.process(51, 8).cgroup("/yard/b");
+    let rule = format!("{YARD}standing = 'opportunistic'\npriority = 3\n");
+    let mut finder = finder(&tree, &rule);
     let hint = |priority, opportunistic| Hint {
         container: String::from("a"),
         priority,
@@ -182,4 +183,14 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     finder.answered(again[0].process, Ok(task(1)));
     finder.set_hint(&hint(Some(Priority(9)), Some(false)));
     assert_eq!(finder.pass(at(4)), [], "nothing new");
+}
+
+#[test]
+fn what_is_said_of_a_name_that_a_process_chose_changes_nothing() {
+    let tree = Tree::new();
+    tree.process(50, 7).command(&["run", "a"]);
+    let mut finder = finder(&tree, RUN);
+    let priority = Some(Priority(9));
+    finder.set_hint(&Hint { container: String::from("a"), priority, ..Hint::default() });
+    assert_eq!(find(&mut finder, 1)[0].priority, Some(Priority(3)));
 }

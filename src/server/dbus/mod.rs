@@ -78,7 +78,8 @@ const MAX_ANSWER_BYTES: usize = 24 << 20;
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Calls under way at once, waiting Admits included; any one user but root gets half, and
-    /// the last sixteenth is root's. A call with a large answer counts as an eighth of all.
+    /// the last sixteenth is root's. A call with a large answer counts as
+    /// three eighths of all: one for each user, two at once, since each is made whole in memory.
     pub calls: usize,
     /// How long a call under way may still take once the daemon stops.
     pub stop_grace: Duration,
@@ -243,7 +244,7 @@ async fn open(bus: &Bus, access: &Access, limits: &Limits) -> Result<Session, Bu
         lookups: Arc::new(Semaphore::new(LOOKUPS)),
         stopping: CancellationToken::new(),
         calls: Quota::new(limits.calls),
-        large: (limits.calls / 8).max(1),
+        large: (limits.calls * 3 / 8).max(1),
     });
     Ok(Session { server, messages, announcer, asking })
 }

@@ -89,12 +89,19 @@ fn next<T>(commands: &mut CommandReceiver, wanted: impl Fn(Command) -> Option<T>
     }
 }
 
-/// The next report with a change.
+/// The next report with a change. Hints on the way to it are lost.
 fn next_change(commands: &mut CommandReceiver) -> Change {
+    next_change_past(commands, &mut Vec::new())
+}
+
+/// The same, with the hints that came before it.
+fn next_change_past(commands: &mut CommandReceiver, passed: &mut Vec<Hint>) -> Change {
+    let passed = std::cell::RefCell::new(passed);
     next(commands, |command| match command {
         Command::ReportIntegration { changes, .. } => changes.into_iter().next(),
-        Command::Hint { reply, .. } => {
+        Command::Hint { hints, reply, .. } => {
             let _ = reply.send(Ok(()));
+            passed.borrow_mut().extend(hints);
             None
         }
         other => panic!("{other:?}"),
@@ -145,10 +152,11 @@ fn it_offers_follows_tells_hints_and_takes_back() {
     let handle = start(parts).unwrap();
 
     publish.send_replace(snapshot(&config, 5));
-    let change = next_change(&mut taken);
+    let mut hints = Vec::new();
+    let change = next_change_past(&mut taken, &mut hints);
     assert_eq!(change.kind, EventKind::Offered, "{change:?}");
     assert_eq!(change.to.as_deref(), Some("11264 MiB, 11 vcores"));
-    let hint = next_hint(&mut taken);
+    let hint = hints.pop().unwrap_or_else(|| next_hint(&mut taken));
     assert_eq!((hint.priority, hint.queue.as_deref()), (Some(Priority(7)), Some("root.q")));
 
     publish.send_replace(snapshot(&config, 3));
