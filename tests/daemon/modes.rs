@@ -268,12 +268,16 @@ fn what_clients_admitted_while_the_daemon_observed_is_attached_or_named() {
     let log = daemon.log();
     assert_eq!(log.matches(&format!("task {second}, from observe mode")).count(), 1, "{log}");
     daemon.ok(&["release", &first]);
-    assert_eq!(content(&file), "321");
+    // What was found is back, unless the second one's turn has come already; its own release shows
+    // which value it found.
+    let is_back = content(&file) == "321";
+    assert!(is_back || daemon.task_of(guests[1])["attachment"] == "in_place");
     attached(&daemon, guests[1], "in_place");
     assert!(warning(&daemon, "observe").is_none());
     // One is left below the root: released ones do not count.
     daemon.eventually("a warning", |d| warning(d, "2 ratio groups"));
     daemon.ok(&["release", &second]);
+    assert_eq!(content(&file), "321");
     daemon.eventually("no warning", |d| warning(d, "ratio groups").is_none().then_some(()));
     for pid in [run, guests[0], guests[1]] {
         daemon.finish(pid);
