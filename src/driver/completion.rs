@@ -173,10 +173,10 @@ impl Driver {
             self.answer(Some(reply), Ok(()));
         }
         let group = entry.group.take().filter(|_| task.group.is_some());
-        // A contested one has what its owner said last.
-        if let Some(unit) = task.who.unit.filter(|_| !contested) {
-            // Systemd's call, so elsewhere; the record stays until it has the weights back.
-            return self.restore_unit(id, group, unit, None);
+        if let Some(unit) = task.who.unit {
+            // Systemd's call, so elsewhere; the record stays until it has the weights back. The files
+            // of a contested one have what its owner said last.
+            return self.restore_unit(id, group.filter(|_| !contested), unit, None);
         }
         match group {
             Some(group) if group.record.attachment == Attachment::Own => {

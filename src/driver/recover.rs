@@ -245,6 +245,14 @@ impl Driver {
             // Its admission counts. A kill after its end must not find a record to roll back.
             self.store_task(*id);
         }
+        let units: Vec<_> = released
+            .iter()
+            .filter_map(|id| Some((*id, self.core.task(*id)?.who.unit.clone()?)))
+            .collect();
+        for (id, unit) in units {
+            // The files have their weights back; the record stays until systemd has too.
+            self.restore_unit(id, None, unit, None);
+        }
         self.feed(Input::Ended([ended, released].concat()), now);
         self.feed(Input::Figures(ended.iter().map(|id| (*id, Last::Away)).collect()), now);
         for id in released {

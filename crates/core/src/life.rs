@@ -334,7 +334,7 @@ impl Shaper {
     /// How a move back went.
     pub(super) fn reattached(&mut self, id: TaskId, result: Result<(), NotMoved>, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if let Life::Placed(hold) = &mut task.life
+        if let Life::Placed(hold) | Life::Releasing(hold) = &mut task.life
             && *hold == Hold::MovingBack
         {
             *hold = Hold::Kept;

@@ -264,7 +264,12 @@ impl Task {
         self.repairs.push_back(now);
         let contested = self.repairs.len() > CONTEST_REPAIRS;
         if let Life::Placed(hold) = &mut self.life {
-            *hold = if contested { Hold::Contested } else { Hold::Kept };
+            *hold = match (contested, *hold) {
+                (true, _) => Hold::Contested,
+                // The move under way ends by itself.
+                (false, Hold::MovingBack) => Hold::MovingBack,
+                (false, _) => Hold::Kept,
+            };
         }
         contested
     }
