@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stderr)]
 
 mod harness;
+mod beside;
 mod kerberos;
 mod member;
 

@@ -178,7 +178,7 @@ impl Talker {
                 return Ended::Anew;
             }
             let away = seen.away_since.map(|since| since.after(AWAY));
-            if std::mem::replace(&mut self.was_away, seen.connection.is_none()) && !self.was_away {
+            if std::mem::replace(&mut self.was_away, seen.away_since.is_some()) && !self.was_away {
                 // An lrsd that has just begun knows nothing of us.
                 reports.due = BootTime::default();
                 self.known.tell_all_again();
