@@ -43,7 +43,7 @@ fn weights_are_given_back_once_and_a_daemon_that_comes_again_goes_on() {
     daemon.stop();
     let members: Vec<_> = dirs.iter().map(|dir| procs(dir)).collect();
     for attempt in ["first", "second"] {
-        let (code, text) = daemon.give_offer_back();
+        let (code, text) = daemon.give_back();
         assert_eq!(code, Some(0), "{attempt}: {text}");
         assert_eq!(text.contains("is released"), attempt == "first", "{text}");
         assert!(found("321"), "{attempt}: {text}");
