@@ -277,7 +277,8 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         paths.join(" ")
     );
     let ended = || control.is_finished();
-    let served = runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
+    let served =
+        runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
     // The loop goes last: it answers calls under way until the servers have ended.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::CONTAINER;
-use crate::beside::Lrs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {

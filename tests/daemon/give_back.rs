@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::harness::{Daemon, Foreign, procs, weight_file, weights};
 use crate::beside::Lrs;
+use crate::harness::{Daemon, Foreign, procs, weight_file, weights};
 use crate::kerberos::kerberos;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 3\nexpand = false\n";

@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::{CONTAINER, Options};
-use crate::beside::Lrs;
 use crate::kerberos::kerberos;
 use crate::site::settings;
 

@@ -5,9 +5,9 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::{CONTAINER, Options};
-use crate::beside::Lrs;
 use crate::harness::{Daemon, procs};
 use crate::process::Container;
 
