@@ -84,10 +84,11 @@ mkdir -p "$work/disk/nmPrivate" "$work/conf"
 chmod 700 "$work/disk/nmPrivate"
 for number in 2 3 4 5; do container "$number"; done
 echo wait >>"$work/node-manager"
-# No figure of memory and vcores: only the ledger knows what was there before an offer.
+# The node is measured: only the ledger knows what was there before an offer.
 cat >"$work/conf/yarn-site.xml" <<SITE
 <configuration>
 <property><name>yarn.nodemanager.local-dirs</name><value>$work/disk</value></property>
+<property><name>yarn.nodemanager.resource.detect-hardware-capabilities</name><value>true</value></property>
 <property><name>yarn.resourcemanager.webapp.address</name><value>127.0.0.1:8088</value></property>
 <property><name>yarn.nodemanager.webapp.address</name><value>127.0.0.1:8088</value></property>
 </configuration>
