@@ -103,6 +103,8 @@ install "$old"
 slots() {
     printf '[slots]\nactive = 1\npassive = %s\npassive_max = 3\n[yarn]\nenabled = true\n' "$1"
     printf 'conf_dir = "%s/conf"\noffer = true\nslot_memory = "64MiB"\npoll = "1s"\n' "$work"
+    # Not used with offer_by = "rest"; what the runbook had for an lrsd that ran the command itself.
+    printf 'rmadmin = ["systemd-run", "--wait", "yarn", "rmadmin"]\n'
 }
 slots 3 >/etc/lrs/lrs.toml
 systemctl enable --now lrsd.service || give_up "the old lrsd does not start"
@@ -120,7 +122,9 @@ ls -l /run/lrs/state/yarn.json || fault "it has no ledger"
 step 'upgrade, and the old lrsd cannot take its offer back'
 lose_managers
 before_upgrade=$(main_pid)
-install "$first"
+install "$first" >"$work/said" 2>&1
+cat "$work/said"
+grep -q 'begins with systemd-run' "$work/said" || fault "the upgrade does not name yarn.rmadmin"
 await_another_than "$before_upgrade"
 await yarn_runs
 [ ! -e /run/lrs/state/yarn.json ] || fault "the ledger was not handed over"
