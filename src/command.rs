@@ -199,7 +199,7 @@ pub struct ReserveRequest {
     pub ttl: Option<Duration>,
 }
 
-/// Why a command was not carried out: whose fault, and a message that says what was found
+/// Why a command was not carried out: the side at fault, and a message that says what was found
 /// and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

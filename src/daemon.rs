@@ -2,7 +2,7 @@
 //! signals, stop.
 //!
 //! The order is the promise: nothing is touched before the settings are known to be good,
-//! nothing is recovered before the locks are held, nobody is served before everything is
+//! nothing is recovered before the locks are held, no client is served before everything is
 //! recovered. The loop has a thread of its own ([`crate::driver`]); the servers share one async
 //! runtime on the main thread. `lrsctl demo` runs the same entry in a process of its own.
 //!
@@ -14,7 +14,7 @@
 //! `daemon.rs`: settings, log, lock of the runtime directory, cgroup tree (with the lock of the
 //! root), descriptor limit, state, sockets bound (not yet accepting), recovery, loop, servers. Each
 //! step may refuse; none before recovery touches a task. Stopping is the other way round: servers
-//! first (watchers are told UNAVAILABLE, calls have a grace), then the loop, which lets the workers
+//! first (watchers get UNAVAILABLE, calls have a grace), then the loop, which lets the workers
 //! finish the job at hand (those queued are the next daemon's to roll back), stores what was measured
 //! and leaves every weight as it is. The finder is not waited for: it only reads, and may hang in that. A
 //! reload replaces all settings that may change live, or none.
@@ -277,7 +277,8 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         paths.join(" ")
     );
     let ended = || control.is_finished();
-    let served = runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
+    let served =
+        runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
     // The loop goes last: it answers calls under way until the servers have ended.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;

@@ -19,7 +19,7 @@
 //! | [`log`], [`clock`] | `crates/host`: where log lines go; the only readers of clocks | journald |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
-//! | [`discover`], [`yarn`] | tasks nobody announced | /proc, Hadoop's files |
+//! | [`discover`], [`yarn`] | tasks that no client announced | /proc, Hadoop's files |
 //! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only

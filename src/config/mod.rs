@@ -152,7 +152,7 @@ fn default_socket(runtime_dir: &Path) -> PathBuf {
     runtime_dir.join("lrsd.sock")
 }
 
-/// A key whose value differs between two configurations.
+/// A key that has another value in another configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedKey {
     /// Path of the key: `slots.active`.

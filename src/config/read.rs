@@ -254,7 +254,7 @@ impl Reader<'_> {
         let (mut draft, mut places) = (Draft::default(), Places::new());
         let faults = self.faults.len();
         self.table("[[discover]]", RULE, table, &mut draft, &mut places);
-        // A rule of which a part was refused would be told of faults it may not have.
+        // Where a part of a rule was refused, more checks would report faults it may not have.
         if !complete || self.faults.len() > faults {
             return;
         }

@@ -15,8 +15,8 @@
 //! tasks run on.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -101,7 +101,8 @@ impl Finder {
     fn of(work: impl FnOnce(Busy) + Send + 'static) -> std::io::Result<Finder> {
         let busy = Busy::default();
         let own = Arc::clone(&busy);
-        let thread = std::thread::Builder::new().name("lrs-find".into()).spawn(move || work(own))?;
+        let thread =
+            std::thread::Builder::new().name("lrs-find".into()).spawn(move || work(own))?;
         Ok(Finder { thread, busy, said: None })
     }
 

@@ -16,8 +16,7 @@ use crate::{proto, wire};
 /// The running task with this id.
 ///
 /// # Errors
-/// InvalidArgument when nobody could ever have been given this id, NotFound when no such task
-/// runs.
+/// InvalidArgument when no task can ever have had this id, NotFound when no such task runs.
 pub fn task(snapshot: &Snapshot, id: &str) -> Result<Arc<proto::Task>, CommandError> {
     let id = request::task_id(id)?;
     snapshot.tasks.get(&id).cloned().ok_or_else(|| {

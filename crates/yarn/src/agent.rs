@@ -37,8 +37,8 @@ use super::report::Report;
 use super::shapes::{ClusterInfo, Node};
 use super::{Endpoints, Resource};
 use crate::settings::OfferBy;
-use lrs_core::event::{Change, EventKind};
 use lrs_api::proto;
+use lrs_core::event::{Change, EventKind};
 use lrs_core::units::{BootTime, Moment};
 use lrs_hadoop_conf::NodeId;
 

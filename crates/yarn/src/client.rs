@@ -21,10 +21,10 @@ use super::shapes::{
 use super::{Endpoints, Resource, configured};
 use crate::link::{Link, Lrsd as _};
 use crate::settings::{OfferBy, Yarn};
-use lrs_host::clock;
 use lrs_core::units::BootTime;
 use lrs_hadoop_conf::NodeId;
 use lrs_hadoop_conf::site::{Site, SiteError};
+use lrs_host::clock;
 
 /// The list of all nodes is only fetched to name them in an error; one has about 1.5 KiB.
 const MAX_NODES_BYTES: u64 = 16 << 20;
@@ -127,7 +127,16 @@ pub struct Client {
 impl Client {
     /// A client of these addresses.
     pub fn new(http: Http, endpoints: Endpoints, by: By) -> Client {
-        Client { http, endpoints, by, active: 0, site_problem: None, named: None, here: None, lrsd: None }
+        Client {
+            http,
+            endpoints,
+            by,
+            active: 0,
+            site_problem: None,
+            named: None,
+            here: None,
+            lrsd: None,
+        }
     }
 
     /// A client as `[yarn]` says.

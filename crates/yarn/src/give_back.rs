@@ -123,7 +123,8 @@ pub fn at_removal(
         return Ok(None);
     };
     let kept = Settings::kept(dir).map_err(SettingsError::from);
-    let settings = kept.and_then(|kept| kept.map_or_else(|| ask().map_err(SettingsError::None), Ok));
+    let settings =
+        kept.and_then(|kept| kept.map_or_else(|| ask().map_err(SettingsError::None), Ok));
     let witness = Witness::of(dir, settings.as_ref().ok());
     let taken_back = settings.map_err(|error| error.to_string());
     let why = match taken_back.and_then(|settings| take_back_alone(&settings, file)) {
@@ -203,7 +204,8 @@ mod tests {
             .about_to_send(OFFER, Era::default())
             .decommissioned(true, Era::default());
         file.write(&offered).unwrap();
-        let check = || Witness::of(dir.path(), None).check("it was killed").unwrap_err().to_string();
+        let check =
+            || Witness::of(dir.path(), None).check("it was killed").unwrap_err().to_string();
         let left = check();
         assert!(left.contains("it was killed") && !left.contains("-updateNode"), "{left}");
         assert!(left.contains("8192 MiB, 8 vcores") && left.contains("NodeManager"), "{left}");

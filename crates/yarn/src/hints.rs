@@ -74,7 +74,9 @@ impl Hints {
                 priority: app.and_then(|app| app.priority),
                 opportunistic: container.execution_type.map(|kind| kind == "OPPORTUNISTIC"),
                 // One that is no label would have the whole request refused.
-                queue: app.and_then(|app| app.queue.clone()).filter(|queue| Label::new(queue).is_ok()),
+                queue: app
+                    .and_then(|app| app.queue.clone())
+                    .filter(|queue| Label::new(queue).is_ok()),
                 master: app.and_then(|app| app.master()),
                 container: container.id,
             };

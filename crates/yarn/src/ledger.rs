@@ -16,9 +16,9 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::Resource;
-use lrs_host::files::{self, StateError};
 use lrs_core::units::WallTime;
 use lrs_hadoop_conf::NodeId;
+use lrs_host::files::{self, StateError};
 
 /// Version of the record's layout.
 const VERSION: u32 = 1;

@@ -138,7 +138,8 @@ async fn follow_once(
 async fn within<T>(
     call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 ) -> Result<T, LinkError> {
-    let answer = tokio::time::timeout(ANSWER_WITHIN, call).await.map_err(|_| LinkError::TimedOut)?;
+    let answer =
+        tokio::time::timeout(ANSWER_WITHIN, call).await.map_err(|_| LinkError::TimedOut)?;
     Ok(answer?.into_inner())
 }
 
@@ -207,7 +208,8 @@ impl Lrsd for Link {
     }
 
     fn node_managers(&mut self) -> Result<Option<u32>, LinkError> {
-        let status = self.call(|mut lrsd| async move { lrsd.get_yarn(proto::GetYarnRequest {}).await });
+        let status =
+            self.call(|mut lrsd| async move { lrsd.get_yarn(proto::GetYarnRequest {}).await });
         Ok(status?.node_managers)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Resource;
 use lrs_api::proto;
-use lrs_core::units::WallTime;
 use lrs_api::wire::proto_time;
+use lrs_core::units::WallTime;
 
 /// One of the two managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

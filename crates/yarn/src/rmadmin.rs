@@ -19,8 +19,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::Resource;
 use super::http::excerpt;
-use lrs_host::clock;
 use lrs_hadoop_conf::NodeId;
+use lrs_host::clock;
 
 /// What is kept of what the command prints: its last lines say what went wrong, Hadoop's log
 /// lines come before.

@@ -87,11 +87,16 @@ pub fn until_stopped(mut parts: Parts) {
             }
             Err(why) if is_off || *parts.stopping.borrow() => break Err(why),
             Err(why) => {
-                if said.as_ref() != Some(&why) {
-                    tracing::error!("YARN's managers are not called, which is tried again: {why}");
+                // What is wrong with lrsd is said where it is followed.
+                if seen.is_fresh {
+                    if said.as_ref() != Some(&why) {
+                        tracing::error!(
+                            "YARN's managers are not called, which is tried again: {why}"
+                        );
+                    }
+                    reports.trouble(&why);
+                    said = Some(why);
                 }
-                reports.trouble(&why);
-                said = Some(why);
                 wait(&parts, FILES_AGAIN);
             }
         }
@@ -178,7 +183,7 @@ impl Talker {
                 return Ended::Anew;
             }
             let away = seen.away_since.map(|since| since.after(AWAY));
-            if std::mem::replace(&mut self.was_away, seen.connection.is_none()) && !self.was_away {
+            if std::mem::replace(&mut self.was_away, seen.away_since.is_some()) && !self.was_away {
                 // An lrsd that has just begun knows nothing of us.
                 reports.due = BootTime::default();
                 self.known.tell_all_again();
@@ -201,7 +206,10 @@ impl Talker {
                 reports.tell(&self.agent, Told::default());
             } else {
                 let away = away.filter(|at| *at > now.boot);
-                self.wait(now, [Some(next), away].into_iter().flatten().fold(reports.due, BootTime::min));
+                self.wait(
+                    now,
+                    [Some(next), away].into_iter().flatten().fold(reports.due, BootTime::min),
+                );
             }
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! A bus that tells no groups (dbus-daemon before 1.15) leaves the account database to ask
 //! (getgrouplist(3)), once a call needs them, on another thread, never for root, and not for
-//! ever: a directory service that hangs delays nobody else's calls.
+//! ever: a directory service that hangs delays no other caller.
 //!
 //! Limit: at most [`MOST_KNOWN`] callers are kept; when it is full those with nothing under way
 //! are forgotten, and asked about again if they call again.
@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
-use zbus::fdo::DBusProxy;
+use zbus::fdo::{self, ConnectionCredentials, DBusProxy};
 use zbus::names::UniqueName;
 
+use super::BusError;
 use super::error::CallError;
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::units::Pid;
@@ -32,8 +33,9 @@ const MOST_KNOWN: usize = 4096;
 /// Look-ups in the account database at once, each on a thread.
 pub(super) const LOOKUPS: usize = 8;
 
-/// How long the bus may take to say who somebody is.
-const BUS_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long the bus may take to say who somebody is. No call is read meanwhile; a bus that takes
+/// longer is taken for one that hangs.
+const BUS_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long the account database may take, a wait for a thread included.
 const ACCOUNTS_ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -41,6 +43,27 @@ const ACCOUNTS_ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The callers of one connection to the bus, by unique name.
 #[derive(Debug, Default)]
 pub(super) struct Callers(HashMap<String, Arc<Known>>);
+
+/// Why a call is not begun.
+#[derive(Debug)]
+pub(super) enum NotEntered {
+    /// It is refused.
+    Call(CallError),
+    /// The bus fails, and this connection to it ends.
+    Bus(BusError),
+}
+
+impl From<CallError> for NotEntered {
+    fn from(error: CallError) -> NotEntered {
+        NotEntered::Call(error)
+    }
+}
+
+impl From<BusError> for NotEntered {
+    fn from(error: BusError) -> NotEntered {
+        NotEntered::Bus(error)
+    }
+}
 
 /// A caller.
 #[derive(Debug)]
@@ -62,17 +85,18 @@ impl Callers {
     ///
     /// # Errors
     /// PermissionDenied when the bus does not say, most often because the caller left without
-    /// waiting for an answer.
+    /// waiting for an answer; [`NotEntered::Bus`] when the bus cannot be asked.
     pub(super) async fn known(
         &mut self,
         name: &UniqueName<'_>,
         bus: &DBusProxy<'_>,
-    ) -> Result<Arc<Known>, CallError> {
+    ) -> Result<Arc<Known>, NotEntered> {
         if let Some(known) = self.0.get(name.as_str()) {
             return Ok(Arc::clone(known));
         }
-        let known = ask(name, bus).await.map_err(|reason| {
-            tracing::debug!(caller = %name, "calls of {name} are not heard: {reason}");
+        let credentials = credentials(name, bus).await?;
+        let known = credentials.and_then(|told| Known::new(name, &told)).map_err(|reason| {
+            tracing::debug!(caller = %name, "calls of {name} are refused: {reason}");
             CallError::from(CommandError::new(
                 ErrorKind::PermissionDenied,
                 format!("the bus does not say who {name} is: {reason}"),
@@ -83,9 +107,8 @@ impl Callers {
             self.0.retain(|_, known| Arc::strong_count(known) > 1);
         }
         if self.0.len() >= MOST_KNOWN {
-            return Err(CallError::too_many(
-                "more callers at once than lrsd keeps; try again in a moment",
-            ));
+            let full = "more callers at once than lrsd keeps; try again in a moment";
+            return Err(CallError::too_many(full).into());
         }
         let known = Arc::new(known);
         self.0.insert(name.as_str().to_owned(), Arc::clone(&known));
@@ -100,24 +123,37 @@ impl Callers {
     }
 }
 
-async fn ask(name: &UniqueName<'_>, bus: &DBusProxy<'_>) -> Result<Known, String> {
+/// What the bus says of `name`, or why it says nothing.
+///
+/// # Errors
+/// The connection for such questions is of no use any more.
+async fn credentials(
+    name: &UniqueName<'_>,
+    bus: &DBusProxy<'_>,
+) -> Result<Result<ConnectionCredentials, String>, BusError> {
     let call = bus.get_connection_credentials(name.clone().into());
-    let told = tokio::time::timeout(BUS_ANSWERS_WITHIN, call)
-        .await
-        .map_err(|_| format!("no answer within {BUS_ANSWERS_WITHIN:?}"))?
-        .map_err(|error| error.to_string())?;
-    Ok(Known {
-        name: name.as_str().to_owned(),
-        uid: told.unix_user_id().ok_or("no UnixUserID in its credentials")?,
-        // A pid outside the daemon's pid namespace is told as 0, if at all.
-        pid: told.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)),
-        told: told.unix_group_ids().cloned(),
-        gids: OnceCell::new(),
-        left: CancellationToken::new(),
-    })
+    match tokio::time::timeout(BUS_ANSWERS_WITHIN, call).await {
+        Err(_) => Err(BusError::Silent(BUS_ANSWERS_WITHIN)),
+        Ok(Err(fdo::Error::ZBus(error))) if !matches!(error, zbus::Error::MethodError(..)) => {
+            Err(error.into())
+        }
+        Ok(answer) => Ok(answer.map_err(|error| error.to_string())),
+    }
 }
 
 impl Known {
+    fn new(name: &UniqueName<'_>, told: &ConnectionCredentials) -> Result<Known, String> {
+        Ok(Known {
+            name: name.as_str().to_owned(),
+            uid: told.unix_user_id().ok_or("no UnixUserID in its credentials")?,
+            // A pid outside the daemon's pid namespace is told as 0, if at all.
+            pid: told.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)),
+            told: told.unix_group_ids().cloned(),
+            gids: OnceCell::new(),
+            left: CancellationToken::new(),
+        })
+    }
+
     /// The caller as rights are checked for it, with its groups.
     ///
     /// # Errors

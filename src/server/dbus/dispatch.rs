@@ -25,8 +25,9 @@ use zbus::object_server::{DispatchResult2, Interface, SignalEmitter};
 use zbus::zvariant::OwnedValue;
 use zbus::{Connection, ObjectServer};
 
+use super::BusError;
 use super::call::Call;
-use super::callers::{Callers, Known};
+use super::callers::{Callers, Known, NotEntered};
 use super::error::CallError;
 use super::object::{self, Object};
 use crate::command::{CommandError, ErrorKind};
@@ -106,13 +107,16 @@ pub(super) struct Server {
 impl Server {
     /// Starts a call among those `under_way`. Refusing one waits until the refusal is written:
     /// who floods this server is not read meanwhile.
+    ///
+    /// # Errors
+    /// The bus cannot be asked who calls.
     pub(super) async fn receive(
         self: &Arc<Server>,
         message: Message,
         callers: &mut Callers,
         bus: &DBusProxy<'_>,
         under_way: &TaskTracker,
-    ) {
+    ) -> Result<(), BusError> {
         match self.enter(&message, callers, bus).await {
             Ok((known, place)) => {
                 let server = Arc::clone(self);
@@ -123,8 +127,10 @@ impl Server {
                     drop(place);
                 });
             }
-            Err(error) => self.refuse(&message, error).await,
+            Err(NotEntered::Call(error)) => self.refuse(&message, error).await,
+            Err(NotEntered::Bus(error)) => return Err(error),
         }
+        Ok(())
     }
 
     async fn refuse(&self, message: &Message, error: CallError) {
@@ -142,19 +148,19 @@ impl Server {
         message: &Message,
         callers: &mut Callers,
         bus: &DBusProxy<'_>,
-    ) -> Result<(Arc<Known>, Permit), CallError> {
+    ) -> Result<(Arc<Known>, Permit), NotEntered> {
         let (header, bytes) = (message.header(), message.data().len());
         if bytes > MAX_CALL_BYTES {
-            return Err(CallError::limits_exceeded(format!(
-                "the call has {bytes} bytes; lrsd takes up to {MAX_CALL_BYTES}"
-            )));
+            let large = format!("the call has {bytes} bytes; lrsd takes up to {MAX_CALL_BYTES}");
+            return Err(CallError::limits_exceeded(large).into());
         }
         let descriptors = header.unix_fds().unwrap_or(0);
         if descriptors > MAX_DESCRIPTORS {
             return Err(CallError::limits_exceeded(format!(
                 "the call has {descriptors} descriptors; no method takes more than \
                  {MAX_DESCRIPTORS}"
-            )));
+            ))
+            .into());
         }
         let sender = header.sender().ok_or_else(|| {
             CallError::from(CommandError::new(

@@ -131,6 +131,8 @@ enum BusError {
     Refused(#[from] fdo::Error),
     #[error("the bus took the name {NAME} away")]
     NameLost,
+    #[error("the bus did not say within {0:?} who calls")]
+    Silent(Duration),
     #[error("the bus closed the connection")]
     Closed,
     #[error("signals failed: {0}")]
@@ -316,7 +318,11 @@ async fn receive(
             Some(Ok(message)) => message,
         };
         match message.message_type() {
-            Type::MethodCall => server.receive(message, &mut callers, asking, calls).await,
+            Type::MethodCall => {
+                if let Err(error) = server.receive(message, &mut callers, asking, calls).await {
+                    return error;
+                }
+            }
             Type::Signal => {
                 let from_bus = message
                     .header()

@@ -1,10 +1,10 @@
 //! Why an offer does not stand, in words for an operator.
 
-use lrs_host::files::StateError;
 use crate::Resource;
 use crate::client::ClusterError;
 use crate::http::excerpt;
 use lrs_hadoop_conf::{NodeId, NotANodeId};
+use lrs_host::files::StateError;
 
 /// Why the NodeManager's word on which node it is does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

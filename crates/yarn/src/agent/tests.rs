@@ -53,7 +53,7 @@ impl Scene {
     fn with(endpoints: Endpoints, by: OfferBy) -> Scene {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("state")).unwrap();
-        let file = LedgerFile::in_dir(dir.path());
+        let file = LedgerFile::in_dir(&dir.path().join("state"));
         let (agent, damage) = Agent::new(endpoints.clone(), by, file);
         assert!(damage.is_none());
         let now = BootTime(Duration::from_secs(1000));
@@ -64,7 +64,7 @@ impl Scene {
 
     /// lrsd was killed and started again.
     fn kill_and_restart(&mut self) {
-        let file = LedgerFile::in_dir(self.dir.path());
+        let file = LedgerFile::in_dir(&self.dir.path().join("state"));
         let (agent, damage) = Agent::new(self.endpoints.clone(), self.by, file);
         assert!(damage.is_none());
         self.agent = agent;
@@ -238,7 +238,7 @@ fn what_somebody_else_set_becomes_the_configured_value() {
 
 /// What the next lrsd, a removal of LRS and whoever tells an operator what to type go by.
 fn recorded(scene: &Scene) -> Option<Ledger> {
-    LedgerFile::in_dir(scene.dir.path()).read().unwrap()
+    LedgerFile::in_dir(&scene.dir.path().join("state")).read().unwrap()
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn observe_mode_says_that_an_offer_stands() {
     scene.settle(&observe);
     assert_eq!(scene.cluster.updates, [plus(2)]);
     let error = scene.agent.report().last_error.unwrap();
-    assert!(error.contains("an offer of an earlier lrsd stands"), "{error}");
+    assert!(error.contains("an earlier offer stands"), "{error}");
     assert!(error.ends_with("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"), "{error}");
     assert_eq!(scene.agent.next(&observe), scene.agent.next_poll, "and looks go on");
 }

@@ -18,11 +18,11 @@
 use std::time::Duration;
 
 use super::{Agent, AgentError, Told, View};
-use lrs_core::units::Moment;
 use crate::client::{Cluster, ClusterError};
 use crate::http::Problem;
 use crate::ledger::Ledger;
 use crate::offer::due;
+use lrs_core::units::Moment;
 use lrs_hadoop_conf::NodeId;
 
 /// How often an offer nobody can read back is sent again. Each time is a JVM's start.

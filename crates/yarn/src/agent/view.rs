@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lrs_core::event::Change;
 use crate::offer::{NodeMemory, SlotSize, Slots};
+use lrs_core::event::Change;
 
 /// What the loop's snapshot says that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
