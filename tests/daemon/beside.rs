@@ -60,6 +60,11 @@ impl Lrs {
         command
     }
 
+    /// lrsd alone.
+    pub fn lrsd(&mut self) -> &mut Daemon {
+        &mut self.lrsd
+    }
+
     /// Starts both. The log is one.
     pub fn launch(&mut self) {
         self.lrsd.launch();
