@@ -173,8 +173,8 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     let config = Config::load(file, Absent::IsDefault)?;
     let log = Log::start("lrsd", &config.daemon.log)
         .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
-    for ignored in &config.ignored {
-        tracing::warn!("{ignored}");
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
     let runtime_dir = config.daemon.runtime_dir.clone();
     std::fs::create_dir_all(&runtime_dir)

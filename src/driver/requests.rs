@@ -305,8 +305,8 @@ impl Driver {
         }
         (self.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
-        for ignored in &new.ignored {
-            tracing::warn!("{ignored}");
+        for warning in &new.warnings {
+            tracing::warn!("{warning}");
         }
         self.config = new;
         self.rights = rights(&self.config);
