@@ -16,16 +16,13 @@ use std::time::Duration;
 
 use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
-use super::{Attach, Finder, Found, Hint, Presumed, Standing};
+use super::{Attach, Finder, Found, Hint, Hints, Presumed, Standing};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, TaskId};
 use crate::units::{BootTime, ProcessRef};
 
 /// Pause before what was refused once is proposed again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Most hints that are kept.
-const MAX_HINTS: usize = 4096;
 
 /// The rules at work.
 #[derive(Debug)]
@@ -40,8 +37,6 @@ pub struct RuleFinder {
     now: BootTime,
     /// Kinds of files that could not be read, each logged once.
     complained: HashSet<String>,
-    /// What a scheduler said of tasks by name, found or not.
-    hints: HashMap<String, Hint>,
 }
 
 /// What a task is known by here.
@@ -79,7 +74,6 @@ impl RuleFinder {
             unsteady: false,
             now: BootTime::default(),
             complained: HashSet::new(),
-            hints: HashMap::new(),
         }
     }
 
@@ -89,8 +83,8 @@ impl RuleFinder {
     }
 
     /// Looks at the node and answers what the loop is to be told, oldest first. Each wants an
-    /// answer.
-    pub fn pass(&mut self, now: BootTime) -> Vec<Found> {
+    /// answer. `hints`: what schedulers said of tasks by name.
+    pub fn pass(&mut self, hints: &Hints, now: BootTime) -> Vec<Found> {
         self.now = now;
         if let Err(error) = self.scan.pass() {
             self.complain("/proc", format!("cannot list the processes of the node: {error}"));
@@ -106,16 +100,7 @@ impl RuleFinder {
         self.forget(&candidates);
         self.unsteady = candidates.iter().any(|candidate| !candidate.steady);
         let steady = candidates.into_iter().filter(|candidate| candidate.steady);
-        steady.filter_map(|candidate| self.propose(candidate)).collect()
-    }
-
-    /// What a scheduler says of a task by this name. With the next pass the loop hears of it.
-    pub fn set_hint(&mut self, hint: &Hint) {
-        if self.hints.len() >= MAX_HINTS && !self.hints.contains_key(&hint.container) {
-            // Each is said again within a minute; what is not repeated makes room.
-            self.hints.clear();
-        }
-        self.hints.insert(hint.container.clone(), hint.clone());
+        steady.filter_map(|candidate| self.propose(candidate, hints)).collect()
     }
 
     /// Whether something waits to be seen a second time: a pass before its time would find it.
@@ -178,7 +163,7 @@ impl RuleFinder {
         self.asked.retain(|_, (subject, _)| told.contains_key(subject));
     }
 
-    fn propose(&mut self, candidate: Candidate) -> Option<Found> {
+    fn propose(&mut self, candidate: Candidate, hints: &Hints) -> Option<Found> {
         let rule = self.scan.rules().get(candidate.rule)?;
         let process = candidate.process;
         let (subject, attach, members) = match candidate.group {
@@ -195,7 +180,7 @@ impl RuleFinder {
         let name = candidate.labels.name.as_ref();
         let hint = name
             .filter(|_| rule.is_named_by_cgroup())
-            .and_then(|name| self.hints.get(name.as_str()))
+            .and_then(|name| hints.get(name.as_str()))
             .cloned();
         let before = match self.told.remove(&subject) {
             None => None,

@@ -164,13 +164,6 @@ impl Yarn {
             .map_err(|error| waited(&error))?;
         Ok(Yarn { finder, ready })
     }
-
-    fn hinted(&mut self, hint: &Hint) {
-        // Of a rule's task, if its name is no container's.
-        if let Ok(container) = hint.container.parse() {
-            self.finder.set_hint(&container, join::hint(hint));
-        }
-    }
 }
 
 struct Finding {
@@ -267,11 +260,7 @@ impl Finding {
 
     fn join(&self) -> Result<Yarn, String> {
         let settings = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref());
-        let mut yarn = Yarn::new(&settings.map_err(|error| error.to_string())?)?;
-        for hint in self.hints.iter() {
-            yarn.hinted(hint);
-        }
-        Ok(yarn)
+        Yarn::new(&settings.map_err(|error| error.to_string())?)
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
@@ -279,14 +268,14 @@ impl Finding {
         if let Some(yarn) = &mut self.yarn
             && (yarn.finder.next_due() <= now.boot || is_readable(&yarn.ready))
         {
-            let found = yarn.finder.pass(now);
+            let found = yarn.finder.pass(&self.hints, now);
             self.list_changed = true;
             self.ask(Source::Yarn, found);
         }
         if let Some(rules) = &mut self.rules
             && self.rules_due <= now.boot
         {
-            let found = rules.pass(now.boot);
+            let found = rules.pass(&self.hints, now.boot);
             let pause = match rules.wants_pass_soon() {
                 true => SECOND_LOOK,
                 false => self.parts.config.daemon.sample_period,
@@ -331,11 +320,11 @@ impl Finding {
 
     fn hinted(&mut self, hints: Vec<Hint>) {
         for hint in hints {
-            if let Some(rules) = &mut self.rules {
-                rules.set_hint(&hint);
-            }
-            if let Some(yarn) = &mut self.yarn {
-                yarn.hinted(&hint);
+            if let Some(yarn) = &mut self.yarn
+                // Else it is of a rule's task.
+                && let Ok(container) = hint.container.parse()
+            {
+                yarn.finder.hinted(&container, (&hint).into());
                 self.list_changed = true;
             }
             self.hints.insert(hint);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
 use super::watch::PidFile;
-use crate::clock;
 use crate::core::model::{Labels, Priority, TaskId};
 use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Presumed, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
+use crate::{clock, discover};
 
 /// First and longest time between two looks at a container that is not ready yet.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
@@ -31,6 +31,19 @@ pub struct Hint {
     pub opportunistic: Option<bool>,
     /// Where its application's master is; `None`: not known.
     pub master: Option<Master>,
+}
+
+impl From<&discover::Hint> for Hint {
+    fn from(hint: &discover::Hint) -> Hint {
+        Hint {
+            priority: hint.priority,
+            opportunistic: hint.opportunistic,
+            master: hint.master.as_ref().and_then(|master| match master {
+                discover::Master::Container(id) => id.parse().ok().map(Master::Container),
+                discover::Master::Outside => Some(Master::Outside),
+            }),
+        }
+    }
 }
 
 /// Where an application's master is.

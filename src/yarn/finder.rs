@@ -20,15 +20,12 @@ use super::watch::{PidFile, Watch};
 use crate::cgroup::Whereabouts;
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::TaskId;
-use crate::discover::Found;
+use crate::discover::{Found, Hints};
 use crate::units::{BootTime, Moment, Pid, ProcessRef};
 use lrs_hadoop_conf::site::{CgroupLayout, ExecutorClass};
 
 /// Shortest time between two listings, if no event was lost.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
-
-/// Most hints that are kept for containers that may be found yet.
-const MAX_HINTS: usize = 4096;
 
 /// What the finder is told of the node.
 #[derive(Clone, Debug)]
@@ -55,8 +52,6 @@ pub struct NodeFinder {
     managers: Managers,
     entries: BTreeMap<ContainerId, Entry>,
     by_process: HashMap<ProcessRef, ContainerId>,
-    /// What was said of containers, found or not: one that is forgotten may be found again.
-    hints: HashMap<ContainerId, Hint>,
     /// Containers whose hint changed.
     changed: BTreeSet<ContainerId>,
     last_list: BootTime,
@@ -78,7 +73,6 @@ impl NodeFinder {
             managers: Managers::default(),
             entries: BTreeMap::new(),
             by_process: HashMap::new(),
-            hints: HashMap::new(),
             changed: BTreeSet::new(),
             last_list: BootTime::default(),
             next_list: BootTime::default(),
@@ -98,8 +92,9 @@ impl NodeFinder {
     }
 
     /// Looks at what is due at `now` and says what is to become a task, or stand otherwise than
-    /// before. Each is to be [answered](NodeFinder::answered).
-    pub fn pass(&mut self, now: Moment) -> Vec<Found> {
+    /// before. Each is to be [answered](NodeFinder::answered). `hints`: what was said of containers,
+    /// found or not.
+    pub fn pass(&mut self, hints: &Hints, now: Moment) -> Vec<Found> {
         let mut sighted = BTreeSet::new();
         let missed = self.watch.events(&mut sighted);
         let listing = missed || now.boot >= self.next_list;
@@ -117,14 +112,14 @@ impl NodeFinder {
                 self.managers.refresh(&self.whereabouts, all, &self.watch.owners(), now.boot);
             }
             self.forget(&sighted);
-            due.extend(all.map(|all| self.search(all)).unwrap_or_default());
+            due.extend(all.map(|all| self.search(all, hints)).unwrap_or_default());
             self.last_list = now.boot;
             self.next_list = now.boot.after(self.rescan);
         }
         let living: Option<HashSet<ProcessRef>> =
             all.map(|all| all.iter().map(|seen| seen.process).collect());
         for container in sighted {
-            self.entry(container).has_file = true;
+            self.entry(container, hints).has_file = true;
             due.insert(container);
         }
         let examined = due.into_iter().filter(|id| !self.is_as_it_was(id, living.as_ref()));
@@ -158,21 +153,15 @@ impl NodeFinder {
         }
     }
 
-    /// What the ResourceManager or NodeManager says of a container, found or not yet. With the
-    /// next pass it is proposed again if it stands otherwise now.
-    pub fn set_hint(&mut self, container: &ContainerId, hint: Hint) {
-        match self.entries.get_mut(container) {
-            Some(entry) if entry.hint != hint => {
-                entry.hint = hint;
-                if entry.is_settled() {
-                    self.changed.insert(*container);
-                }
+    /// What the ResourceManager or NodeManager says now of a container, if it is found. With the
+    /// next pass it is proposed again if it stands otherwise.
+    pub fn hinted(&mut self, container: &ContainerId, hint: Hint) {
+        let Some(entry) = self.entries.get_mut(container) else { return };
+        if entry.hint != hint {
+            entry.hint = hint;
+            if entry.is_settled() {
+                self.changed.insert(*container);
             }
-            Some(_) | None => {}
-        }
-        // Beyond that they are not kept: each is told again within a minute.
-        if self.hints.len() < MAX_HINTS || self.hints.contains_key(container) {
-            self.hints.insert(*container, hint);
         }
     }
 
@@ -218,7 +207,7 @@ impl NodeFinder {
     /// leaders of sessions that have an id and descend from a NodeManager. The NodeManager's user
     /// is one that owns a local directory ([`Managers::refresh`]), so where none can be looked at,
     /// nothing is found.
-    fn search(&mut self, all: &[Seen]) -> Vec<ContainerId> {
+    fn search(&mut self, all: &[Seen], hints: &Hints) -> Vec<ContainerId> {
         if self.watch.troubles().next().is_none() {
             return Vec::new();
         }
@@ -230,7 +219,7 @@ impl NodeFinder {
             // Gone, or not readable: then its entry could not be judged either.
             let Ok(Some(id)) = proc::variable(pid, "CONTAINER_ID") else { continue };
             let Ok(id) = id.parse() else { continue };
-            let entry = self.entry(id);
+            let entry = self.entry(id, hints);
             if !entry.has_file && entry.process != Some(seen.process) {
                 entry.running = Some((pid, owner));
                 found.push(id);
@@ -250,13 +239,10 @@ impl NodeFinder {
         self.by_process.retain(|process, id| {
             entries.get(id).is_some_and(|entry| entry.process == Some(*process))
         });
-        if self.hints.len() >= MAX_HINTS {
-            self.hints.retain(|id, _| entries.contains_key(id));
-        }
     }
 
-    fn entry(&mut self, container: ContainerId) -> &mut Entry {
-        let hint = || self.hints.get(&container).copied().unwrap_or_default();
+    fn entry(&mut self, container: ContainerId, hints: &Hints) -> &mut Entry {
+        let hint = || hints.get(&container.to_string()).map(Hint::from).unwrap_or_default();
         self.entries.entry(container).or_insert_with(|| Entry::new(container, hint()))
     }
 

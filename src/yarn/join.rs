@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::containers::{ContainerInfo, Hint, Master};
+use super::containers::ContainerInfo;
 use super::finder::Settings;
 use crate::config::{Auto, Yarn};
 use crate::{discover, proto};
@@ -28,18 +28,6 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Settings, SiteError> 
         own_root: lrs_root.map(str::to_owned),
         rescan: RESCAN,
     })
-}
-
-/// The cluster's word on a container, as the finder takes it.
-pub fn hint(hint: &discover::Hint) -> Hint {
-    Hint {
-        priority: hint.priority,
-        opportunistic: hint.opportunistic,
-        master: hint.master.as_ref().and_then(|master| match master {
-            discover::Master::Container(id) => id.parse().ok().map(Master::Container),
-            discover::Master::Outside => Some(Master::Outside),
-        }),
-    }
 }
 
 /// The list of containers; whether a task is active is the snapshot's to say.

@@ -25,9 +25,13 @@ fn refused(message: &str) -> Result<TaskId, CommandError> {
 
 /// Two passes: what is new has to be seen twice.
 fn find(finder: &mut RuleFinder, seconds: u64) -> Vec<Found> {
-    assert_eq!(finder.pass(at(seconds)), []);
+    find_hinted(finder, &Hints::default(), seconds)
+}
+
+fn find_hinted(finder: &mut RuleFinder, hints: &Hints, seconds: u64) -> Vec<Found> {
+    assert_eq!(finder.pass(hints, at(seconds)), []);
     assert!(finder.wants_pass_soon());
-    let found = finder.pass(at(seconds));
+    let found = finder.pass(hints, at(seconds));
     assert!(!finder.wants_pass_soon());
     found
 }
@@ -55,16 +59,16 @@ fn each_is_told_once() {
     let mut finder = finder(&tree, RUN);
     let found = find(&mut finder, 1);
     assert_eq!(found.len(), 2);
-    assert_eq!(finder.pass(at(2)), [], "their answers are to come");
+    assert_eq!(finder.pass(&Hints::default(), at(2)), [], "their answers are to come");
     finder.answered(found[0].process, Ok(task(1)));
     let there = CommandError::new(ErrorKind::AlreadyExists(task(2)), "it is a task");
     finder.answered(found[1].process, Err(there));
     for second in 3..1000 {
-        assert_eq!(finder.pass(at(second)), []);
+        assert_eq!(finder.pass(&Hints::default(), at(second)), []);
     }
     tree.remove(50);
     tree.remove(51);
-    finder.pass(at(1000));
+    finder.pass(&Hints::default(), at(1000));
     assert!(finder.told.is_empty() && finder.asked.is_empty());
     tree.process(50, 9).command(&["run", "a"]);
     assert_eq!(find(&mut finder, 1001).len(), 1, "another process");
@@ -79,7 +83,7 @@ fn what_is_refused_is_told_again_after_growing_pauses() {
     finder.answered(process, refused("too many"));
     let mut told = Vec::new();
     for second in 1..2000 {
-        if !finder.pass(at(second)).is_empty() {
+        if !finder.pass(&Hints::default(), at(second)).is_empty() {
             told.push(second);
             finder.answered(process, refused("too many"));
         }
@@ -99,10 +103,10 @@ fn a_group_is_one_task_while_anybody_stays_in_it() {
     assert_eq!(found.attach, Attach::InPlace { cgroup: "/yard/a".into() });
     finder.answered(found.process, Ok(task(1)));
     tree.process(51, 8).cgroup("/yard/a");
-    assert_eq!(finder.pass(at(2)), []);
+    assert_eq!(finder.pass(&Hints::default(), at(2)), []);
     tree.remove(50);
     for second in 3..10 {
-        assert_eq!(finder.pass(at(second)), [], "51 is of the same group");
+        assert_eq!(finder.pass(&Hints::default(), at(second)), [], "51 is of the same group");
     }
     tree.remove(51);
     tree.process(52, 9).cgroup("/yard/a");
@@ -116,7 +120,7 @@ fn a_group_that_empties_is_forgotten() {
     let mut finder = finder(&tree, YARD);
     let process = find(&mut finder, 1)[0].process;
     tree.remove(50);
-    finder.pass(at(2));
+    finder.pass(&Hints::default(), at(2));
     assert!(finder.told.is_empty() && finder.asked.is_empty());
     finder.answered(process, Ok(task(1)));
     assert!(finder.told.is_empty(), "an answer that comes too late is nobody's");
@@ -135,7 +139,7 @@ fn a_thousand_that_start_at_once_are_told_in_the_order_of_their_start() {
     for found in &found {
         finder.answered(found.process, Ok(task(found.process.start_ticks)));
     }
-    assert_eq!(finder.pass(at(2)), []);
+    assert_eq!(finder.pass(&Hints::default(), at(2)), []);
 }
 
 #[test]
@@ -147,10 +151,10 @@ fn a_list_that_cannot_be_read_changes_nothing() {
     finder.answered(process, Ok(task(1)));
     let (path, aside) = (tree.path().to_owned(), tree.path().with_extension("aside"));
     std::fs::rename(&path, &aside).unwrap();
-    assert_eq!(finder.pass(at(2)), []);
+    assert_eq!(finder.pass(&Hints::default(), at(2)), []);
     assert_eq!(finder.complained.len(), 1);
     std::fs::rename(&aside, &path).unwrap();
-    assert_eq!(finder.pass(at(3)), [], "it is known still");
+    assert_eq!(finder.pass(&Hints::default(), at(3)), [], "it is known still");
 }
 
 #[test]
@@ -159,38 +163,38 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     tree.process(50, 7).cgroup("/yard/a");
     tree.process(51, 8).cgroup("/yard/b");
     let rule = format!("{YARD}standing = 'opportunistic'\npriority = 3\n");
-    let mut finder = finder(&tree, &rule);
+    let (mut finder, mut hints) = (finder(&tree, &rule), Hints::default());
     let hint = |priority, opportunistic| Hint {
         container: String::from("a"),
         priority,
         opportunistic,
         ..Hint::default()
     };
-    finder.set_hint(&hint(Some(Priority(9)), None));
-    let found = find(&mut finder, 1);
+    hints.insert(hint(Some(Priority(9)), None));
+    let found = find_hinted(&mut finder, &hints, 1);
     let said = |found: &Found| (found.standing, found.priority);
     assert_eq!(said(&found[0]), (Some(Standing::Opportunistic), Some(Priority(9))));
     assert_eq!(said(&found[1]), (Some(Standing::Opportunistic), Some(Priority(3))));
     for (number, found) in [1, 2].into_iter().zip(&found) {
         finder.answered(found.process, Ok(task(number)));
     }
-    assert_eq!(finder.pass(at(2)), []);
-    finder.set_hint(&hint(Some(Priority(9)), Some(false)));
-    let again = finder.pass(at(3));
+    assert_eq!(finder.pass(&hints, at(2)), []);
+    hints.insert(hint(Some(Priority(9)), Some(false)));
+    let again = finder.pass(&hints, at(3));
     assert_eq!(again.len(), 1, "the other one is what it was");
     assert_eq!(again[0].process, found[0].process);
     assert_eq!(said(&again[0]), (Some(Standing::Slot), Some(Priority(9))));
     finder.answered(again[0].process, Ok(task(1)));
-    finder.set_hint(&hint(Some(Priority(9)), Some(false)));
-    assert_eq!(finder.pass(at(4)), [], "nothing new");
+    hints.insert(hint(Some(Priority(9)), Some(false)));
+    assert_eq!(finder.pass(&hints, at(4)), [], "nothing new");
 }
 
 #[test]
 fn what_is_said_of_a_name_that_a_process_chose_changes_nothing() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
-    let mut finder = finder(&tree, RUN);
+    let (mut finder, mut hints) = (finder(&tree, RUN), Hints::default());
     let priority = Some(Priority(9));
-    finder.set_hint(&Hint { container: String::from("a"), priority, ..Hint::default() });
-    assert_eq!(find(&mut finder, 1)[0].priority, Some(Priority(3)));
+    hints.insert(Hint { container: String::from("a"), priority, ..Hint::default() });
+    assert_eq!(find_hinted(&mut finder, &hints, 1)[0].priority, Some(Priority(3)));
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::*;
 use crate::clock;
 use crate::core::model::Priority;
-use crate::discover::{Attach, Presumed, Standing};
+use crate::discover::{self, Attach, Presumed, Standing};
 
 const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
 
@@ -48,6 +48,7 @@ impl Drop for Daemon {
 struct Node {
     dir: tempfile::TempDir,
     finder: NodeFinder,
+    hints: Hints,
     /// Sessions to end.
     leaders: Vec<Pid>,
 }
@@ -78,7 +79,16 @@ impl Node {
             rescan: Duration::from_secs(2),
         })
         .unwrap();
-        Node { dir, finder, leaders: Vec::new() }
+        Node { dir, finder, hints: Hints::default(), leaders: Vec::new() }
+    }
+
+    fn pass(&mut self, now: Moment) -> Vec<Found> {
+        self.finder.pass(&self.hints, now)
+    }
+
+    fn hint(&mut self, hint: &discover::Hint) {
+        self.finder.hinted(&hint.container.parse().unwrap(), hint.into());
+        self.hints.insert(hint.clone());
     }
 
     fn private(&self, container: ContainerId) -> std::path::PathBuf {
@@ -125,7 +135,7 @@ impl Node {
         let mut found = Vec::new();
         loop {
             let now = clock::now();
-            for proposal in self.finder.pass(now) {
+            for proposal in self.finder.pass(&self.hints, now) {
                 let task = TaskId { epoch: 1, number: found.len() as u64 };
                 self.finder.answered(proposal.process, now, Ok(task));
                 found.push(proposal);
@@ -197,7 +207,7 @@ fn no_container_of_a_burst_is_missed_and_none_is_found_twice() {
         rescan: Duration::from_secs(2),
     })
     .unwrap();
-    assert_eq!(again.finder.pass(clock::now()).len() as u64, COUNT);
+    assert_eq!(again.pass(clock::now()).len() as u64, COUNT);
     drop(manager);
     drop(node);
     for mut child in children {
@@ -256,7 +266,7 @@ fn what_only_says_that_it_is_a_container_is_left_alone() {
     let mut now = clock::now();
     for _ in 0..40 {
         now.boot = now.boot.after(Duration::from_secs(3));
-        assert_eq!(node.finder.pass(now), []);
+        assert_eq!(node.pass(now), []);
     }
     assert!(ignored(&node.finder, id(4)).unwrap().contains("does not lead its session"));
     assert_eq!(ignored(&node.finder, id(5)), None, "there is no process to ignore");
@@ -270,22 +280,23 @@ fn what_only_says_that_it_is_a_container_is_left_alone() {
 fn hints_change_how_a_container_stands() {
     let _manager = Daemon::start(NODE_MANAGER);
     let mut node = Node::new();
-    let early = Hint { opportunistic: Some(true), ..Hint::default() };
-    node.finder.set_hint(&id(2), early);
+    let container = id(2).to_string();
+    let early = discover::Hint { container, opportunistic: Some(true), ..Default::default() };
+    node.hint(&early);
     let mut child = node.start(id(2), "python3 task.py");
     let found = node.until(|found, _| !found.is_empty());
     assert_eq!((found[0].standing, found[0].priority), (Some(Standing::Opportunistic), None));
-    node.finder.set_hint(&id(2), early);
-    assert_eq!(node.finder.pass(clock::now()), [], "nothing new");
+    node.hint(&early);
+    assert_eq!(node.pass(clock::now()), [], "nothing new");
     // One that is lost and found again is what it was said to be before.
     node.finder.entries.clear();
     let mut later = clock::now();
     later.boot = later.boot.after(Duration::from_secs(3));
-    assert_eq!(node.finder.pass(later)[0].standing, Some(Standing::Opportunistic));
+    assert_eq!(node.pass(later)[0].standing, Some(Standing::Opportunistic));
     node.finder.answered(found[0].process, later, Ok(TaskId { epoch: 1, number: 0 }));
-    let late = Hint { priority: Some(Priority(7)), opportunistic: Some(false), master: None };
-    node.finder.set_hint(&id(2), late);
-    let again = node.finder.pass(clock::now());
+    let late = discover::Hint { priority: Some(Priority(7)), opportunistic: Some(false), ..early };
+    node.hint(&late);
+    let again = node.pass(clock::now());
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].standing, again[0].priority), (Some(Standing::Slot), Some(Priority(7))));
     assert_eq!(again[0].process, found[0].process);
@@ -304,7 +315,7 @@ fn a_refusal_is_said_and_asked_again_later() {
     node.finder.answered(process, now, Err(refusal));
     assert_eq!(node.finder.containers().next().unwrap().ignored.as_deref(), Some("frozen"));
     let later = Moment { boot: now.boot.after(Duration::from_secs(31)), ..now };
-    assert_eq!(node.finder.pass(later).len(), 1);
+    assert_eq!(node.pass(later).len(), 1);
     drop(node);
     child.wait().unwrap();
 }
@@ -383,7 +394,7 @@ fn a_listing_of_a_thousand_settled_containers() {
     for _ in 0..3 {
         now.boot = now.boot.after(Duration::from_secs(61));
         let begun = clock::boot_time();
-        assert_eq!(node.finder.pass(now), []);
+        assert_eq!(node.pass(now), []);
         println!("a listing takes {:?}", clock::boot_time().since(begun));
     }
     drop(node);
