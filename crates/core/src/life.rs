@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::event::EventKind;
 use super::model::{Priority, Standing, TaskId};
+use super::restore::Due;
 use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
 use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record};
@@ -118,11 +119,21 @@ impl Shaper {
         });
     }
 
-    /// A recovered task whose `admitted` event the earlier daemon did not get to write.
-    pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
-        let reason = "its admission was finished after a restart of lrsd".to_owned();
-        self.step.store(Record::Task(id));
-        self.admitted(id, reason, now);
+    /// [`Input::Restored`](super::step::Input::Restored). No task is stored here: its record knows
+    /// which promise it used until that is forgotten.
+    pub(super) fn restored(&mut self, due: Due, now: Moment) {
+        for id in due.unrecorded {
+            let reason = "its admission was finished after a restart of lrsd".to_owned();
+            self.admitted(id, reason, now);
+        }
+        for id in due.adopted {
+            let reason = "its state file was lost or damaged; it goes on with what its cgroup \
+                          tells, priority, labels and owner unknown";
+            self.note(EventKind::Recovered, Some(id), reason.to_owned(), Map::new(), now);
+        }
+        // Before the record that remembered it goes.
+        due.given_back.into_iter().for_each(|id| self.step.store(Record::Reservation(id)));
+        due.used.into_iter().for_each(|id| self.step.forget(Record::Reservation(id)));
     }
 
     /// The processes could not be put in place: the slot is free again, and a reservation that
@@ -130,12 +141,11 @@ impl Shaper {
     /// no refused request, however often its finder tries. A task of observe mode is one again.
     pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Life::Attaching(attaching) = &mut task.life else { return };
-        if let Some(booked) = attaching.booked.take() {
-            let Booked { group, baseline } = *booked;
-            task.life = Life::Placed(Hold::Kept);
-            task.group = Some(group);
-            task.counts.baseline = baseline;
+        if !task.is_attaching() {
+            return;
+        }
+        if task.booked().is_some() {
+            task.unattach();
             self.step.store(Record::Task(id));
             return;
         }

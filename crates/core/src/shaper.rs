@@ -290,7 +290,7 @@ impl Shaper {
                     }
                 }
             }
-            Input::Readmit(task) => self.readmit(task, now),
+            Input::Restored(due) => self.restored(due, now),
             Input::Note { kind, task, reason, inputs } => {
                 self.note(kind, task, reason, inputs, now);
             }

@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
 use super::model::{Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Patience, Policy, Refusal, Request};
 use super::task::{Finder, GroupRecord, Kin, Task};
@@ -209,8 +210,11 @@ pub enum Input {
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),
-    /// A task that the earlier daemon admitted without writing so down.
-    Readmit(TaskId),
+    /// What the earlier daemon did not get to write, after [`Shaper::new`] and before anything else
+    /// is decided. The caller stores all tasks later in its start.
+    ///
+    /// [`Shaper::new`]: super::shaper::Shaper::new
+    Restored(Due),
     /// Something for the history that only the caller knows.
     Note {
         /// What happened.

@@ -233,6 +233,15 @@ impl Task {
         self.is_placed() && self.group.as_ref().is_some_and(none)
     }
 
+    /// Half of its attach was undone: it is what it was in observe mode.
+    pub fn unattach(&mut self) {
+        let Life::Attaching(attaching) = &mut self.life else { return };
+        let Some(booked) = attaching.booked.take() else { return };
+        self.life = Life::Placed(Hold::Kept);
+        self.group = Some(booked.group);
+        self.counts.baseline = booked.baseline;
+    }
+
     /// How it is held.
     pub fn hold(&self) -> Hold {
         match self.life {
