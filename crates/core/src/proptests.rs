@@ -283,7 +283,7 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     shaper.attached(task, at(12));
     end(&mut shaper, task, at(13));
     let mut served = shaper.take_step().jobs;
-    served.retain(|job| !matches!(job, Job::Remove(_)));
+    served.retain(|job| !matches!(job, Job::Remove { .. }));
     assert!(matches!(served[..], [Job::Prepare { ticket, .. }] if ticket == late));
 }
 
@@ -650,7 +650,7 @@ impl World {
         assert!(records.is_disjoint(&forget), "stored and forgotten at once");
         for record in records {
             match record {
-                Record::Task(id) => assert!(shaper.task(id).is_some()),
+                Record::Task(id) => assert!(shaper.stored_task(id).is_some()),
                 Record::Reservation(id) => {
                     assert!(shaper.reservation(id).is_some());
                     self.reserved.insert(id);
@@ -676,7 +676,7 @@ impl World {
                     shaper.prepared(task, Ready::default());
                 }
                 Job::Attach(id) => assert!(self.attaching.contains(&id)),
-                Job::Remove(task) => {
+                Job::Remove { task, .. } => {
                     assert!(shaper.task(task.id).is_none(), "removed while it is there");
                 }
                 Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
@@ -763,6 +763,7 @@ fn restart(shaper: &Shaper) -> Shaper {
             .filter(|(_, task)| !task.is_attaching())
             .map(|(_, task)| task.clone())
             .collect(),
+        called_off: Vec::new(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
         jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
         totals: shaper.totals(),

@@ -32,7 +32,7 @@ use crate::books::Books;
 use crate::model::{Order, ReservationId, TaskId, Tier};
 use crate::slots::Seat;
 use crate::state::{Reservation, Restored};
-use crate::task::{Attachment, GroupRecord, Hold, Life, Task, Who};
+use crate::task::{Attaching, Attachment, GroupRecord, Hold, Life, Task, Who};
 use crate::unit::UnitRecord;
 use crate::units::BootTime;
 
@@ -112,6 +112,8 @@ pub struct Due {
     pub adopted: Vec<TaskId>,
     /// Reservations of admissions that are rolled back.
     pub given_back: Vec<ReservationId>,
+    /// Those admissions of which a record stays.
+    pub called_off: Vec<TaskId>,
     /// Reservations that running tasks have used.
     pub used: BTreeSet<ReservationId>,
 }
@@ -124,6 +126,7 @@ pub struct Restore {
     history_damaged: bool,
     next_order: u64,
     tasks: BTreeMap<TaskId, Task>,
+    called_off: Vec<Task>,
     reservations: BTreeMap<ReservationId, Reservation>,
     start: Start,
 }
@@ -139,8 +142,15 @@ impl Restore {
         let orders = records.map(|task| task.order.0);
         let promised = reservations.values().map(|reservation| reservation.order.0);
         let next_order = orders.chain(promised).max().unwrap_or(0).saturating_add(1);
-        let (tasks, start) = (BTreeMap::new(), Start::default());
-        Restore { books, history_damaged, next_order, tasks, reservations, start }
+        Restore {
+            books,
+            history_damaged,
+            next_order,
+            tasks: BTreeMap::new(),
+            called_off: Vec::new(),
+            reservations,
+            start: Start::default(),
+        }
     }
 
     fn is_live(&self, id: TaskId) -> bool {
@@ -174,7 +184,13 @@ impl Restore {
     }
 
     /// The verdict was carried out. `given_back`: whether the group could be, where it had to.
-    pub fn take(&mut self, record: Task, seen: Seen, verdict: Verdict, given_back: bool) -> Left {
+    pub fn take(
+        &mut self,
+        mut record: Task,
+        seen: Seen,
+        verdict: Verdict,
+        given_back: bool,
+    ) -> Left {
         let id = record.id;
         match verdict {
             Verdict::Over => {
@@ -182,9 +198,15 @@ impl Restore {
                 return Left::Unneeded;
             }
             Verdict::RollBack if given_back => {
-                if let Some((promise, reservation)) = record.promise().cloned() {
-                    self.start.due.given_back.push(promise);
-                    self.reservations.insert(promise, reservation);
+                if let Life::Attaching(Attaching { used, .. }) = &mut record.life
+                    && let Some(promise) = used.take()
+                {
+                    self.start.due.given_back.push(promise.0);
+                    self.reservations.insert(promise.0, promise.1);
+                }
+                if record.who.unit.is_some() {
+                    self.start.due.called_off.push(id);
+                    self.called_off.push(record.clone());
                 }
                 self.forget(record);
                 return Left::Gone;
@@ -240,7 +262,7 @@ impl Restore {
             self.start.ended.push(id);
             self.adopt(id, None);
         }
-        let Restore { books, tasks, mut reservations, start, .. } = self;
+        let Restore { books, tasks, called_off, mut reservations, start, .. } = self;
         reservations.retain(|id, _| !start.due.used.contains(id));
         let mut counters = books.counters;
         // No id is used twice, not even that of an admission that is rolled back: it was shown.
@@ -254,6 +276,7 @@ impl Restore {
         }
         let restored = Restored {
             tasks: tasks.into_values().collect(),
+            called_off,
             reservations: reservations.into_iter().collect(),
             jobs: books.jobs.into_iter().collect(),
             totals: books.totals,
@@ -311,7 +334,7 @@ impl Restore {
 mod tests {
     use super::*;
     use crate::model::{Labels, Priority};
-    use crate::task::Attaching;
+    use crate::unit::Weights;
     use crate::units::WallTime;
 
     const ID: TaskId = TaskId { epoch: 1, number: 4 };
@@ -339,6 +362,14 @@ mod tests {
         };
         let used = Some(Box::new((PROMISE, reservation)));
         Life::Attaching(Attaching { used, ..Attaching::default() })
+    }
+
+    fn unit() -> UnitRecord {
+        UnitRecord {
+            name: "a.service".parse().unwrap(),
+            control_group: "/system.slice/a.service".into(),
+            found: Weights::default(),
+        }
     }
 
     /// `known`: the history has it that the task runs.
@@ -421,8 +452,21 @@ mod tests {
         assert_eq!(restored.reservations.first().map(|(id, _)| *id), Some(PROMISE));
         assert_eq!((restored.counters.next_task, restored.counters.next_reservation), (5, 10));
         let (restored, start) = taken(false, attaching(), Verdict::RollBack, false);
+        assert!(restored.called_off.is_empty());
         assert_eq!(start.due.unrecorded, [ID], "it could not be rolled back, so it goes on");
         assert!(start.due.used.contains(&PROMISE) && restored.reservations.is_empty());
+    }
+
+    #[test]
+    fn a_record_that_stays_for_its_unit_has_no_promise_any_more() {
+        let mut restore = restore(false);
+        let mut record = record(attaching(), Attachment::InPlace);
+        record.who.unit = Some(unit());
+        restore.take(record, seen("inside"), Verdict::RollBack, true);
+        let (restored, start) = restore.finish(BootTime::default());
+        assert_eq!((start.due.given_back, start.due.called_off), (vec![PROMISE], vec![ID]));
+        assert_eq!(start.units.len(), 1);
+        assert_eq!(restored.called_off[0].promise(), None);
     }
 
     #[test]

@@ -213,6 +213,8 @@ pub struct Counters {
 pub struct Restored {
     /// Tasks that were in their slots.
     pub tasks: Vec<Task>,
+    /// Admissions that were rolled back, of units that have yet to get their weights back.
+    pub called_off: Vec<Task>,
     /// Reservations; those that expired meanwhile end at the first deadline.
     pub reservations: Vec<(ReservationId, Reservation)>,
     /// Finished tasks by job.

@@ -354,14 +354,15 @@ impl Step {
     }
 }
 
-/// What is stored: [`Shaper::task`](super::shaper::Shaper::task) or
+/// What is stored: [`Shaper::stored_task`](super::shaper::Shaper::stored_task) or
 /// [`Shaper::reservation`](super::shaper::Shaper::reservation) has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Record {
+    /// A reservation. Before the tasks: one that is given back is stored before the record of the
+    /// task that used it forgets it.
+    Reservation(ReservationId),
     /// A task.
     Task(TaskId),
-    /// A reservation.
-    Reservation(ReservationId),
 }
 
 /// Work that may take long.
@@ -393,7 +394,13 @@ pub enum Job {
     Release(TaskId),
     /// Forget a task that is over, remove its own group, give a group in place its weights back
     /// unless it is contested; then [`Input::Removed`].
-    Remove(Box<Task>),
+    Remove {
+        /// It.
+        task: Box<Task>,
+        /// It was found, and its main process runs on as no task: its finder must not bring it
+        /// back.
+        leave_alone: bool,
+    },
 }
 
 /// What becomes of a request.

@@ -123,6 +123,9 @@ pub struct Attaching {
     /// The reservation it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Box<(ReservationId, Reservation)>>,
+    /// Its record was written; what is not recorded was not touched either.
+    #[serde(skip)]
+    pub recorded: bool,
     /// It is from observe mode, and was in its slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked: Option<Box<Booked>>,
@@ -217,6 +220,12 @@ impl Task {
             Life::Attaching(attaching) => attaching.used.as_deref(),
             Life::Placed(_) | Life::Releasing(_) => None,
         }
+    }
+
+    /// Whether systemd may have been told weights of its unit, which it gets back at the end.
+    pub fn owes_unit(&self) -> bool {
+        let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: false, .. }));
+        self.who.unit.is_some() && !untouched
     }
 
     /// What it was in observe mode, while it is being attached.

@@ -213,7 +213,7 @@ impl Daemon {
                     touched.insert(task);
                     self.begin_release(task);
                 }
-                step::Job::Remove(task) => {
+                step::Job::Remove { task, .. } => {
                     touched.insert(task.id);
                     self.clean_up(&task);
                 }
@@ -294,7 +294,7 @@ impl Daemon {
     }
 
     pub(crate) fn store(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let Some(task) = self.core.task(id) else { return Ok(()) };
+        let Some(task) = self.core.stored_task(id) else { return Ok(()) };
         out.fuse.burn(Deed::StoreTask)?;
         let record = TaskRecord { boot: out.boot, task: task.clone() };
         out.store.put(id, record);
