@@ -129,7 +129,7 @@ pub struct DoctorOptions {
     pub config_file: PathBuf,
     /// What is wrong with it; the checks then go by the configuration that is given.
     pub config_errors: Option<ConfigErrors>,
-    /// The group whose members may use LRS.
+    /// Members of this group may use LRS.
     pub group: String,
 }
 

@@ -29,8 +29,8 @@ pub struct Snapshot {
     pub config_toml: Arc<str>,
     /// `classify.colocation_threshold` in force.
     pub colocation_threshold: f64,
-    /// Sequence number of the newest event whose outcome this shows; 0: none yet. Who tells of
-    /// events and of tasks waits for it, so that one is never ahead of the other.
+    /// Sequence number of the newest event whose outcome this shows; 0: none yet. A server that
+    /// sends events and shows tasks waits for it, so that one is never ahead of the other.
     pub last_event: u64,
     /// The same settings for the daemon's own threads; `None` before the first turn.
     pub config: Option<Arc<Config>>,
@@ -51,7 +51,7 @@ pub struct Access {
     pub events: Arc<EventRing>,
 }
 
-/// The last events, bounded; readers hold a position and are told when they fell behind.
+/// The last events, bounded; readers hold a position and learn when they fell behind.
 #[derive(Debug)]
 pub struct EventRing {
     kept: RwLock<VecDeque<Arc<Event>>>,

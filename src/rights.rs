@@ -3,13 +3,13 @@
 //! | role | who | may |
 //! |---|---|---|
 //! | admin | uid 0, `[grpc] admins` | everything |
-//! | integration | `[grpc] integrations` | what a member may; tell what its scheduler says of containers, and how it stands with it |
-//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's, whose weight is not its own even where its processes are |
+//! | integration | `[grpc] integrations` | what a member may; pass on what its scheduler says of containers, and report how that goes |
+//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's: its weight is systemd's, even where its processes are the caller's |
 //! | reader | everybody else on the node | read |
 //!
 //! Pure: the loop looks up who owns the process, task or reservation and asks here, in the
 //! same turn in which it carries the command out. An owner that is not known (its record was
-//! lost) is nobody's, so only an admin may touch it. To use a reservation at admission is two
+//! lost) has none, so only an admin may touch it. To use a reservation at admission is two
 //! questions: [`Action::Admit`] with the owner of the process and [`Action::ActOnReservation`]
 //! with the owner of the reservation.
 
@@ -181,13 +181,13 @@ fn own(
     action: Action,
     owner: Option<u32>,
 ) -> Result<(), CommandError> {
-    let whose = match owner {
+    let owned = match owner {
         Some(owner) if owner == caller.uid => return Ok(()),
         Some(owner) => format!("belongs to uid {owner}"),
         None => "has no known owner".to_owned(),
     };
     Err(denied(format!(
-        "uid {} may not {action} here: {what} {whose}; its owner, root or a uid listed in [grpc] \
+        "uid {} may not {action} here: {what} {owned}; its owner, root or a uid listed in [grpc] \
          admins may",
         caller.uid
     )))

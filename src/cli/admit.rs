@@ -177,7 +177,7 @@ async fn ask(
         Patience::For(limit) => Some(limit.saturating_sub(clock::boot_time().since(begun.boot))),
     };
     let mut pause = BACKOFF.0;
-    let mut told = false;
+    let mut said = false;
     loop {
         let answer_within = match wait {
             None => Some(ANSWER_TIMEOUT),
@@ -203,8 +203,8 @@ async fn ask(
         if left.is_some_and(|left| left.is_zero()) {
             return Err(failure);
         }
-        if !told && is_long(begun.boot) {
-            told = true;
+        if !said && is_long(begun.boot) {
+            said = true;
             say(format_args!("lrsctl: lrsd at {endpoint} is away; asking until it is back"));
         }
         talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));

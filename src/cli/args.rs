@@ -83,7 +83,7 @@ pub(super) enum Command {
         /// First sequence number wanted; without it only what happens from now on
         #[arg(long, value_name = "SEQ")]
         since: Option<u64>,
-        /// End once the past is told (all that is kept, or from --since)
+        /// End once the past is printed (all that is kept, or from --since)
         #[arg(long)]
         no_follow: bool,
     },
@@ -168,7 +168,7 @@ pub(super) enum ConfigCommand {
 pub(super) enum YarnCommand {
     /// NodeManager, ResourceManager, containers; advertised against configured; the last error
     Status,
-    /// Node attributes for the NodeManager, whose script this is: valid lines and status 0 within
+    /// Node attributes, for the NodeManager's script: valid lines and status 0 within
     /// a second, also with the daemon down
     NodeAttributes,
     /// A ready fragment of yarn-site.xml, with the reasons

@@ -18,7 +18,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> 
     })
 }
 
-/// One request whose answer waits for nothing.
+/// One request that is answered at once.
 pub(super) fn ask<T, Fut>(
     endpoint: &Endpoint,
     asked: Asked,

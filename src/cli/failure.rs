@@ -29,7 +29,7 @@ pub(super) fn from_status(status: &tonic::Status, asked: Asked) -> Failure {
     match (status.code(), asked) {
         (Code::Unavailable, _) => Failure::unreachable(message),
         (Code::ResourceExhausted | Code::DeadlineExceeded, Asked::ForSlot) => {
-            Failure::told(Exit::NoFreeSlot, message)
+            Failure::new(Exit::NoFreeSlot, message)
         }
         (Code::Unimplemented, _) => Failure::failed(message).hint(format!(
             "this lrsctl is {}; `lrsctl status` shows the version of lrsd",

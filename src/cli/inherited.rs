@@ -54,7 +54,7 @@ pub(super) fn restore() -> std::io::Result<()> {
     let closed = CLOSED.load(Ordering::Relaxed);
     for fd in (0..3).filter(|fd| closed & 1 << fd != 0) {
         // SAFETY: F_SETFD takes no pointer; the descriptor is std's /dev/null, and it is only
-        // marked, not closed, so that a failed exec can still be told.
+        // marked, not closed, so that a failed exec can still be reported.
         if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
             return Err(std::io::Error::last_os_error());
         }

@@ -124,7 +124,7 @@ pub(super) fn events(
     })
 }
 
-/// Notices that nobody reads stdout any more, so that `lrsctl events | head -1` ends when
+/// Notices that stdout has no reader any more, so that `lrsctl events | head -1` ends when
 /// head does and not at the next event.
 struct ReaderGone(Option<AsyncFd<OwnedFd>>);
 

@@ -17,9 +17,9 @@ use crate::core::model::Label;
 pub const TABLE: &str = "discover";
 
 /// What rules have in common, for the manual and the shipped file.
-pub const ABOUT: &str = "Tasks nobody announced: each [[discover]] table is a rule by which running processes \
+pub const ABOUT: &str = "Tasks that no client announced: each [[discover]] table is a rule by which running processes \
      become tasks. All patterns of a rule must match; the first rule that matches decides. Beyond \
-     capacity what is found runs in overflow, it is never refused. docs/discover.md tells how to \
+     capacity what is found runs in overflow, it is never refused. docs/discover.md says how to \
      write a rule and what it can be fooled by. A change needs a restart of lrsd.";
 
 /// Most rules of a file.

@@ -227,7 +227,7 @@ table! {
     /// Cycles that an added slot has to be free before it is withdrawn on a node that is not
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
-    /// Life of a reservation whose request names none.
+    /// Life of a reservation where its request does not say.
     #[serde(serialize_with = "quantity::show_duration")]
     Live reservation_ttl: Duration = seconds(30), r#"a duration from "100ms" to "24h""#,
         |v| duration(v, millis(100)..=DAY);
@@ -388,7 +388,7 @@ table! {
     /// takes at random is followed; its host has to be this node. Required with several
     /// NodeManagers.
     Restart node_id: Auto<NodeId> = Auto::Auto, r#""auto" or "host:port""#, |v| auto(v, node_id);
-    /// Whether the ResourceManager is told of expanded slots: the configured memory and vcores
+    /// Whether expanded slots are offered to the ResourceManager: the configured memory and vcores
     /// plus, for each slot open beyond the base, slot_memory and slot_vcores. Off, LRS shapes
     /// the containers there are. Nothing is offered in observe mode.
     Live offer: bool = false, BOOLEAN, plain;
@@ -396,8 +396,8 @@ table! {
     /// command below, for older ones and for Kerberos.
     Restart offer_by: OfferBy = OfferBy::Rest, r#""rest" or "rmadmin""#, word;
     /// The command of offer_by = "rmadmin", run without a shell; LRS adds -updateNodeResource
-    /// and its arguments. Put what gets a ticket before it, for example k5start. The packaged
-    /// service can start no Java machine itself: docs/yarn.md has the command with systemd-run.
+    /// and its arguments. lrs-yarn.service runs it as its own user. Put what gets a ticket before
+    /// it, for example k5start (docs/yarn.md).
     Restart rmadmin: Vec<String> = vec!["yarn".into(), "rmadmin".into()],
         "a list of 1 to 64 words", |v| words(v, 1..=64);
     /// Memory offered for each slot beyond the base: what a container of the usual size asks
@@ -442,8 +442,8 @@ table! {
     Restart name: Option<Label> = None, "1 to 256 bytes without control characters",
         |v| word(v).map(Some);
     /// Matched anywhere in the arguments of the process, joined by single spaces. Spaces and
-    /// newlines within an argument stand there as they are, so that an argument cannot be told
-    /// from two; "." matches no newline.
+    /// newlines within an argument stand there as they are, so that one argument with a space looks
+    /// like two; "." matches no newline.
     Restart command: Option<Pattern> = None, EXPRESSION,
         |v| pattern(v, Pattern::anywhere).map(Some);
     /// Variables the process must have been started with, each matched anywhere in its value.
@@ -462,7 +462,7 @@ table! {
         };
     /// The task's name. Processes of one rule and one name, one below the other, are one task.
     Restart id: Option<Template> = None, TEMPLATE, |v| template(v).map(Some);
-    /// The job it belongs to, whose tasks are alike.
+    /// The job it belongs to. Tasks of a job are alike.
     Restart job: Option<Template> = None, TEMPLATE, |v| template(v).map(Some);
     /// What kind of task of that job it is.
     Restart kind: Option<Template> = None, TEMPLATE, |v| template(v).map(Some);

@@ -177,7 +177,7 @@ pub(super) fn bus(node: &Node<'_>) -> Taken<Bus> {
         "session" => Ok(Bus::Session),
         "off" => Ok(Bus::Off),
         address if !address.contains(':') => Err(Rejection::OutOfRange),
-        // The bus says who calls. Over TCP nobody knows whom it talks to, and other kinds start
+        // The bus says who calls. Over TCP neither side knows the other, and other kinds start
         // programs or look into an environment.
         address if address.split(';').any(|one| !one.starts_with("unix:")) => because(
             "is not the address of a unix socket, over which alone the kernel says who calls",

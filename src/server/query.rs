@@ -16,8 +16,7 @@ use crate::{proto, wire};
 /// The running task with this id.
 ///
 /// # Errors
-/// InvalidArgument when nobody could ever have been given this id, NotFound when no such task
-/// runs.
+/// InvalidArgument when no task can ever have had this id, NotFound when no such task runs.
 pub fn task(snapshot: &Snapshot, id: &str) -> Result<Arc<proto::Task>, CommandError> {
     let id = request::task_id(id)?;
     snapshot.tasks.get(&id).cloned().ok_or_else(|| {
@@ -67,6 +66,7 @@ pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
     });
     let found = &snapshot.yarn_found;
     yarn.containers.clone_from(&found.containers);
+    yarn.node_managers = found.node_managers;
     if let Some((problem, since)) = &found.problem {
         yarn.last_error = Some(problem.clone());
         yarn.last_error_at = Some(wire::proto_time(*since));

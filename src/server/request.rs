@@ -178,8 +178,8 @@ pub fn reservation_id(text: &str) -> Result<ReservationId, CommandError> {
     id(text, "reservation", "it has ended, or is another daemon's; reserve anew")
 }
 
-/// What nobody could ever have been given is an invalid argument; what merely is not an id of
-/// this daemon names nothing.
+/// An id that no daemon can have given is an invalid argument; an id that is not one of this daemon
+/// is not found.
 fn id<T: FromStr>(text: &str, what: &str, remedy: &str) -> Result<T, CommandError> {
     check_id_range(text)?;
     text.parse().map_err(|_| not_found(format!("no {what} {text}: {remedy}")))

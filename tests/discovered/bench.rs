@@ -33,7 +33,7 @@ pub struct Loop {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     pub events: Arc<EventRing>,
     /// Where a finder would get what schedulers say.
-    pub hinted: lrs::discover::HintReceiver,
+    pub hinted: std::sync::Mutex<lrs::discover::HintReceiver>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -79,6 +79,7 @@ impl Loop {
         let thread = std::thread::spawn(move || driver.run(None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let running = Some((remote, thread));
+        let hinted = std::sync::Mutex::new(hinted);
         Loop { dir, config, running, commands, snapshot, events, hinted, runtime }
     }
 

@@ -3,7 +3,6 @@
 use lrs::command::{Caller, Command as Order, ErrorKind};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::Label;
-use lrs::discover::keeper::News;
 use lrs::discover::{Attach, Finder, Hint};
 use lrs::rights::Role;
 
@@ -64,11 +63,11 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
 fn what_became_of_the_finders_is_a_warning_until_they_are_well() {
     let daemon = Loop::start("news", OBSERVE);
     daemon.until_warned("no finder", false);
-    daemon.tell(Order::FinderNews(News::Trouble("no finder".into())));
+    daemon.tell(Order::FinderTrouble(Some("no finder".into())));
     daemon.until_warned("no finder", true);
     let container = Container::start("echo ready; sleep 600 & wait");
     let id = daemon.discover(&container.found()).unwrap();
-    daemon.tell(Order::FinderNews(News::Well));
+    daemon.tell(Order::FinderTrouble(None));
     daemon.until_warned("no finder", false);
     drop(container);
     daemon.until_ended(id);
@@ -124,7 +123,7 @@ fn only_an_integration_speaks_for_a_scheduler() {
     assert_eq!(error.kind, ErrorKind::PermissionDenied);
     assert!(error.message.contains("[grpc] integrations"), "{error}");
     hint(&by(4243, None)).unwrap();
-    assert_eq!(daemon.hinted.blocking_lock().try_recv().unwrap(), hints);
+    assert_eq!(daemon.hinted.lock().unwrap().try_recv().unwrap(), hints);
 
     let report = |uid: u32| {
         let yarn = Some(Box::new(lrs::proto::YarnStatus { enabled: true, ..Default::default() }));

@@ -26,8 +26,8 @@ pub enum Exit {
 /// The end of a command that did not do all it was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// To be told, with its exit code.
-    Told {
+    /// To be reported, with its exit code.
+    Message {
         /// Exit code.
         exit: Exit,
         /// Lower case, no final stop.
@@ -35,7 +35,7 @@ pub enum Failure {
         /// What to do.
         hint: Option<String>,
     },
-    /// Everything worth telling was told; only the code is left.
+    /// It was reported already; only the code is left.
     Ended(ExitCode),
     /// stdout could not be written.
     Output(std::io::Error),
@@ -43,43 +43,43 @@ pub enum Failure {
 
 impl Failure {
     /// With this exit code.
-    pub fn told(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure::Told { exit, message: message.into(), hint: None }
+    pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure::Message { exit, message: message.into(), hint: None }
     }
 
     /// Refused or failed.
     pub fn failed(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Failed, message)
+        Failure::new(Exit::Failed, message)
     }
 
     /// Wrong arguments that only show after parsing.
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Usage, message)
+        Failure::new(Exit::Usage, message)
     }
 
     /// The daemon does not answer.
     pub fn unreachable(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::Unreachable, message)
+        Failure::new(Exit::Unreachable, message)
     }
 
     /// The command of `run` is not there.
     pub fn not_found(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::NotFound, message)
+        Failure::new(Exit::NotFound, message)
     }
 
     /// The command of `run` cannot be executed.
     pub fn not_executable(message: impl Into<String>) -> Failure {
-        Failure::told(Exit::NotExecutable, message)
+        Failure::new(Exit::NotExecutable, message)
     }
 
-    /// Everything worth telling was told.
+    /// It was reported already.
     pub fn ended(code: ExitCode) -> Failure {
         Failure::Ended(code)
     }
 
     /// The same with a line that says what to do.
     pub fn hint(mut self, text: impl Into<String>) -> Failure {
-        if let Failure::Told { hint, .. } = &mut self {
+        if let Failure::Message { hint, .. } = &mut self {
             *hint = Some(text.into());
         }
         self
@@ -88,7 +88,7 @@ impl Failure {
     /// The exit code.
     pub fn exit(&self) -> ExitCode {
         match self {
-            Failure::Told { exit, .. } => ExitCode::from(*exit as u8),
+            Failure::Message { exit, .. } => ExitCode::from(*exit as u8),
             Failure::Ended(code) => *code,
             Failure::Output(error) if is_closed_pipe(error) => ExitCode::SUCCESS,
             Failure::Output(_) => ExitCode::from(Exit::Failed as u8),
@@ -97,13 +97,13 @@ impl Failure {
 
     /// Whether this is the end `exit`.
     pub fn is(&self, wanted: Exit) -> bool {
-        matches!(self, Failure::Told { exit, .. } if *exit == wanted)
+        matches!(self, Failure::Message { exit, .. } if *exit == wanted)
     }
 
     /// Prints it on stderr as a word of `program`.
     pub fn report(&self, program: &str) {
         match self {
-            Failure::Told { message, hint, .. } => {
+            Failure::Message { message, hint, .. } => {
                 say(format_args!("{program}: {message}"));
                 if let Some(hint) = hint {
                     say(format_args!("  hint: {hint}"));
@@ -121,8 +121,8 @@ impl std::fmt::Display for Failure {
     /// The message alone.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Told { message, .. } => f.write_str(message),
-            Failure::Ended(_) => f.write_str("it was told already"),
+            Failure::Message { message, .. } => f.write_str(message),
+            Failure::Ended(_) => f.write_str("it was reported already"),
             Failure::Output(error) => error.fmt(f),
         }
     }

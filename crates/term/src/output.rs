@@ -125,7 +125,7 @@ impl Write for Captured {
     }
 }
 
-/// Prints one line on stderr. Nothing can be told any more when that fails.
+/// Prints one line on stderr. There is nowhere to report that it failed.
 pub fn say(text: Arguments<'_>) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }

@@ -134,9 +134,9 @@ mod tests {
                 assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
             }
         }
-        let told = attributes(Some(&full()));
+        let shown = attributes(Some(&full()));
         let value = |wanted: &str| {
-            told.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
+            shown.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.as_str())
         };
         assert_eq!(value("lrs-state"), Some("holding"));
         assert_eq!(value("lrs-spare"), Some("yes"));

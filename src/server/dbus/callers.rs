@@ -8,7 +8,7 @@
 //!
 //! A bus that tells no groups (dbus-daemon before 1.15) leaves the account database to ask
 //! (getgrouplist(3)), once a call needs them, on another thread, never for root, and not for
-//! ever: a directory service that hangs delays nobody else's calls.
+//! ever: a directory service that hangs delays no other caller.
 //!
 //! Limit: at most [`MOST_KNOWN`] callers are kept; when it is full those with nothing under way
 //! are forgotten, and asked about again if they call again.

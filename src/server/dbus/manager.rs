@@ -289,8 +289,8 @@ impl Manager {
         Ok(self.call()?.snapshot().config_toml.to_string())
     }
 
-    /// Every kept decision that touched a task or a reservation, with its inputs, whose numbers
-    /// are x, or d with a fraction; truncated when older ones are not kept any more.
+    /// Every kept decision that touched a task or a reservation, with its inputs (numbers are x,
+    /// or d with a fraction); truncated when older ones are not kept any more.
     #[zbus(out_args("events", "truncated"))]
     fn explain(&self, id: &str) -> Result<(Vec<Dict>, bool), CallError> {
         self.call()?.explain(id)

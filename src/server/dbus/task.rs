@@ -72,7 +72,7 @@ impl Task {
     #[zbus(property)] fn cgroup(&self) -> String { text(self.task.cgroup.as_deref()) }
     /// The tiers' ratio holds within it; empty: none.
     #[zbus(property)] fn ratio_group(&self) -> String { text(self.task.ratio_group.as_deref()) }
-    /// The unit of systemd's whose cgroup it is; empty: none.
+    /// The systemd unit that has this cgroup; empty: none.
     #[zbus(property)] fn unit(&self) -> String { text(self.task.unit.as_deref()) }
     /// What it would lose by leaving its unit; empty: it left.
     #[zbus(property)] fn stays_because(&self) -> String { text(self.task.stays_because.as_deref()) }

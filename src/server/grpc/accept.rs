@@ -2,7 +2,7 @@
 //!
 //! Nothing a client does here ends or spins the loop. Out of descriptors or memory, accept(2)
 //! fails at once while the connection stays queued, so the loop pauses between tries; over
-//! quota, the client is told so in answer to whatever it calls, for a moment.
+//! quota, every call of the client is answered with that error, for a moment.
 //!
 //! Admins are served on the thread that accepts, everybody else on a thread of their own:
 //! however many calls the others have in the queue of theirs, an admin's is not behind them.
@@ -77,7 +77,7 @@ pub(super) async fn accept_loop(
         let caller = match peer::caller(&stream) {
             Ok(caller) => caller,
             Err(error) => {
-                // Without credentials there is nobody to give rights to.
+                // Rights belong to a uid, and without credentials there is none.
                 tracing::warn!(%error, "closed a connection: cannot read who it is: {error}");
                 continue;
             }

@@ -58,7 +58,7 @@ struct State {
 }
 
 impl Unsent {
-    /// That of the call whose future asks; one that nothing watches elsewhere.
+    /// The account of the call that is being polled; outside of calls a new one that nothing reads.
     pub(super) fn current() -> Arc<Unsent> {
         CURRENT.try_with(Arc::clone).unwrap_or_default()
     }
@@ -283,12 +283,12 @@ impl http_body::Body for Answer {
     }
 }
 
-/// What a call is told that the end of the daemon cuts short.
+/// The answer to a call that the end of the daemon cuts short.
 pub(super) fn stopping() -> Status {
     Status::unavailable("lrsd is stopping; ask again once it is back")
 }
 
-/// What a user is told that leaves its answers unread or its requests half sent. A client that
+/// The answer to a user that leaves its answers unread or its requests half sent. A client that
 /// asks for a slot takes RESOURCE_EXHAUSTED for "no free slot", so only streams get it.
 pub(super) fn too_much_unread(stream: bool) -> Status {
     let code = if stream { Code::ResourceExhausted } else { Code::Unavailable };

@@ -115,7 +115,7 @@ const REFLECTION_BYTES: usize = 4 << 10;
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections open at once; any one user but root gets a quarter, and all of them together
-    /// half. Above it a client is told and closed.
+    /// half. A client above it gets an error and is closed.
     pub connections: usize,
     /// Calls and streams open at once over all connections, shared in the same way.
     pub calls: usize,
@@ -183,7 +183,7 @@ impl Limits {
     }
 }
 
-/// What health-checking clients are told (grpc.health.v1). Cheap to clone; one serves all
+/// The health of the daemon for clients that check it (grpc.health.v1). Cheap to clone; one serves all
 /// sockets of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Health {

@@ -1,7 +1,7 @@
-//! The unix socket: placed so that nobody ever meets it with the wrong mode, taken over only
+//! The unix socket: never seen with the wrong mode, taken over only
 //! from the dead, removed only while it is still ours.
 //!
-//! A socket file connects nobody before `listen(2)`: connect(2) answers ECONNREFUSED, as it
+//! A socket file lets no client in before `listen(2)`: connect(2) answers ECONNREFUSED, as it
 //! does for a stale one. So the order bind, chmod, listen has no window in which the wrong
 //! people get in (or the right ones are turned away with EACCES by a daemon that serves), and
 //! needs neither the process-wide umask nor a second name in the directory. A client that
@@ -119,7 +119,7 @@ fn open_to_all(path: &Path) -> Result<SocketFile, ServeError> {
     Ok(SocketFile { path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) })
 }
 
-/// Removes a socket nobody answers on; anything else in the way is an error and stays.
+/// Removes a socket that has no listener; anything else in the way is an error and stays.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ServeError> {
     let failed =
         |action| move |source: io::Error| ServeError::Io { action, path: path.to_owned(), source };

@@ -1,6 +1,6 @@
 //! The two streams. Both are pulled: a stream does work only when what it said before is
 //! written, and holds nothing the loop would have to wait for. A reader that is slow misses
-//! states (status) or is told how many events it lost.
+//! states (status) or learns how many events it lost.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -46,7 +46,7 @@ pub(crate) fn serve(args: &DiskArgs, out: &mut Output) -> Result<(), Failure> {
             made.take_down();
             return ready;
         }
-        Err(Failure::Told { message, hint, .. }) => Word::Failed { message, hint },
+        Err(Failure::Message { message, hint, .. }) => Word::Failed { message, hint },
         Err(other) => Word::Failed { message: other.to_string(), hint: None },
     };
     tell(out, &word)
