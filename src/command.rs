@@ -14,7 +14,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
-use crate::discover::keeper::News;
 use crate::discover::{Found, Hint};
 use crate::proto;
 use crate::systemd::unit::UnitName;
@@ -118,9 +117,9 @@ pub enum Command {
         changes: Vec<Change>,
         reply: Reply<()>,
     },
-    /// What is new about the thread that finds tasks, from who keeps it. Nobody waits for an
-    /// answer.
-    FinderNews(News),
+    /// Why no task is found, a sentence for the operator; `None`: all is well again. Nobody waits
+    /// for an answer.
+    FinderTrouble(Option<String>),
     /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
     YarnFound(YarnFound),
 }
@@ -130,6 +129,8 @@ pub enum Command {
 pub struct YarnFound {
     /// Those it found.
     pub containers: Vec<proto::YarnContainer>,
+    /// How many NodeManagers run on the node; `None`: not known.
+    pub node_managers: Option<u32>,
     /// Why none is looked for, and since when that is so.
     pub problem: Option<(String, WallTime)>,
 }

@@ -16,11 +16,8 @@
 //! step may refuse; none before recovery touches a task. Stopping is the other way round: servers
 //! first (watchers get UNAVAILABLE, calls have a grace), then the loop, which lets the workers
 //! finish the job at hand (those queued are the next daemon's to roll back), stores what was measured
-//! and leaves every weight as it is. Beside the servers `lrs-yarn` takes its offer back. It has
-//! 0.6 s for that, 5 s with a run of rmadmin, and the loop goes on shaping meanwhile; what is not done
-//! then stays in the ledger and is logged with the command that does it, or why none is safe; so is an
-//! offer of an earlier daemon where this one never came to call anybody. A reload replaces all settings
-//! that may change live, or none.
+//! and leaves every weight as it is. The finder is not waited for: it only reads, and may hang in that. A
+//! reload replaces all settings that may change live, or none.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +31,7 @@ use tokio::sync::{oneshot, watch};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
 use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
-use crate::discover::keeper::Keeper;
+use crate::discover::thread::Finder;
 use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
 use crate::log::{Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
@@ -71,8 +68,8 @@ struct Arguments {
     /// No daemon may run. Tasks in cgroups of LRS's own stay in them with neutral weights, and a
     /// daemon installed later takes them up again. Tasks admitted in place get the weights back
     /// that were found, services and scopes of systemd their properties too; those are then
-    /// released. An offer that YARN still has is taken back, for half a minute at most. What fails
-    /// is named, and the rest is done; to be run again.
+    /// released. What fails is named, and the rest is done; to be run again. What YARN was offered
+    /// is taken back by `lrs-yarn --give-back`.
     #[arg(long, conflicts_with = "check_config")]
     give_back: bool,
     /// Keep a scope of systemd alive (see crate::systemd::anchor); not for people.
@@ -83,8 +80,7 @@ struct Arguments {
 /// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
 pub(crate) const BAD_CONFIG: u8 = 78;
 
-/// Two seconds are promised from the signal to the exit; the servers get half of them. Only an offer
-/// that goes back by a command takes longer (`yarn/rm/give_back.rs`).
+/// Two seconds are promised from the signal to the exit; the servers get half of them.
 const STOP_SERVERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long the service manager waits for the name on the bus, so that `systemctl start lrsd &&
@@ -175,10 +171,10 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
 
 fn run(file: &Path) -> Result<(), DaemonError> {
     let config = Config::load(file, Absent::IsDefault)?;
-    let log = Log::start(&config.daemon.log)
+    let log = Log::start("lrsd", &config.daemon.log)
         .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
-    for ignored in &config.ignored {
-        tracing::warn!("{ignored}");
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
     }
     let runtime_dir = config.daemon.runtime_dir.clone();
     std::fs::create_dir_all(&runtime_dir)
@@ -261,7 +257,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
         hints: hinted,
     };
-    let mut keeper = Keeper::start(find).map_err(system("start the thread that finds tasks"))?;
+    let mut finder = Finder::start(find).map_err(system("start the thread that finds tasks"))?;
     // The servers get no more of the CPU than other programs (clients could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = shorten_slice(nice) {
@@ -281,9 +277,8 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
         paths.join(" ")
     );
     let ended = || control.is_finished();
-    let served = runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, &mut keeper));
-    // Beside the servers it had their second already.
-    keeper.join();
+    let served =
+        runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
     // The loop goes last: it answers calls under way until the servers have ended.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
@@ -365,7 +360,7 @@ async fn serve(
     access: Access,
     remote: Remote,
     loop_ended: impl Fn() -> bool,
-    keeper: &mut Keeper,
+    mut finder: Option<&mut Finder>,
 ) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("wait for SIGINT"))?;
@@ -420,12 +415,13 @@ async fn serve(
                 if loop_ended() {
                     break;
                 }
-                if let Some(news) = keeper.look(crate::clock::boot_time()) {
+                let news = finder.as_mut().and_then(|it| it.news(crate::clock::boot_time()));
+                if let Some(trouble) = news {
                     let commands = access.commands.clone();
                     // Not awaited here: a loop that is busy must not keep signals waiting.
                     tokio::spawn(async move {
                         // One that stops has nobody left to tell.
-                        let _ = commands.send(Command::FinderNews(news)).await;
+                        let _ = commands.send(Command::FinderTrouble(trouble)).await;
                     });
                 }
                 status_line.show(summary(&access.snapshot.borrow().status));
@@ -437,7 +433,6 @@ async fn serve(
         }
     }
     notify::stopping();
-    keeper.stop();
     stop.send_replace(true);
     let close = async {
         while let Some(ended) = servers.join_next().await {

@@ -11,8 +11,7 @@
 //! | group in place | what was found, told to systemd too for its units; released, record gone |
 //! | nobody in its group any more | weights as above; the next daemon books the end |
 //!
-//! What YARN was offered goes back at the stop of the service; where that failed it is tried once
-//! more, and said how to do it by hand.
+//! What YARN was offered is given back by `lrs-yarn --give-back`, which has the ledger.
 //!
 //! Whatever instant it is killed at, and after every error, it can be run again: nothing is
 //! written that is there already, and a record goes last.
@@ -46,7 +45,6 @@ use crate::state::record::ReservationRecord;
 use crate::state::{Recovered, StateError, Store};
 use crate::systemd::manager::{Manager, ManagerError};
 use crate::systemd::unit::UnitRecord;
-use crate::yarn::rm::give_back::at_removal;
 
 /// Why nothing was given back.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +91,7 @@ pub fn run(config: &Path) -> ExitCode {
     }
 }
 
-/// Answers whether every task has its weights back, and YARN nothing of LRS's.
+/// Answers whether every task has its weights back.
 fn give_back(file: &Path) -> Result<bool, GiveBackError> {
     let config = Config::load(file, Absent::IsDefault)?;
     let runtime_dir = &config.daemon.runtime_dir;
@@ -102,20 +100,7 @@ fn give_back(file: &Path) -> Result<bool, GiveBackError> {
         return Ok(true);
     }
     let _lock = RuntimeLock::take(runtime_dir)?;
-    let tasks = give_back_tasks(&config);
-    // Whatever became of the tasks: the two have nothing to do with each other.
-    let offer = match at_removal(&config) {
-        Ok(None) => true,
-        Ok(Some(node)) => {
-            say(&format!("YARN: {node} has its configured resource back"));
-            true
-        }
-        Err(left) => {
-            last_words(&format!("lrsd: {left}"));
-            false
-        }
-    };
-    Ok(tasks? && offer)
+    give_back_tasks(&config)
 }
 
 fn nothing_recorded(runtime_dir: &Path) {

@@ -16,7 +16,7 @@
 //! | [`server`] | one service layer; gRPC and D-Bus translate to it and decide nothing | `command`, `publish` |
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
 //! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
-//! | [`log`] | where log lines go | journald, [`clock`] |
+//! | [`log`], [`clock`] | `crates/host`: where log lines go; the only readers of clocks | journald |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`yarn`] | tasks that no client announced | /proc, Hadoop's files |
@@ -30,7 +30,6 @@
 
 pub mod cgroup;
 pub mod cli;
-pub mod clock;
 pub mod command;
 pub mod config;
 pub mod daemon;
@@ -39,7 +38,6 @@ pub mod discover;
 pub mod doctor;
 pub mod driver;
 pub mod give_back;
-pub mod log;
 pub mod publish;
 pub mod rights;
 pub mod sample;
@@ -51,4 +49,5 @@ pub mod yarn;
 pub use lrs_api::{proto, wire};
 pub use lrs_core as core;
 pub use lrs_core::units;
+pub use lrs_host::{clock, log};
 pub use server::{dbus, grpc as serve};

@@ -1,4 +1,4 @@
-//! Every log line of ours is a sentence that says all of it (`src/log.rs`): text logs and
+//! Every log line of ours is a sentence that says all of it (`crates/host/src/log.rs`): text logs and
 //! `journalctl` show the message alone, so an error that is a field only is lost to readers.
 //!
 //! Reads the sources. Textual on purpose: no lint knows what a log line shows.
@@ -12,7 +12,9 @@ use std::path::Path;
 fn errors_are_part_of_the_message() {
     let mut faults = Vec::new();
     let mut lines = 0;
-    for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let daemons = ["src", "crates/host/src", "crates/yarn/src"].map(|dir| sources(&root.join(dir)));
+    for (path, text) in daemons.into_iter().flatten() {
         for call in calls(&text) {
             lines += 1;
             for field in ["error", "errno"] {

@@ -16,6 +16,8 @@
 #![allow(clippy::disallowed_methods)] // what is measured here is wall time
 #![allow(dead_code)] // the modules of the tests also serve the tests
 
+#[path = "../../tests/daemon/beside.rs"]
+mod beside;
 #[path = "../../tests/yarn/certificate.rs"]
 mod certificate;
 #[path = "../../tests/yarn/cluster.rs"]

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::CONTAINER;
-use crate::harness::Daemon;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
@@ -52,7 +52,7 @@ impl Setting {
     }
 
     /// Makes it so. The daemon, if there is one, is to be given to [`leave`].
-    pub fn enter(self, cluster: &Cluster) -> Option<Daemon> {
+    pub fn enter(self, cluster: &Cluster) -> Option<Lrs> {
         match self {
             Setting::Static { containers, .. } => {
                 set(cluster, containers);
@@ -66,7 +66,7 @@ impl Setting {
     }
 
     /// Ends it; LRS has to take back what it offered.
-    pub fn leave(self, cluster: &Cluster, daemon: Option<Daemon>) {
+    pub fn leave(self, cluster: &Cluster, daemon: Option<Lrs>) {
         let (Setting::Lrs { containers }, Some(mut daemon)) = (self, daemon) else { return };
         let status = daemon.json(&["yarn", "status"]);
         assert!(status["last_error"].is_null(), "{status}\n{}", daemon.log());
@@ -77,12 +77,12 @@ impl Setting {
     }
 }
 
-fn daemon(cluster: &Cluster) -> Daemon {
+fn daemon(cluster: &Cluster) -> Lrs {
     let settings = format!(
         "[yarn]\nenabled = true\nconf_dir = {:?}\noffer = true\nslot_memory = \"{CONTAINER}MiB\"\n",
         cluster.conf(0)
     );
-    let daemon = Daemon::start("yarn", &settings);
+    let daemon = Lrs::start("yarn", &settings);
     daemon.eventually("a node that lrsd has read", |daemon| {
         std::thread::sleep(Duration::from_millis(50));
         daemon.json(&["yarn", "status"])["advertised"].is_object().then_some(())

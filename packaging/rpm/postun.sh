@@ -4,6 +4,7 @@ if [ "$1" -eq 0 ]; then
     dropins=/run/systemd/system.control/lrs.slice.d
     rm -f "$dropins/50-CPUWeight.conf"
     [ ! -d "$dropins" ] || rmdir --ignore-fail-on-non-empty "$dropins"
+    rm -rf /run/lrs-yarn
 fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :

@@ -396,8 +396,8 @@ table! {
     /// command below, for older ones and for Kerberos.
     Restart offer_by: OfferBy = OfferBy::Rest, r#""rest" or "rmadmin""#, word;
     /// The command of offer_by = "rmadmin", run without a shell; LRS adds -updateNodeResource
-    /// and its arguments. Put what gets a ticket before it, for example k5start. The packaged
-    /// service can start no Java machine itself: docs/yarn.md has the command with systemd-run.
+    /// and its arguments. lrs-yarn.service runs it as its own user. Put what gets a ticket before
+    /// it, for example k5start (docs/yarn.md).
     Restart rmadmin: Vec<String> = vec!["yarn".into(), "rmadmin".into()],
         "a list of 1 to 64 words", |v| words(v, 1..=64);
     /// Memory offered for each slot beyond the base: what a container of the usual size asks

@@ -71,9 +71,10 @@ pub struct Config {
     /// `[[discover]]`, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub discover: Vec<Rule>,
-    /// Keys of removed features that the file still has. They are warned about and ignored.
+    /// What is taken and should be changed: keys of removed features, which are ignored, and a
+    /// command that only an earlier lrsd could use.
     #[serde(skip)]
-    pub ignored: Vec<Fault>,
+    pub warnings: Vec<Fault>,
 }
 
 /// `daemon.mode`

@@ -96,7 +96,7 @@ fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors
 }
 
 /// Reads and checks the file at `path`, which has to exist. `Ok` is for people: one line with the
-/// verdict and the keys that differ from their defaults, and one for each key that is ignored.
+/// verdict and the keys that differ from their defaults, and one for each warning.
 pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     let config = load(path, Absent::IsError)?;
     let changed = Config::default().changed_keys(&config).into_iter();
@@ -112,7 +112,7 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     } else {
         format!("{file}: valid; not default: {}", changed.join(", "))
     };
-    let warnings = config.ignored.iter().map(|ignored| format!("\nwarning: {ignored}"));
+    let warnings = config.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
     Ok(std::iter::once(verdict).chain(warnings).collect())
 }
 
@@ -121,10 +121,10 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut config = Config::default();
     let source = Source::new(text, file);
-    let mut reader = Reader { source, faults: Vec::new(), ignored: Vec::new() };
+    let mut reader = Reader { source, faults: Vec::new(), warnings: Vec::new() };
     reader.document(root.get_ref(), &mut config, syntax.is_empty());
-    let Reader { source, mut faults, ignored } = reader;
-    config.ignored = ignored;
+    let Reader { source, mut faults, warnings } = reader;
+    config.warnings = warnings;
     if !syntax.is_empty() {
         let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
         let syntax: Vec<Fault> = syntax.collect();
@@ -152,8 +152,8 @@ type Places = HashMap<&'static str, Option<Range<usize>>>;
 struct Reader<'a> {
     source: Source<'a>,
     faults: Vec<Fault>,
-    /// About keys that are ignored.
-    ignored: Vec<Fault>,
+    /// About what is taken all the same.
+    warnings: Vec<Fault>,
 }
 
 impl Reader<'_> {
@@ -180,6 +180,7 @@ impl Reader<'_> {
         }
         self.derive_defaults(config, &places);
         self.check_together(config, &places);
+        self.warn_of_systemd_run(config, &places);
     }
 
     /// Reads the keys of one table into `root`.
@@ -201,7 +202,7 @@ impl Reader<'_> {
                     let found = found.map(|node| self.source.quote(node.span()));
                     let (problem, remedy) = (String::from("is ignored"), String::from(*remedy));
                     let fault = self.source.fault(path, found, name.span(), problem, remedy);
-                    self.ignored.push(fault);
+                    self.warnings.push(fault);
                 } else {
                     let remedy = unknown_remedy(header, keys, name.get_ref());
                     self.fault(path, found, name.span(), UNKNOWN_KEY, remedy);
@@ -339,6 +340,24 @@ impl Reader<'_> {
             };
             let remedy = format!("set {large} to {small} or more");
             self.fault_at(path, place.clone(), problem, remedy);
+        }
+    }
+
+    /// lrsd could start no Java machine when it called the ResourceManager itself, so that the runbook
+    /// had systemd-run start one. lrs-yarn can, and may not start units.
+    fn warn_of_systemd_run(&mut self, config: &Config, places: &Places) {
+        let program = config.yarn.rmadmin.first().map(|word| Path::new(word).file_name());
+        if program != Some(Some("systemd-run".as_ref())) {
+            return;
+        }
+        if let Some(Some(place)) = places.get("yarn.rmadmin") {
+            let problem = "begins with systemd-run, which lrs-yarn.service may not use";
+            let remedy = "write the command alone, such as [\"/opt/hadoop/bin/yarn\", \"rmadmin\"], and \
+                          the user and variables of systemd-run's options into a drop-in of \
+                          lrs-yarn.service (yarn.md, \"Offers by rmadmin\")";
+            let found = Some(self.source.quote(place.clone()));
+            let (key, place) = (String::from("yarn.rmadmin"), place.clone());
+            self.warnings.push(self.source.fault(key, found, place, problem.into(), remedy.into()));
         }
     }
 

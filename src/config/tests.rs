@@ -221,7 +221,7 @@ fn values_arrive_in_their_fields() {
             timeout: Duration::from_secs(60),
         },
         discover: discover::tests::two_rules(),
-        ignored: Vec::new(),
+        warnings: Vec::new(),
     };
     assert_eq!(config, expected);
     assert_eq!(read(&config.to_toml()).unwrap(), config);
@@ -512,6 +512,9 @@ mod files {
         let checked = check_file(&path).unwrap();
         let warning = "lrs.toml:2: yarn.tasktracker = true: is ignored; remove the key";
         assert!(checked.contains(warning), "{checked}");
+        std::fs::write(&path, "[yarn]\nrmadmin = [\"systemd-run\", \"yarn\"]\n").unwrap();
+        let checked = check_file(&path).unwrap();
+        assert!(checked.contains("\nwarning: ") && checked.contains("drop-in of"), "{checked}");
     }
 }
 
@@ -656,7 +659,7 @@ fn valid_config() -> impl Strategy<Value = Config> {
                     metrics,
                     yarn,
                     discover,
-                    ignored: Vec::new(),
+                    warnings: Vec::new(),
                 }
             },
         )

@@ -3,9 +3,9 @@
 //! The loop checks who says it and passes it on; it waits for nobody, so the queue is short and
 //! what does not fit is refused: a finder that hangs must not fill memory.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 use crate::core::model::Priority;
 
@@ -39,11 +39,61 @@ pub enum Master {
 /// The loop's end.
 pub type HintSender = mpsc::Sender<Vec<Hint>>;
 
-/// The finder's end; it outlives a finder that has to be started again.
-pub type HintReceiver = Arc<Mutex<mpsc::Receiver<Vec<Hint>>>>;
+/// The finder's end.
+pub type HintReceiver = mpsc::Receiver<Vec<Hint>>;
 
 /// A new queue.
 pub fn hint_queue() -> (HintSender, HintReceiver) {
-    let (sender, receiver) = mpsc::channel(QUEUED);
-    (sender, Arc::new(Mutex::new(receiver)))
+    mpsc::channel(QUEUED)
+}
+
+/// Most hints that are kept.
+const KEPT: usize = 4096;
+
+/// What was said of containers by name, found or not yet. Beyond a bound those go that were not
+/// repeated for longest.
+#[derive(Debug, Default)]
+pub struct Hints {
+    recent: HashMap<String, Hint>,
+    older: HashMap<String, Hint>,
+}
+
+impl Hints {
+    /// Keeps a hint in place of the one before it.
+    pub fn insert(&mut self, hint: Hint) {
+        if self.recent.len() >= KEPT / 2 && !self.recent.contains_key(&hint.container) {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(hint.container.clone(), hint);
+    }
+
+    /// What was said last of the container of this name.
+    pub fn get(&self, container: &str) -> Option<&Hint> {
+        self.recent.get(container).or_else(|| self.older.get(container))
+    }
+
+    /// All, the newer ones last.
+    pub fn iter(&self) -> impl Iterator<Item = &Hint> {
+        self.older.values().chain(self.recent.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_is_kept_and_memory_is_bounded() {
+        let mut hints = Hints::default();
+        let hint = |name: String| Hint { container: name, ..Hint::default() };
+        for turn in 0..10 * KEPT {
+            hints.insert(hint(turn.to_string()));
+            if turn % 1000 == 0 {
+                hints.insert(hint(String::from("a")));
+            }
+        }
+        assert!(hints.get("a").is_some() && hints.get("0").is_none());
+        assert!(hints.get(&(10 * KEPT - 1).to_string()).is_some());
+        assert!(hints.iter().count() <= KEPT);
+    }
 }

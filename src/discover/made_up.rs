@@ -1,8 +1,6 @@
 //! Trees like /proc, rules, and a log that is kept, for tests.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use super::processes::Proc;
 use crate::config::rule::{Means, Pattern, Rule, Template};
@@ -35,30 +33,6 @@ pub fn whole(text: &str) -> Option<Pattern> {
 
 pub fn template(text: &str) -> Option<Template> {
     Some(Template::new(text).unwrap())
-}
-
-/// What this thread logs during `work`.
-pub fn logged(work: impl FnOnce()) -> String {
-    let kept = Arc::new(Kept::default());
-    let writer = Arc::clone(&kept);
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
-    tracing::subscriber::with_default(subscriber, work);
-    let bytes = kept.0.lock().unwrap().clone();
-    String::from_utf8(bytes).unwrap()
-}
-
-#[derive(Default)]
-struct Kept(Mutex<Vec<u8>>);
-
-impl io::Write for &Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A directory with processes; goes with its value.

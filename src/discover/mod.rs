@@ -11,18 +11,16 @@
 
 pub mod finder;
 mod hint;
-pub mod keeper;
 #[cfg(test)]
 pub(crate) mod made_up;
 pub mod proc_file;
 pub mod processes;
 pub mod refusals;
-pub mod rest;
 pub mod rules;
 pub mod scan;
 pub mod thread;
 
-pub use self::hint::{Hint, HintReceiver, HintSender, Master, hint_queue};
+pub use self::hint::{Hint, HintReceiver, HintSender, Hints, Master, hint_queue};
 pub use crate::core::model::Standing;
 use crate::core::model::{Labels, Priority};
 pub use crate::core::task::Finder;

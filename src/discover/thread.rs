@@ -8,34 +8,35 @@
 //! It is also what waits for Hadoop's configuration. A node whose files cannot be read yet (a disk
 //! that is not mounted, a package that is being installed) is shaped without YARN meanwhile, and
 //! the reason is what `lrsctl yarn status` says.
+//!
+//! The loop shapes what is a task whatever becomes of this thread, so neither a panic nor a hang ends
+//! the daemon or delays its end: each is a line of the log and a warning in status
+//! ([`Finder::news`]). It is not started again after a panic; a restart of lrsd does that, under which
+//! tasks run on.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::finder::RuleFinder;
-use super::keeper::Pulse;
 use super::processes::Proc;
-use super::rest::{Alive, Rest};
 use super::scan::Node;
-use super::{Found, Hint, HintReceiver};
+use super::{Found, Hint, HintReceiver, Hints};
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
 use crate::core::model::TaskId;
 use crate::publish::Access;
 use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
-use crate::yarn::finder::NodeFinder;
-use crate::yarn::join::{self, Joined};
-use crate::yarn::rm;
-use crate::yarn::rm::give_back::{Left, Witness, within};
+use crate::yarn::finder::{NodeFinder, Settings};
+use crate::yarn::join;
 
 /// When what was seen once by a rule is looked at again: an exec may follow a fork.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
@@ -51,14 +52,12 @@ const LISTS_EVERY: Duration = Duration::from_millis(200);
 /// anyway.
 const ASKED_AT_ONCE: usize = 16;
 
-/// Hints that are kept of containers not found yet.
-const EARLY_HINTS: usize = 1024;
-
-/// What a thread that is told to stop may need beside what it waits for: a pass under way.
-const STOP_SLACK: Duration = Duration::from_millis(100);
+/// How long one round may take before it counts as hanging: a listing of thousands of processes takes
+/// a tenth of a second.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
 
 /// What the thread needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Parts {
     /// The settings of the start. Rules and places change with a restart only.
     pub config: Arc<Config>,
@@ -70,117 +69,71 @@ pub struct Parts {
     pub hints: HintReceiver,
 }
 
-/// The running thread.
+/// The running thread. It only reads, so nothing waits for its end.
 #[derive(Debug)]
-pub struct Handle {
-    stop: watch::Sender<bool>,
-    ended: std_mpsc::Receiver<()>,
-    thread: JoinHandle<Result<(), Lost>>,
-    pulse: Pulse,
-    /// The thread that talks to YARN for it.
-    rest: Rest,
+pub struct Finder {
+    thread: JoinHandle<()>,
+    busy: Busy,
+    /// What was last said of it.
+    said: Option<&'static str>,
 }
 
-/// A thread that finds tasks or talks to YARN ended by itself. Without it the node would be shaped
-/// as if nothing new ran on it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
-pub enum Lost {
-    #[error("the thread {0} panicked")]
-    Panicked(&'static str),
-    #[error("the thread lrs-yarn ended, though nobody told it to: {0}")]
-    Talker(String),
-    #[error("the thread lrs-find cannot wait for anything: {0}")]
-    Runtime(String),
-    #[error(
-        "the thread lrs-find hangs, in a read of /proc or of a NodeManager's directory; a stop does \
-         not wait for it"
-    )]
-    Hangs,
+/// Since when a round has been under way, in ms since the boot; 0: none is.
+type Busy = Arc<AtomicU64>;
+
+fn millis(time: BootTime) -> u64 {
+    u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Lost {
-    /// The one that finds.
-    pub(super) const FINDER: Lost = Lost::Panicked("lrs-find");
-}
-
-impl Handle {
-    /// Starts a thread that does `work`. `alive` is dropped with it, and with what it hands a
-    /// clone to; `rest` is the other end of that.
-    pub(super) fn of(
-        name: &str,
-        (alive, rest): (Alive, Rest),
-        work: impl FnOnce(Pulse, watch::Receiver<bool>) -> Result<(), Lost> + Send + 'static,
-    ) -> std::io::Result<Handle> {
-        let (stop, stopping) = watch::channel(false);
-        let (end, ended) = std_mpsc::channel();
-        let pulse = Pulse::default();
-        let own = pulse.clone();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let _alive = alive;
-            let outcome = work(own, stopping);
-            // Nobody waits any more when the time to stop was up.
-            let _ = end.send(());
-            outcome
-        })?;
-        Ok(Handle { stop, ended, thread, pulse, rest })
+impl Finder {
+    /// Starts the thread; `None` where nothing is to be found.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub fn start(parts: Parts) -> std::io::Result<Option<Finder>> {
+        if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
+            return Ok(None);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Finder::of(move |busy| runtime.block_on(Finding::new(parts, busy).run())).map(Some)
     }
 
-    /// Whether it works or waits.
-    pub(super) fn pulse(&self) -> &Pulse {
-        &self.pulse
+    fn of(work: impl FnOnce(Busy) + Send + 'static) -> std::io::Result<Finder> {
+        let busy = Busy::default();
+        let own = Arc::clone(&busy);
+        let thread =
+            std::thread::Builder::new().name("lrs-find".into()).spawn(move || work(own))?;
+        Ok(Finder { thread, busy, said: None })
     }
 
-    /// Begins to stop, at YARN too: what it was offered is taken back meanwhile.
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
-    }
-
-    /// Whether it is over: it was told to stop, or it or what it started panicked.
-    pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    /// Waits for its end, which is bounded: a read of /proc or of a dead disk that hangs is given
-    /// up with the process. An error: it has not ended in order, and what it started is there
-    /// still or has ended with nobody listening.
-    pub(super) fn join(self) -> (Result<(), Lost>, Rest) {
-        self.stop();
-        let outcome = match self.ended.recv_timeout(self.rest.within() + STOP_SLACK) {
-            Err(std_mpsc::RecvTimeoutError::Timeout) => Err(Lost::Hangs),
-            // Sent, or dropped in a panic: either way it is over.
-            Ok(()) | Err(std_mpsc::RecvTimeoutError::Disconnected) => {
-                self.thread.join().unwrap_or(Err(Lost::FINDER))
-            }
+    /// To be called from time to time: why no task is found, a sentence for the operator, or that all
+    /// is well again. `None`: that was said already.
+    pub fn news(&mut self, now: BootTime) -> Option<Option<String>> {
+        let since = self.busy.load(Ordering::Relaxed);
+        let trouble = if self.thread.is_finished() {
+            Some(
+                "tasks that nobody announces are not found: the thread lrs-find panicked, and the \
+                 journal says where; those that are known are shaped. Restart lrsd: tasks run on",
+            )
+        } else if since != 0 && millis(now).saturating_sub(since) >= millis(BootTime(HANGS_AFTER)) {
+            Some(
+                "tasks that nobody announces are not found: the thread lrs-find hangs, in a read of \
+                 /proc, of Hadoop's files or of a NodeManager's directory; those that are known are \
+                 shaped. Look for a dead disk or mount",
+            )
+        } else {
+            None
         };
-        (outcome, self.rest)
+        if self.said == trouble {
+            return None;
+        }
+        self.said = trouble;
+        match trouble {
+            Some(trouble) => tracing::error!("{trouble}"),
+            None => tracing::info!("the thread lrs-find goes on"),
+        }
+        Some(trouble.map(str::to_owned))
     }
-}
-
-/// Starts the thread; `None` where nothing is to be found.
-///
-/// # Errors
-/// There are no threads or descriptors left.
-pub fn start(parts: Parts) -> std::io::Result<Option<Handle>> {
-    if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
-        return Ok(None);
-    }
-    let witness = parts.config.yarn.enabled.then(|| Witness::of(&parts.config));
-    let (alive, rest) = Rest::begin(talker_within(&parts.config), witness);
-    let shared = alive.clone();
-    let run = move |pulse, stopping| {
-        // Made here: the runtime of who starts this thread anew would not let it be dropped there.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Lost::Runtime(error.to_string()))?;
-        runtime.block_on(Finding::new(parts, pulse, shared, stopping).run())
-    };
-    Handle::of("lrs-find", (alive, rest), run).map(Some)
-}
-
-/// How long the thread that talks to YARN is waited for at a stop. It takes the offer back from
-/// the moment the doors begin to close.
-fn talker_within(config: &Config) -> Duration {
-    within(config.yarn.offer_by) + STOP_SLACK
 }
 
 /// Whose find it is.
@@ -196,16 +149,11 @@ type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
 struct Yarn {
     finder: NodeFinder,
     ready: AsyncFd<OwnedFd>,
-    /// `None`: it could not be started yet.
-    talker: Option<rm::thread::Handle>,
-    /// What the cluster said of each container, for the list.
-    told: HashMap<String, Hint>,
 }
 
 impl Yarn {
-    /// Begins to look; nobody talks yet.
-    fn new(joined: &Joined) -> Result<Yarn, String> {
-        let finder = NodeFinder::new(&joined.finder)
+    fn new(settings: &Settings) -> Result<Yarn, String> {
+        let finder = NodeFinder::new(settings)
             .map_err(|error| format!("containers cannot be watched: {error}"))?;
         let waited =
             |error: &dyn std::fmt::Display| format!("containers cannot be waited for: {error}");
@@ -214,24 +162,29 @@ impl Yarn {
         // before it closes it.
         let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
             .map_err(|error| waited(&error))?;
-        Ok(Yarn { finder, ready, talker: None, told: HashMap::new() })
+        Ok(Yarn { finder, ready })
+    }
+
+    fn hinted(&mut self, hint: &Hint) {
+        // Of a rule's task, if its name is no container's.
+        if let Ok(container) = hint.container.parse() {
+            self.finder.set_hint(&container, join::hint(hint));
+        }
     }
 }
 
 struct Finding {
     parts: Parts,
-    pulse: Pulse,
-    /// For the thread that talks to YARN, which may outlive this one.
-    alive: Alive,
-    stopping: watch::Receiver<bool>,
+    busy: Busy,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
     yarn: Option<Yarn>,
-    /// When Hadoop's files are read; `None`: all that follows from them has begun, or nobody
-    /// wants it.
+    /// When Hadoop's files are read; `None`: they were, or nobody wants it.
     join_due: Option<BootTime>,
     /// Why they could not be read.
     join_error: Option<(String, WallTime)>,
+    /// What schedulers said, also before Hadoop's files were read.
+    hints: Hints,
     asked: JoinSet<Answer>,
     turns: Arc<Semaphore>,
     /// The list of containers may have changed since it was last sent.
@@ -242,7 +195,7 @@ struct Finding {
 }
 
 impl Finding {
-    fn new(parts: Parts, pulse: Pulse, alive: Alive, stopping: watch::Receiver<bool>) -> Finding {
+    fn new(parts: Parts, busy: Busy) -> Finding {
         let own = i32::try_from(std::process::id()).ok().and_then(Pid::new);
         let rules = parts.config.discover.clone();
         let rules = own.filter(|_| !rules.is_empty()).map(|daemon| {
@@ -252,14 +205,13 @@ impl Finding {
         let join_due = parts.config.yarn.enabled.then(BootTime::default);
         Finding {
             parts,
-            pulse,
-            alive,
-            stopping,
+            busy,
             rules,
             rules_due: BootTime::default(),
             yarn: None,
             join_due,
             join_error: None,
+            hints: Hints::default(),
             asked: JoinSet::new(),
             turns: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
             list_changed: false,
@@ -268,110 +220,58 @@ impl Finding {
         }
     }
 
-    async fn run(mut self) -> Result<(), Lost> {
-        let mut stopping = self.stopping.clone();
-        let mut hints = Arc::clone(&self.parts.hints).lock_owned().await;
-        while !is_stopping(&stopping) {
-            if let Some(lost) = self.lost_talker() {
-                return Err(lost);
-            }
+    async fn run(mut self) {
+        loop {
             let now = clock::now();
-            self.pulse.works();
+            self.busy.store(millis(now.boot), Ordering::Relaxed);
             self.join_yarn(now);
             self.look(now);
             self.list_containers(now).await;
-            self.pulse.rests();
+            self.busy.store(0, Ordering::Relaxed);
             let pause = self.next_due(now).since(clock::boot_time());
-            let Finding { yarn, asked, .. } = &mut self;
+            let Finding { yarn, asked, parts, .. } = &mut self;
             tokio::select! {
-                // An error means the sender is gone: the daemon stops.
-                _ = stopping.wait_for(|stop| *stop) => {}
                 Some(answer) = asked.join_next() => self.answered(answer),
-                Some(hints) = hints.recv() => self.hinted(hints),
+                hints = parts.hints.recv() => match hints {
+                    Some(hints) => self.hinted(hints),
+                    // The loop has ended, and the daemon with it.
+                    None => return std::future::pending().await,
+                },
                 () = readable(yarn) => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Err(left) = self.leave_yarn() {
-            tracing::warn!("{left}");
-        }
-        Ok(())
     }
 
-    /// That the thread that talks to YARN ended by itself; what stands there is said at once.
-    fn lost_talker(&mut self) -> Option<Lost> {
-        let talker = &mut self.yarn.as_mut()?.talker;
-        // It ends at the word to stop too, which may have come just now.
-        let talker = talker.take_if(|it| it.has_ended() && !is_stopping(&self.stopping))?;
-        let (why, left) = talker.fate();
-        if let Err(left) = left {
-            tracing::warn!("{left}");
-        }
-        Some(why.map_or(Lost::Panicked("lrs-yarn"), Lost::Talker))
-    }
-
-    /// Waits for the thread that talks to YARN. Where there is none, an offer of the one before or
-    /// of an lrsd that was killed may stand all the same.
-    fn leave_yarn(self) -> Result<(), Left> {
-        let config = &self.parts.config;
-        match self.yarn.and_then(|yarn| yarn.talker) {
-            Some(talker) => talker.join(talker_within(config)),
-            None if config.yarn.enabled => {
-                let why = self.join_error.as_ref().map(|(why, _)| why.as_str());
-                Witness::of(config).check(why.unwrap_or("the ResourceManager was not called yet"))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Reads Hadoop's files when it is time, and begins to look and to talk.
+    /// Reads Hadoop's files when it is time, and begins to look.
     fn join_yarn(&mut self, now: Moment) {
         if self.join_due.is_none_or(|due| due > now.boot) {
             return;
         }
+        self.list_changed = true;
         match self.join() {
-            Ok(()) => {
+            Ok(yarn) => {
+                tracing::info!("Hadoop's configuration is read; containers are looked for");
+                self.yarn = Some(yarn);
                 (self.join_due, self.join_error) = (None, None);
-                self.list_changed = true;
             }
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
-                if self.join_error.as_ref().is_some_and(|(said, _)| *said == reason) {
-                    return;
+                if self.join_error.as_ref().is_none_or(|(said, _)| *said != reason) {
+                    tracing::error!("YARN is not joined, which is tried again: {reason}");
+                    self.join_error = Some((reason, now.wall));
                 }
-                let what = match &self.yarn {
-                    Some(_) => "YARN's managers are not called",
-                    None => "YARN is not joined",
-                };
-                tracing::error!("{what}, which is tried again: {reason}");
-                self.join_error = Some((reason, now.wall));
-                self.list_changed = true;
             }
         }
     }
 
-    /// Begins what has not begun. Without the managers containers are shaped all the same.
-    fn join(&mut self) -> Result<(), String> {
-        let joined = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref())
-            .map_err(|error| error.to_string())?;
-        let yarn = match &mut self.yarn {
-            Some(yarn) => yarn,
-            none => {
-                let yarn = none.insert(Yarn::new(&joined)?);
-                tracing::info!("Hadoop's configuration is read; containers are looked for");
-                yarn
-            }
-        };
-        let parts = rm::thread::Parts {
-            endpoints: joined.endpoints,
-            config: Arc::clone(&self.parts.config),
-            snapshot: self.parts.access.snapshot.clone(),
-            commands: self.parts.access.commands.clone(),
-            stopping: self.stopping.clone(),
-            alive: self.alive.clone(),
-        };
-        yarn.talker = Some(rm::thread::start(parts).map_err(|error| error.to_string())?);
-        Ok(())
+    fn join(&self) -> Result<Yarn, String> {
+        let settings = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref());
+        let mut yarn = Yarn::new(&settings.map_err(|error| error.to_string())?)?;
+        for hint in self.hints.iter() {
+            yarn.hinted(hint);
+        }
+        Ok(yarn)
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
@@ -434,12 +334,11 @@ impl Finding {
             if let Some(rules) = &mut self.rules {
                 rules.set_hint(&hint);
             }
-            let Some(yarn) = &mut self.yarn else { continue };
-            if let Ok(container) = hint.container.parse() {
-                yarn.finder.set_hint(&container, join::hint(&hint));
-                yarn.told.insert(hint.container.clone(), hint);
+            if let Some(yarn) = &mut self.yarn {
+                yarn.hinted(&hint);
                 self.list_changed = true;
             }
+            self.hints.insert(hint);
         }
     }
 
@@ -447,16 +346,12 @@ impl Finding {
         if !self.list_changed || now.boot < self.listed_at.after(LISTS_EVERY) {
             return;
         }
-        let containers = self.yarn.as_mut().map(|yarn| {
-            let containers = join::containers(yarn.finder.containers(), &yarn.told);
-            if yarn.told.len() > 2 * containers.len() + EARLY_HINTS {
-                yarn.told.retain(|id, _| containers.iter().any(|container| container.id == *id));
-            }
-            containers
-        });
         (self.list_changed, self.listed_at) = (false, now.boot);
-        let containers = containers.unwrap_or_default();
-        let found = YarnFound { containers, problem: self.join_error.clone() };
+        let mut found = YarnFound { problem: self.join_error.clone(), ..YarnFound::default() };
+        if let Some(Yarn { finder, .. }) = &self.yarn {
+            found.containers = join::containers(finder.containers(), &self.hints);
+            found.node_managers = finder.node_managers();
+        }
         // A pass without news is the rule, and each list is a turn of the loop.
         if self.listed != found {
             self.listed = found.clone();
@@ -484,11 +379,6 @@ impl Finding {
     }
 }
 
-/// Whether the daemon stops; a sender that is gone says so too.
-fn is_stopping(stopping: &watch::Receiver<bool>) -> bool {
-    *stopping.borrow() || stopping.has_changed().is_err()
-}
-
 /// When a pass of YARN's finder is due.
 async fn readable(yarn: &mut Option<Yarn>) {
     let Some(Yarn { ready, .. }) = yarn else { return std::future::pending().await };
@@ -507,4 +397,46 @@ fn is_readable(fd: &AsyncFd<OwnedFd>) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// The next news at `now`, when the thread has come so far.
+    fn news(finder: &mut Finder, now: BootTime) -> Option<String> {
+        loop {
+            if let Some(news) = finder.news(now) {
+                return news;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_panic_is_said_once() {
+        let mut finder = Finder::of(|_| panic!("of the test")).unwrap();
+        let now = clock::boot_time();
+        assert!(news(&mut finder, now).unwrap().contains("lrs-find panicked"));
+        assert_eq!(finder.news(now), None);
+    }
+
+    #[test]
+    fn a_hang_is_said_once_and_so_is_its_end() {
+        let (go, wait) = mpsc::channel::<()>();
+        let begun = clock::boot_time();
+        let mut finder = Finder::of(move |busy| {
+            busy.store(millis(begun), Ordering::Relaxed);
+            wait.recv().unwrap();
+            busy.store(0, Ordering::Relaxed);
+            // Until the test is over.
+            let _ = wait.recv();
+        })
+        .unwrap();
+        let later = |seconds| begun.after(Duration::from_secs(seconds));
+        assert_eq!(finder.news(later(29)), None);
+        assert!(news(&mut finder, later(31)).unwrap().contains("hangs"));
+        assert_eq!(finder.news(later(600)), None, "once");
+        go.send(()).unwrap();
+        assert_eq!(news(&mut finder, later(601)), None, "it goes on");
+    }
+}

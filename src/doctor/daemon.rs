@@ -14,8 +14,8 @@ pub(super) fn config(options: &DoctorOptions, config: &Config) -> Check {
             errors.to_string(),
             "correct the file; the checks below go by the defaults",
         ),
-        None if let Some(ignored) = config.ignored.first() => {
-            Check::warn(ID, format!("{file} has keys of a removed feature"), ignored.to_string())
+        None if let Some(warning) = config.warnings.first() => {
+            Check::warn(ID, format!("{file} is valid and has to be changed"), warning.to_string())
         }
         None if options.config_file.exists() => Check::ok(ID, format!("{file} is valid")),
         None => Check::ok(ID, format!("{file} is absent: defaults")),

@@ -22,6 +22,9 @@ const UNIT_DIRS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
+/// The service that talks to YARN's managers.
+pub(super) const YARN_UNIT: &str = "lrs-yarn.service";
+
 /// What was found of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Services {
@@ -29,6 +32,10 @@ pub(super) struct Services {
     pub(super) systemd: bool,
     /// The unit file of the daemon.
     pub(super) unit: Option<PathBuf>,
+    /// The unit file of what talks to YARN's managers.
+    pub(super) yarn_unit: Option<PathBuf>,
+    /// Whether that unit has a group, as one that runs has.
+    pub(super) yarn_runs: bool,
     /// Whether the system bus takes connections.
     pub(super) bus: Reading<()>,
     /// The bus policy that lets lrsd have its name.
@@ -44,6 +51,11 @@ impl Services {
         Services {
             systemd: crate::systemd::is_running(),
             unit: first(&UNIT_DIRS, "lrsd.service"),
+            yarn_unit: first(&UNIT_DIRS, YARN_UNIT),
+            // cgroup v2, and the hierarchies of systemd's own beside v1.
+            yarn_runs: ["", "systemd", "unified"].iter().any(|hierarchy| {
+                Path::new("/sys/fs/cgroup").join(hierarchy).join(SLICE).join(YARN_UNIT).exists()
+            }),
             bus: UnixStream::connect(SOCKET)
                 .map(drop)
                 .map_err(|error| format!("nobody answers at {SOCKET} ({error})")),

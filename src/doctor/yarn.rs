@@ -1,19 +1,26 @@
 //! Whether a YARN node is as `[yarn]` needs it: Hadoop's files, the private directories, room
-//! for an offer, the ResourceManager's door.
+//! for an offer, the ResourceManager's port, the service that talks to it.
 //!
-//! Limits: what a NodeManager runs with may differ from its files, and what the service of lrsd
-//! sees differs from what this process sees below `/tmp` and `/home`, which it says.
+//! Limits: what a NodeManager runs with may differ from its files, and what the services see differs
+//! from what this process sees below `/tmp` and `/home`, which it says. Whether the user of lrs-yarn
+//! may read Hadoop's files is told by owner, group and mode, not by access lists.
 
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Check;
-use super::probe::{Facts, Reading};
+use super::probe::{Facts, Reading, Socket};
+use super::services::YARN_UNIT;
 use crate::config::{Auto, Config, Mode, OfferBy};
 use crate::units::Bytes;
 use lrs_hadoop_conf::site::ExecutorClass;
 use lrs_hadoop_conf::{Site, SiteError, Trust};
+use nix::unistd::User;
+
+/// Runtime directory of lrs-yarn.service; it belongs to the user that the service runs as.
+const RUNTIME_DIR: &str = "/run/lrs-yarn";
 
 /// How long a ResourceManager may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
@@ -27,6 +34,9 @@ pub(super) struct Yarn {
     pub(super) local_dirs: Reading<Vec<(PathBuf, Reading<()>)>>,
     /// Each ResourceManager, and whether it accepts a connection.
     pub(super) resource_managers: Reading<Vec<(String, Reading<()>)>>,
+    /// The user of lrs-yarn.service and what of Hadoop's files it may not read; `None`: there is no
+    /// such user, or it cannot be told.
+    pub(super) unread: Option<(String, Vec<PathBuf>)>,
 }
 
 impl Yarn {
@@ -52,6 +62,7 @@ impl Yarn {
             (Auto::Auto, Err(reason)) => Err(reason.clone()),
         };
         Some(Yarn {
+            unread: unread(config),
             site,
             local_dirs: local_dirs.map(|dirs| {
                 let readable = |dir: PathBuf| {
@@ -69,6 +80,32 @@ impl Yarn {
             }),
         })
     }
+}
+
+fn unread(config: &Config) -> Option<(String, Vec<PathBuf>)> {
+    let user = match std::fs::metadata(RUNTIME_DIR) {
+        Ok(found) => User::from_uid(found.uid().into()).ok()??,
+        Err(_) => User::from_name("lrs-yarn").ok()??,
+    };
+    let name = std::ffi::CString::new(user.name.as_str()).ok()?;
+    let groups = nix::unistd::getgrouplist(&name, user.gid).ok()?;
+    let may = |path: &Path, wanted: u32| {
+        // What this process cannot see is none of what it can tell.
+        let Ok(found) = std::fs::metadata(path) else { return true };
+        let shift = match () {
+            () if found.uid() == user.uid.as_raw() => 6,
+            () if groups.iter().any(|group| group.as_raw() == found.gid()) => 3,
+            () => 0,
+        };
+        user.uid.is_root() || found.mode() >> shift & wanted == wanted
+    };
+    let conf = &config.yarn.conf_dir;
+    let mut files = vec![conf.join("yarn-site.xml"), conf.join("core-site.xml")];
+    if let Auto::Fixed(path) = &config.yarn.ca_file {
+        files.push(path.clone());
+    }
+    files.retain(|file| !(may(file, 0o4) && file.ancestors().skip(1).all(|dir| may(dir, 0o1))));
+    Some((user.name, files))
 }
 
 fn private_part(dir: &Path) -> Reading<()> {
@@ -101,7 +138,7 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     let mut checks = Vec::new();
     match &yarn.site {
         Ok(site) => {
-            checks.push(files(site, facts, config));
+            checks.push(files(site, yarn, facts, config));
             checks.push(executor(site));
             checks.push(recovery(site));
         }
@@ -113,13 +150,35 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     }
     checks.push(local_dirs(yarn, facts));
     checks.push(resource_managers(yarn, config));
+    checks.extend(service(facts));
     if config.yarn.offer {
         checks.push(offer(yarn, facts, config));
     }
     checks
 }
 
-/// Of paths below what lrsd.service has to itself: PrivateTmp= and ProtectHome= of systemd.exec(5).
+/// `None` on a node where lrsd is no service.
+fn service(facts: &Facts) -> Option<Check> {
+    const ID: &str = "yarn.service";
+    let services = &facts.services;
+    services.unit.as_ref().filter(|_| services.systemd)?;
+    Some(match (&services.yarn_unit, services.yarn_runs, &facts.socket) {
+        (None, ..) => Check::warn(
+            ID,
+            format!("there is no {YARN_UNIT}: nothing is offered, and no priority is read"),
+            format!("install the package, or lrs-yarn and systemd/{YARN_UNIT}"),
+        ),
+        (Some(_), false, Socket::Served { .. }) => Check::warn(
+            ID,
+            format!("{YARN_UNIT} does not run: nothing is offered, and no priority is read"),
+            "systemctl start lrs-yarn, and look at journalctl -u lrs-yarn",
+        ),
+        (Some(unit), false, _) => Check::ok(ID, format!("{} starts with lrsd", unit.display())),
+        (Some(_), true, _) => Check::ok(ID, format!("{YARN_UNIT} runs")),
+    })
+}
+
+/// Of paths below what the services have to themselves: PrivateTmp= and ProtectHome= of systemd.exec(5).
 fn hidden<'a>(
     id: &str,
     paths: impl Iterator<Item = &'a Path>,
@@ -135,7 +194,9 @@ fn hidden<'a>(
     Some(Check::warn(
         id,
         format!("the service lrsd does not see {}: its homes and /tmp are its own", list(&hidden)),
-        format!("{elsewhere}, or systemctl edit lrsd: PrivateTmp=no, ProtectHome=read-only"),
+        format!(
+            "{elsewhere}, or systemctl edit lrsd and lrs-yarn: PrivateTmp=no, ProtectHome=read-only"
+        ),
     ))
 }
 
@@ -143,7 +204,7 @@ fn list(paths: &[&Path]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn files(site: &Site, facts: &Facts, config: &Config) -> Check {
+fn files(site: &Site, yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
     const ID: &str = "yarn.conf";
     let certificates = match &config.yarn.ca_file {
         Auto::Fixed(path) => Some(path.as_path()),
@@ -151,8 +212,20 @@ fn files(site: &Site, facts: &Facts, config: &Config) -> Check {
     };
     let read = [Some(config.yarn.conf_dir.as_path()), certificates].into_iter().flatten();
     let elsewhere = "put it where the service sees it, such as below /etc";
-    hidden(ID, read, facts, elsewhere)
-        .unwrap_or_else(|| Check::ok(ID, format!("{} is read", site.file().display())))
+    if let Some(check) = hidden(ID, read, facts, elsewhere) {
+        return check;
+    }
+    match &yarn.unread {
+        Some((user, files)) if !files.is_empty() => {
+            let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+            Check::warn(
+                ID,
+                format!("the user {user} of {YARN_UNIT} may not read {}", list(&files)),
+                "systemctl edit lrs-yarn: SupplementaryGroups= with a group that may, or chmod o+r",
+            )
+        }
+        _ => Check::ok(ID, format!("{} is read", site.file().display())),
+    }
 }
 
 fn executor(site: &Site) -> Check {

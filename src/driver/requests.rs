@@ -19,7 +19,6 @@ use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::step::Input;
 use crate::core::task::Task;
 use crate::discover::Hint;
-use crate::discover::keeper::News;
 use crate::proto;
 use crate::rights::Action;
 use crate::units::Moment;
@@ -79,11 +78,8 @@ impl Driver {
                     .and_then(|()| self.reload(now));
                 self.answer(Some(reply), answer);
             }
-            Command::FinderNews(news) => {
-                self.finder_trouble = match news {
-                    News::Trouble(trouble) => Some(trouble),
-                    News::Well => None,
-                };
+            Command::FinderTrouble(trouble) => {
+                self.finder_trouble = trouble;
                 self.touched.status = true;
             }
             Command::YarnFound(found) => {
@@ -309,8 +305,8 @@ impl Driver {
         }
         (self.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
-        for ignored in &new.ignored {
-            tracing::warn!("{ignored}");
+        for warning in &new.warnings {
+            tracing::warn!("{warning}");
         }
         self.config = new;
         self.rights = rights(&self.config);

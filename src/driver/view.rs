@@ -246,8 +246,8 @@ impl Driver {
         (expected && silent >= REPORT_EXPECTED).then(|| {
             format!(
                 "lrs-yarn, which speaks to the ResourceManager, has not reported for {} s: what \
-                 YARN was offered, priorities and queues stay as they are; a call of its may hang \
-                 (yarn.timeout), or look at the journal of lrsd",
+                 YARN was offered, priorities and queues stay as they are; `systemctl status lrs-yarn` \
+                 says more, `systemctl start lrs-yarn` starts it where yarn.enabled is new",
                 silent.as_secs()
             )
         })

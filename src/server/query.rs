@@ -66,6 +66,7 @@ pub fn yarn(snapshot: &Snapshot) -> proto::YarnStatus {
     });
     let found = &snapshot.yarn_found;
     yarn.containers.clone_from(&found.containers);
+    yarn.node_managers = found.node_managers;
     if let Some((problem, since)) = &found.problem {
         yarn.last_error = Some(problem.clone());
         yarn.last_error_at = Some(wire::proto_time(*since));

@@ -10,12 +10,14 @@
 //! only the text of the events in between is.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Damage, StateError, at};
+use lrs_host::files::at;
+
+use super::{Damage, StateError};
 use crate::core::books::Books;
 use crate::core::event::Event;
 
@@ -241,10 +243,4 @@ fn read_segment(
         damage("ends in the middle of a line".into());
     }
     Ok(filled)
-}
-
-impl From<serde_json::Error> for StateError {
-    fn from(error: serde_json::Error) -> StateError {
-        at(Path::new("state"), "encode", io::Error::other(error))
-    }
 }

@@ -11,42 +11,27 @@
 //! A file that cannot be read is set aside under `<name>.damaged` and reported, never deleted.
 //! Nothing here is synced to disk: see [`journal`].
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub mod files;
 mod format1;
 pub mod journal;
-pub mod lock;
 pub mod record;
 
 #[cfg(test)]
 mod tests;
+
+pub use lrs_host::files::{self, StateError};
+pub use lrs_host::lock;
 
 use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
 use journal::Journal;
+use lrs_host::files::at;
 use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
-
-/// A read or write of the state directory that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path}: {source}; check that the runtime directory exists, is writable and has room", path = path.display())]
-pub struct StateError {
-    /// What was tried.
-    pub action: &'static str,
-    /// On which file.
-    pub path: PathBuf,
-    /// The kernel's answer.
-    pub source: io::Error,
-}
-
-fn at(path: &Path, action: &'static str, source: io::Error) -> StateError {
-    StateError { action, path: path.to_owned(), source }
-}
 
 /// Something of the stored state that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -181,6 +181,11 @@ impl NodeFinder {
         self.entries.values().map(Entry::info)
     }
 
+    /// How many NodeManagers run here, as of the last listing; `None`: not known.
+    pub fn node_managers(&self) -> Option<u32> {
+        self.managers.count().and_then(|count| u32::try_from(count).ok())
+    }
+
     /// The directories that cannot be listed, and why.
     pub fn troubles(&self) -> impl Iterator<Item = (&std::path::Path, &str)> {
         self.watch.troubles()

@@ -10,10 +10,7 @@
 //! it could do by itself whatever LRS does for it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::classify;
@@ -42,6 +39,8 @@ pub(super) struct Managers {
     /// Grown processes that are none, and when they were asked: thousands of command lines do
     /// not change between two listings.
     others: HashMap<ProcessRef, BootTime>,
+    /// How many there are: see [`Managers::count`].
+    count: Option<usize>,
 }
 
 impl Managers {
@@ -58,7 +57,9 @@ impl Managers {
             .retain(|process, asked| living.contains(process) && now < asked.after(ASKED_AGAIN));
         self.running.clear();
         self.remembered.retain(|owner, _| owners.contains(owner));
-        for process in all.iter().map(|seen| seen.process) {
+        let mut counted = HashMap::new();
+        let mut all_known = true;
+        for Seen { process, parent, .. } in all.iter().copied() {
             if self.others.contains_key(&process) {
                 continue;
             }
@@ -71,6 +72,7 @@ impl Managers {
                     continue;
                 }
                 Err(error) => {
+                    all_known &= proc::is_gone(&error);
                     unknown(process.pid, &error);
                     continue;
                 }
@@ -78,16 +80,33 @@ impl Managers {
             match standing(process, whereabouts) {
                 Ok(Some((owner, places))) if owners.contains(&owner) => {
                     self.add(process, owner, places);
+                    counted.insert(process.pid, parent);
                 }
-                Ok(Some((owner, _))) => tracing::debug!(
-                    "process {} of user {owner} looks like a NodeManager, but no local directory \
-                     is that user's",
-                    process.pid
-                ),
+                Ok(Some((owner, _))) => {
+                    if owners.is_empty() {
+                        counted.insert(process.pid, parent);
+                    }
+                    tracing::debug!(
+                        "process {} of user {owner} looks like a NodeManager, but no local \
+                         directory is that user's",
+                        process.pid
+                    );
+                }
                 Ok(None) => {}
-                Err(error) => unknown(process.pid, &error),
+                Err(error) => {
+                    all_known &= proc::is_gone(&error);
+                    unknown(process.pid, &error);
+                }
             }
         }
+        self.count = all_known.then(|| unrelated(&counted));
+    }
+
+    /// How many run here, as of the last look: processes of that name whose user owns a local
+    /// directory. Where no such directory can be looked at anybody's count, for one too many is safe.
+    /// `None`: not looked for yet, or a process could not be asked, so that there may be more.
+    pub(super) fn count(&self) -> Option<usize> {
+        self.count
     }
 
     fn add(&mut self, process: ProcessRef, owner: u32, places: Places) {
@@ -133,42 +152,6 @@ impl Managers {
 fn has_the_name(pid: Pid) -> io::Result<bool> {
     Ok(classify::has_main_class(&proc::arguments(pid)?, MAIN_CLASS)
         && proc::variable(pid, "CONTAINER_ID")?.is_none())
-}
-
-/// How many NodeManagers run here: processes of that name whose user owns one of `local_dirs`. Where
-/// no such directory can be looked at anybody's count, for one too many is safe.
-///
-/// # Errors
-/// /proc cannot be read: there may be more.
-pub(super) fn count(local_dirs: &[PathBuf]) -> io::Result<usize> {
-    let owners: BTreeSet<u32> = local_dirs.iter().filter_map(|dir| owner_of(dir)).collect();
-    let mut found = HashMap::new();
-    for seen in proc::all()? {
-        match is_one_of(seen.process.pid, &owners) {
-            Ok(true) => {
-                found.insert(seen.process.pid, seen.parent);
-            }
-            Ok(false) => {}
-            Err(error) if proc::is_gone(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(unrelated(&found))
-}
-
-/// Who owns nmPrivate or, where that is not there, the local directory.
-fn owner_of(local_dir: &Path) -> Option<u32> {
-    let private = fs::symlink_metadata(local_dir.join("nmPrivate"));
-    let found = private.ok().filter(fs::Metadata::is_dir);
-    found.or_else(|| fs::metadata(local_dir).ok()).map(|metadata| metadata.uid())
-}
-
-fn is_one_of(pid: Pid, owners: &BTreeSet<u32>) -> io::Result<bool> {
-    if !has_the_name(pid)? {
-        return Ok(false);
-    }
-    let owner = proc::owner(pid)?;
-    Ok(owner.is_some_and(|owner| owners.is_empty() || owners.contains(&owner)))
 }
 
 /// Those whose parent is none: what a NodeManager starts has its command line until it has become
@@ -263,14 +246,15 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         let now = crate::clock::boot_time();
         let mut managers = Managers::default();
-        for owners in [BTreeSet::new(), BTreeSet::from([own + 1])] {
+        assert_eq!(managers.count(), None);
+        for (owners, count) in [(BTreeSet::new(), 1), (BTreeSet::from([own + 1]), 0)] {
             managers.refresh(&whereabouts, &[seen], &owners, now);
+            assert_eq!(managers.count(), Some(count), "{owners:?}");
             assert!(managers.running.is_empty() && managers.remembered.is_empty());
         }
         managers.refresh(&whereabouts, &[seen], &BTreeSet::from([own]), now);
         assert_eq!(managers.running, HashMap::from([(seen.process, own)]));
-        let counts = |owners: &[u32]| is_one_of(pid, &owners.iter().copied().collect()).unwrap();
-        assert!(counts(&[own]) && counts(&[]) && !counts(&[own + 1]));
+        assert_eq!(managers.count(), Some(1));
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -285,8 +269,11 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let pid = Pid::new(child.id() as i32).unwrap();
-        assert!(!is_one_of(pid, &BTreeSet::new()).unwrap());
+        let seen = proc::look(Pid::new(child.id() as i32).unwrap()).unwrap().unwrap();
+        let mut managers = Managers::default();
+        let whereabouts = Whereabouts::open().unwrap();
+        managers.refresh(&whereabouts, &[seen], &BTreeSet::new(), crate::clock::boot_time());
+        assert_eq!(managers.count(), Some(0));
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -302,20 +289,6 @@ mod tests {
         ]);
         assert_eq!(unrelated(&found), 2);
         assert_eq!(unrelated(&HashMap::new()), 0);
-    }
-
-    #[test]
-    fn a_local_directory_is_its_managers() {
-        let own = rustix::process::geteuid().as_raw();
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(owner_of(&dir.path().join("none")), None);
-        assert_eq!(owner_of(dir.path()), Some(own));
-        let private = dir.path().join("nmPrivate");
-        std::os::unix::fs::symlink("/nonexistent", &private).unwrap();
-        assert_eq!(owner_of(dir.path()), Some(own), "no link is followed");
-        fs::remove_file(&private).unwrap();
-        fs::create_dir(&private).unwrap();
-        assert_eq!(owner_of(dir.path()), Some(own));
     }
 
     #[test]

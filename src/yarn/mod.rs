@@ -1,7 +1,7 @@
-//! Joining a Hadoop node that does not know of LRS (spec 8).
+//! Finding the containers of a Hadoop node that does not know of LRS (spec 8).
 //!
-//! Nothing of Hadoop is changed or linked: what it writes for itself is read, and its web services
-//! are called.
+//! Nothing of Hadoop is changed or linked: what it writes for itself is read. What talks to YARN's
+//! managers is `lrs-yarn` (`crates/yarn`), a process of its own.
 //!
 //! | module | one line |
 //! |---|---|
@@ -10,7 +10,6 @@
 //! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
 //! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
 //! | [`join`] | `[yarn]` and Hadoop's files together; the list of containers for clients |
-//! | [`rm`] | the web services: slots to the ResourceManager, priorities and queues from it |
 //!
 //! What is found is proposed as [`crate::discover::Found`]; nothing here writes to a cgroup.
 
@@ -23,7 +22,6 @@ mod managers;
 mod proc;
 #[cfg(test)]
 mod recorded;
-pub mod rm;
 mod shell;
 mod verify;
 mod watch;

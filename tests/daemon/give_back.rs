@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::beside::Lrs;
 use crate::harness::{Daemon, Foreign, procs, weight_file, weights};
 use crate::kerberos::kerberos;
 
@@ -118,8 +119,8 @@ fn an_offer_goes_back_by_a_command_at_the_stop_and_at_the_removal() {
          node_id = \"node1:45454\"\noffer_by = \"rmadmin\"\n\
          rmadmin = [\"sh\", \"-c\", {script:?}, \"rmadmin\"]\n"
     );
-    let mut daemon = Daemon::new("offered", &settings);
-    let state = daemon.runtime().join("state");
+    let mut daemon = Lrs::new("offered", &settings);
+    let state = daemon.ledger();
     fs::create_dir_all(&state).unwrap();
     let offered = r#"{"version":1,"node":"node1:45454","sent":[{"memory_mib":9216,"vcores":9}],
         "configured":{"memory_mib":8192,"vcores":8}}"#;
@@ -134,13 +135,13 @@ fn an_offer_goes_back_by_a_command_at_the_stop_and_at_the_removal() {
     assert!(took < Duration::from_secs(7), "{took:?}");
     let log = daemon.log();
     assert!(LEFT.iter().all(|words| log.contains(words)), "{log}");
-    let (code, text) = daemon.give_back();
+    let (code, text) = daemon.give_offer_back();
     assert_eq!(code, Some(1), "{text}");
     assert!(LEFT.iter().all(|words| text.contains(words)), "{text}");
 
     fs::write(path("ticket"), "").unwrap();
     for attempt in ["first", "second"] {
-        let (code, text) = daemon.give_back();
+        let (code, text) = daemon.give_offer_back();
         assert_eq!(code, Some(0), "{attempt}: {text}");
         assert_eq!(text.contains("has its configured resource back"), attempt == "first", "{text}");
         assert_eq!(fs::read_to_string(path("calls")).unwrap(), "8192 8\n");

@@ -6,6 +6,7 @@
 #![allow(dead_code)] // the harness also serves tests/daemon_bad
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod beside;
 mod harness;
 mod kerberos;
 mod member;

@@ -443,6 +443,7 @@ fn yarn() -> proto::YarnStatus {
         last_error: Some("it still shows 9216 MiB".into()),
         last_error_at: at(1_767_323_048),
         reported_at: at(1_767_323_049),
+        node_managers: None,
     }
 }
 
@@ -486,7 +487,8 @@ async fn both_doors_tell_the_same_of_yarn() {
             if complete {
                 snapshot.yarn = Some(Arc::new(yarn()));
                 let containers = yarn_containers();
-                snapshot.yarn_found = Arc::new(YarnFound { containers, problem: None });
+                snapshot.yarn_found =
+                    Arc::new(YarnFound { containers, node_managers: Some(2), problem: None });
             }
         });
         let grpc = comparable(over_grpc.call("GetYarn", &json!({})).await.unwrap(), &[]);

@@ -39,7 +39,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             Command::Hint { .. }
             | Command::ReportIntegration { .. }
             | Command::YarnFound(_)
-            | Command::FinderNews(_) => {}
+            | Command::FinderTrouble(_) => {}
         }
     }
 }

@@ -3,11 +3,12 @@
 use lrs::command::{Caller, Command as Order, ErrorKind};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::Label;
-use lrs::discover::keeper::News;
 use lrs::discover::{Attach, Finder, Hint};
 use lrs::rights::Role;
 
-use crate::bench::{Container, Loop, cpu_mount, groups_of};
+use lrs_testbed::groups::cpu_mount;
+
+use crate::bench::{Container, Loop, groups_of};
 
 const OBSERVE: &str = "daemon.mode = \"observe\"\nslots.active = 1";
 
@@ -64,11 +65,11 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
 fn what_became_of_the_finders_is_a_warning_until_they_are_well() {
     let daemon = Loop::start("news", OBSERVE);
     daemon.until_warned("no finder", false);
-    daemon.tell(Order::FinderNews(News::Trouble("no finder".into())));
+    daemon.tell(Order::FinderTrouble(Some("no finder".into())));
     daemon.until_warned("no finder", true);
     let container = Container::start("echo ready; sleep 600 & wait");
     let id = daemon.discover(&container.found()).unwrap();
-    daemon.tell(Order::FinderNews(News::Well));
+    daemon.tell(Order::FinderTrouble(None));
     daemon.until_warned("no finder", false);
     drop(container);
     daemon.until_ended(id);
@@ -79,7 +80,7 @@ fn what_became_of_the_finders_is_a_warning_until_they_are_well() {
 fn a_limit_is_never_shed_by_being_found() {
     let daemon = Loop::start("limit", "slots.active = 1");
     let container = Container::start("echo ready; sleep 600 & wait");
-    let (mount, v1) = cpu_mount();
+    let (mount, v1) = cpu_mount().unwrap();
     let dir = mount.join(format!("lrs-test-{}-limited", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
     let (file, value) =
@@ -124,7 +125,7 @@ fn only_an_integration_speaks_for_a_scheduler() {
     assert_eq!(error.kind, ErrorKind::PermissionDenied);
     assert!(error.message.contains("[grpc] integrations"), "{error}");
     hint(&by(4243, None)).unwrap();
-    assert_eq!(daemon.hinted.blocking_lock().try_recv().unwrap(), hints);
+    assert_eq!(daemon.hinted.lock().unwrap().try_recv().unwrap(), hints);
 
     let report = |uid: u32| {
         let yarn = Some(Box::new(lrs::proto::YarnStatus { enabled: true, ..Default::default() }));

@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::{CONTAINER, Options};
-use crate::harness::Daemon;
 use crate::kerberos::kerberos;
 use crate::site::settings;
 
@@ -42,8 +42,8 @@ fn a_stop_takes_back_what_the_command_offered() {
         kerberos(),
         wrapped.collect::<Vec<_>>()
     );
-    let mut daemon = Daemon::new("command", &settings(&cluster, "", &yarn));
-    let state = daemon.runtime().join("state");
+    let mut daemon = Lrs::new("command", &settings(&cluster, "", &yarn));
+    let state = daemon.ledger();
     fs::create_dir_all(&state).unwrap();
     let resource = |count: u32| serde_json::json!({"memory_mib": memory(count), "vcores": count});
     let ledger = serde_json::json!({"version": 1, "node": id, "configured": resource(configured),

@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+#[path = "../daemon/beside.rs"]
+mod beside;
 #[path = "../daemon/harness.rs"]
 mod harness;
 #[path = "../daemon/kerberos.rs"]

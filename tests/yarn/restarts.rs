@@ -100,6 +100,30 @@ fn an_offer_stands_again_after_restarts_and_goes_with_lrsd() {
 
 #[test]
 #[ignore = "needs root, cgroups and Hadoop"]
+fn an_offer_outlives_lrs_yarn_and_goes_back_while_lrsd_is_away() {
+    let options = Options { containers: CONFIGURED, ..Options::default() };
+    let site = &mut Site::start("away", options, GROWN, &offering());
+    let (job, containers) = offers::begin(site, 75, &offering());
+    let before = identities(site);
+    site.daemon.kill_yarn();
+    assert_eq!(identities(site), before);
+    site.daemon.launch_yarn();
+    offers::stands(site);
+
+    site.daemon.lrsd().kill();
+    site.advertises(CONFIGURED);
+    assert_eq!(site.cluster.containers(), containers, "none has to go for that");
+    site.daemon.lrsd().launch();
+    offers::stands(site);
+    assert_eq!(identities(site), before);
+    job.succeeded(&site.cluster);
+    site.nothing_left();
+    site.daemon.stop();
+    assert_eq!(site.cluster.advertised(0), Some(CONFIGURED));
+}
+
+#[test]
+#[ignore = "needs root, cgroups and Hadoop"]
 fn containers_that_started_without_lrs_are_found_and_the_output_is_right() {
     let site = &mut Site::start("late", Options::default(), "slots.active = 1", "");
     site.daemon.kill();

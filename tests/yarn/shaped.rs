@@ -105,7 +105,7 @@ fn two_node_managers_share_the_slots_of_their_node() {
     let cluster = crate::cluster::Cluster::start(options);
     let dirs = [cluster.local_dir(0), cluster.local_dir(1)];
     let settings = crate::site::settings(&cluster, TWO, &format!("local_dirs = {dirs:?}"));
-    let site = &mut Site { daemon: crate::harness::Daemon::start("two", &settings), cluster };
+    let site = &mut Site { daemon: crate::beside::Lrs::start("two", &settings), cluster };
     let job = jobs::sleep(&mut site.cluster, 4, 1, 12);
     site.all_found(6);
     let tasks = site.daemon.tasks();

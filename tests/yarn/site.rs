@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::beside::Lrs;
 use crate::cluster::Cluster;
 use crate::conf::{CONTAINER, Options};
 use crate::harness::{Daemon, procs};
@@ -21,12 +22,12 @@ pub fn offering() -> String {
     format!("offer = true\nslot_memory = \"{CONTAINER}MiB\"\n")
 }
 
-/// lrsd and the cluster whose containers are its tasks.
+/// lrsd with lrs-yarn, and the cluster whose containers are its tasks.
 ///
 /// The order of the fields is that of their end: lrsd goes first, so that it sees no container die
 /// of the cluster's end.
 pub struct Site {
-    pub daemon: Daemon,
+    pub daemon: Lrs,
     pub cluster: Cluster,
 }
 
@@ -34,7 +35,7 @@ impl Site {
     /// Starts the cluster, then lrsd with these slots and lines of `[yarn]`.
     pub fn start(name: &str, options: Options, slots: &str, yarn: &str) -> Site {
         let cluster = Cluster::start(options);
-        let daemon = Daemon::start(name, &settings(&cluster, slots, yarn));
+        let daemon = Lrs::start(name, &settings(&cluster, slots, yarn));
         Site { daemon, cluster }
     }
 

@@ -19,6 +19,7 @@ fn hadoop(properties: &[(&str, &str)]) -> Facts {
             local_dirs: Ok(dirs.into_iter().map(|dir| (dir, Ok(()))).collect()),
             resource_managers: Ok(managers.into_iter().map(|rm| (rm.url, Ok(()))).collect()),
             site: Ok(site),
+            unread: Some(("lrs-yarn".to_owned(), Vec::new())),
         });
     })
 }
@@ -45,7 +46,8 @@ fn a_good_yarn_node_has_no_complaint() {
         .inspect(|check| assert_eq!(check.verdict, Verdict::Ok, "{check:?}"))
         .map(|check| check.id.as_str())
         .collect();
-    let all = ["conf", "executor", "recovery", "local_dirs", "resource_manager", "offer"];
+    let all =
+        ["conf", "executor", "recovery", "local_dirs", "resource_manager", "service", "offer"];
     assert_eq!(ids, all.map(|id| format!("yarn.{id}")));
     let offer = report.checks.iter().find(|check| check.id == "yarn.offer").unwrap();
     // 8 GiB less 5 % less 4 GiB.
@@ -108,6 +110,33 @@ fn what_a_yarn_node_lacks_is_said() {
     );
     let detected = [("yarn.nodemanager.resource.detect-hardware-capabilities", "true")];
     found(&detected, &offer, "yarn.offer", "measures the node's memory itself");
+}
+
+#[test]
+fn what_lrs_yarn_lacks_is_said() {
+    let on = "[yarn]\nenabled = true\n";
+    let served = Socket::Served { pid: None, answers: true };
+    let found = |change: &dyn Fn(&mut Facts), id: &str, words: &str| {
+        let check = check(&with(hadoop(&[]), change), on, id);
+        assert!(check.verdict == Verdict::Warn && check.found.contains(words), "{check:?}");
+    };
+    found(&|facts| facts.services.yarn_unit = None, "yarn.service", "no lrs-yarn.service");
+    let stopped = |facts: &mut Facts| {
+        facts.services.yarn_runs = false;
+        facts.socket = served.clone();
+    };
+    found(&stopped, "yarn.service", "does not run");
+    let private = |facts: &mut Facts| {
+        let files = vec!["/etc/hadoop/conf/core-site.xml".into()];
+        facts.yarn.as_mut().unwrap().unread = Some(("lrs-yarn".to_owned(), files));
+    };
+    found(&private, "yarn.conf", "may not read /etc/hadoop/conf/core-site.xml");
+    let by_hand = with(hadoop(&[]), |facts| facts.services.unit = None);
+    let report = report(&by_hand, on);
+    assert!(report.checks.iter().all(|check| check.id != "yarn.service"), "{report:?}");
+    let old = "rmadmin = [\"/usr/bin/systemd-run\", \"--wait\", \"yarn\", \"rmadmin\"]\n";
+    let check = check(&hadoop(&[]), &format!("{on}{old}"), "config");
+    assert!(check.remedy.unwrap().contains("begins with systemd-run"));
 }
 
 #[test]

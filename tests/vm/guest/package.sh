@@ -29,7 +29,8 @@ clean_up() {
     exit "$status"
 }
 
-install() { dpkg --install "$1" || give_up "dpkg --install $1: status $?"; }
+# An operator who edited the configuration keeps it.
+install() { dpkg --force-confold --install "$1" || give_up "dpkg --install $1: status $?"; }
 
 # Installs the package and starts the service, which is ready when systemctl returns.
 install_and_start() {

@@ -31,6 +31,7 @@ guest_weights() {
 step install
 install "$first"
 getent group lrs || fault "no group lrs"
+getent passwd lrs-yarn || fault "no user lrs-yarn"
 state=$(systemctl is-enabled lrsd.service)
 [ "$state" = disabled ] || fault "lrsd.service is $state, not disabled"
 state=$(systemctl is-active lrsd.service)
@@ -38,7 +39,9 @@ state=$(systemctl is-active lrsd.service)
 grep -qvE '^(#|\[|$)' /etc/lrs/lrs.toml && fault "the installed lrs.toml sets something"
 lrsctl config check /etc/lrs/lrs.toml || fault "the installed lrs.toml does not pass its check"
 [ -s /usr/share/man/man8/lrsd.8.gz ] || fault "no manual page"
-systemd-analyze verify --man=no lrsd.service || fault "systemd-analyze verify lrsd.service: status $?"
+for unit in lrsd lrs-yarn; do
+    systemd-analyze verify --man=no $unit.service || fault "systemd-analyze verify $unit.service: status $?"
+done
 
 step 'enable and start'
 systemctl enable --now lrsd.service || give_up "systemctl enable --now lrsd: status $?"
@@ -46,6 +49,15 @@ systemctl enable --now lrsd.service || give_up "systemctl enable --now lrsd: sta
 lrsctl status || give_up "lrsctl status: status $?"
 systemctl status --no-pager lrsd.service
 [ "$(systemctl show --property NRestarts --value lrsd.service)" = 0 ] || fault "it was restarted"
+# Without yarn.enabled it has nothing to do.
+# shellcheck disable=SC2317 # called through await
+yarn_ended() {
+    [ "$(systemctl show --property ActiveState,NRestarts,Result lrs-yarn.service | sort)" = \
+        $'ActiveState=inactive\nNRestarts=0\nResult=success' ]
+}
+await yarn_ended || systemctl status --no-pager lrs-yarn.service
+systemctl show --property ExecMainExitTimestampMonotonic --value lrs-yarn.service | grep -q '[1-9]' ||
+    fault "lrsd did not start lrs-yarn"
 
 step 'three tasks'
 start_tasks 3
@@ -96,7 +108,7 @@ systemctl set-property --runtime lrs.slice MemoryHigh=8G
 
 step remove
 dpkg --remove lrs || fault "dpkg --remove: status $?"
-! pgrep -x lrsd || fault "lrsd survived the removal"
+! pgrep -x 'lrsd|lrs-yarn' || fault "a daemon survived the removal"
 tasks_neutral remove
 systemctl daemon-reload
 [ "$(guest_weights)" = "$own_weights" ] ||
@@ -114,7 +126,7 @@ lrsctl events --since 1 --no-follow | grep -w released || fault "no event of gue
 step 'purge under tasks'
 postrm=$(cat /var/lib/dpkg/info/lrs.postrm)
 dpkg --purge lrs || fault "dpkg --purge: status $?"
-! pgrep -x lrsd || fault "lrsd survived the purge"
+! pgrep -x 'lrsd|lrs-yarn' || fault "a daemon survived the purge"
 tasks_neutral purge
 [ ! -e /etc/lrs ] || fault "the purge left /etc/lrs"
 getent group lrs >/dev/null || fault "the purge took the group"
@@ -130,7 +142,8 @@ tasks=()
 # The purge once more: installing for it would take half a minute under emulation.
 DPKG_MAINTSCRIPT_PACKAGE=lrs sh -c "$postrm" lrs.postrm purge ||
     fault "the script of the purge: status $?"
-[ ! -e /run/lrs ] || fault "the purge left /run/lrs: $(ls -lR /run/lrs)"
+left=$(find /run/lrs /run/lrs-yarn 2>/dev/null)
+[ -z "$left" ] || fault "the purge left $left"
 # systemd hears of the end of the last process in the scope some time later.
 for _ in {1..100}; do
     systemctl --quiet is-active lrs-tasks.scope || break

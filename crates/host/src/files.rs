@@ -1,0 +1,74 @@
+//! Small files, written whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// A read or write of a daemon's own directory that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {path}: {source}; check that the runtime directory exists, is writable and has room", path = path.display())]
+pub struct StateError {
+    /// What was tried.
+    pub action: &'static str,
+    /// On which file.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    pub source: io::Error,
+}
+
+/// `action` on `path` failed.
+pub fn at(path: &Path, action: &'static str, source: io::Error) -> StateError {
+    StateError { action, path: path.to_owned(), source }
+}
+
+impl From<serde_json::Error> for StateError {
+    fn from(error: serde_json::Error) -> StateError {
+        at(Path::new("state"), "encode", io::Error::other(error))
+    }
+}
+
+/// No record comes near it; a larger file is something else.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+/// Replaces `path` by a file with these bytes: a reader sees the old one or the new one.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .map_err(|error| at(&temporary, "write", error))
+        .and_then(|()| {
+            std::fs::rename(&temporary, path).map_err(|error| at(path, "replace", error))
+        });
+    if written.is_err() {
+        // Best effort on a disk that is full already; the next write truncates the rest.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Removes a file; one that is gone already is fine.
+pub fn remove(path: &Path) -> Result<(), StateError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(at(path, "remove", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The whole file, up to a bound.
+pub fn read(path: &Path) -> Result<Vec<u8>, StateError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes))
+        .map_err(|error| at(path, "read", error))?;
+    Ok(bytes)
+}

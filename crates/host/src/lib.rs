@@ -1,0 +1,10 @@
+//! What LRS's daemons share of the host they run on.
+//!
+//! [`clock`] reads the clocks, [`log`] says where log lines go, [`files`] replaces small files as a
+//! whole, [`lock`] keeps a directory for one daemon. A crate of its own, so that `lrs-yarn` has
+//! them without linking `lrsd`.
+
+pub mod clock;
+pub mod files;
+pub mod lock;
+pub mod log;

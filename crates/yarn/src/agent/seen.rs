@@ -1,0 +1,211 @@
+//! Offering to a ResourceManager that shows the node: everything that was read meets here.
+//!
+//! What a node shows is judged while it is RUNNING and no else. A node being decommissioned shows
+//! what its containers have at the moment, one that is unhealthy or lost whatever was there
+//! before; taken for somebody's wish either would become the configured value.
+//!
+//! Lowering an offer and giving it back are not held up by what holds up a raise: a node that is
+//! unhealthy, a record that cannot be written, a raise that was sent and does not show yet. The one
+//! exception is a node that would kill containers for it ([`Ledger::decommissioned`]): whatever
+//! was free when it was read may be in use when the figure arrives, so nothing is sent there.
+
+use super::{
+    Agent, AgentError, BootTime, Cluster, LESS_AFTER, Ledger, Moment, Node, NodeId, Pending, Told,
+    VERIFY_FIRST, View, due, figure, recognise,
+};
+use crate::Resource;
+
+/// The state of a node whose containers are to end before it goes.
+const DECOMMISSIONING: &str = "DECOMMISSIONING";
+
+/// What a look came to.
+struct Judged {
+    ledger: Ledger,
+    shown: Resource,
+    wanted: Resource,
+    /// LRS sent what is shown.
+    ours: bool,
+    running: bool,
+}
+
+impl Agent {
+    /// Compares and, if need be, sends.
+    #[allow(clippy::too_many_arguments)] // one place, in which everything that was read meets
+    pub(super) fn settle_seen(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        node: &Node,
+        restarted: bool,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
+        self.report.advertised = Some(shown);
+        let overtaken = self.overtaken(id, shown, view, now);
+        if overtaken.is_none() && self.read_back(id, shown, told, now)?.is_waiting() {
+            if self.sent_too_much(id, shown, view).is_some()
+                && let Some(at) = self.again_at()
+            {
+                self.not_before = self.not_before.map(|pause| pause.min(at));
+            }
+            return Ok(());
+        }
+        let known = self.ledger.clone().filter(|known| known.node == *id);
+        let judged = self.judge(cluster, id, node, shown, view, told);
+        let Judged { ledger, wanted, ours, .. } = &judged;
+        let stands = *wanted == shown && overtaken.is_none();
+        self.report.verified = Some(stands);
+        if stands {
+            self.report.verified_at = Some(now.wall);
+            return self.rests(&judged, view, told, now);
+        }
+        if !view.enforce || (!view.offer && !ours && overtaken.is_none()) {
+            // Nobody asked for a change of what somebody else set.
+            self.report.verified = None;
+            let configured = ledger.configured;
+            return match ours {
+                // Neither lrsd in another mode nor a command would do it.
+                true if ledger.kills() => {
+                    Err(AgentError::Decommissioned { node: id.clone(), shown })
+                }
+                true => Err(AgentError::Observed { node: id.clone(), shown, configured }),
+                false => Ok(()),
+            };
+        }
+        self.may_change(id, node, &judged)?;
+        let offered = known.is_some_and(|known| known.has_offered()) && overtaken.is_none();
+        let anew = offered && shown == ledger.configured;
+        let from = overtaken.unwrap_or(shown);
+        if !anew && let Some(at) = due(from, *wanted, self.changed_at).filter(|at| *at > now.boot) {
+            self.raise_at = Some(at);
+            return Ok(());
+        }
+        if wanted.exceeds(shown) && self.endpoints.node_id.is_none() {
+            self.is_the_only_one(cluster)?;
+        }
+        let reason = self.reason(view, anew, restarted);
+        self.send(cluster, ledger, *wanted, told, now)?;
+        self.not_before = Some(now.boot.after(VERIFY_FIRST));
+        self.pending = Some(Pending { node: id.clone(), from, to: *wanted, reason, tries: 0 });
+        Ok(())
+    }
+
+    /// What was sent, does not show yet and is too much by now.
+    fn sent_too_much(&self, id: &NodeId, shown: Resource, view: &View) -> Option<Resource> {
+        let ledger = self.ledger.as_ref().filter(|ledger| ledger.node == *id)?;
+        let sent = self.pending.as_ref().filter(|pending| pending.node == *id)?.to;
+        (sent != shown && figure(ledger, view).is_below(sent)).then_some(sent)
+    }
+
+    /// The same, forgotten: it is not waited for, since the ResourceManager carries out in order
+    /// what it is sent. One that lags is not sent more than one in [`LESS_AFTER`].
+    fn overtaken(
+        &mut self,
+        id: &NodeId,
+        shown: Resource,
+        view: &View,
+        now: Moment,
+    ) -> Option<Resource> {
+        let sent = self.sent_too_much(id, shown, view)?;
+        if self.again_at().is_some_and(|at| at > now.boot) {
+            return None;
+        }
+        self.pending = None;
+        Some(sent)
+    }
+
+    fn again_at(&self) -> Option<BootTime> {
+        self.changed_at.map(|at| at.after(LESS_AFTER))
+    }
+
+    /// Whose figure is shown, and what it should be.
+    fn judge(
+        &mut self,
+        cluster: &mut dyn Cluster,
+        id: &NodeId,
+        node: &Node,
+        shown: Resource,
+        view: &View,
+        told: &mut Told,
+    ) -> Judged {
+        let running = node.state == "RUNNING";
+        let site = cluster.configured();
+        let known = self.ledger.take().filter(|known| known.node == *id);
+        let before = match (&known, running) {
+            (known, true) => recognise(known.as_ref(), id, shown, site, self.era),
+            (Some(known), false) => known.clone(),
+            (None, false) => Ledger::new(id.clone(), site.unwrap_or(shown)),
+        };
+        let mut ledger = before.decommissioned(node.state == DECOMMISSIONING, self.era);
+        let ours = ledger.is_ours(shown);
+        if ours {
+            ledger = ledger.standing();
+        }
+        let wanted = self.wanted(&ledger, view);
+        self.keep(&ledger, known.as_ref(), told);
+        // What a node shows that does not run is no base for what follows.
+        self.ledger = (running || known.is_some() || ledger.kills()).then(|| ledger.clone());
+        Judged { ledger, shown, wanted, ours, running }
+    }
+
+    /// Nothing is to be changed.
+    fn rests(
+        &mut self,
+        judged: &Judged,
+        view: &View,
+        told: &mut Told,
+        now: Moment,
+    ) -> Result<(), AgentError> {
+        let Judged { ledger, shown, running, .. } = judged;
+        if *running && *shown == ledger.configured {
+            let back = ledger.given_back(now.wall);
+            if back != *ledger {
+                self.write_down(&back, told);
+                self.ledger = Some(back);
+            }
+        }
+        match ledger.lowered_from().filter(|_| view.offer && view.enforce) {
+            Some(whole) => {
+                let (node, shown) = (ledger.node.clone(), *shown);
+                // Less of one and more of the other is a way to keep a node small too.
+                match ledger.kills() && shown.exceeds(whole) {
+                    true => Err(AgentError::LoweredForGood { node, shown, whole }),
+                    false => Err(AgentError::Lowered { node, shown, whole }),
+                }
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what is shown may be replaced by what should be.
+    fn may_change(&self, id: &NodeId, node: &Node, judged: &Judged) -> Result<(), AgentError> {
+        let Judged { ledger, shown, wanted, ours, running } = judged;
+        let others = node.other_resources();
+        if !others.is_empty() {
+            let others = others.into_iter().map(str::to_owned).collect();
+            return Err(AgentError::OtherResources { node: id.clone(), others });
+        }
+        if !running && (wanted.exceeds(*shown) || !ours) {
+            return Err(AgentError::NotRunning {
+                node: id.clone(),
+                state: node.state.clone(),
+                report: self.health.clone(),
+            });
+        }
+        if ledger.kills() {
+            return Err(AgentError::Decommissioned { node: id.clone(), shown: *shown });
+        }
+        Ok(())
+    }
+
+    /// Of several NodeManagers that each believe to be the node each would be offered its memory.
+    pub(super) fn is_the_only_one(&self, cluster: &mut dyn Cluster) -> Result<(), AgentError> {
+        match cluster.node_managers_here() {
+            Ok(0 | 1) => Ok(()),
+            Ok(count) => Err(AgentError::Several(count)),
+            Err(error) => Err(AgentError::Uncounted(error.to_string())),
+        }
+    }
+}
