@@ -4,26 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // test helpers
 
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-#[path = "daemon/panics.rs"]
-mod panics;
+#[allow(dead_code, clippy::disallowed_methods)] // the harness also serves tests/daemon
+#[path = "daemon/harness.rs"]
+mod harness;
 
-struct Daemon {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Ended already when the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        panics::none_in(&std::fs::read_to_string(&self.log).unwrap());
-    }
-}
+use harness::Daemon;
 
 /// Messages of the daemon, one state a line.
 struct Manager(UnixDatagram);
@@ -55,46 +44,28 @@ impl Manager {
     }
 }
 
-fn start(dir: &Path, watchdog: Duration) -> Daemon {
-    let config = dir.join("lrs.toml");
-    let text = format!(
-        "[daemon]\nruntime_dir = \"{0}/run\"\nmode = \"observe\"\nsample_period = \"60s\"\n\
-         [grpc]\nlisten = [\"unix:{0}/sock\"]\n[dbus]\nbus = \"off\"\n",
-        dir.display()
-    );
-    std::fs::write(&config, text).unwrap();
-    let log = dir.join("log");
-    let child = Command::new(env!("CARGO_BIN_EXE_lrsd"))
-        .arg("--config")
-        .arg(&config)
-        .env("NOTIFY_SOCKET", dir.join("notify"))
-        .env("WATCHDOG_USEC", watchdog.as_micros().to_string())
-        .stdin(Stdio::null())
-        .stderr(std::fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    Daemon { child, log }
-}
-
 #[test]
 fn a_daemon_says_that_it_is_ready_alive_and_stopping() {
-    let dir = tempfile::tempdir().unwrap();
-    let manager = Manager::listen(dir.path());
-    let mut daemon = start(dir.path(), Duration::from_secs(1));
+    let mut daemon = Daemon::observing("daemon.sample_period = \"60s\"\n");
+    let dir = daemon.dir.path();
+    let manager = Manager::listen(dir);
+    daemon.environment = vec![
+        ("NOTIFY_SOCKET", dir.join("notify").display().to_string()),
+        ("WATCHDOG_USEC", "1000000".to_owned()),
+    ];
+    daemon.spawn();
 
     manager.until(|state| state == "READY=1");
-    let socket = dir.path().join("sock");
-    std::os::unix::net::UnixStream::connect(&socket).expect("ready means that it serves");
+    daemon.connect(); // ready means that it serves
     manager.until(|state| state.starts_with("STATUS=accepting: 0 of "));
     // The period of the samples is far longer than the watchdog's: the loop turns for it.
     for _ in 0..4 {
         manager.until(|state| state == "WATCHDOG=1");
     }
 
-    let pid = rustix::process::Pid::from_raw(daemon.child.id() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    harness::signal(daemon.pid(), rustix::process::Signal::TERM);
     manager.until(|state| state == "STOPPING=1");
-    assert!(daemon.child.wait().unwrap().success());
+    assert_eq!(daemon.wait_exit(), Some(0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lrs::clock::boot_time;
 use lrs_bench::stats::Spread;
+use lrs_testbed::groups::cpu_mount;
 
 use crate::node::{Node, Rpc};
 use crate::{Effort, cpus, section, work};
@@ -59,9 +60,8 @@ pub fn run(effort: Effort) {
 
 /// A group of our own for the bare write, in the hierarchy with the cpu controller.
 fn own_group() -> std::path::PathBuf {
-    let mount = Path::new("/sys/fs/cgroup");
-    let cpu = if mount.join("cpu").exists() { mount.join("cpu") } else { mount.to_owned() };
-    let dir = cpu.join(crate::node::bare_name(crate::supervisor()));
+    let (mount, _) = cpu_mount().expect("cgroups");
+    let dir = mount.join(crate::node::bare_name(crate::supervisor()));
     std::fs::create_dir(&dir).expect("a group of our own");
     dir.join("cgroup.procs")
 }

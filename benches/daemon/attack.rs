@@ -13,7 +13,8 @@ use prost::Message as _;
 use rustix::process::Signal;
 
 use crate::flood::{HUGE, ask, connect_as, memory};
-use crate::node::{Node, Rpc, signal};
+use crate::harness::signal;
+use crate::node::{Node, Rpc};
 use crate::{Effort, section};
 
 /// nobody, where there is one; it needs no name.

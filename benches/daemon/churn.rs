@@ -9,7 +9,8 @@ use lrs::clock::{boot_time, now};
 use lrs::proto::event_stream_item::Item;
 use rustix::process::Signal;
 
-use crate::node::{Node, Rpc, signal};
+use crate::harness::signal;
+use crate::node::{Node, Rpc};
 use crate::{Effort, cost, section};
 use lrs_bench::stats::Spread;
 

@@ -17,6 +17,9 @@ mod cost;
 #[path = "../../tests/attack/flood.rs"]
 #[allow(dead_code)]
 mod flood;
+#[path = "../../tests/daemon/harness.rs"]
+#[allow(dead_code, clippy::disallowed_methods)]
+mod harness;
 mod node;
 mod promotion;
 mod restart;
@@ -31,6 +34,8 @@ mod work;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use lrs_testbed::groups::{remove_groups, root_dirs};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -134,14 +139,8 @@ fn sweep_up_after() -> ExitCode {
             .env(SCRATCH_ON_DISK, on_disk.path());
     });
     for root in [node::root_name(me), node::bare_name(me)] {
-        for _ in 0..20 {
-            if node::root_dirs(&root).is_empty() {
-                break;
-            }
-            node::sweep(&root);
-        }
-        for dir in node::root_dirs(&root) {
-            eprintln!("left behind: {}", dir.display());
+        for stays in root_dirs(&root).iter().filter_map(|dir| remove_groups(dir).err()) {
+            eprintln!("left behind: {stays}");
         }
     }
     for directory in [scratch, on_disk] {

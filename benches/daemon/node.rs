@@ -11,13 +11,11 @@ use lrs::clock::boot_time;
 use lrs::proto;
 use lrs::proto::event_stream_item::Item;
 use lrs::proto::shaper_client::ShaperClient;
-use rustix::process::{Pid, Signal, kill_process};
+use lrs_testbed::groups::cpu_mount;
 use tonic::transport::{Channel, Endpoint};
 
+use crate::harness::Daemon;
 use crate::work;
-
-/// Beyond this something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Name of the cgroup root of the benchmark with this supervisor.
 pub fn root_name(supervisor: u32) -> String {
@@ -30,9 +28,7 @@ pub fn bare_name(supervisor: u32) -> String {
 }
 
 pub struct Node {
-    dir: tempfile::TempDir,
-    root: String,
-    daemon: Option<Child>,
+    daemon: Daemon,
     rpc: Option<Rpc>,
     tasks: Vec<Child>,
 }
@@ -41,81 +37,61 @@ impl Node {
     /// Starts a daemon with `settings` (TOML).
     pub fn start(settings: &str) -> Node {
         let dir = tempfile::tempdir_in(crate::scratch()).expect("a directory");
-        let root = root_name(crate::supervisor());
-        let text = format!(
-            "cgroup.root = {root:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = \"off\"\n{settings}\n",
-            dir.path().join("run")
-        );
-        fs::write(dir.path().join("lrs.toml"), text).expect("the configuration");
-        let mut node = Node { dir, root, daemon: None, rpc: None, tasks: Vec::new() };
+        let mut daemon = Daemon::placed(dir, root_name(crate::supervisor()));
+        daemon.configure(&format!("{settings}\n"));
+        // So that it ends with this benchmark.
+        let me = std::env::current_exe().expect("the path of this benchmark");
+        daemon.wrapper = [&*me.to_string_lossy(), work::WORD, "exec"].map(str::to_owned).to_vec();
+        if let Ok(lrsd) = std::env::var("LRS_BENCH_LRSD") {
+            daemon.program = lrsd;
+        }
+        let mut node = Node { daemon, rpc: None, tasks: Vec::new() };
         node.launch();
         node
     }
 
     /// Starts the daemon; answers how long it took until it had answered a first status.
     pub fn launch(&mut self) -> Duration {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.dir.path().join("log"))
-            .expect("the log");
-        let config = self.dir.path().join("lrs.toml");
         let begun = boot_time();
-        let lrsd = std::env::var("LRS_BENCH_LRSD");
-        let lrsd = lrsd.as_deref().unwrap_or(env!("CARGO_BIN_EXE_lrsd"));
-        let daemon = work::command(&["exec", lrsd, "--config"])
-            .arg(config)
-            .stderr(log)
-            .spawn()
-            .expect("lrsd starts");
-        self.daemon = Some(daemon);
-        loop {
-            if let Some(rpc) = Rpc::connect(&self.socket()) {
-                rpc.status();
-                self.rpc = Some(rpc);
-                return boot_time().since(begun);
-            }
-            let status = self.daemon.as_mut().and_then(|daemon| daemon.try_wait().expect("wait"));
-            assert!(status.is_none(), "lrsd ended instead of serving:\n{}", self.log());
-            assert!(boot_time().since(begun) < PATIENCE, "lrsd does not serve:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.daemon.spawn();
+        let rpc = self.daemon.serving(|daemon| {
+            Rpc::connect(&daemon.socket()).or_else(|| {
+                std::thread::sleep(Duration::from_millis(1));
+                None
+            })
+        });
+        rpc.status();
+        self.rpc = Some(rpc);
+        boot_time().since(begun)
     }
 
     /// SIGKILL.
     pub fn kill(&mut self) {
         self.rpc = None;
-        let mut daemon = self.daemon.take().expect("lrsd runs");
-        daemon.kill().expect("kill");
-        daemon.wait().expect("wait");
+        self.daemon.kill();
     }
 
     /// Waits for the end of a daemon that was told to.
     pub fn ended(&mut self) {
         self.rpc = None;
-        self.daemon.take().expect("lrsd runs").wait().expect("wait");
+        self.daemon.wait_exit();
     }
 
     pub fn pid(&self) -> u32 {
-        self.daemon.as_ref().expect("lrsd runs").id()
+        self.daemon.pid() as u32
     }
 
     pub fn rpc(&self) -> &Rpc {
         self.rpc.as_ref().expect("lrsd serves")
     }
 
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-
     pub fn socket(&self) -> PathBuf {
-        self.dir.path().join("run/lrsd.sock")
+        self.daemon.socket()
     }
 
     pub fn ctl(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lrsctl"));
-        command.args(arguments).env("LRS_ENDPOINT", format!("unix:{}", self.socket().display()));
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut command = self.daemon.ctl_command(arguments);
+        command.stdout(Stdio::null());
         command
     }
 
@@ -167,11 +143,10 @@ impl Node {
     }
 
     pub fn until(&self, mut done: impl FnMut(&Node) -> bool) {
-        let begun = boot_time();
-        while !done(self) {
-            assert!(boot_time().since(begun) < PATIENCE, "waited in vain\n{}", self.log());
+        self.daemon.eventually("the benchmark", |_| {
             std::thread::sleep(Duration::from_millis(2));
-        }
+            done(self).then_some(())
+        });
     }
 }
 
@@ -182,70 +157,8 @@ impl Drop for Node {
             let _ = child.kill();
             let _ = child.wait();
         }
-        kill_members(&self.root);
-        if let Some(mut daemon) = self.daemon.take() {
-            self.rpc = None;
-            signal(daemon.id() as i32, Signal::TERM);
-            let _ = daemon.wait();
-        }
-        sweep(&self.root);
-        if std::thread::panicking() {
-            eprintln!("--- log of lrsd ---\n{}", self.log());
-        }
-    }
-}
-
-/// Kills what runs below the root and removes the root in every hierarchy.
-pub fn sweep(root: &str) {
-    kill_members(root);
-    for dir in root_dirs(root) {
-        for group in groups_below(&dir) {
-            // What cannot be removed holds a process that is just ending; said by the caller.
-            let _ = fs::remove_dir(group);
-        }
-    }
-}
-
-/// What is left of the root.
-pub fn root_dirs(root: &str) -> Vec<PathBuf> {
-    let mount = Path::new("/sys/fs/cgroup");
-    let mut dirs = vec![mount.join(root)];
-    dirs.extend(fs::read_dir(mount).into_iter().flatten().flatten().map(|e| e.path().join(root)));
-    dirs.retain(|dir| dir.exists());
-    dirs
-}
-
-fn kill_members(root: &str) {
-    for _ in 0..100 {
-        let pids: Vec<i32> = root_dirs(root)
-            .iter()
-            .flat_map(|dir| groups_below(dir))
-            .flat_map(|dir| fs::read_to_string(dir.join("cgroup.procs")))
-            .flat_map(|text| text.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
-            .collect();
-        if pids.is_empty() {
-            return;
-        }
-        pids.into_iter().for_each(|pid| signal(pid, Signal::KILL));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-fn groups_below(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(groups_below(&entry.path()));
-        }
-    }
-    found.push(dir.to_owned());
-    found
-}
-
-pub fn signal(pid: i32, signal: Signal) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // Gone already is fine.
-        let _ = kill_process(pid, signal);
+        // An open connection delays a stop.
+        self.rpc = None;
     }
 }
 
@@ -259,20 +172,15 @@ pub struct Files {
 impl Files {
     pub fn of(task: &proto::Task) -> Files {
         let path = task.cgroup.as_deref().expect("a cgroup").trim_start_matches('/');
-        let mount = Path::new("/sys/fs/cgroup");
-        let v1 = mount.join("cpu").join(path);
-        if v1.join("cpu.shares").exists() {
-            return Files {
-                weight: v1.join("cpu.shares"),
-                idle: v1.join("cpu.idle"),
-                usage: mount.join("cpuacct").join(path).join("cpuacct.usage"),
-            };
-        }
-        let v2 = mount.join(path);
+        let (mount, v1) = cpu_mount().expect("cgroups");
+        let dir = mount.join(path);
         Files {
-            weight: v2.join("cpu.weight"),
-            idle: v2.join("cpu.idle"),
-            usage: v2.join("cpu.stat"),
+            weight: dir.join(if v1 { "cpu.shares" } else { "cpu.weight" }),
+            idle: dir.join("cpu.idle"),
+            usage: match v1 {
+                true => mount.with_file_name("cpuacct").join(path).join("cpuacct.usage"),
+                false => dir.join("cpu.stat"),
+            },
         }
     }
 

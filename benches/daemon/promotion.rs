@@ -21,7 +21,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
-use crate::node::{Files, Node, signal};
+use crate::harness::signal;
+use crate::node::{Files, Node};
 use crate::{Effort, cpus, section, work};
 
 pub fn run(effort: Effort) {

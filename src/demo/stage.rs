@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use lrs_api::client::all_tasks;
 use lrs_api::{proto, wire};
-use lrs_core::units::BootTime;
 use lrs_term::{Column, Columns, Failure, Output, printable};
-use lrs_testbed::clock;
 use lrs_testbed::node::{Ticks, Use};
 use lrs_testbed::private::{Daemon, last_words};
 use lrs_testbed::process::{Group, settle, this_executable};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::work::Task;
 
@@ -77,19 +76,19 @@ struct Stage<'a> {
     setting: Setting<'a>,
     /// Of what the tasks say.
     log: PathBuf,
-    begun: BootTime,
-    last_start: BootTime,
+    begun: Instant,
+    last_start: Instant,
     /// Tasks started.
     next: usize,
     /// Index and begin; dropping the group ends it.
-    running: Vec<(usize, BootTime, Group)>,
+    running: Vec<(usize, Instant, Group)>,
     times: Vec<Option<Duration>>,
     /// What the daemon had counted before.
     before: proto::Totals,
     most_passive: u32,
     /// Lines of the view on the screen.
     drawn: usize,
-    shown_at: BootTime,
+    shown_at: Instant,
 }
 
 /// Runs `tasks` to the end, but no longer than `limit`: what then still runs is killed.
@@ -109,7 +108,7 @@ pub(super) async fn run(
         Setting::Static(_) => proto::Totals::default(),
     };
     let ticks = Ticks::now()?;
-    let begun = clock::boot_time();
+    let begun = Instant::now();
     let mut stage = Stage {
         title,
         tasks,
@@ -128,9 +127,9 @@ pub(super) async fn run(
     let mut renew = tokio::time::interval(RENEW);
     renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     let ended = loop {
-        let now = clock::boot_time();
+        let now = Instant::now();
         stage.reap(now)?;
-        if stage.times.iter().all(Option::is_some) || now.since(begun) >= limit {
+        if stage.times.iter().all(Option::is_some) || now - begun >= limit {
             break now;
         }
         stage.start_due().await?;
@@ -156,7 +155,7 @@ pub(super) async fn run(
         promoted = after.promoted.saturating_sub(stage.before.promoted);
     }
     let Stage { times, most_passive, .. } = stage;
-    Ok(Outcome { lasted: ended.since(begun), node, times, promoted, most_passive })
+    Ok(Outcome { lasted: ended - begun, node, times, promoted, most_passive })
 }
 
 /// The output has served its purpose; the working directory goes at the end in any case.
@@ -181,7 +180,7 @@ impl Stage<'_> {
 
     /// Whether the daemon knows of every task submitted, which keeps the order of the list.
     async fn all_known(&self, daemon: &Daemon) -> Result<bool, Failure> {
-        if self.next == 0 || clock::boot_time().since(self.last_start) > KNOWN {
+        if self.next == 0 || self.last_start.elapsed() > KNOWN {
             return Ok(true);
         }
         let status = daemon.status().await?;
@@ -210,7 +209,7 @@ impl Stage<'_> {
         // Not /dev/null: grep notices that nobody reads and stops at the first match.
         let results = log.try_clone().map_err(cannot)?;
         command.args(words).env("LC_ALL", "C").stdin(Stdio::null()).stdout(results).stderr(log);
-        let begun = clock::boot_time();
+        let begun = Instant::now();
         let child = Group::spawn(&mut command)
             .map_err(|error| Failure::failed(format!("cannot start {}: {error}", task.name)))?;
         self.running.push((self.next, begun, child));
@@ -220,7 +219,7 @@ impl Stage<'_> {
     }
 
     /// Notes which tasks ended. A task that failed makes every comparison void.
-    fn reap(&mut self, now: BootTime) -> Result<(), Failure> {
+    fn reap(&mut self, now: Instant) -> Result<(), Failure> {
         let mut still = Vec::with_capacity(self.running.len());
         for (index, begun, mut child) in self.running.drain(..) {
             let name = self.tasks.get(index).map_or("", |task| &task.name);
@@ -231,7 +230,7 @@ impl Stage<'_> {
                 None => still.push((index, begun, child)),
                 Some(status) if status.success() => {
                     if let Some(time) = self.times.get_mut(index) {
-                        *time = Some(now.since(begun));
+                        *time = Some(now - begun);
                     }
                     forget(self.tasks.get(index));
                 }
@@ -249,11 +248,11 @@ impl Stage<'_> {
     /// What runs now: a block drawn anew in place on a terminal, a few lines every two seconds
     /// elsewhere.
     async fn show(&mut self, out: &mut Output) -> Result<(), Failure> {
-        let now = clock::boot_time();
+        let now = Instant::now();
         let mut title = format!(
             "  {}, {:.0} s, {} of {} done",
             self.title,
-            now.since(self.begun).as_secs_f64(),
+            (now - self.begun).as_secs_f64(),
             self.times.iter().flatten().count(),
             self.tasks.len()
         );
@@ -282,7 +281,7 @@ impl Stage<'_> {
         if out.can_redraw() {
             self.clear(out)?;
             self.drawn = rows.len() + 1;
-        } else if now.since(self.shown_at) < LINE_EVERY {
+        } else if now - self.shown_at < LINE_EVERY {
             // What is over sooner needs no line of its own.
             return Ok(());
         }

@@ -5,11 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use lrs_api::proto;
-use lrs_core::units::BootTime;
 use lrs_term::{Failure, Output, wrap};
-use lrs_testbed::clock;
 use lrs_testbed::private::{Daemon, Private};
 use lrs_testbed::process::this_executable;
+use tokio::time::Instant;
 
 use super::InnerArgs;
 use super::report::{self, Measured};
@@ -35,7 +34,7 @@ const ALONE: Duration = Duration::from_secs(6);
 
 /// The whole tour, or observe mode where shaping is out of reach.
 pub(super) async fn tour(args: &InnerArgs, out: &mut Output) -> Result<(), Failure> {
-    let ends = clock::boot_time().after(WHOLE);
+    let ends = Instant::now() + WHOLE;
     work::write_text(&args.workdir)?;
     match shaping_daemon(args).await {
         Ok((daemon, status)) => {
@@ -48,8 +47,8 @@ pub(super) async fn tour(args: &InnerArgs, out: &mut Output) -> Result<(), Failu
 }
 
 /// What is left until `ends`, shared by `stages` equal stages.
-fn share_of_rest(ends: BootTime, stages: u32) -> Duration {
-    ends.since(clock::boot_time()) / stages.max(1)
+fn share_of_rest(ends: Instant, stages: u32) -> Duration {
+    ends.saturating_duration_since(Instant::now()) / stages.max(1)
 }
 
 /// A private daemon in `daemon.mode` `mode`, with its first status.
@@ -118,7 +117,7 @@ async fn compare(
     status: &proto::Status,
     args: &InnerArgs,
     round: &[Work],
-    ends: BootTime,
+    ends: Instant,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let workdir = args.workdir.as_path();
@@ -182,7 +181,7 @@ fn plan(alone: &[Option<Duration>], cores: usize) -> usize {
 async fn observe(
     args: &InnerArgs,
     reason: &str,
-    ends: BootTime,
+    ends: Instant,
     out: &mut Output,
 ) -> Result<(), Failure> {
     paragraph(&format!("Nothing can be shaped here: {reason}"), out)?;

@@ -10,6 +10,9 @@
 mod bench;
 mod flood;
 mod held;
+#[path = "../grpc/played.rs"]
+#[allow(dead_code)]
+mod played;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

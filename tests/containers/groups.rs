@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::process::Signal;
+use lrs_testbed::groups::{cpu_mount, remove_groups};
 
-use crate::harness::{PATIENCE, groups_below, procs, signal};
+use crate::harness::PATIENCE;
 
 /// What a NodeManager writes into a new group: shares or weight, and with strict resource usage
 /// the quota in microseconds a second.
@@ -33,7 +33,7 @@ pub struct Groups {
 
 impl Groups {
     pub fn new(name: &str) -> Groups {
-        let (mount, v1) = cpu_mount();
+        let (mount, v1) = cpu_mount().expect("cgroups");
         // Process numbers of a namespace begin anew, so that the name is the test's.
         let hierarchy = format!("/lrs-test-{name}-yarn");
         let dir = mount.join(&hierarchy[1..]);
@@ -88,12 +88,7 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        for dir in groups_below(&self.dir) {
-            for pid in procs(&dir) {
-                signal(pid, Signal::KILL);
-            }
-            remove(&dir);
-        }
+        remove_groups(&self.dir).expect("all of it goes");
     }
 }
 
@@ -110,21 +105,4 @@ pub fn remove(dir: &Path) {
 pub fn groups_of(pid: i32) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a process");
     text.lines().map(str::to_owned).collect()
-}
-
-/// Where the hierarchy with the cpu controller is mounted, and whether it is v1.
-fn cpu_mount() -> (PathBuf, bool) {
-    let text = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
-    let of = |wanted: &dyn Fn(&str) -> bool| {
-        let line = text.lines().find(|line| wanted(line))?;
-        Some(PathBuf::from(line.split(' ').nth(4)?))
-    };
-    let is_v1 = |line: &str| {
-        let options = line.rsplit(' ').next().unwrap_or_default();
-        line.contains(" - cgroup ") && options.split(',').any(|option| option == "cpu")
-    };
-    match of(&is_v1) {
-        Some(mount) => (mount, true),
-        None => (of(&|line| line.contains(" - cgroup2 ")).expect("a cgroup mount"), false),
-    }
 }

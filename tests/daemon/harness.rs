@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use lrs_testbed::groups::{cpu_mount, kill_members, remove_groups, root_dirs};
+#[allow(unused_imports)] // not every test binary looks at groups
+pub use lrs_testbed::groups::{groups_below, members as procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -23,6 +26,12 @@ pub struct Daemon {
     /// What the daemon is started through, for example `unshare --mount sh -c '... exec "$@"'`;
     /// it must become the daemon, as exec does.
     pub wrapper: Vec<String>,
+    /// Added to its environment.
+    pub environment: Vec<(&'static str, String)>,
+    /// The program; `lrsd` of this build.
+    pub program: String,
+    /// `dbus.bus`
+    pub bus: String,
     child: Option<Child>,
     /// Tasks started by the test, killed when it ends.
     started: Vec<Child>,
@@ -43,18 +52,42 @@ impl Daemon {
         );
         let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().expect("a directory");
         let root = format!("lrs-test-{}-{name}", std::process::id());
-        let mut daemon =
-            Daemon { dir, root, wrapper: Vec::new(), child: None, started: Vec::new() };
+        let daemon = Daemon::placed(dir, root);
         daemon.configure(settings);
         daemon
     }
 
+    /// One in observe mode, which needs no root, not running yet.
+    pub fn observing(settings: &str) -> Daemon {
+        let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().expect("a directory");
+        let name = dir.path().file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let root = name.to_owned();
+        let daemon = Daemon::placed(dir, root);
+        daemon.configure(&format!("daemon.mode = \"observe\"\n{settings}"));
+        daemon
+    }
+
+    /// One without a configuration.
+    pub fn placed(dir: tempfile::TempDir, root: String) -> Daemon {
+        Daemon {
+            dir,
+            root,
+            wrapper: Vec::new(),
+            environment: Vec::new(),
+            program: env!("CARGO_BIN_EXE_lrsd").to_owned(),
+            bus: "off".to_owned(),
+            child: None,
+            started: Vec::new(),
+        }
+    }
+
     /// Writes the configuration.
-    pub fn configure(&mut self, settings: &str) {
+    pub fn configure(&self, settings: &str) {
         let text = format!(
-            "cgroup.root = {:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = \"off\"\n{settings}",
+            "cgroup.root = {:?}\ndaemon.runtime_dir = {:?}\ndbus.bus = {:?}\n{settings}",
             self.root,
             self.dir.path().join("run"),
+            self.bus,
         );
         fs::write(self.config(), text).expect("the configuration");
     }
@@ -83,8 +116,16 @@ impl Daemon {
     /// Starts the daemon and waits until it answers.
     pub fn launch(&mut self) {
         self.spawn();
+        self.serving(|daemon| daemon.try_ctl(&["status", "--json"]));
+    }
+
+    /// Waits until it serves, as `ask` finds by its answer.
+    pub fn serving<T>(&mut self, mut ask: impl FnMut(&Daemon) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
-        while self.try_ctl(&["status", "--json"]).is_none() {
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
             if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().expect("wait")) {
                 panic!("lrsd ended with {status} instead of serving:\n{}", self.log());
             }
@@ -100,10 +141,10 @@ impl Daemon {
             .append(true)
             .open(self.dir.path().join("log"))
             .expect("the log");
-        let lrsd = env!("CARGO_BIN_EXE_lrsd").to_owned();
-        let words: Vec<String> = self.wrapper.iter().cloned().chain([lrsd]).collect();
-        let child = Command::new(&words[0])
+        let words: Vec<&String> = self.wrapper.iter().chain([&self.program]).collect();
+        let child = Command::new(words[0])
             .args(&words[1..])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .arg("--config")
             .arg(self.config())
             .stdin(Stdio::null())
@@ -309,19 +350,13 @@ impl Daemon {
 
     /// Directories of the root in every hierarchy mounted.
     pub fn root_dirs(&self) -> Vec<PathBuf> {
-        let mut dirs = vec![Path::new("/sys/fs/cgroup").join(&self.root)];
-        if let Ok(entries) = fs::read_dir("/sys/fs/cgroup") {
-            dirs.extend(entries.flatten().map(|entry| entry.path().join(&self.root)));
-        }
-        dirs.retain(|dir| dir.exists());
-        dirs
+        root_dirs(&self.root)
     }
 
     /// The directory whose CPU weight is the task's.
     pub fn cpu_dir(&self, task: &Value) -> PathBuf {
         let path = task["cgroup"].as_str().expect("a cgroup").trim_start_matches('/').to_owned();
-        let v1 = Path::new("/sys/fs/cgroup/cpu").join(&path);
-        if v1.join("cpu.shares").exists() { v1 } else { Path::new("/sys/fs/cgroup").join(path) }
+        cpu_mount().expect("cgroups").0.join(path)
     }
 
     /// A raw connection to the socket.
@@ -350,17 +385,8 @@ impl Drop for Daemon {
         }
         // Whatever is left below the root belongs to this test.
         for _ in 0..50 {
-            let mut left = false;
-            for root in self.root_dirs() {
-                for dir in groups_below(&root) {
-                    let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-                    for pid in pids.lines().filter_map(|pid| pid.parse().ok()) {
-                        left = true;
-                        signal(pid, Signal::KILL);
-                    }
-                }
-            }
-            if !left {
+            let groups = self.root_dirs().into_iter().flat_map(|root| groups_below(&root));
+            if groups.filter(|group| kill_members(group)).count() == 0 {
                 break;
             }
             std::thread::yield_now();
@@ -370,26 +396,12 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
         for root in self.root_dirs() {
-            for dir in groups_below(&root) {
-                let _ = fs::remove_dir(dir);
+            if let Err(stays) = remove_groups(&root) {
+                eprintln!("left behind: {stays}");
             }
         }
         panics::none_in(&self.log());
     }
-}
-
-/// The group and everything below it, deepest first.
-pub fn groups_below(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    if let Ok(entries) = fs::read_dir(dir) {
-        for entry in entries.flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                found.extend(groups_below(&entry.path()));
-            }
-        }
-    }
-    found.push(dir.to_owned());
-    found
 }
 
 pub fn signal(pid: i32, signal: Signal) {
@@ -410,15 +422,6 @@ pub fn weights(dir: &Path) -> (Option<u64>, Option<u64>) {
     (number("cpu.idle"), number(weight_file(dir)))
 }
 
-/// Processes of a cgroup directory.
-pub fn procs(dir: &Path) -> Vec<i32> {
-    fs::read_to_string(dir.join("cgroup.procs"))
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
-}
-
 /// A cgroup of somebody else's, removed at the end with whatever is in it.
 pub struct Foreign(pub PathBuf);
 
@@ -426,8 +429,7 @@ impl Foreign {
     /// Beside the root, where the CPU weight is. The root need not be there: observe mode makes
     /// none.
     pub fn beside(daemon: &Daemon) -> Foreign {
-        let v1 = PathBuf::from("/sys/fs/cgroup/cpu");
-        let mount = if v1.is_dir() { v1 } else { PathBuf::from("/sys/fs/cgroup") };
+        let (mount, _) = cpu_mount().expect("cgroups");
         let dir = mount.join(format!("{}-owner", daemon.root));
         fs::create_dir(&dir).expect("a cgroup");
         Foreign(dir)
@@ -436,12 +438,8 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while fs::remove_dir(&self.0).is_err() && self.0.exists() && Instant::now() < deadline {
-            for pid in procs(&self.0) {
-                signal(pid, Signal::KILL);
-            }
-            std::thread::yield_now();
+        if let Err(stays) = remove_groups(&self.0) {
+            eprintln!("left behind: {stays}");
         }
     }
 }

@@ -64,7 +64,7 @@ fn a_clean_stop_leaves_tasks_and_weights_and_is_quick_with_streams_open() {
 #[test]
 #[ignore = "needs root and cgroups"]
 fn sighup_applies_all_of_a_good_file_and_nothing_of_a_bad_one() {
-    let mut daemon = Daemon::start("reload", "[slots]\nactive = 1\npassive = 1\nexpand = false\n");
+    let daemon = Daemon::start("reload", "[slots]\nactive = 1\npassive = 1\nexpand = false\n");
     let capacity =
         |daemon: &Daemon| daemon.status()["slots"]["active"]["capacity"].as_u64().unwrap();
     assert_eq!(capacity(&daemon), 1);

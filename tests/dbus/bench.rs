@@ -1,29 +1,24 @@
 //! The door in this process on a private bus, and the loop's ends of its channels in the hands
 //! of the test.
 
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use lrs::command::{self, Command, CommandReceiver};
 use lrs::config;
-use lrs::core::event::{Event, EventKind};
-use lrs::core::model::TaskId;
 use lrs::dbus::{self, Limits};
 use lrs::proto;
-use lrs::publish::{Access, EventRing, Snapshot};
-use lrs::units::WallTime;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot, watch};
+use lrs::publish::EventRing;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::bus::Bus;
-use crate::client::{NAME, soon};
+use crate::client::NAME;
+use crate::played::{Played, soon};
+pub use crate::played::{event, task_id};
 
 pub struct Bench {
     pub bus: Bus,
-    pub commands: mpsc::UnboundedReceiver<Command>,
-    pub snapshot: watch::Sender<Arc<Snapshot>>,
-    pub events: Arc<EventRing>,
+    pub played: Played,
     pub door: JoinHandle<()>,
     stop: Option<oneshot::Sender<()>>,
 }
@@ -48,19 +43,14 @@ impl Bench {
 
     /// As [`Bench::with`], without waiting for the name.
     pub fn closed(bus: Bus, limits: Limits) -> Bench {
-        let (sender, receiver) = command::queue().unwrap();
-        let (snapshot, newest) = watch::channel(Arc::default());
-        let events = Arc::new(EventRing::new(1000, []));
-        let access = Access { commands: sender, snapshot: newest, events: Arc::clone(&events) };
+        let (played, access) = Played::new(EventRing::new(1000, []));
         let (stop, stopped) = oneshot::channel::<()>();
         let address = config::Bus::Address(bus.address());
         let (tried, _) = oneshot::channel();
         let door = tokio::spawn(dbus::serve_with(address, access, limits, tried, async move {
             stopped.await.unwrap_or_default()
         }));
-        let (out, commands) = mpsc::unbounded_channel();
-        tokio::spawn(forward(receiver, out));
-        Bench { bus, commands, snapshot, events, door, stop: Some(stop) }
+        Bench { bus, played, door, stop: Some(stop) }
     }
 
     /// Waits until the door has its name.
@@ -68,19 +58,22 @@ impl Bench {
         name_owned(&self.bus).await;
     }
 
-    pub fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
-        let mut snapshot = Snapshot::clone(&self.snapshot.borrow());
-        change(&mut snapshot);
-        snapshot.last_event = self.events.last();
-        self.snapshot.send_replace(Arc::new(snapshot));
-    }
-
-    pub async fn next_command(&mut self) -> Command {
-        soon(self.commands.recv()).await.unwrap()
-    }
-
     pub fn begin_stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
+    }
+}
+
+impl Deref for Bench {
+    type Target = Played;
+
+    fn deref(&self) -> &Played {
+        &self.played
+    }
+}
+
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut Played {
+        &mut self.played
     }
 }
 
@@ -93,27 +86,6 @@ pub async fn name_owned(bus: &Bus) {
     while !proxy.name_has_owner(NAME.try_into().unwrap()).await.unwrap() {
         soon(changes.next()).await.unwrap();
     }
-}
-
-/// The loop's side of the queue, woken by its descriptor as the loop is.
-async fn forward(mut receiver: CommandReceiver, out: mpsc::UnboundedSender<Command>) {
-    let wake = receiver.wake_fd().try_clone_to_owned().unwrap();
-    // SAFETY: `wake` owns its descriptor, which stays open and the same until it is dropped.
-    let wake = unsafe { AsyncFd::register(wake) }.unwrap();
-    loop {
-        let mut ready = wake.readable().await.unwrap();
-        ready.clear_ready();
-        receiver.clear_wake();
-        while let Some(command) = receiver.try_next() {
-            if out.send(command).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-pub fn task_id(number: u64) -> TaskId {
-    TaskId { epoch: 1, number }
 }
 
 pub fn task_path(number: u64) -> String {
@@ -146,19 +118,6 @@ pub fn task(number: u64) -> proto::Task {
         }),
         resident_bytes: Some(1 << 28),
         ..Default::default()
-    }
-}
-
-pub fn event(seq: u64, kind: EventKind, task: &str) -> Event {
-    Event {
-        seq,
-        at: WallTime::from_unix_micros(1_767_323_045_000_006),
-        kind,
-        task: Some(task.to_owned()),
-        from: None,
-        to: Some("active".to_owned()),
-        reason: Some("a slot was free".to_owned()),
-        inputs: serde_json::Map::from_iter([("free".to_owned(), 1.into())]),
     }
 }
 

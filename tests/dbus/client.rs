@@ -1,8 +1,6 @@
 //! A client of the door, as a stranger to the crate would write it.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tokio_stream::StreamExt as _;
@@ -17,13 +15,7 @@ pub const TASK: &str = "org.lrs.Shaper1.Task";
 pub const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 pub const ERROR: &str = "org.lrs.Shaper1.Error.";
 
-/// Longer than anything here takes, so that a hang fails instead of hanging.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// `future`, or a failed test.
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("took too long")
-}
+pub use crate::played::soon;
 
 /// A call of any member; the reply, or name and message of the error (AlreadyExists with the id
 /// of the task behind its name).

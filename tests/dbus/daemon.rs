@@ -1,14 +1,15 @@
 //! A real lrsd in observe mode on a private bus: the loop, the signals and the stop are its own.
 
+use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use tonic::transport::Channel;
 use zbus::zvariant::{Fd, OwnedObjectPath};
@@ -18,76 +19,46 @@ use crate::bus::Bus;
 use crate::client::{
     ERROR, MANAGER, PATH, Signals, TASK, all, call, get, manager, none, soon, with,
 };
-use crate::panics;
+use crate::harness::Daemon;
 
-/// A private lrsd with one active and one passive slot; stopped when dropped.
-pub struct Lrsd {
-    pub dir: tempfile::TempDir,
-    bus: String,
-    child: Option<Child>,
-}
+/// A private lrsd with one active and one passive slot on a private bus.
+pub struct Lrsd(Daemon);
 
 impl Lrsd {
     /// Serves gRPC when this returns; D-Bus comes by itself.
     pub async fn start(bus: &Bus) -> Lrsd {
-        Lrsd::started_by(bus, |_| ()).await
+        let mut lrsd = Lrsd::new(bus);
+        lrsd.launch();
+        lrsd
     }
 
-    /// As [`Lrsd::start`], with `prepare` done to the command before it is run.
-    async fn started_by(bus: &Bus, prepare: impl FnOnce(&mut Command)) -> Lrsd {
-        let dir = tempfile::Builder::new().prefix("lrs-test-").tempdir().unwrap();
-        let mut lrsd = Lrsd { dir, bus: bus.address(), child: None };
+    /// Not running yet.
+    fn new(bus: &Bus) -> Lrsd {
+        let mut daemon = Daemon::observing("");
+        daemon.bus = bus.address();
+        let lrsd = Lrsd(daemon);
         lrsd.configure("");
-        let log = std::fs::File::create(lrsd.dir.path().join("log")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lrsd"));
-        command.arg("--config").arg(lrsd.config()).stdin(Stdio::null()).stderr(log);
-        prepare(&mut command);
-        lrsd.child = Some(command.spawn().unwrap());
-        let serving = async {
-            while ShaperClient::<Channel>::connect(lrsd.endpoint()).await.is_err() {
-                let ended = lrsd.child.as_mut().unwrap().try_wait().unwrap();
-                assert!(ended.is_none(), "lrsd ended:\n{}", lrsd.log());
-                tokio::task::yield_now().await;
-            }
-        };
-        soon(serving).await;
+        lrsd
+    }
+
+    /// One that tells its states to this socket.
+    fn notifying(bus: &Bus, socket: &Path) -> Lrsd {
+        let mut lrsd = Lrsd::new(bus);
+        lrsd.environment.push(("NOTIFY_SOCKET", socket.display().to_string()));
         lrsd
     }
 
     /// Writes the configuration, with these settings at its end.
     pub fn configure(&self, settings: &str) {
-        let runtime = self.dir.path().join("run");
-        let root = self.dir.path().file_name().unwrap();
-        let text = format!(
-            "daemon.mode = \"observe\"\ndaemon.runtime_dir = {runtime:?}\ncgroup.root = {root:?}\n\
-             dbus.bus = {:?}\nguard.enabled = false\n\
-             slots.active = 1\nslots.passive = 1\nslots.expand = false\n{settings}",
-            self.bus
-        );
-        std::fs::write(self.config(), text).unwrap();
-    }
-
-    pub fn config(&self) -> PathBuf {
-        self.dir.path().join("lrs.toml")
-    }
-
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-
-    fn endpoint(&self) -> String {
-        format!("unix:{}", self.dir.path().join("run/lrsd.sock").display())
+        self.0.configure(&format!(
+            "daemon.mode = \"observe\"\nguard.enabled = false\n\
+             slots.active = 1\nslots.passive = 1\nslots.expand = false\n{settings}"
+        ));
     }
 
     pub async fn grpc(&self) -> ShaperClient<Channel> {
-        soon(ShaperClient::connect(self.endpoint())).await.unwrap()
-    }
-
-    /// SIGTERM; its exit code.
-    fn stop(mut self) -> Option<i32> {
-        let mut child = self.child.take().unwrap();
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        child.wait().unwrap().code()
+        let endpoint = format!("unix:{}", self.socket().display());
+        soon(ShaperClient::connect(endpoint)).await.unwrap()
     }
 
     async fn logged(&self, words: &str) {
@@ -100,13 +71,17 @@ impl Lrsd {
     }
 }
 
-impl Drop for Lrsd {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        panics::none_in(&self.log());
+impl Deref for Lrsd {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.0
+    }
+}
+
+impl DerefMut for Lrsd {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.0
     }
 }
 
@@ -175,20 +150,16 @@ async fn a_daemon_that_says_it_is_ready_has_its_name() {
     let bus = Bus::start();
     let client = bus.connect().await;
     let manager = tokio::net::UnixDatagram::bind(bus.dir().join("notify")).unwrap();
-    let starting = Lrsd::started_by(&bus, |command| {
-        command.env("NOTIFY_SOCKET", bus.dir().join("notify"));
-    });
-    let ready = async {
-        let mut told = [0; 4096];
-        loop {
-            let length = soon(manager.recv(&mut told)).await.unwrap();
-            if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == "READY=1") {
-                return call(&client, PATH, MANAGER, "GetStatus", &()).await;
-            }
+    let mut lrsd = Lrsd::notifying(&bus, &bus.dir().join("notify"));
+    lrsd.spawn();
+    let mut told = [0; 4096];
+    loop {
+        let length = soon(manager.recv(&mut told)).await.unwrap();
+        if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == "READY=1") {
+            break;
         }
-    };
-    let (_lrsd, answer) = tokio::join!(starting, ready);
-    answer.unwrap();
+    }
+    call(&client, PATH, MANAGER, "GetStatus", &()).await.unwrap();
 }
 
 #[tokio::test]
@@ -220,7 +191,7 @@ async fn a_caller_that_leaves_gives_up_its_place_in_the_queue() {
 #[tokio::test]
 async fn the_bus_may_die_under_a_running_task() {
     let mut bus = Bus::start();
-    let lrsd = Lrsd::start(&bus).await;
+    let mut lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;
     let task = Process::start();
     let client = bus.connect().await;
@@ -234,7 +205,7 @@ async fn the_bus_may_die_under_a_running_task() {
     name_owned(&bus).await;
     let client = bus.connect().await;
     assert_eq!(get(&client, &path, TASK, "Pid").await, json!(task.pid()));
-    assert_eq!(lrsd.stop(), Some(0));
+    assert_eq!(lrsd.stop().0, Some(0));
 }
 
 #[tokio::test]
@@ -246,10 +217,8 @@ async fn a_bus_that_never_answers_delays_nothing_and_is_served_when_it_does() {
     let hung = UnixListener::bind(bus.dir().join("bus")).unwrap();
     let notified = bus.dir().join("notify");
     let manager = tokio::net::UnixDatagram::bind(&notified).unwrap();
-    let lrsd = Lrsd::started_by(&bus, |command| {
-        command.env("NOTIFY_SOCKET", &notified);
-    })
-    .await;
+    let mut lrsd = Lrsd::notifying(&bus, &notified);
+    lrsd.launch();
     let status = lrsd.grpc().await.get_status(proto::GetStatusRequest {}).await;
     assert!(status.is_ok(), "{status:?}");
     // It serves, so it is ready as good as at once, whatever becomes of the bus.
@@ -269,28 +238,28 @@ async fn a_bus_that_never_answers_delays_nothing_and_is_served_when_it_does() {
     drop(hung);
     bus.run();
     name_owned(&bus).await;
-    assert_eq!(lrsd.stop(), Some(0));
+    assert_eq!(lrsd.stop().0, Some(0));
 }
 
 #[tokio::test]
 async fn a_second_lrsd_says_that_the_name_is_taken_and_serves_grpc() {
     let bus = Bus::start();
-    let first = Lrsd::start(&bus).await;
+    let mut first = Lrsd::start(&bus).await;
     name_owned(&bus).await;
-    let second = Lrsd::start(&bus).await;
+    let mut second = Lrsd::start(&bus).await;
     second.logged("somebody else owns org.lrs.Shaper1").await;
     let answer = second.grpc().await.get_status(proto::GetStatusRequest {}).await;
     assert!(answer.is_ok());
-    assert_eq!(first.stop(), Some(0));
+    assert_eq!(first.stop().0, Some(0));
     // Taken over once it is free.
     second.logged("serving org.lrs.Shaper1").await;
-    assert_eq!(second.stop(), Some(0));
+    assert_eq!(second.stop().0, Some(0));
 }
 
 #[tokio::test]
 async fn a_stop_answers_those_who_wait() {
     let bus = Bus::start();
-    let lrsd = Lrsd::start(&bus).await;
+    let mut lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;
     let client = bus.connect().await;
     let mut signals = Signals::listen(&client).await;
@@ -303,7 +272,7 @@ async fn a_stop_answers_those_who_wait() {
     let asking = client.clone();
     let asked = tokio::spawn(async move { manager(&asking, "Admit", &arguments).await });
     while signals.until("PropertiesChanged").await.body[1]["Waiting"] != 1 {}
-    let stopped = tokio::task::spawn_blocking(|| lrsd.stop());
+    let stopped = tokio::task::spawn_blocking(move || lrsd.stop().0);
     let error = soon(asked).await.unwrap().unwrap_err();
     assert_eq!(error.0, format!("{ERROR}Unavailable"), "{error:?}");
     assert_eq!(soon(stopped).await.unwrap(), Some(0));

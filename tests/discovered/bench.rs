@@ -19,6 +19,7 @@ use lrs::publish::{EventRing, Snapshot};
 use lrs::sample::{Sampler, Settings};
 use lrs::state::Store;
 use lrs::units::{Pid, ProcessRef};
+use lrs_testbed::groups::{remove_groups, root_dirs};
 use tokio::sync::watch;
 
 /// Longest wait for anything that should take milliseconds.
@@ -189,16 +190,8 @@ impl Drop for Loop {
 
 /// Removes what a loop left because its tasks were ending while it stopped.
 pub fn sweep(root: &str) {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = text.lines().filter(|line| line.contains(" - cgroup"));
-    for root in mounts.filter_map(|line| Some(Path::new(line.split(' ').nth(4)?).join(root))) {
-        let groups = std::fs::read_dir(&root).into_iter().flatten().flatten();
-        for group in groups.filter(|group| group.path().is_dir()) {
-            crate::places::remove(&group.path());
-        }
-        if root.is_dir() {
-            crate::places::remove(&root);
-        }
+    for root in root_dirs(root) {
+        remove_groups(&root).unwrap();
     }
 }
 
@@ -270,21 +263,4 @@ pub fn groups_of(pid: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let fields = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     fields.map(|(controllers, path)| (controllers.to_owned(), path.to_owned())).collect()
-}
-
-/// Where the hierarchy with the cpu controller is mounted, and whether it is v1.
-pub fn cpu_mount() -> (PathBuf, bool) {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let of = |wanted: &dyn Fn(&str) -> bool| {
-        let line = text.lines().find(|line| wanted(line))?;
-        Some(PathBuf::from(line.split(' ').nth(4)?))
-    };
-    let v1 = of(&|line| {
-        line.contains(" - cgroup ")
-            && line.rsplit(' ').next().unwrap().split(',').any(|c| c == "cpu")
-    });
-    match v1 {
-        Some(mount) => (mount, true),
-        None => (of(&|line| line.contains(" - cgroup2 ")).expect("a cgroup mount"), false),
-    }
 }

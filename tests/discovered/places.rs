@@ -8,7 +8,9 @@ use lrs::core::event::EventKind;
 use lrs::core::model::Standing;
 use lrs::discover::{Attach, Presumed};
 
-use crate::bench::{Container, Loop, PATIENCE, cpu_mount, groups_of};
+use lrs_testbed::groups::cpu_mount;
+
+use crate::bench::{Container, Loop, PATIENCE, groups_of};
 
 /// Removes a group that its last process is just leaving.
 pub fn remove(dir: &Path) {
@@ -23,7 +25,7 @@ pub fn remove(dir: &Path) {
 #[ignore = "needs root and cgroups"]
 fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
     let daemon = Loop::start("alone", "slots.active = 1\nslots.passive = 1");
-    let (mount, v1) = cpu_mount();
+    let (mount, v1) = cpu_mount().unwrap();
     let cgroup = format!("/lrs-test-{}-yarn", std::process::id());
     let parent = mount.join(&cgroup[1..]);
     let dir = parent.join("container_1_0001_01_000002");
@@ -97,7 +99,7 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
 #[ignore = "needs root and cgroups"]
 fn the_least_weight_marks_an_opportunistic_task_until_its_scheduler_speaks() {
     let daemon = Loop::start("least", "slots.active = 1\nslots.passive = 1");
-    let (mount, v1) = cpu_mount();
+    let (mount, v1) = cpu_mount().unwrap();
     let cgroup = format!("/lrs-test-{}-nodemanager/container", std::process::id());
     let dir = mount.join(&cgroup[1..]);
     std::fs::create_dir_all(&dir).unwrap();
@@ -133,7 +135,7 @@ fn the_least_weight_marks_an_opportunistic_task_until_its_scheduler_speaks() {
 #[ignore = "needs root and cgroups"]
 fn a_group_above_that_of_the_process_is_taken_by_name() {
     let daemon = Loop::start("above", "slots.active = 1\nslots.passive = 1");
-    let (mount, v1) = cpu_mount();
+    let (mount, v1) = cpu_mount().unwrap();
     let cgroup = format!("/lrs-test-{}-slurm/job_7", std::process::id());
     let job = mount.join(&cgroup[1..]);
     let step = job.join("step_0");

@@ -6,7 +6,9 @@ use lrs::core::model::Label;
 use lrs::discover::{Attach, Finder, Hint};
 use lrs::rights::Role;
 
-use crate::bench::{Container, Loop, cpu_mount, groups_of};
+use lrs_testbed::groups::cpu_mount;
+
+use crate::bench::{Container, Loop, groups_of};
 
 const OBSERVE: &str = "daemon.mode = \"observe\"\nslots.active = 1";
 
@@ -78,7 +80,7 @@ fn what_became_of_the_finders_is_a_warning_until_they_are_well() {
 fn a_limit_is_never_shed_by_being_found() {
     let daemon = Loop::start("limit", "slots.active = 1");
     let container = Container::start("echo ready; sleep 600 & wait");
-    let (mount, v1) = cpu_mount();
+    let (mount, v1) = cpu_mount().unwrap();
     let dir = mount.join(format!("lrs-test-{}-limited", std::process::id()));
     std::fs::create_dir(&dir).unwrap();
     let (file, value) =

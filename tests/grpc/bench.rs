@@ -1,31 +1,22 @@
 //! A server in this process, and the loop's ends of its channels in the hands of the test.
 
-use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use lrs::command::{self, Command, CommandReceiver};
-use lrs::core::event::{Event, EventKind};
-use lrs::core::model::TaskId;
 use lrs::proto;
 use lrs::proto::shaper_client::ShaperClient;
-use lrs::publish::{Access, EventRing, Snapshot};
+use lrs::publish::EventRing;
 use lrs::serve::{self, Health, Limits, ServeError};
-use lrs::units::WallTime;
-use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
-/// Longer than anything here takes, so that a hang fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::played::Played;
+pub use crate::played::{event, soon, task_id};
 
 pub struct Bench {
     pub path: PathBuf,
-    pub commands: mpsc::UnboundedReceiver<Command>,
-    pub snapshot: watch::Sender<Arc<Snapshot>>,
-    pub events: Arc<EventRing>,
+    played: Played,
     pub health: Health,
     pub server: JoinHandle<Result<(), ServeError>>,
     stop: Option<oneshot::Sender<()>>,
@@ -41,19 +32,14 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lrsd.sock");
         let socket = serve::bind(&path).unwrap();
-        let (sender, receiver) = command::queue().unwrap();
-        let (snapshot, newest) = watch::channel(Arc::default());
-        let events = Arc::new(events);
-        let access = Access { commands: sender, snapshot: newest, events: Arc::clone(&events) };
+        let (played, access) = Played::new(events);
         let health = Health::new();
         let (stop, stopped) = oneshot::channel();
         let server =
             tokio::spawn(serve::serve_with(socket, access, health.clone(), limits, async move {
                 stopped.await.unwrap_or_default()
             }));
-        let (out, commands) = mpsc::unbounded_channel();
-        tokio::spawn(forward(receiver, out));
-        Bench { path, commands, snapshot, events, health, server, stop: Some(stop), _dir: dir }
+        Bench { path, played, health, server, stop: Some(stop), _dir: dir }
     }
 
     pub fn endpoint(&self) -> Endpoint {
@@ -68,45 +54,23 @@ impl Bench {
         ShaperClient::new(self.channel().await)
     }
 
-    pub fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
-        let mut snapshot = Snapshot::clone(&self.snapshot.borrow());
-        change(&mut snapshot);
-        self.snapshot.send_replace(Arc::new(snapshot));
-    }
-
-    pub async fn next_command(&mut self) -> Command {
-        soon(self.commands.recv()).await.unwrap()
-    }
-
     pub fn begin_stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 }
 
-/// The loop's side of the queue, woken by its descriptor as the loop is.
-async fn forward(mut receiver: CommandReceiver, out: mpsc::UnboundedSender<Command>) {
-    let wake = receiver.wake_fd().try_clone_to_owned().unwrap();
-    // SAFETY: `wake` owns its descriptor, which stays open and the same until it is dropped.
-    let wake = unsafe { AsyncFd::register(wake) }.unwrap();
-    loop {
-        let mut ready = wake.readable().await.unwrap();
-        ready.clear_ready();
-        receiver.clear_wake();
-        while let Some(command) = receiver.try_next() {
-            if out.send(command).is_err() {
-                return;
-            }
-        }
+impl Deref for Bench {
+    type Target = Played;
+
+    fn deref(&self) -> &Played {
+        &self.played
     }
 }
 
-/// `future`, or a failed test.
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("took too long")
-}
-
-pub fn task_id(number: u64) -> TaskId {
-    TaskId { epoch: 1, number }
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut Played {
+        &mut self.played
+    }
 }
 
 /// A task with everything a running one has.
@@ -143,18 +107,5 @@ pub fn task(number: u64) -> proto::Task {
         resident_bytes: Some(1 << 28),
         unit: None,
         ..Default::default()
-    }
-}
-
-pub fn event(seq: u64, kind: EventKind, task: &str) -> Event {
-    Event {
-        seq,
-        at: WallTime::from_unix_micros(1_767_323_045_000_006),
-        kind,
-        task: Some(task.to_owned()),
-        from: None,
-        to: Some("active".to_owned()),
-        reason: Some("a slot was free".to_owned()),
-        inputs: serde_json::Map::from_iter([("free".to_owned(), 1.into())]),
     }
 }

@@ -7,5 +7,6 @@
 mod bench;
 mod bounds;
 mod calls;
+mod played;
 mod stop;
 mod streams;

@@ -10,7 +10,7 @@ use lrs_term::Failure;
 use crate::args::BenchChoice;
 use crate::lrs::in_path;
 use lrs_core::units::Bytes;
-use lrs_testbed::clock;
+use lrs_testbed::node::wall_time;
 
 /// Makes the suite what the arguments ask of it.
 pub(super) fn select(suite: &mut Suite, choice: &BenchChoice) -> Result<(), Failure> {
@@ -136,7 +136,7 @@ pub(super) fn output(asked: Option<&Path>, suite: &Suite) -> Result<PathBuf, Fai
 /// `lrs-bench-six-loads-20260102-030405`, in UTC.
 fn default_output(suite: &Suite) -> PathBuf {
     let digits: String =
-        clock::now().wall.to_string().chars().filter(char::is_ascii_digit).take(14).collect();
+        wall_time().to_string().chars().filter(char::is_ascii_digit).take(14).collect();
     let (day, time) = digits.split_at(digits.len().min(8));
     PathBuf::from(format!("lrs-bench-{}-{day}-{time}", suite.name))
 }

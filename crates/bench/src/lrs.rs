@@ -1,5 +1,6 @@
 //! The `lrsctl` that belongs to this program.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,14 +20,21 @@ pub(crate) fn lrsctl() -> Result<PathBuf, Failure> {
 
 /// The first executable file of that name in PATH; a name with a slash is a path.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    found(name, &std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into()))
+}
+
+/// The answer is absolute, though an entry of PATH may not be: tasks begin in directories of the
+/// run.
+fn found(name: &str, path: &OsStr) -> Option<PathBuf> {
     let is_program = |file: &PathBuf| {
         file.is_file() && nix::unistd::access(file, nix::unistd::AccessFlags::X_OK).is_ok()
     };
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(is_program);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(is_program)
+    let places: Vec<PathBuf> = match name.contains('/') {
+        true => vec![PathBuf::new()],
+        false => std::env::split_paths(path).collect(),
+    };
+    let files = places.into_iter().map(|place| place.join(name));
+    files.filter_map(|file| std::path::absolute(file).ok()).find(is_program)
 }
 
 /// What `lrsctl config check --json` says.
@@ -71,4 +79,25 @@ fn check(
         (index, words.trim().to_owned())
     };
     Ok(checked.faults.into_iter().map(of_key).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_a_relative_entry_of_the_path_has_an_absolute_path() {
+        let here = std::env::current_dir().unwrap();
+        let place = tempfile::tempdir_in(&here).unwrap();
+        let file = place.path().join("lrsctl");
+        std::fs::write(&file, "").unwrap();
+        let relative = place.path().strip_prefix(&here).unwrap();
+        let path = std::env::join_paths([Path::new("/nonexistent"), relative]).unwrap();
+        assert_eq!(found("lrsctl", &path), None, "it is no program");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&file, mode).unwrap();
+        assert_eq!(found("lrsctl", &path), Some(file.clone()));
+        let named = relative.join("lrsctl");
+        assert_eq!(found(named.to_str().unwrap(), OsStr::new("")), Some(file));
+    }
 }

@@ -1,7 +1,7 @@
 //! What one run brought, as it is kept: one JSON object a line in `runs.jsonl`, so that a bench
 //! that is stopped loses nothing and every figure of a report can be checked or computed anew.
 //!
-//! Times are seconds on the boot-time clock since the run began, unless the name says otherwise.
+//! Times are seconds on the monotonic clock since the run began, unless the name says otherwise.
 //! Shares are of all CPU time of the node, 0 to 1. Unknown is null.
 
 use serde::{Deserialize, Serialize};

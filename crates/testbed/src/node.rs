@@ -1,10 +1,12 @@
 //! What the node did between two readings of /proc/stat (proc_stat(5)), all CPUs together, and
 //! how much of it was not our tasks'.
 
+use lrs_core::units::WallTime;
 use lrs_term::Failure;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use procfs::{CurrentSI, KernelStats};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Cumulative times, in clock ticks.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,12 @@ impl Ticks {
             context_switches: self.context_switches.saturating_sub(before.context_switches),
         }
     }
+}
+
+/// The wall clock now (`CLOCK_REALTIME`).
+pub fn wall_time() -> WallTime {
+    let now = clock_gettime(ClockId::Realtime);
+    WallTime::from_unix_micros(now.tv_sec * 1_000_000 + now.tv_nsec / 1_000)
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use lrs_api::client::{Connection, Endpoint, connect};
 use lrs_api::proto;
 use lrs_term::{Failure, printable};
 use nix::sys::signal::Signal;
+use tokio::time::Instant;
 
-use crate::{clock, process, sweep};
+use crate::{process, sweep};
 
 /// How long the daemon may take to serve.
 const START: Duration = Duration::from_secs(10);
@@ -119,9 +120,9 @@ impl Daemon {
     /// Stops it while the runtime goes on: the daemon gives open connections a grace to close,
     /// and ours is closed by a task of the runtime.
     pub async fn stop(mut self) {
-        let begun = clock::boot_time();
+        let begun = Instant::now();
         process::signal(self.child.id(), Signal::SIGTERM);
-        while matches!(self.child.try_wait(), Ok(None)) && clock::boot_time().since(begun) < STOP {
+        while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < STOP {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -152,9 +153,9 @@ fn stop(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
     }
-    let begun = clock::boot_time();
+    let begun = Instant::now();
     process::signal(child.id(), Signal::SIGTERM);
-    while clock::boot_time().since(begun) < STOP {
+    while begun.elapsed() < STOP {
         if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
@@ -180,7 +181,7 @@ async fn serving(
     endpoint: &Endpoint,
     log: &Path,
 ) -> Result<(Child, Connection, proto::Status), Failure> {
-    let begun = clock::boot_time();
+    let begun = Instant::now();
     let mut starting = Starting(Some(child));
     loop {
         if let Ok(mut connection) = connect(endpoint, USER_AGENT).await
@@ -193,7 +194,7 @@ async fn serving(
             Some(child) => !matches!(child.try_wait(), Ok(None)),
             None => true,
         };
-        if ended || clock::boot_time().since(begun) > START {
+        if ended || begun.elapsed() > START {
             let what = if ended { "ended at once" } else { "does not serve" };
             return Err(Failure::failed(format!("the private lrsd {what}: {}", last_words(log))));
         }

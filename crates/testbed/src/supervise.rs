@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
-use lrs_core::units::BootTime;
 use lrs_term::{Failure, say};
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
-use crate::clock::{self, until};
 use crate::process;
 use crate::sweep::{Extra, Sweep};
 
@@ -153,6 +152,14 @@ impl Requests {
     }
 }
 
+/// Waits until `moment`; for ever without one.
+pub async fn until(moment: Option<Instant>) {
+    match moment {
+        None => std::future::pending().await,
+        Some(at) => tokio::time::sleep_until(at).await,
+    }
+}
+
 /// Waits for the worker; passes a request to end on to it. Answers the signal that asked.
 async fn wait(
     what: &str,
@@ -162,7 +169,7 @@ async fn wait(
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let mut requests = Requests::listen()?;
-    let begun = clock::boot_time();
+    let begun = Instant::now();
     let mut told = None;
     let mut told_at = None;
     loop {
@@ -172,11 +179,11 @@ async fn wait(
         if let Some(status) = status {
             return Ok((status, told));
         }
-        let ends = limit.filter(|_| told.is_none()).map(|limit| begun.after(limit));
+        let ends = limit.filter(|_| told.is_none()).map(|limit| begun + limit);
         let asked = tokio::select! {
             _ = children.recv() => continue,
             asked = requests.next() => asked,
-            () = until(told_at.map(|at: BootTime| at.after(CLEAN_UP))) => {
+            () = until(told_at.map(|at: Instant| at + CLEAN_UP)) => {
                 process::signal(worker.id(), Signal::SIGKILL);
                 told_at = None;
                 continue;
@@ -188,7 +195,7 @@ async fn wait(
         };
         if told.is_none() {
             told = Some(asked);
-            told_at = Some(clock::boot_time());
+            told_at = Some(Instant::now());
         }
         process::signal(worker.id(), Signal::SIGTERM);
     }

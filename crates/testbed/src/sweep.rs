@@ -1,13 +1,15 @@
 //! What is done at the end, whichever way it came: every process below this one, every cgroup
 //! of the private root, the modelled disk of a bench, the working directory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
-use procfs::process::{Process, all_processes};
+use procfs::process::all_processes;
+
+use crate::groups::{remove_groups, root_dirs};
 
 /// How long killed processes may take to vanish: one in uninterruptible I/O waits for its disk.
 const VANISH: Duration = Duration::from_secs(5);
@@ -60,9 +62,7 @@ impl Sweep<'_> {
         if ours && noted != self.cgroup_root {
             below.push(noted);
         }
-        let places = cgroup_mounts()
-            .into_iter()
-            .flat_map(|mount| below.iter().map(move |below| mount.join(below)).collect::<Vec<_>>());
+        let places = below.into_iter().flat_map(root_dirs);
         places.filter_map(|place| remove_groups(&place).err()).collect()
     }
 }
@@ -102,53 +102,4 @@ pub fn children() -> Vec<Pid> {
     let me = getpid().as_raw();
     let stats = all_processes().into_iter().flatten().flatten().filter_map(|p| p.stat().ok());
     stats.filter(|stat| stat.ppid == me).map(|stat| Pid::from_raw(stat.pid)).collect()
-}
-
-/// Mount points of cgroup hierarchies (proc_pid_mountinfo(5)).
-fn cgroup_mounts() -> Vec<PathBuf> {
-    let mounts = Process::myself().and_then(|me| me.mountinfo());
-    let mounts = mounts.into_iter().flat_map(|mounts| mounts.0);
-    mounts
-        .filter(|mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2"))
-        .map(|mount| mount.mount_point)
-        .collect()
-}
-
-/// Ends who is left in a group of ours: a task's children survive it when all else is killed.
-fn kill_members(group: &Path) {
-    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    for pid in members.lines().filter_map(|line| line.trim().parse().ok()) {
-        if pid > 1 && pid != getpid().as_raw() {
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-    }
-}
-
-/// Removes a tree of groups from below. A group stays busy for a moment after its last
-/// process, so each gets some time.
-fn remove_groups(group: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cgroup {} ({error})", group.display());
-    let entries = match std::fs::read_dir(group) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(failed)?,
-    };
-    kill_members(group);
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            remove_groups(&entry.path())?;
-        }
-    }
-    let mut tries = 100;
-    loop {
-        match std::fs::remove_dir(group) {
-            Ok(()) => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy && tries > 0 => {
-                tries -= 1;
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(error) => return Err(failed(error)),
-        }
-    }
 }

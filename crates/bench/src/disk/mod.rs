@@ -49,10 +49,10 @@ use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use lrs_core::units::Bytes;
 use lrs_term::Failure;
-use lrs_testbed::clock;
 use lrs_testbed::process::this_executable;
 
 pub(crate) use place::describe_directory;
@@ -190,9 +190,9 @@ impl Server {
 
 /// Whether there is something to read within `limit`, be it the end.
 fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool, Failure> {
-    let end = clock::boot_time().after(limit);
+    let begun = Instant::now();
     loop {
-        let left = Timespec::try_from(end.since(clock::boot_time())).ok();
+        let left = Timespec::try_from(limit.saturating_sub(begun.elapsed())).ok();
         let mut watched = [PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN)];
         match poll(&mut watched, left.as_ref()) {
             Ok(ready) => return Ok(ready > 0),
@@ -211,12 +211,7 @@ impl Drop for Server {
     /// down in its place where it cannot.
     fn drop(&mut self) {
         drop(self.keeps.take());
-        let turn = Duration::from_millis(10);
-        let mut turns = GONE.as_millis() / turn.as_millis();
-        while turns > 0 && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::sleep(turn);
-            turns -= 1;
-        }
+        wait_while(|| matches!(self.child.try_wait(), Ok(None)));
         // An ended process cannot be killed, and a mount that is gone cannot be detached.
         let _ = self.child.kill();
         // The sweep tries what failed again, and tells.
@@ -239,14 +234,19 @@ pub(crate) fn let_go(workdir: &Path) {
         servers.iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
     // What is left then is said when the server is gone too.
     let _ = end_processes(&kept);
-    let turn = Duration::from_millis(10);
-    let mut turns = GONE.as_millis() / turn.as_millis();
-    while !servers.is_empty() && turns > 0 {
-        std::thread::sleep(turn);
-        turns -= 1;
+    wait_while(|| {
         servers.retain(|server| {
             matches!(waitpid(*server, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
         });
+        !servers.is_empty()
+    });
+}
+
+/// While a server ends, [`GONE`] at most.
+fn wait_while(mut runs: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while runs() && begun.elapsed() < GONE {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::record::{self, Cgroup, Machine, SettingKind};
 use crate::suite::How;
 use lrs_api::proto;
 use lrs_term::Failure;
-use lrs_testbed::clock;
+use lrs_testbed::node::wall_time;
 
 /// Describes the node and the suite. Where a setting takes lrsd it is started once, so that a
 /// node on which it cannot shape is known before the data is made.
@@ -49,7 +49,7 @@ pub(super) async fn describe(
         cgroup,
         disk: disk.unwrap_or_else(|| describe_directory(&bench.places.run)),
         load_average: procfs::LoadAverage::current().ok().map(|load| f64::from(load.one)),
-        began: clock::now().wall.to_string(),
+        began: wall_time().to_string(),
         command: command.to_vec(),
         rounds: suite.rounds,
         settings: suite

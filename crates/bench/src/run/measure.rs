@@ -18,18 +18,18 @@ use super::events::{self, History};
 use super::machine::disk_bytes;
 use super::queue::Queue;
 use super::spawn;
-use super::stage::Stage;
+use super::stage::{Began, Stage};
 use super::tasks::{self, Extent, Places, Planned};
 use crate::record::{self, Outcome};
+use crate::suite::template::Template;
 use crate::suite::{How, Load, Setting, Suite};
 use lrs_api::proto;
-use lrs_core::units::Moment;
 use lrs_term::Failure;
-use lrs_testbed::clock;
-use lrs_testbed::node::Ticks;
+use lrs_testbed::node::{Ticks, wall_time};
 use lrs_testbed::private::{Daemon, Private};
 use lrs_testbed::process::settle;
 use lrs_testbed::sweep::end_processes;
+use tokio::time::Instant;
 
 /// How long writing out what the run before left dirty may take.
 const SETTLE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const SETTLE: Duration = Duration::from_secs(60);
 /// alike.
 const COMPLAINTS: usize = 8;
 
-/// How far the wall clock may go apart from the boot-time clock in a run. lrsd's events have
+/// How far the wall clock may go apart from the monotonic clock in a run. lrsd's events have
 /// the time of the one, and the run's times are those of the other.
 const STEP: Duration = Duration::from_millis(50);
 
@@ -121,7 +121,7 @@ impl Bench<'_> {
             queue: Queue::new(&load.groups, &tasks),
             records: tasks.iter().map(|task| unborn(task, load)).collect(),
             tasks: &tasks,
-            began: clock::now(),
+            began: Began { at: Instant::now(), wall: wall_time() },
             running: Vec::new(),
             faults: Vec::new(),
             lrsd_failed: false,
@@ -130,7 +130,8 @@ impl Bench<'_> {
             last: ticks,
         };
         stage.work(&mut children).await?;
-        let ended = clock::now();
+        let lasted = stage.began.at.elapsed();
+        let wall_lasted = wall_time().unix_micros().saturating_sub(stage.began.wall.unix_micros());
         let used = Ticks::now()?.since(ticks);
         let disk_after = self.disk.as_deref().and_then(disk_bytes);
         let Stage {
@@ -151,7 +152,7 @@ impl Bench<'_> {
         let mut decisions = None;
         if let Some(daemon) = &daemon {
             daemon.drained().await;
-            let stepped = stepped(began, ended);
+            let stepped = stepped(lasted, wall_lasted);
             if let Some(micros) = stepped {
                 notes.push(format!(
                     "the clock was set by {:.3} s during the run: when tasks were admitted and \
@@ -180,7 +181,7 @@ impl Bench<'_> {
             place,
             began: began.wall.to_string(),
             makespan_seconds: None,
-            lasted_seconds: ended.boot.since(began.boot).as_secs_f64(),
+            lasted_seconds: lasted.as_secs_f64(),
             faults,
             notes,
             tasks: records,
@@ -252,7 +253,8 @@ impl Bench<'_> {
     async fn check(&self, load: &Load, place: &str) -> Result<Vec<String>, Failure> {
         let Some(check) = &load.check else { return Ok(Vec::new()) };
         let run = &self.places.run;
-        let words = tasks::fill_words(check, self.suite, &self.places, (0, run), self.cpus);
+        let fill = tasks::fill(self.suite, &self.places, (0, run), self.cpus);
+        let words = Template::fill_all(check, &fill);
         let log = self.workdir.join("said-by-check");
         let limit = self.suite.time_limit;
         let mut faults = Vec::new();
@@ -278,10 +280,8 @@ fn logs_of(run: &record::Run) -> String {
 }
 
 /// By how many microseconds the wall clock went apart from the other, if by more than [`STEP`].
-fn stepped(began: Moment, ended: Moment) -> Option<i64> {
-    let wall = ended.wall.unix_micros().saturating_sub(began.wall.unix_micros());
-    let boot = i64::try_from(ended.boot.since(began.boot).as_micros()).unwrap_or(i64::MAX);
-    let apart = wall.saturating_sub(boot);
+fn stepped(lasted: Duration, wall_micros: i64) -> Option<i64> {
+    let apart = wall_micros.saturating_sub(i64::try_from(lasted.as_micros()).unwrap_or(i64::MAX));
     Some(apart).filter(|apart| u128::from(apart.unsigned_abs()) > STEP.as_micros())
 }
 
@@ -314,17 +314,12 @@ fn empty(directory: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lrs_core::units::{BootTime, WallTime};
 
     #[test]
     fn a_clock_that_was_set_is_noticed() {
-        let at = |boot_ms: u64, wall_ms: i64| Moment {
-            boot: BootTime(Duration::from_millis(boot_ms)),
-            wall: WallTime::from_unix_micros(wall_ms * 1_000),
-        };
-        let began = at(1_000, 500_000);
-        assert_eq!(stepped(began, at(3_000, 502_040)), None, "adjusted little by little");
-        assert_eq!(stepped(began, at(3_000, 602_000)), Some(100_000_000));
-        assert_eq!(stepped(began, at(3_000, 501_000)), Some(-1_000_000));
+        let two_seconds = Duration::from_secs(2);
+        assert_eq!(stepped(two_seconds, 2_040_000), None, "adjusted little by little");
+        assert_eq!(stepped(two_seconds, 102_000_000), Some(100_000_000));
+        assert_eq!(stepped(two_seconds, 1_000_000), Some(-1_000_000));
     }
 }

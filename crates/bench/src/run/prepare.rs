@@ -6,10 +6,11 @@ use std::path::Path;
 
 use super::measure::Bench;
 use super::spawn::{complaint, finish};
-use super::tasks::{Places, fill_words};
+use super::tasks::{Places, fill};
 use crate::data;
 use crate::disk::Disk;
 use crate::record::Outcome;
+use crate::suite::template::Template;
 use crate::suite::{Made, Suite};
 use lrs_term::{Failure, say};
 use lrs_testbed::sweep::end_processes;
@@ -61,8 +62,8 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                     file.flush().map_err(cannot)?;
                 }
                 Made::Derived(words) => {
-                    let words =
-                        fill_words(words, bench.suite, &bench.places, (part, &out), bench.cpus);
+                    let fill = fill(bench.suite, &bench.places, (part, &out), bench.cpus);
+                    let words = Template::fill_all(words, &fill);
                     let log = bench.workdir.join("said-by-data");
                     let limit = bench.suite.time_limit;
                     let how = finish(&words, &bench.places.data, &log, limit).await?;

@@ -7,16 +7,15 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::record::Run;
-use lrs_core::units::BootTime;
 use lrs_term::say;
-use lrs_testbed::clock;
+use tokio::time::Instant;
 
 /// What is told of the runs.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     all: usize,
     done: usize,
-    begun: BootTime,
+    begun: Instant,
 }
 
 impl Progress {
@@ -28,7 +27,7 @@ impl Progress {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Progress { bar, all, done: 0, begun: clock::boot_time() }
+        Progress { bar, all, done: 0, begun: Instant::now() }
     }
 
     /// What begins now.
@@ -71,7 +70,7 @@ impl Progress {
 
     /// At the pace so far, what is done between the runs included.
     fn left(&self) -> Option<Duration> {
-        let passed = clock::boot_time().since(self.begun);
+        let passed = self.begun.elapsed();
         let each = passed.checked_div(u32::try_from(self.done).ok()?)?;
         each.checked_mul(u32::try_from(self.all - self.done).ok()?)
     }

@@ -13,10 +13,10 @@ use super::tasks::Planned;
 use crate::record::Outcome;
 use crate::suite::Group;
 use lrs_term::{Failure, printable};
-use lrs_testbed::clock;
-use lrs_testbed::clock::until;
 use lrs_testbed::private::Daemon;
 use lrs_testbed::process;
+use lrs_testbed::supervise::until;
+use tokio::time::Instant;
 
 /// Most of what a task said that is kept when it failed.
 const TAIL: u64 = 64 << 10;
@@ -46,15 +46,24 @@ pub(super) fn start(
             command
         }
     };
+    command.envs(task.environment.iter().map(|(name, value)| (name, value)));
+    spawned(&mut command, &task.directory, log)
+}
+
+/// Starts a command in `directory`, with all that it says in `log`. The outer error is that of
+/// the log.
+fn spawned(
+    command: &mut Command,
+    directory: &Path,
+    log: &Path,
+) -> Result<std::io::Result<process::Group>, Failure> {
     let cannot =
         |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
     let said = File::create(log).map_err(cannot)?;
     // Not /dev/null: grep notices that nobody reads and stops at the first match.
     let results = said.try_clone().map_err(cannot)?;
-    command.envs(task.environment.iter().map(|(name, value)| (name, value)));
-    command.current_dir(&task.directory);
-    command.stdin(Stdio::null()).stdout(results).stderr(said);
-    Ok(process::Group::spawn(&mut command))
+    command.current_dir(directory).stdin(Stdio::null()).stdout(results).stderr(said);
+    Ok(process::Group::spawn(command))
 }
 
 /// How it ended.
@@ -113,16 +122,12 @@ pub(super) async fn finish(
 ) -> Result<Outcome, Failure> {
     let mut children = signal(SignalKind::child())
         .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
-    let cannot =
-        |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
-    let said = File::create(log).map_err(cannot)?;
-    let mut command = Command::new(words.first().map_or("", |program| program));
-    command.args(words.iter().skip(1)).current_dir(directory).stdin(Stdio::null());
-    command.stdout(said.try_clone().map_err(cannot)?).stderr(said);
-    let program = words.first().cloned().unwrap_or_default();
+    let program = words.first().map_or("", |program| program);
+    let mut command = Command::new(program);
+    command.args(words.iter().skip(1));
     let failed = |error| Failure::failed(format!("cannot run {program}: {error}"));
-    let mut child = process::Group::spawn(&mut command).map_err(failed)?;
-    let ends = clock::boot_time().after(limit);
+    let mut child = spawned(&mut command, directory, log)?.map_err(failed)?;
+    let ends = Instant::now() + limit;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(outcome(status));

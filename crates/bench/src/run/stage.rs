@@ -13,19 +13,26 @@ use crate::record::{self, Outcome, Point};
 use crate::suite::Load;
 use lrs_api::client::Connection;
 use lrs_api::proto;
-use lrs_core::units::{BootTime, Moment};
+use lrs_core::units::WallTime;
 use lrs_term::Failure;
-use lrs_testbed::clock;
-use lrs_testbed::clock::until;
 use lrs_testbed::node::Ticks;
 use lrs_testbed::private::{Daemon, last_words};
 use lrs_testbed::process::Group;
+use lrs_testbed::supervise::until;
+use tokio::time::Instant;
 
 /// Time between two points of the timeline.
 const POINT: Duration = Duration::from_millis(500);
 
 /// Tasks started between two looks at the clock, the arrivals and the ends.
 const BURST: usize = 64;
+
+/// The zero of a run's times, on both clocks.
+#[derive(Clone, Copy)]
+pub(super) struct Began {
+    pub(super) at: Instant,
+    pub(super) wall: WallTime,
+}
 
 /// A task that has begun.
 pub(super) struct Running {
@@ -44,7 +51,7 @@ pub(super) struct Stage<'a> {
     pub(super) tasks: &'a [Planned],
     pub(super) queue: Queue,
     /// The zero of all times.
-    pub(super) began: Moment,
+    pub(super) began: Began,
     /// Dropping it ends them.
     pub(super) running: Vec<Running>,
     pub(super) records: Vec<record::Task>,
@@ -69,19 +76,19 @@ impl Stage<'_> {
         &mut self,
         children: &mut tokio::signal::unix::Signal,
     ) -> Result<(), Failure> {
-        let began = self.began.boot;
-        let ends = began.after(self.bench.suite.time_limit);
-        let mut points = tokio::time::interval_at(tokio::time::Instant::now() + POINT, POINT);
+        let began = self.began.at;
+        let ends = began + self.bench.suite.time_limit;
+        let mut points = tokio::time::interval_at(Instant::now() + POINT, POINT);
         points.set_missed_tick_behavior(MissedTickBehavior::Skip);
         // Asked beside the rest: an end must not be noticed late because lrsd is busy.
         let mut asked: Option<Asked> = None;
         let mut somebody_ended = false;
         loop {
-            let now = clock::boot_time();
+            let now = Instant::now();
             if std::mem::take(&mut somebody_ended) || now >= ends {
                 self.reap(now)?;
             }
-            let passed = now.since(began);
+            let passed = now - began;
             for index in self.queue.arrive(self.tasks, passed) {
                 if let Some(record) = self.records.get_mut(index) {
                     record.arrived = passed.as_secs_f64();
@@ -96,7 +103,7 @@ impl Stage<'_> {
                 self.faults.push(format!("not over after {limit:.0} s, the time limit"));
                 return Ok(());
             }
-            let next = self.queue.next_arrival().map(|at| began.after(at));
+            let next = self.queue.next_arrival().map(|at| began + at);
             tokio::select! {
                 _ = children.recv() => somebody_ended = true,
                 () = tokio::task::yield_now(), if more => {}
@@ -135,18 +142,18 @@ impl Stage<'_> {
             };
             let Some(group) = self.load.groups.get(task.group) else { continue };
             let log = self.bench.said(index);
-            let now = clock::boot_time();
+            let now = Instant::now();
             let lrs = self.daemon.map(|daemon| (self.bench.lrsctl, daemon));
             match spawn::start(task, group, &self.load.name, lrs, &log)? {
                 Ok(child) => {
                     if self.daemon.is_none() {
-                        record.started = Some(now.since(self.began.boot).as_secs_f64());
+                        record.started = Some(now.duration_since(self.began.at).as_secs_f64());
                     }
                     self.running.push(Running { index, child });
                 }
                 Err(error) => {
                     record.outcome = Outcome::NotSpawned(error.to_string());
-                    self.queue.ended(self.tasks, index, now.since(self.began.boot));
+                    self.queue.ended(self.tasks, index, now - self.began.at);
                 }
             }
         }
@@ -154,8 +161,8 @@ impl Stage<'_> {
     }
 
     /// Notes who ended.
-    fn reap(&mut self, now: BootTime) -> Result<(), Failure> {
-        let passed = now.since(self.began.boot);
+    fn reap(&mut self, now: Instant) -> Result<(), Failure> {
+        let passed = now - self.began.at;
         let mut still = Vec::with_capacity(self.running.len());
         for mut running in self.running.drain(..) {
             let status = running.child.try_wait().map_err(|error| {
@@ -181,7 +188,7 @@ impl Stage<'_> {
         let used = ticks.since(self.last);
         self.last = ticks;
         let mut point = Point {
-            at: clock::boot_time().since(self.began.boot).as_secs_f64(),
+            at: self.began.at.elapsed().as_secs_f64(),
             effective: used.effective,
             iowait: used.iowait,
             running: count(self.running.len()),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::suite::template::Fill;
+use crate::suite::template::{Fill, Template};
 use crate::suite::{Arrival, Group, Load, Suite};
 
 /// One task.
@@ -59,20 +59,11 @@ pub(super) fn plan(
         for (index, arrives) in (0..count).zip(arrivals) {
             let name = format!("{}-{}", group.name, index + 1);
             let out = places.run.join(&name);
-            let parts = |name: &str| suite.parts(name);
-            let fill = Fill {
-                data: &places.data,
-                run: &places.run,
-                out: &out,
-                index,
-                parts: &parts,
-                scale: suite.scale,
-                cpus,
-            };
+            let fill = fill(suite, places, (index, &out), cpus);
             tasks.push(Planned {
                 group: group_index,
                 arrives,
-                command: group.command.iter().map(|word| word.fill(&fill)).collect(),
+                command: Template::fill_all(&group.command, &fill),
                 environment: group
                     .environment
                     .iter()
@@ -89,25 +80,15 @@ pub(super) fn plan(
     tasks
 }
 
-/// What a check or a derived part is filled with.
-pub(super) fn fill_words(
-    words: &[crate::suite::template::Template],
-    suite: &Suite,
-    places: &Places,
-    (index, out): (u32, &Path),
+/// What commands are filled with: tasks, checks and derived data.
+pub(super) fn fill<'a>(
+    suite: &'a Suite,
+    places: &'a Places,
+    (index, out): (u32, &'a Path),
     cpus: u32,
-) -> Vec<String> {
-    let parts = |name: &str| suite.parts(name);
-    let fill = Fill {
-        data: &places.data,
-        run: &places.run,
-        out,
-        index,
-        parts: &parts,
-        scale: suite.scale,
-        cpus,
-    };
-    words.iter().map(|word| word.fill(&fill)).collect()
+) -> Fill<'a> {
+    let Places { data, run } = places;
+    Fill { data, run, out, index, sets: &suite.data, scale: suite.scale, cpus }
 }
 
 /// When each task of a group arrives, since the group may begin.

@@ -224,9 +224,4 @@ impl Suite {
         let firsts = of_loads.chain(of_data).filter_map(|command| command.first()?.fixed());
         self.named_programs.iter().map(String::as_str).chain(firsts).collect()
     }
-
-    /// Parts of the data called `name`.
-    pub(crate) fn parts(&self, name: &str) -> Option<u32> {
-        self.data.iter().find(|data| data.name == name).map(|data| data.parts)
-    }
 }

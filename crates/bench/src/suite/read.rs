@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::faults::{Faults, nearest};
 use super::template::{Place, Template};
-use super::values::{COUNT, Count, Name, Size};
+use super::values::{COUNT, Count, Size};
 use super::{Arrival, Data, Group, Load, Made, Quick, Suite, file, settings};
 use crate::disk::DiskSpec;
 
@@ -42,8 +42,8 @@ impl Reader<'_> {
         let name = self.faults.need(0, "name", file.name);
         let sets = file.data.iter().filter_map(|set| set.get_ref().name.clone());
         self.sets = sets.map(|name| name.0).collect();
-        self.unique("data.name", &file.data, |set| set.name.as_ref());
-        self.unique("load.name", &file.load, |load| load.name.as_ref());
+        self.unique("data.name", &file.data, |set| Some(&set.name.as_ref()?.0));
+        self.unique("load.name", &file.load, |load| Some(&load.name.as_ref()?.0));
         if file.load.is_empty() && self.faults.is_empty() {
             self.faults.note(
                 0,
@@ -126,7 +126,7 @@ impl Reader<'_> {
         if load.tasks.is_empty() && !self.faults.took_from(at) {
             self.faults.note(at, "load.tasks", "the load has no task", "add a [[load.tasks]]");
         }
-        self.unique("load.tasks.name", &load.tasks, |group| group.name.as_ref());
+        self.unique("load.tasks.name", &load.tasks, |group| Some(&group.name.as_ref()?.0));
         let groups = self.groups(load.tasks);
         Some(Load {
             name: name?.0,
@@ -282,13 +282,18 @@ impl Reader<'_> {
     }
 
     /// A fault for each name that was there before; a table may have others as well.
-    fn unique<T>(&mut self, key: &str, tables: &[Spanned<T>], name: fn(&T) -> Option<&Name>) {
+    pub(super) fn unique<T>(
+        &mut self,
+        key: &str,
+        tables: &[Spanned<T>],
+        name: fn(&T) -> Option<&String>,
+    ) {
         for (index, table) in tables.iter().enumerate() {
             let Some(own) = name(table.get_ref()) else { continue };
             let same = |other: &&Spanned<T>| name(other.get_ref()) == Some(own);
             if let Some(first) = tables.iter().take(index).find(same) {
                 let line = self.faults.line(first.span().start);
-                let problem = format!("the name \"{}\" is taken by line {line}", own.0);
+                let problem = format!("the name \"{own}\" is taken by line {line}");
                 self.faults.note(table.span().start, key, &problem, "choose another");
             }
         }

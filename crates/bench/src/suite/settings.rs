@@ -39,18 +39,7 @@ pub(super) fn read(
     if tables.is_empty() {
         return defaults(&base, reader.cpus);
     }
-    for (index, table) in tables.iter().enumerate() {
-        let name = |table: &Spanned<file::Setting>| {
-            table.get_ref().name.as_ref().map(|name| name.0.clone())
-        };
-        let Some(own) = name(table) else { continue };
-        if let Some(first) = tables.iter().take(index).find(|one| name(one).as_ref() == Some(&own))
-        {
-            let line = reader.faults.line(first.span().start);
-            let problem = format!("the name \"{own}\" is taken by line {line}");
-            reader.faults.note(table.span().start, "setting.name", &problem, "choose another");
-        }
-    }
+    reader.unique("setting.name", &tables, |table| Some(&table.name.as_ref()?.0));
     let mut settings: Vec<Setting> = Vec::new();
     for table in tables {
         let at = table.span().start;

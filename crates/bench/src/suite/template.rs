@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::Data;
+
 /// A word of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Piece>);
@@ -66,8 +68,8 @@ pub(crate) struct Fill<'a> {
     pub(crate) out: &'a Path,
     /// `{index}`, and `{part}` up to the number of parts
     pub(crate) index: u32,
-    /// Parts of the data of a name.
-    pub(crate) parts: &'a dyn Fn(&str) -> Option<u32>,
+    /// For the parts of data.
+    pub(crate) sets: &'a [Data],
     /// `{scale:N}` is N times this.
     pub(crate) scale: f64,
     /// `{cpus}`
@@ -138,6 +140,11 @@ impl Template {
         })
     }
 
+    /// Words of a command.
+    pub(crate) fn fill_all(words: &[Template], fill: &Fill<'_>) -> Vec<String> {
+        words.iter().map(|word| word.fill(fill)).collect()
+    }
+
     /// The word for one task. `{part}` right behind the name of a data set and a dash counts
     /// round and round through its parts; elsewhere it is the index.
     pub(crate) fn fill(&self, fill: &Fill<'_>) -> String {
@@ -152,8 +159,8 @@ impl Template {
                 Piece::Hole(Hole::Cpus) => word.push_str(&fill.cpus.to_string()),
                 Piece::Hole(Hole::Part) => {
                     let name = word.strip_suffix('-').and_then(|before| before.rsplit('/').next());
-                    let parts = name.and_then(|name| (fill.parts)(name));
-                    let part = parts.map_or(fill.index, |parts| fill.index % parts.max(1));
+                    let set = name.and_then(|name| fill.sets.iter().find(|set| set.name == name));
+                    let part = set.map_or(fill.index, |set| fill.index % set.parts.max(1));
                     word.push_str(&part.to_string());
                 }
                 Piece::Hole(Hole::Scale(amount)) => {
@@ -170,15 +177,17 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Made;
 
     fn filled(word: &str, index: u32) -> String {
-        let parts = |name: &str| (name == "text").then_some(4);
+        let made = Made::Derived(Vec::new());
+        let sets = [Data { name: "text".to_owned(), parts: 4, made }];
         let fill = Fill {
             data: Path::new("/d"),
             run: Path::new("/r"),
             out: Path::new("/r/map-1"),
             index,
-            parts: &parts,
+            sets: &sets,
             scale: 0.1,
             cpus: 2,
         };
