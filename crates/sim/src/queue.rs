@@ -2,7 +2,7 @@
 //!
 //! A queue is four jobs of tasks that all wait from the start, one job after another or interleaved.
 //! The tasks of a job are alike: so much work, so much of it computing (the rate of a task alone),
-//! the rest synchronous disk requests, in rounds of 100 ms. With LRS each task is a request that waits,
+//! the rest synchronous disk requests, in rounds of 500 ms. With LRS each task is a request that waits,
 //! and the real core decides, fed by what the node shows every [`CYCLE`]; a task begins to work when
 //! its request is answered. With a fixed number of slots the first so many of the queue run side by
 //! side at equal weights and each end starts the next, as `xargs -P` does.
@@ -42,7 +42,7 @@ const JOBS: usize = 4;
 const REQUESTS: u32 = 10;
 
 /// A disk request alone.
-const REQUEST: Duration = Duration::from_millis(10);
+const REQUEST: Duration = Duration::from_millis(50);
 
 /// A node and the way its queue is ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ fn load(rng: &mut Rng) -> Load {
     let requests = rng.u32(0..=REQUESTS);
     let cpu = (REQUESTS - requests) * REQUEST;
     // 5 to 30 s alone.
-    let rounds = Some(rng.u32(50..=300));
+    let rounds = Some(rng.u32(10..=60));
     Load { requests, rounds, ..Load::hog(cpu) }
 }
 
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn hogs_take_what_their_work_is_with_any_number_of_slots() {
-        let load = Load { rounds: Some(50), ..Load::hog(Duration::from_millis(100)) };
+        let load = Load { rounds: Some(10), ..Load::hog(Duration::from_millis(500)) };
         let queue: Vec<Queued> = (0..8).map(|place| Queued { job: place % 2, load }).collect();
         for slots in [2, 4, 8] {
             let took = with_slots(&queue, SETTING, slots);
