@@ -24,7 +24,7 @@ pub(super) fn doctor(config: Option<&Path>, out: &mut Output) -> Result<(), Fail
 }
 
 /// `lrsctl config check FILE`: every fault a line on stderr (in JSON: in the object),
-/// exit 1; or one line on stdout.
+/// exit 1; or the verdict and a line for each warning on stdout.
 pub(super) fn check(file: &Path, out: &mut Output) -> Result<(), Failure> {
     let checked = check_file(file);
     if out.is_json() {
@@ -39,7 +39,7 @@ pub(super) fn check(file: &Path, out: &mut Output) -> Result<(), Failure> {
     }
     match checked {
         Ok(_) if out.is_json() => Ok(()),
-        Ok(line) => out.line(printable(&line)),
+        Ok(lines) => lines.lines().try_for_each(|line| out.line(printable(line))),
         Err(errors) => {
             out.flush()?;
             for fault in errors.faults().iter().filter(|_| !out.is_json()) {

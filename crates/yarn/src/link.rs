@@ -104,15 +104,8 @@ async fn follow_once(
     let mut known = String::new();
     loop {
         tokio::select! {
-            status = statuses.message() => {
-                let status = status?.ok_or(LinkError::Away)?;
-                if status.node.as_ref().is_some_and(|node| node.sampled_at.is_some()) {
-                    seen.send_modify(|seen| {
-                        seen.status = Some(Arc::new(status));
-                        seen.away_since = None;
-                    });
-                }
-            }
+            // The settings first: slots are offered by those that hold now.
+            biased;
             _ = settings.tick() => {
                 let toml = within(connection.get_config(proto::GetConfigRequest {})).await?.toml;
                 if toml == known {
@@ -130,6 +123,15 @@ async fn follow_once(
                     (seen.settings, seen.is_fresh) = (Some(read), true);
                     seen.connection = Some(connection.clone());
                 });
+            }
+            status = statuses.message() => {
+                let status = status?.ok_or(LinkError::Away)?;
+                if status.node.as_ref().is_some_and(|node| node.sampled_at.is_some()) {
+                    seen.send_modify(|seen| {
+                        seen.status = Some(Arc::new(status));
+                        seen.away_since = None;
+                    });
+                }
             }
         }
     }

@@ -2,19 +2,21 @@
 //! (before 3.3) and for those behind Kerberos, whose ticket the site's own command brings.
 //!
 //! The command starts a JVM and may hang on a ResourceManager that does; it runs in a process
-//! group of its own, which is killed when the time is up. What it prints is kept up to a bound and
+//! group of its own, which is killed when the time is up. The end of what it prints is
 //! shown when it fails.
 //!
 //! Limit: what the command has somebody else start is not in that group. `systemd-run` is killed
 //! and the unit with the JVM runs on, so the unit needs an end of its own (RuntimeMaxSec= in
 //! docs/yarn.md).
 
-use std::io::{PipeReader, Read as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::Resource;
@@ -22,9 +24,9 @@ use super::http::excerpt;
 use lrs_hadoop_conf::NodeId;
 use lrs_host::clock;
 
-/// What is kept of what the command prints: its last lines say what went wrong, Hadoop's log
+/// What is looked at of what the command prints: its last lines say what went wrong, Hadoop's log
 /// lines come before.
-const KEPT_BYTES: usize = 8 << 10;
+const SHOWN_BYTES: u64 = 8 << 10;
 
 /// The command.
 #[derive(Clone, Debug)]
@@ -95,17 +97,19 @@ impl Rmadmin {
             command: command.clone(),
             reason: error.to_string(),
         };
-        let (output, writer) = std::io::pipe().map_err(not_run)?;
+        // A file and no pipe: nothing has to read it while the command runs.
+        let output = memfd_create("rmadmin", MemfdFlags::CLOEXEC).map(File::from);
+        let output = output.map_err(|errno| not_run(errno.into()))?;
+        crate::notify::alive();
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(writer.try_clone().map_err(not_run)?)
-            .stderr(writer)
+            .stdout(output.try_clone().map_err(not_run)?)
+            .stderr(output.try_clone().map_err(not_run)?)
             .process_group(0)
             .spawn()
             .map_err(not_run)?;
-        crate::notify::alive();
-        let mut run = Run { child, output, said: Vec::new(), finished: false };
+        let mut run = Run { child, output, finished: false };
         match run.wait(self.timeout).map_err(not_run)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => {
@@ -121,70 +125,44 @@ impl Rmadmin {
 /// A running command; dropped, it and its group are gone.
 struct Run {
     child: Child,
-    output: PipeReader,
-    said: Vec<u8>,
+    output: File,
     finished: bool,
 }
 
 impl Run {
-    /// Its end; `None`: it was killed when the time was up.
-    fn wait(&mut self, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
-        rustix::io::ioctl_fionbio(&self.output, true)?;
+    /// Its end; `None`: the time was up, and it is killed.
+    fn wait(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = clock::boot_time().after(timeout);
-        let pid = Pid::from_child(&self.child);
-        let ended = pidfd_open(pid, PidfdFlags::empty())?;
-        let mut talking = true;
+        let ended = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         loop {
             let left = deadline.since(clock::boot_time());
-            let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
-            if talking {
-                fds.push(PollFd::new(&self.output, PollFlags::IN));
-            }
             let timeout = Timespec {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            match poll(&mut fds, Some(&timeout)) {
-                Ok(0) => return Ok(None),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) => return self.finish().map(|_| None),
+                Ok(_) => return self.finish().map(Some),
+                Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
-            }
-            let over = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-            talking = talking && self.listen()?;
-            if over {
-                // What a child of its own may still say does not matter.
-                return self.finish().map(Some);
-            }
-        }
-    }
-
-    /// Takes what was printed; whether there may be more.
-    fn listen(&mut self) -> std::io::Result<bool> {
-        let mut buffer = [0; 4096];
-        loop {
-            match self.output.read(&mut buffer) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    self.said.extend_from_slice(buffer.get(..count).unwrap_or_default());
-                    let surplus = self.said.len().saturating_sub(KEPT_BYTES);
-                    self.said.drain(..surplus);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
             }
         }
     }
 
     /// The last lines, newest first: that is where the reason is.
-    fn said(&self) -> String {
-        let text = String::from_utf8_lossy(&self.said);
+    fn said(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let length = self.output.metadata().map_or(0, |file| file.len());
+        let start = length.saturating_sub(SHOWN_BYTES);
+        let read = self.output.seek(SeekFrom::Start(start));
+        if let Err(error) = read.and_then(|_| self.output.read_to_end(&mut bytes)) {
+            return format!("what cannot be read: {error}");
+        }
+        let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().rev().filter(|line| !line.trim().is_empty()).collect();
         excerpt(&lines.join(" | "))
     }
-}
 
-impl Run {
     /// Ends what is left of the group, children the command left behind too, and then takes the
     /// leader's status: while that is not taken, the group's number is nobody else's.
     fn finish(&mut self) -> std::io::Result<ExitStatus> {

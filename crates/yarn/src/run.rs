@@ -279,11 +279,13 @@ struct Reports {
     due: BootTime,
     /// Changes that it did not take yet.
     unsent: Vec<proto::IntegrationChange>,
+    /// Why it took none, as it was said last.
+    refused: Option<String>,
 }
 
 impl Reports {
     fn new(lrsd: Box<dyn Lrsd>) -> Reports {
-        Reports { lrsd, last: None, due: BootTime::default(), unsent: Vec::new() }
+        Reports { lrsd, last: None, due: BootTime::default(), unsent: Vec::new(), refused: None }
     }
 
     /// Tells lrsd of a pass, if there is news or it is time, and the log of what is no event.
@@ -320,13 +322,19 @@ impl Reports {
         match self.lrsd.report(request) {
             Ok(()) => {
                 self.unsent.clear();
-                (self.last, self.due) = (Some(report), now.after(REPORT_EVERY));
+                self.refused = None;
+                self.due = now.after(REPORT_EVERY);
             }
             Err(error) => {
-                tracing::debug!("lrsd did not take a report, which is made again: {error}");
-                (self.last, self.due) = (Some(report), now.after(REPORT_AGAIN));
+                self.due = now.after(REPORT_AGAIN);
+                let error = error.to_string();
+                if self.refused.as_ref() != Some(&error) {
+                    tracing::warn!("lrsd takes no report, which is made again: {error}");
+                    self.refused = Some(error);
+                }
             }
         }
+        self.last = Some(report);
     }
 }
 
@@ -344,12 +352,12 @@ fn wire_change(change: Change) -> proto::IntegrationChange {
 fn view(seen: &Seen, settings: &Settings, now: BootTime) -> Option<View> {
     let away = seen.away_since.is_some_and(|since| since.after(AWAY) <= now);
     match &seen.status {
-        Some(status) => {
+        Some(status) if seen.is_fresh => {
             let view = of(status, settings);
             Some(View { offer: view.offer && !away, ..view })
         }
-        None if away => Some(View { offer: false, ..of(&proto::Status::default(), settings) }),
-        None => None,
+        _ if away => Some(View { offer: false, ..of(&proto::Status::default(), settings) }),
+        _ => None,
     }
 }
 

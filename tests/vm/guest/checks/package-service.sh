@@ -59,8 +59,8 @@ table=$(systemd-analyze security --no-pager lrsd.service)
 grep '✗' <<<"$table" | sed 's/  *$//'
 tail -n 1 <<<"$table"
 score=$(sed -n 's/^.*Overall exposure level for lrsd.service: \([0-9.]*\).*/\1/p' <<<"$table")
-awk -v score="$score" 'BEGIN { exit !(score != "" && score <= 2.7) }' ||
-    fault "the exposure is ${score:-unknown}, not at most 2.7"
+awk -v score="$score" 'BEGIN { exit !(score != "" && score <= 2.5) }' ||
+    fault "the exposure is ${score:-unknown}, not at most 2.5"
 grep -E '^(Seccomp|NoNewPrivs|Cap(Eff|Bnd)):' "/proc/$(main_pid)/status"
 threads=$(ps -L -o cls=,comm= -p "$(main_pid)")
 printf '%s\n' "$threads"
