@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId};
-use crate::discover::{Found, Hint};
+use crate::found::{Found, Hint};
 use crate::proto;
 use crate::systemd::unit::UnitName;
 use crate::units::{Pid, WallTime};

@@ -77,9 +77,6 @@ struct Arguments {
     anchor: bool,
 }
 
-/// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
-pub(crate) const BAD_CONFIG: u8 = 78;
-
 /// Two seconds are promised from the signal to the exit; the servers get half of them.
 const STOP_SERVERS_WITHIN: Duration = Duration::from_secs(1);
 
@@ -111,7 +108,7 @@ pub fn main(config: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(DaemonError::Config(errors)) => {
             last_words(&errors.to_string());
-            ExitCode::from(BAD_CONFIG)
+            ExitCode::from(crate::config::BAD_CONFIG)
         }
         Err(error) => {
             last_words(&format!("lrsd: {error}"));
@@ -124,7 +121,7 @@ fn check(file: &Path) -> ExitCode {
     match Config::load(file, Absent::IsDefault) {
         Err(errors) => {
             last_words(&errors.to_string());
-            ExitCode::from(BAD_CONFIG)
+            ExitCode::from(crate::config::BAD_CONFIG)
         }
         Ok(config) => {
             let report = crate::doctor::examine(&config, Default::default());
@@ -198,7 +195,8 @@ fn run(file: &Path) -> Result<(), DaemonError> {
 fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     let limit = raise_descriptor_limit()?;
-    let (store, mut recovered) = Store::open(&runtime_dir, &crate::state::boot_id()?, new_epoch())?;
+    let (store, mut recovered) =
+        Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     if config.daemon.mode == Mode::Observe {
         crate::give_back::before_observing(&config, &store, &mut recovered)?;
     }
@@ -467,16 +465,4 @@ fn summary(status: &crate::proto::Status) -> String {
         line.push_str(&format!(", {} waiting", status.waiting));
     }
     line
-}
-
-/// A number that no other state directory of this node had.
-pub(crate) fn new_epoch() -> u32 {
-    let mut bytes = [0u8; 4];
-    // Early in a boot the pool may not be ready; the clock then has to do.
-    let random = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
-    let number = match random {
-        Ok(4) => u32::from_ne_bytes(bytes),
-        _ => crate::clock::now().wall.unix_micros() as u32,
-    };
-    number.max(1)
 }

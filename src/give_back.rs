@@ -32,12 +32,12 @@ use crate::cgroup::{
     Attachment, CgroupError, Group, GroupRecord, RecordedGroups, TierTree, has_ended,
 };
 use crate::clock;
+use crate::config::BAD_CONFIG;
 use crate::config::{Absent, Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
 use crate::core::task::{Hold, Life, Task};
-use crate::daemon::{BAD_CONFIG, new_epoch};
 use crate::log::{last_words, say};
 use crate::sample::{TaskSample, read_final};
 use crate::state::lock::{LockError, RuntimeLock};
@@ -111,7 +111,8 @@ fn nothing_recorded(runtime_dir: &Path) {
 /// Answers whether every task has its weights back.
 fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
     let runtime_dir = &config.daemon.runtime_dir;
-    let (store, recovered) = Store::open(runtime_dir, &crate::state::boot_id()?, new_epoch())?;
+    let (store, recovered) =
+        Store::open(runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let mut complete = recovered.damaged_tasks.is_empty();
     for damage in &recovered.damaged {
         last_words(&format!("lrsd: {} {}", damage.path.display(), damage.what));

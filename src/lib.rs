@@ -19,7 +19,7 @@
 //! | [`log`], [`clock`] | `crates/host`: where log lines go; the only readers of clocks | journald |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
-//! | [`discover`], [`yarn`] | tasks that no client announced | /proc, Hadoop's files |
+//! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
 //! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
@@ -37,6 +37,7 @@ pub mod demo;
 pub mod discover;
 pub mod doctor;
 pub mod driver;
+pub mod found;
 pub mod give_back;
 pub mod publish;
 pub mod rights;
@@ -44,7 +45,6 @@ pub mod sample;
 pub mod server;
 pub mod state;
 pub mod systemd;
-pub mod yarn;
 
 pub use lrs_api::{proto, wire};
 pub use lrs_core as core;

@@ -9,7 +9,7 @@
 //! A file is read whole or refused whole: a daemon that ran with half of its settings would
 //! surprise more than one that stays down. Every fault is reported, not only the first.
 //!
-//! Here is plain data. What `[yarn]` and the rules of `[[discover]]` mean is in [`crate::yarn`]
+//! Here is plain data. What `[yarn]` and the rules of `[[discover]]` mean is in [`crate::discover::yarn`]
 //! and [`crate::discover`], which use this module and are not used by it.
 //!
 //! Limits: a file holds at most 1 MiB; names in `grpc.admins` and `grpc.integrations` become uids
@@ -41,6 +41,9 @@ pub use rule::Rule;
 
 /// Where lrsd looks when no `--config` is given.
 pub const DEFAULT_FILE: &str = "/etc/lrs/lrs.toml";
+
+/// Exit status of a bad configuration: EX_CONFIG of sysexits.h.
+pub const BAD_CONFIG: u8 = 78;
 
 /// Longest path of a unix socket in bytes: `sun_path` less the final NUL (unix(7)).
 pub const MAX_SOCKET_PATH: usize = 107;

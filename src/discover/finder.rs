@@ -64,6 +64,8 @@ struct Told {
 enum State {
     /// The answer is to come; what was refused before, if it was.
     Asked(Option<Refusals>),
+    /// The loop had it, and hears what its scheduler says now; the answer is to come.
+    AskedAgain,
     /// The loop has it.
     Taken,
     Refused(Refusals),
@@ -130,6 +132,11 @@ impl RuleFinder {
         let Some(told) = self.told.get_mut(&subject) else { return };
         let before = match &mut told.state {
             State::Asked(before) => before.take(),
+            State::AskedAgain => {
+                // One that was released meanwhile is not to be had again.
+                told.state = State::Taken;
+                return;
+            }
             State::Taken | State::Refused(_) => return,
         };
         let error = match answer {
@@ -197,18 +204,18 @@ impl RuleFinder {
             .filter(|_| rule.is_named_by_cgroup())
             .and_then(|name| self.hints.get(name.as_str()))
             .cloned();
-        let before = match self.told.remove(&subject) {
-            None => None,
+        let state = match self.told.remove(&subject) {
+            None => State::Asked(None),
             // Its scheduler says something else of it now.
             Some(Told { state: State::Taken, hint: heeded, .. })
                 if hint.is_some() && hint != heeded =>
             {
-                None
+                State::AskedAgain
             }
             Some(Told { state: State::Refused(refusals), .. })
                 if refusals.again_at() <= self.now =>
             {
-                Some(refusals)
+                State::Asked(Some(refusals))
             }
             Some(told) => {
                 self.told.insert(subject, told);
@@ -223,7 +230,7 @@ impl RuleFinder {
             Some(false) | None => rule.standing,
         };
         let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
-        self.told.insert(subject, Told { state: State::Asked(before), members, hint });
+        self.told.insert(subject, Told { state, members, hint });
         Some(Found {
             process,
             labels: candidate.labels,

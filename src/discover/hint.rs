@@ -7,34 +7,10 @@ use std::collections::HashMap;
 
 use tokio::sync::mpsc;
 
-use crate::core::model::Priority;
+use crate::found::Hint;
 
 /// Requests that may wait for the finder, each with a thousand hints at most.
 const QUEUED: usize = 16;
-
-/// What a scheduler says of a container, found or not yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hint {
-    /// `container_e01_1700000000000_0001_01_000002`, or the id of a rule's task.
-    pub container: String,
-    /// Higher is sooner; `None`: not known.
-    pub priority: Option<Priority>,
-    /// Whether it is opportunistic; `None`: not known.
-    pub opportunistic: Option<bool>,
-    /// Queue of its application.
-    pub queue: Option<String>,
-    /// Where its application's master is; `None`: not known.
-    pub master: Option<Master>,
-}
-
-/// Where an application's master is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Master {
-    /// In this container.
-    Container(String),
-    /// In none: YARN's unmanaged application.
-    Outside,
-}
 
 /// The loop's end.
 pub type HintSender = mpsc::Sender<Vec<Hint>>;

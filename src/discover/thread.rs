@@ -33,10 +33,10 @@ use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
 use crate::core::model::TaskId;
+use crate::discover::yarn::finder::{NodeFinder, Settings};
+use crate::discover::yarn::join;
 use crate::publish::Access;
 use crate::units::{BootTime, Moment, Pid, ProcessRef, WallTime};
-use crate::yarn::finder::{NodeFinder, Settings};
-use crate::yarn::join;
 
 /// When what was seen once by a rule is looked at again: an exec may follow a fork.
 const SECOND_LOOK: Duration = Duration::from_millis(200);

@@ -151,7 +151,7 @@ impl Driver {
     }
 
     /// [`crate::core::step::Job::Remove`]; an own group goes in the background.
-    pub(super) fn clean_up(&mut self, task: Task) {
+    pub(super) fn clean_up(&mut self, task: Task, leave_alone: bool) {
         let id = task.id;
         let contested = task.is_contested();
         let Some(mut entry) = self.forget_entry(id, task.who.process) else { return };
@@ -163,11 +163,8 @@ impl Driver {
             self.sources_gone.push(id);
         }
         self.touched.tasks.insert(id);
-        if let (Some(_), Some(process), false) =
-            (&task.who.found, task.who.process, task.main_exited)
-        {
-            // Its finder must not bring it back.
-            self.let_go.insert(process);
+        if leave_alone {
+            self.let_go.extend(task.who.process);
         }
         for reply in std::mem::take(&mut entry.release_replies) {
             self.answer(Some(reply), Ok(()));

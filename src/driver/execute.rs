@@ -115,7 +115,7 @@ impl Driver {
                 step::Job::Reattach(id) => self.begin_reattach(id),
                 step::Job::Repair { task, found } => self.repair(task, found),
                 step::Job::Release(id) => self.begin_give_back(id),
-                step::Job::Remove(task) => self.clean_up(*task),
+                step::Job::Remove { task, leave_alone } => self.clean_up(*task, leave_alone),
             }
         }
         for (ticket, answer) in answers {
@@ -127,7 +127,7 @@ impl Driver {
         match record {
             Record::Task(id) => {
                 self.touched.tasks.insert(id);
-                self.core.task(id).map_or(Ok(()), |task| self.store.put_task(task))
+                self.core.stored_task(id).map_or(Ok(()), |task| self.store.put_task(task))
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {

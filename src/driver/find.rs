@@ -1,67 +1,32 @@
-//! What became of each task while no daemon looked.
-//!
-//! Whatever instant the earlier daemon was killed at, each task is in one of these states
-//! (spec 4):
-//!
-//! | found | then |
-//! |---|---|
-//! | record placed, group with processes | goes on, weights compared, nothing written that fits |
-//! | record placed, group empty, main process elsewhere | goes on; a drift like any other |
-//! | record placed, group empty or gone | ended while nobody looked: `completed`, end unknown |
-//! | record placed, its end in the history, nobody in its group | cleaned up |
-//! | record placed, unknown to the history, processes there | goes on: the history lost it |
-//! | record attaching, its admission in the history | goes on |
-//! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
-//! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
-//! | record releasing | the release is finished |
-//! | group with processes, no usable record | goes on with what is known: null, and said |
-//! | group without processes, no record | removed |
-//! | record of another boot | ended with that boot |
-//! | record to be forgotten, of a systemd unit | goes once systemd has the unit's weights back |
+//! What an earlier daemon left on the node: the facts for [`crate::core::restore`], which judges
+//! them, and the giving back that it asks for.
 //!
 //! A task that cannot be judged (its group cannot be read) goes on: one bad group must not keep
 //! the daemon from the others.
-//!
-//! A task whose record is damaged goes on as `lost`, with what its group tells: whatever the record
-//! alone knew is unknown, not zero, and an event says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::process::alive;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
 use crate::core::books::Books;
-use crate::core::model::{Order, ReservationId, TaskId, Tier};
-use crate::core::slots::Seat;
-use crate::core::task::{Booked, Hold, Life, Task, Who};
+use crate::core::model::TaskId;
+use crate::core::restore::{Left, Restore, Seen, Start, Verdict};
+use crate::core::state::Restored;
+use crate::core::task::Task;
 use crate::state::Recovered;
-use crate::state::record::ReservationRecord;
-use crate::systemd::unit::UnitRecord;
+use crate::units::BootTime;
 
 /// What is done about the stored tasks.
-#[derive(Default)]
 pub(super) struct Findings {
-    /// In their slots, as the core takes them.
-    pub tasks: Vec<Task>,
-    /// What the loop holds of them.
+    /// For the core.
+    pub restored: Restored,
+    /// For the loop.
+    pub start: Start,
+    /// What the loop holds of the tasks.
     pub entries: BTreeMap<TaskId, Box<Entry>>,
-    /// Of those, the ones that have ended.
-    pub ended: Vec<TaskId>,
-    /// Of those, the ones whose release is done.
-    pub released: Vec<TaskId>,
-    /// Of those, the ones the history does not know as admitted.
-    pub unrecorded: Vec<TaskId>,
-    /// Of those, the ones found without a usable record.
-    pub adopted: Vec<TaskId>,
-    /// Reservations of admissions that are rolled back.
-    pub given_back: Vec<ReservationRecord>,
-    /// Reservations that running tasks have used.
-    pub used: BTreeSet<ReservationId>,
-    /// Units that have to get their weights back before the record goes.
-    pub units: Vec<(TaskId, UnitRecord)>,
-    /// Records to delete.
-    pub forget: Vec<TaskId>,
-    /// Groups nobody needs any more.
+    /// Groups that are of no more use.
     pub remove: Vec<Group>,
 }
 
@@ -69,118 +34,85 @@ struct Finder<'a> {
     tree: &'a TierTree,
     /// Without a tree of its own a task is its main process.
     observing: bool,
-    standing: &'a Books,
-    /// Part of the history could not be read: that it does not know a task proves nothing.
-    history_damaged: bool,
-    next_order: u64,
-    findings: Findings,
+    restore: Restore,
+    groups: BTreeMap<TaskId, Group>,
+    remove: Vec<Group>,
 }
 
-/// Judges every record and every group below the root.
+/// Looks at every record and every group below the root.
 pub(super) fn find(
     tree: &TierTree,
     observing: bool,
-    standing: &Books,
+    books: Books,
     recovered: &mut Recovered,
+    now: BootTime,
 ) -> Result<Findings, CgroupError> {
-    let tasks = recovered.tasks.iter().map(|record| record.order.0);
-    let reservations = recovered.reservations.iter().map(|record| record.reservation.order.0);
-    let mut finder = Finder {
-        tree,
-        observing,
-        standing,
-        history_damaged: recovered.history_damaged,
-        next_order: tasks.chain(reservations).max().unwrap_or(0).saturating_add(1),
-        findings: Findings::default(),
-    };
-    let mut groups: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
+    let reservations = std::mem::take(&mut recovered.reservations).into_iter();
+    let reservations = reservations.map(|record| (record.id, record.reservation)).collect();
+    let (damaged, records) = (recovered.history_damaged, recovered.tasks.iter());
+    let restore = Restore::new(books, damaged, records, reservations);
+    let (groups, remove) = (BTreeMap::new(), Vec::new());
+    let mut finder = Finder { tree, observing, restore, groups, remove };
+    let mut own: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
     for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
-        if standing.live.contains_key(&record.id) {
-            finder.findings.ended.push(record.id);
-            // What systemd was told went with that boot.
-            finder.keep(Task { who: Who { unit: None, ..record.who }, ..record }, None);
-        } else {
-            finder.findings.forget.push(record.id);
-        }
+        finder.restore.earlier_boot(record);
     }
     for record in std::mem::take(&mut recovered.tasks) {
-        let own = groups.remove(&record.id);
-        finder.judge(record, own);
+        let group = own.remove(&record.id);
+        finder.judge(record, group);
     }
-    for (id, group) in groups {
-        finder.judge_group(id, group);
+    for (id, group) in own {
+        let empty = tree.processes(&group).is_ok_and(|processes| processes.is_empty());
+        let left = finder.restore.group(id, group.record.clone(), !empty || observing);
+        finder.leave(id, Some(group), left);
     }
-    // Known as running, but neither record nor group is left.
-    for id in standing.live.keys() {
-        if !finder.findings.entries.contains_key(id) {
-            finder.findings.ended.push(*id);
-            finder.adopt(*id, None);
-        }
-    }
-    Ok(finder.findings)
+    let Finder { restore, mut groups, remove, .. } = finder;
+    let (restored, start) = restore.finish(now);
+    let entries = restored.tasks.iter().map(|task| {
+        let group = groups.remove(&task.id).map(Arc::new);
+        (task.id, Box::new(Entry { group, ..Entry::default() }))
+    });
+    let entries = entries.collect();
+    Ok(Findings { restored, start, entries, remove })
 }
 
 impl Finder<'_> {
     fn judge(&mut self, mut record: Task, own: Option<Group>) {
         let id = record.id;
-        let known = self.standing.live.contains_key(&id);
         let mut group = self.group_of(&record, own);
-        if let Some(booked) = record.booked().cloned() {
-            group = self.undo_attach(&mut record, booked, group);
+        if record.booked().is_some() && self.give_back(id, group.as_ref(), "attach") {
+            // Some of its processes may have been in the group made for it, and some not: it is
+            // what it was, to be attached anew.
+            record.unattach();
+            group = record.group.as_ref().and_then(|stored| self.reopen(id, stored));
         }
-        let mut occupied = self.occupied(&record, group.as_ref());
-        if known {
-            // A main process that somebody has moved out is moved back, as without a restart.
-            occupied |= group.is_some() && record.who.process.is_some_and(super::process::alive);
-            self.findings.used.extend(record.promise().map(|(used, _)| *used));
-        }
-        match record.life {
-            Life::Releasing(_) => self.finish_release(record, group, known, occupied),
-            Life::Attaching(_) if !known => self.roll_back(record, group),
-            Life::Placed(_) if !known && (!occupied || self.end_is_recorded(&record)) => {
-                // Its end is in the history; the daemon was killed before it forgot the record.
-                self.findings.remove.extend(group);
-                self.forget(record);
-            }
-            Life::Placed(_) | Life::Attaching(_) => {
-                if !known {
-                    // Lost from the history (damaged, a disk that was full), not from the node.
-                    self.findings.unrecorded.push(id);
-                }
-                if !occupied {
-                    self.findings.ended.push(id);
-                }
-                self.keep(record, group);
-            }
-        }
+        let seen = Seen {
+            group: group.as_ref().map(|group| group.record.clone()),
+            occupied: self.occupied(&record, group.as_ref()),
+            main_lives: record.who.process.is_some_and(alive),
+        };
+        let verdict = self.restore.judge(&record, &seen);
+        let undone = match verdict {
+            Verdict::RollBack => self.give_back(id, group.as_ref(), "admission"),
+            Verdict::FinishRelease => self.give_back(id, group.as_ref(), "release"),
+            Verdict::GoesOn | Verdict::Ended | Verdict::Over => true,
+        };
+        let left = self.restore.take(record, seen, verdict, undone);
+        self.leave(id, group, left);
     }
 
-    /// Whether a record the history does not know as running is of a task that has ended. An
-    /// own group with processes speaks against it, whatever the history says.
-    fn end_is_recorded(&self, record: &Task) -> bool {
-        let counters = self.standing.counters;
-        let seen = record.id.epoch == counters.epoch && record.id.number < counters.next_task;
-        let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
-        seen && !self.history_damaged && !own
-    }
-
-    fn judge_group(&mut self, id: TaskId, group: Group) {
-        let empty = self.tree.processes(&group).is_ok_and(|processes| processes.is_empty());
-        if empty && !self.observing {
-            self.findings.remove.push(group);
-            return;
+    fn leave(&mut self, id: TaskId, group: Option<Group>, left: Left) {
+        match left {
+            Left::Held => self.groups.extend(group.map(|group| (id, group))),
+            Left::Unneeded => self.remove.extend(group),
+            Left::Gone => {}
         }
-        if !self.standing.live.contains_key(&id) {
-            self.findings.unrecorded.push(id);
-        }
-        self.findings.adopted.push(id);
-        self.adopt(id, Some(group));
     }
 
     fn group_of(&mut self, record: &Task, own: Option<Group>) -> Option<Group> {
         match (&record.group, own) {
             (Some(stored), own) if stored.attachment != Attachment::Own => {
-                self.findings.remove.extend(own);
+                self.remove.extend(own);
                 self.reopen(record.id, stored)
             }
             (Some(stored), None) => self.reopen(record.id, stored),
@@ -205,7 +137,7 @@ impl Finder<'_> {
     fn occupied(&self, record: &Task, group: Option<&Group>) -> bool {
         let Some(group) = group else { return false };
         if self.observing || group.record.attachment == Attachment::None {
-            return record.who.process.is_some_and(super::process::alive);
+            return record.who.process.is_some_and(alive);
         }
         match self.tree.processes(group) {
             Ok(processes) => !processes.is_empty(),
@@ -217,118 +149,13 @@ impl Finder<'_> {
         }
     }
 
-    /// Nobody was answered, so nothing may remain: processes go back (some may be in the group,
-    /// some not), weights go back, the reservation is free again.
-    fn roll_back(&mut self, record: Task, group: Option<Group>) {
-        if let Some(group) = &group
-            && let Err(error) = self.tree.release(group)
-        {
-            let id = record.id;
-            tracing::error!(task = %id, %error, "the half-done admission of task {id} cannot be undone, so it goes on: {error}");
-            self.findings.unrecorded.push(record.id);
-            self.keep(record, Some(group.clone()));
-            return;
+    /// Processes and weights of a group go back; `what`: of which they are.
+    fn give_back(&self, id: TaskId, group: Option<&Group>, what: &str) -> bool {
+        let given_back = group.map_or(Ok(()), |group| self.tree.release(group));
+        if let Err(error) = &given_back {
+            let half = if what == "release" { "finished" } else { "undone" };
+            tracing::error!(task = %id, %error, "the half-done {what} of task {id} cannot be {half}, so it goes on: {error}");
         }
-        let promise = record.promise().cloned();
-        self.findings
-            .given_back
-            .extend(promise.map(|(id, reservation)| ReservationRecord { id, reservation }));
-        self.forget(record);
-    }
-
-    /// A task from observe mode was being attached. Some of its processes may be in the group made
-    /// for it, and some not: all go back, and the task is what it was, to be attached anew.
-    fn undo_attach(
-        &self,
-        record: &mut Task,
-        booked: Booked,
-        group: Option<Group>,
-    ) -> Option<Group> {
-        let id = record.id;
-        match group.as_ref().map_or(Ok(()), |group| self.tree.release(group)) {
-            Ok(()) => {
-                record.life = Life::Placed(Hold::Kept);
-                record.counts.baseline = booked.baseline;
-                let group = self.reopen(id, &booked.group);
-                record.group = Some(booked.group);
-                group
-            }
-            Err(error) => {
-                tracing::error!(task = %id, %error, "the half-done attach of task {id} cannot be undone, so it goes on: {error}");
-                group
-            }
-        }
-    }
-
-    /// A record is of no more use, once a unit it tells of has its weights back.
-    fn forget(&mut self, record: Task) {
-        match record.who.unit {
-            Some(unit) => self.findings.units.push((record.id, unit)),
-            None => self.findings.forget.push(record.id),
-        }
-    }
-
-    fn finish_release(&mut self, record: Task, group: Option<Group>, known: bool, occupied: bool) {
-        let id = record.id;
-        if !known {
-            self.findings.remove.extend(group);
-            self.forget(record);
-            return;
-        }
-        let done = match &group {
-            Some(group) => self.tree.release(group),
-            None => Ok(()),
-        };
-        match done {
-            Ok(()) => {
-                self.findings.released.push(id);
-                self.keep(record, None);
-            }
-            Err(error) => {
-                tracing::error!(task = %id, %error, "the release of task {id} cannot be finished, so it goes on: {error}");
-                if !occupied {
-                    self.findings.ended.push(id);
-                }
-                self.keep(record, group);
-            }
-        }
-    }
-
-    fn keep(&mut self, mut task: Task, group: Option<Group>) {
-        // A tier that no event tells is decided again.
-        let tier = self.standing.live.get(&task.id).copied().flatten();
-        task.seat = match (task.seat, tier) {
-            (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,
-            (Seat::Active, Some(Tier::Passive)) => Seat::Passive,
-            // Its processes are in place, and the record is from before that.
-            (Seat::Arriving, Some(Tier::Active)) => Seat::Active,
-            (Seat::Arriving, _) => Seat::Overflow,
-            (seat, _) => seat,
-        };
-        task.main_exited = !task.who.process.is_some_and(super::process::alive);
-        task.life = Life::Placed(Hold::Kept);
-        task.counts.last = task.counts.opened;
-        task.group = group.as_ref().map(|group| group.record.clone());
-        self.hold(task, group);
-    }
-
-    fn hold(&mut self, task: Task, group: Option<Group>) {
-        let entry = Entry { group: group.map(Arc::new), ..Entry::default() };
-        self.findings.entries.insert(task.id, Box::new(entry));
-        self.findings.tasks.push(task);
-    }
-
-    /// A task of which only the id and perhaps the group are left. It takes its place behind
-    /// everybody whose place is known.
-    fn adopt(&mut self, id: TaskId, group: Option<Group>) {
-        let order = Order(self.next_order);
-        self.next_order = self.next_order.saturating_add(1);
-        let seat = match self.standing.live.get(&id).copied().flatten() {
-            Some(Tier::Active) => Seat::Active,
-            Some(Tier::Passive) => Seat::Passive,
-            None => Seat::Overflow,
-        };
-        let record = group.as_ref().map(|group| group.record.clone());
-        self.hold(Task { group: record, ..Task::lost(id, order, seat) }, group);
+        given_back.is_ok()
     }
 }

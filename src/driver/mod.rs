@@ -265,7 +265,7 @@ impl Driver {
                 Message::UnitPrepared { task, result } => self.unit_prepared(task, result, now),
                 Message::UnitTold { task, result } => self.unit_told(task, result),
                 Message::UnitRestored { task, result, called_off } => {
-                    self.unit_restored(task, result, called_off);
+                    self.unit_restored(task, result, called_off, now);
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
                 Message::Looks(looks) => self.looked(looks, now),
@@ -342,7 +342,7 @@ impl Driver {
                 Message::Released { task, result } => self.released(task, result, now),
                 Message::NotRemoved { task, group, .. } => self.not_removed.push((task, group)),
                 Message::UnitRestored { task, result, called_off } => {
-                    self.unit_restored(task, result, called_off);
+                    self.unit_restored(task, result, called_off, now);
                 }
                 Message::UnitLooked { .. }
                 | Message::UnitPrepared { .. }

@@ -342,7 +342,8 @@ impl Driver {
         if task.booked().is_some() {
             return self.booked_is_refused(id, error, now);
         }
-        let (process, unit) = (task.who.process, task.who.unit.clone());
+        let (process, owes) = (task.who.process, task.owes_unit());
+        let unit = task.who.unit.clone().filter(|_| owes);
         let Some(mut entry) = self.forget_entry(id, process) else { return };
         // The promise is back before the record that remembers it goes.
         self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);

@@ -1,18 +1,17 @@
 //! From what an earlier daemon left to a running loop.
 //!
-//! What becomes of each task is in [`super::find`].
+//! What becomes of each task is in [`crate::core::restore`].
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
 use super::execute::Touched;
-use super::find::find;
+use super::find::{Findings, find};
 use super::root_weight::RootWeight;
 use super::taken::Taken;
 use super::watch::Watcher;
@@ -26,7 +25,6 @@ use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::state::Restored;
 use crate::core::step::{Input, Last};
 use crate::discover::HintSender;
 use crate::publish::{EventRing, Snapshot};
@@ -74,10 +72,6 @@ pub enum StartError {
     Cgroup(#[from] CgroupError),
 }
 
-/// How long waiters of an earlier daemon get to come back: the longest pause between two tries
-/// of `lrsctl run --wait`, and a little.
-const GATHER_WAITERS: Duration = Duration::from_millis(600);
-
 impl Driver {
     /// Recovers and publishes the first snapshot. Serving may begin when this returns.
     pub fn start(parts: Parts) -> Result<(Driver, Remote), StartError> {
@@ -88,55 +82,13 @@ impl Driver {
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
 
         let observing = config.daemon.mode == Mode::Observe;
-        let findings = find(&tree, observing, store.standing(), &mut recovered)?;
+        let books = store.standing().clone();
+        let Findings { restored, start, entries, remove } =
+            find(&tree, observing, books, &mut recovered, now.boot)?;
         let first = sampler.sample(now.boot, &[]);
         let cpus = first.node.cpus.unwrap_or(1);
-        let standing = store.standing().clone();
-        let mut counters = standing.counters;
-        let kept = findings.entries.keys();
-        // No id is used twice, not even that of an admission that is rolled back: it was shown.
-        let rolled_back = findings.units.iter().map(|(id, _)| id).chain(&findings.forget);
-        for id in kept.chain(rolled_back) {
-            if id.epoch == counters.epoch {
-                counters.next_task = counters.next_task.max(id.number.saturating_add(1));
-            }
-        }
-        for reservation in &findings.given_back {
-            // Before the record that remembered it goes.
-            if let Err(error) = store.put_reservation(reservation) {
-                let id = reservation.id;
-                tracing::error!(task = %id, %error, "reservation {id}, given back, is not stored: {error}");
-            }
-        }
-        let mut reservations: Vec<_> =
-            recovered.reservations.into_iter().chain(findings.given_back).collect();
-        reservations.sort_by_key(|reservation| reservation.id);
-        reservations.dedup_by_key(|reservation| reservation.id);
-        reservations.retain(|reservation| !findings.used.contains(&reservation.id));
-        for id in &findings.used {
-            if let Err(error) = store.remove_reservation(*id) {
-                tracing::error!(task = %id, %error, "reservation {id}, used, stays on disk: {error}");
-            }
-        }
-        for reservation in &reservations {
-            if reservation.id.epoch == counters.epoch {
-                let next = reservation.id.number.saturating_add(1);
-                counters.next_reservation = counters.next_reservation.max(next);
-            }
-        }
         let mains =
-            findings.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
-        let restored = Restored {
-            tasks: findings.tasks,
-            reservations: reservations.into_iter().map(|r| (r.id, r.reservation)).collect(),
-            jobs: standing.jobs.into_iter().collect(),
-            totals: standing.totals,
-            counters,
-            draining_since: standing.draining_since,
-            // Only a daemon that was here before can have had waiters.
-            gather_until: (standing.counters.next_seq > 1).then(|| now.boot.after(GATHER_WAITERS)),
-            passive_capacity: standing.passive_capacity,
-        };
+            restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
         let core = Shaper::new(policy(&config), cpus, restored);
         let (workers, messages, inbox) =
             Workers::start(Arc::clone(&tree), sampler, watcher.waker())
@@ -161,7 +113,7 @@ impl Driver {
             store_problem: None,
             mains,
             taken: Taken::default(),
-            entries: findings.entries,
+            entries,
             asked: BTreeMap::new(),
             next_ticket: 0,
             follow_ups: VecDeque::new(),
@@ -206,24 +158,16 @@ impl Driver {
             let reason = format!("{} {}", damage.path.display(), damage.what);
             driver.note(EventKind::Recovered, None, reason, Map::new(), now);
         }
-        for id in findings.unrecorded {
-            // The daemon was killed between the move and the event: the event is due.
-            driver.feed(Input::Readmit(id), now);
-        }
-        for id in findings.adopted {
-            let reason = "its state file was lost or damaged; it goes on with what its cgroup \
-                          tells, priority, labels and owner unknown";
-            driver.note(EventKind::Recovered, Some(id), reason.into(), Map::new(), now);
-        }
-        driver.start_tasks(&findings.ended, &findings.released, now);
-        for id in findings.forget {
+        driver.feed(Input::Restored(start.due), now);
+        driver.start_tasks(&start.ended, &start.released, now);
+        for id in start.forget {
             let removed = driver.store.remove_task(id);
             driver.noted(removed);
         }
-        for (id, unit) in findings.units {
+        for (id, unit) in start.units {
             driver.restore_unit(id, None, unit, None);
         }
-        for group in findings.remove {
+        for group in remove {
             if let Err(error) = super::worker::remove(&driver.tree, &group) {
                 let cgroup = &group.record.path;
                 tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");

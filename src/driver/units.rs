@@ -266,6 +266,7 @@ impl Driver {
         id: TaskId,
         result: Result<(), (Box<UnitRecord>, AskError)>,
         called_off: Option<CalledOff>,
+        now: Moment,
     ) {
         let late = self.unrestored.remove(&id).is_some_and(|owed| owed.late);
         match result {
@@ -275,8 +276,7 @@ impl Driver {
                 }
                 // One that is being released goes when that is done.
                 if !self.entries.contains_key(&id) {
-                    let removed = self.store.remove_task(id);
-                    self.noted(removed);
+                    self.feed(Input::Removed(id), now);
                 }
             }
             Err((unit, error)) => {

@@ -33,6 +33,18 @@ use journal::Journal;
 use lrs_host::files::at;
 use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
 
+/// A number that no other state directory of this node had.
+pub fn new_epoch() -> u32 {
+    let mut bytes = [0u8; 4];
+    // Early in a boot the pool may not be ready; the clock then has to do.
+    let random = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    let number = match random {
+        Ok(4) => u32::from_ne_bytes(bytes),
+        _ => lrs_host::clock::now().wall.unix_micros() as u32,
+    };
+    number.max(1)
+}
+
 /// Something of the stored state that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {

@@ -79,6 +79,7 @@ fn record(number: u64) -> Task {
         priority: Priority(i32::MIN),
         opportunistic: true,
         life: Life::Attaching(Attaching {
+            recorded: false,
             reason: "an active slot was free".into(),
             used: Some(Box::new((ReservationId { epoch: 7, number: 3 }, used))),
             booked: Some(Box::new(booked)),

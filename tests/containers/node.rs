@@ -17,8 +17,9 @@ const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManage
 const APPLICATION: &str = "application_1795301748806_0001";
 
 /// The NodeManager's copies of launch_container.sh, and the containers they are of.
-pub const AM: (&str, &str) = (include_str!("../../src/yarn/recorded/am.script"), "000001");
-pub const MAP: (&str, &str) = (include_str!("../../src/yarn/recorded/map.script"), "000002");
+pub const AM: (&str, &str) = (include_str!("../../src/discover/yarn/recorded/am.script"), "000001");
+pub const MAP: (&str, &str) =
+    (include_str!("../../src/discover/yarn/recorded/map.script"), "000002");
 
 /// Container `number` of the application.
 pub fn id(number: u32) -> String {

@@ -18,6 +18,7 @@ pub mod model;
 mod placement;
 pub mod rate;
 mod requests;
+pub mod restore;
 pub mod sample;
 pub mod shaper;
 pub mod slots;

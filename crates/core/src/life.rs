@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::event::EventKind;
 use super::model::{Priority, Standing, TaskId};
+use super::restore::Due;
 use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
 use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record};
@@ -38,7 +39,8 @@ impl Shaper {
     /// What an admission needs is known. The promise it used is kept by its record from now on.
     pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Life::Attaching(Attaching { used, .. }) = &task.life else { return };
+        let Life::Attaching(Attaching { used, recorded, .. }) = &mut task.life else { return };
+        *recorded = true;
         if let Some(promise) = used {
             self.step.forget(Record::Reservation(promise.0));
         }
@@ -118,11 +120,22 @@ impl Shaper {
         });
     }
 
-    /// A recovered task whose `admitted` event the earlier daemon did not get to write.
-    pub(super) fn readmit(&mut self, id: TaskId, now: Moment) {
-        let reason = "its admission was finished after a restart of lrsd".to_owned();
-        self.step.store(Record::Task(id));
-        self.admitted(id, reason, now);
+    /// [`Input::Restored`](super::step::Input::Restored). No task is stored here: its record knows
+    /// which promise it used until that is forgotten.
+    pub(super) fn restored(&mut self, due: Due, now: Moment) {
+        for id in due.unrecorded {
+            let reason = "its admission was finished after a restart of lrsd".to_owned();
+            self.admitted(id, reason, now);
+        }
+        for id in due.adopted {
+            let reason = "its state file was lost or damaged; it goes on with what its cgroup \
+                          tells, priority, labels and owner unknown";
+            self.note(EventKind::Recovered, Some(id), reason.to_owned(), Map::new(), now);
+        }
+        // Before the record that remembered it goes, or forgets it.
+        due.called_off.into_iter().for_each(|id| self.step.store(Record::Task(id)));
+        due.given_back.into_iter().for_each(|id| self.step.store(Record::Reservation(id)));
+        due.used.into_iter().for_each(|id| self.step.forget(Record::Reservation(id)));
     }
 
     /// The processes could not be put in place: the slot is free again, and a reservation that
@@ -130,20 +143,22 @@ impl Shaper {
     /// no refused request, however often its finder tries. A task of observe mode is one again.
     pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let Life::Attaching(attaching) = &mut task.life else { return };
-        if let Some(booked) = attaching.booked.take() {
-            let Booked { group, baseline } = *booked;
-            task.life = Life::Placed(Hold::Kept);
-            task.group = Some(group);
-            task.counts.baseline = baseline;
+        if !task.is_attaching() {
+            return;
+        }
+        if task.booked().is_some() {
+            task.unattach();
             self.step.store(Record::Task(id));
             return;
         }
-        let Some(task) = self.remove_task(id) else { return };
+        let Some(mut task) = self.remove_task(id) else { return };
         if let Some(key) = task.labels.job_key() {
             self.jobs.left(key);
         }
-        if let Life::Attaching(Attaching { used: Some(promise), .. }) = task.life {
+        let (seat, owes) = (task.seat, task.owes_unit());
+        if let Life::Attaching(Attaching { used, .. }) = &mut task.life
+            && let Some(promise) = used.take()
+        {
             let (rid, mut reservation) = *promise;
             reservation.tier = task.seat.tier();
             self.slots.reserve(reservation.tier, reservation.rank(), rid);
@@ -151,11 +166,14 @@ impl Shaper {
             self.reservations.insert(rid, reservation);
             self.step.store(Record::Reservation(rid));
         }
-        if task.who.unit.is_none() {
-            // Else its record stays until systemd has back what it says.
+        if owes {
+            // Its record stays until systemd has back what it says, and has no promise any more.
+            self.vacated.insert(id, task);
+            self.step.store(Record::Task(id));
+        } else {
             self.step.forget(Record::Task(id));
         }
-        if !matches!(task.seat, Seat::Arriving | Seat::Slotless) {
+        if !matches!(seat, Seat::Arriving | Seat::Slotless) {
             self.count_refusal(reason, now);
         }
         self.settle(now);
@@ -240,7 +258,7 @@ impl Shaper {
                     event.reason = Some("ended while lrsd was away".into());
                 }
             });
-            self.step.jobs.push(Job::Remove(Box::new(task)));
+            self.step.jobs.push(Job::Remove { task: Box::new(task), leave_alone: false });
         }
         self.step.events.extend(followed);
     }
@@ -288,7 +306,8 @@ impl Shaper {
             event.from = Some(task.tier().to_string());
             insert_labels(&mut event.inputs, &task.labels);
         });
-        self.step.jobs.push(Job::Remove(Box::new(task)));
+        let leave_alone = task.who.found.is_some() && !task.main_exited;
+        self.step.jobs.push(Job::Remove { task: Box::new(task), leave_alone });
         self.settle(now);
     }
 
@@ -455,3 +474,6 @@ impl Shaper {
         self.note(kind, Some(id), reason, inputs, now);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -317,7 +317,11 @@ impl Shaper {
             opportunistic,
             order,
             seat,
-            life: Life::Attaching(Attaching { reason, used: used.map(Box::new), booked: None }),
+            life: Life::Attaching(Attaching {
+                reason,
+                used: used.map(Box::new),
+                ..Attaching::default()
+            }),
             admitted_at: now,
             promoted_at: None,
             group: None,

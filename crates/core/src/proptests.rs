@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::Measured;
 use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
-use super::guard::{GuardPolicy, Memory};
+use super::guard::Memory;
 use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
 use super::sample::{TaskPressure, TaskSample};
 use super::shaper::Shaper;
@@ -20,32 +20,10 @@ use super::step::{
     Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
 use super::task::{Attachment, GroupRecord, Who};
-use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
-
-fn policy() -> Policy {
-    let guard = GuardPolicy {
-        dry_run: false,
-        reserve: MemoryAmount::Bytes(Bytes(100)),
-        resume: MemoryAmount::Bytes(Bytes(200)),
-        enter_after: Duration::ZERO,
-        exit_after: Duration::from_secs(5),
-    };
-    Policy {
-        active: None,
-        passive: None,
-        passive_max: None,
-        expand: true,
-        io_wait_threshold: Share::clamped(0.3),
-        cpu_saturation: Share::clamped(0.9),
-        shrink_after: 3,
-        reservation_ttl: Duration::from_secs(30),
-        guard: Some(guard),
-        memory_reserve: MemoryAmount::Bytes(Bytes(100)),
-    }
-}
+use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
 
 fn shaper(cpus: u32) -> Shaper {
-    Shaper::new(policy(), cpus, Restored::default())
+    Shaper::new(Policy::simulated(), cpus, Restored::default())
 }
 
 fn at(seconds: u64) -> Moment {
@@ -237,7 +215,7 @@ fn a_reservation_keeps_its_place_in_the_order() {
     let mut shaper = shaper(1);
     let active = admit(&mut shaper, 0, at(0));
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(1)).unwrap();
-    shaper.set_policy(Policy { passive: Some(3), ..policy() }, at(1));
+    shaper.set_policy(Policy { passive: Some(3), ..Policy::simulated() }, at(1));
     let later = admit(&mut shaper, 0, at(2));
     let mut with = request(0);
     with.reservation = Some(rid);
@@ -305,14 +283,14 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     shaper.attached(task, at(12));
     end(&mut shaper, task, at(13));
     let mut served = shaper.take_step().jobs;
-    served.retain(|job| !matches!(job, Job::Remove(_)));
+    served.retain(|job| !matches!(job, Job::Remove { .. }));
     assert!(matches!(served[..], [Job::Prepare { ticket, .. }] if ticket == late));
 }
 
 #[test]
 fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
     let restored = Restored { gather_until: Some(at(2).boot), ..Restored::default() };
-    let policy = Policy { active: Some(1), passive: Some(0), ..policy() };
+    let policy = Policy { active: Some(1), passive: Some(0), ..Policy::simulated() };
     let mut shaper = Shaper::new(policy, 1, restored);
     let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
     let Ok(Answer::Waiting(young)) = shaper.ask(request(0), since(9), at(1)) else { panic!() };
@@ -484,7 +462,8 @@ fn an_opportunistic_task_goes_beyond_capacity_before_any_other() {
     assert_eq!(seat(&shaper, second), Seat::Passive);
     assert!(spare.iter().all(|id| seat(&shaper, *id) == Seat::Overflow));
     // Not even where there is no passive slot to pass through.
-    let none = Policy { passive: Some(0), passive_max: Some(0), expand: false, ..policy() };
+    let none =
+        Policy { passive: Some(0), passive_max: Some(0), expand: false, ..Policy::simulated() };
     let mut shaper = Shaper::new(none, 1, Restored::default());
     let spare = discover(&mut shaper, 5, Standing::Opportunistic, at(0));
     let other = discover(&mut shaper, -5, Standing::Slot, at(1));
@@ -671,7 +650,7 @@ impl World {
         assert!(records.is_disjoint(&forget), "stored and forgotten at once");
         for record in records {
             match record {
-                Record::Task(id) => assert!(shaper.task(id).is_some()),
+                Record::Task(id) => assert!(shaper.stored_task(id).is_some()),
                 Record::Reservation(id) => {
                     assert!(shaper.reservation(id).is_some());
                     self.reserved.insert(id);
@@ -697,7 +676,7 @@ impl World {
                     shaper.prepared(task, Ready::default());
                 }
                 Job::Attach(id) => assert!(self.attaching.contains(&id)),
-                Job::Remove(task) => {
+                Job::Remove { task, .. } => {
                     assert!(shaper.task(task.id).is_none(), "removed while it is there");
                 }
                 Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
@@ -784,6 +763,7 @@ fn restart(shaper: &Shaper) -> Shaper {
             .filter(|(_, task)| !task.is_attaching())
             .map(|(_, task)| task.clone())
             .collect(),
+        called_off: Vec::new(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
         jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
         totals: shaper.totals(),
@@ -961,7 +941,8 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         }
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand } => {
-            let policy = Policy { active, passive, passive_max: max, expand, ..policy() };
+            let policy =
+                Policy { active, passive, passive_max: max, expand, ..Policy::simulated() };
             shaper.set_policy(policy, now);
         }
         Op::Resident { pick, bytes } => {
@@ -1015,7 +996,7 @@ proptest! {
         priorities in prop::collection::vec(-2..3i32, 3..12),
     ) {
         let mut shaper = shaper(1);
-        shaper.set_policy(Policy { active: Some(1), passive: Some(20), ..policy() }, at(0));
+        shaper.set_policy(Policy { active: Some(1), passive: Some(20), ..Policy::simulated() }, at(0));
         let ids: Vec<_> =
             priorities.iter().map(|p| admit(&mut shaper, *p, at(1))).collect();
         let mut expected: Vec<_> = ids.iter().copied().zip(&priorities).collect();

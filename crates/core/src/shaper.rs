@@ -45,7 +45,8 @@ pub struct Shaper {
     pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, Ticket)>,
     /// When waits and reservations end.
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
-    /// Tasks that have left their slots and wait for their records.
+    /// Tasks that have left their slots and wait for their figures, or for a unit to get its
+    /// weights back.
     pub(super) vacated: BTreeMap<TaskId, Task>,
     pub(super) jobs: Jobs,
     pub(super) totals: Totals,
@@ -84,7 +85,7 @@ impl Shaper {
             waiters: BTreeMap::new(),
             queue: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            vacated: BTreeMap::new(),
+            vacated: restored.called_off.into_iter().map(|task| (task.id, task)).collect(),
             jobs: Jobs::restore(restored.jobs),
             totals: restored.totals,
             counters: restored.counters,
@@ -130,6 +131,12 @@ impl Shaper {
     /// A task by id.
     pub fn task(&self, id: TaskId) -> Option<&Task> {
         self.tasks.get(&id)
+    }
+
+    /// What is stored of a task: also of one that is over and whose record says what others have
+    /// to get back.
+    pub fn stored_task(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(&id).or_else(|| self.vacated.get(&id))
     }
 
     /// All tasks, by id.
@@ -250,7 +257,10 @@ impl Shaper {
             Input::Release(task) => self.release(task, now),
             Input::Released(task) => self.released(task, now),
             Input::ReleaseFailed(task) => self.release_failed(task),
-            Input::Removed(task) => self.step.forget(Record::Task(task)),
+            Input::Removed(task) => {
+                self.vacated.remove(&task);
+                self.step.forget(Record::Task(task));
+            }
             Input::Outside { task, found_in, limit, occupied } => {
                 self.outside(task, &found_in, limit.as_deref(), occupied, now);
             }
@@ -290,7 +300,7 @@ impl Shaper {
                     }
                 }
             }
-            Input::Readmit(task) => self.readmit(task, now),
+            Input::Restored(due) => self.restored(due, now),
             Input::Note { kind, task, reason, inputs } => {
                 self.note(kind, task, reason, inputs, now);
             }

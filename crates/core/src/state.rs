@@ -11,7 +11,7 @@ use super::jobs::Finished;
 use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::slots::Rank;
 use super::task::{Task, Who};
-use crate::units::{BootTime, MemoryAmount, Share, WallTime};
+use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
 
 /// The settings decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,33 @@ pub struct Policy {
     pub guard: Option<GuardPolicy>,
     /// Memory that expansion leaves available.
     pub memory_reserve: MemoryAmount,
+}
+
+impl Policy {
+    /// The settings as they are shipped, with shorter times and a node of a few hundred bytes: for
+    /// simulations and tests.
+    pub fn simulated() -> Policy {
+        let reserve = MemoryAmount::Bytes(Bytes(100));
+        let guard = GuardPolicy {
+            dry_run: false,
+            reserve,
+            resume: MemoryAmount::Bytes(Bytes(200)),
+            enter_after: Duration::ZERO,
+            exit_after: Duration::from_secs(5),
+        };
+        Policy {
+            active: None,
+            passive: None,
+            passive_max: None,
+            expand: true,
+            io_wait_threshold: Share::clamped(0.3),
+            cpu_saturation: Share::clamped(0.9),
+            shrink_after: 3,
+            reservation_ttl: Duration::from_secs(30),
+            guard: Some(guard),
+            memory_reserve: reserve,
+        }
+    }
 }
 
 /// A slot promised before its task exists.
@@ -186,6 +213,8 @@ pub struct Counters {
 pub struct Restored {
     /// Tasks that were in their slots.
     pub tasks: Vec<Task>,
+    /// Admissions that were rolled back, of units that have yet to get their weights back.
+    pub called_off: Vec<Task>,
     /// Reservations; those that expired meanwhile end at the first deadline.
     pub reservations: Vec<(ReservationId, Reservation)>,
     /// Finished tasks by job.

@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
 use super::model::{Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Patience, Policy, Refusal, Request};
 use super::task::{Finder, GroupRecord, Kin, Task};
@@ -209,8 +210,11 @@ pub enum Input {
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),
-    /// A task that the earlier daemon admitted without writing so down.
-    Readmit(TaskId),
+    /// What the earlier daemon did not get to write, after [`Shaper::new`] and before anything else
+    /// is decided. The caller stores all tasks later in its start.
+    ///
+    /// [`Shaper::new`]: super::shaper::Shaper::new
+    Restored(Due),
     /// Something for the history that only the caller knows.
     Note {
         /// What happened.
@@ -350,14 +354,15 @@ impl Step {
     }
 }
 
-/// What is stored: [`Shaper::task`](super::shaper::Shaper::task) or
+/// What is stored: [`Shaper::stored_task`](super::shaper::Shaper::stored_task) or
 /// [`Shaper::reservation`](super::shaper::Shaper::reservation) has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Record {
+    /// A reservation. Before the tasks: one that is given back is stored before the record of the
+    /// task that used it forgets it.
+    Reservation(ReservationId),
     /// A task.
     Task(TaskId),
-    /// A reservation.
-    Reservation(ReservationId),
 }
 
 /// Work that may take long.
@@ -389,7 +394,13 @@ pub enum Job {
     Release(TaskId),
     /// Forget a task that is over, remove its own group, give a group in place its weights back
     /// unless it is contested; then [`Input::Removed`].
-    Remove(Box<Task>),
+    Remove {
+        /// It.
+        task: Box<Task>,
+        /// It was found, and its main process runs on as no task: its finder must not bring it
+        /// back.
+        leave_alone: bool,
+    },
 }
 
 /// What becomes of a request.

@@ -123,6 +123,9 @@ pub struct Attaching {
     /// The reservation it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Box<(ReservationId, Reservation)>>,
+    /// Its record was written; what is not recorded was not touched either.
+    #[serde(skip)]
+    pub recorded: bool,
     /// It is from observe mode, and was in its slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked: Option<Box<Booked>>,
@@ -219,6 +222,12 @@ impl Task {
         }
     }
 
+    /// Whether systemd may have been told weights of its unit, which it gets back at the end.
+    pub fn owes_unit(&self) -> bool {
+        let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: false, .. }));
+        self.who.unit.is_some() && !untouched
+    }
+
     /// What it was in observe mode, while it is being attached.
     pub fn booked(&self) -> Option<&Booked> {
         match &self.life {
@@ -231,6 +240,15 @@ impl Task {
     pub fn is_booked(&self) -> bool {
         let none = |group: &GroupRecord| group.attachment == Attachment::None;
         self.is_placed() && self.group.as_ref().is_some_and(none)
+    }
+
+    /// Half of its attach was undone: it is what it was in observe mode.
+    pub fn unattach(&mut self) {
+        let Life::Attaching(attaching) = &mut self.life else { return };
+        let Some(booked) = attaching.booked.take() else { return };
+        self.life = Life::Placed(Hold::Kept);
+        self.group = Some(booked.group);
+        self.counts.baseline = booked.baseline;
     }
 
     /// How it is held.

@@ -4,37 +4,28 @@
 //! What lrsd does around the core is done here in its simplest form: it knows no rights, units or
 //! hierarchies, and every task has a group of its own. The placing thread is a queue that does a job
 //! when it is told to, and its results are another, so that both come as late as one likes.
-//!
-//! | done here as long as the core does not | in lrsd |
-//! |---|---|
-//! | the same process asked for twice | `driver/admission.rs` |
-//! | release, drift, contested, moved away | `driver/requests.rs`, `effects.rs`, `completion.rs` |
-//! | what an earlier daemon left ([`crate::recover`]) | `driver/find.rs`, `recover.rs` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use lrs_core::Measured;
 use lrs_core::capacity::CpuShares;
-use lrs_core::event::EventKind;
 use lrs_core::guard::Memory;
 use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
 use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
 use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
-use lrs_core::state::{Patience, Policy, Request};
-use lrs_core::step::{self, Answer, Input, Last, Reading, Ready, Record, Step, Ticket};
-use lrs_core::task::{Attachment, GroupRecord, Task};
-use lrs_core::units::{BootTime, Pid, ProcessRef, Share};
-use serde_json::Map;
+use lrs_core::state::{Patience, Request};
+use lrs_core::step::{self, Answer, Input, Last, NotMoved, Reading, Ready, Record, Step, Ticket};
+use lrs_core::task::{Life, Task};
+use lrs_core::units::{BootTime, Pid, ProcessRef};
 
-use crate::outside::{Alive, Call, Deed, Life, Outside, Place, Reply, TaskRecord};
+use crate::outside::{
+    Alive, Call, Deed, Outside, Reply, TaskRecord, group_of, origin, origin_of, own_group,
+};
 use crate::tree::{Inode, ROOT, Refused, Weights};
-
-/// Repairs within [`CONTEST_WINDOW`] after which a task is left alone.
-const CONTEST_REPAIRS: usize = 3;
-const CONTEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// `tiers.ratio`: active to passive, when both tiers are full.
 const RATIO: u64 = 100;
@@ -59,39 +50,6 @@ enum Asked {
     Promise(Call),
 }
 
-/// What the daemon keeps of a task beside what the core has.
-#[derive(Clone, Debug)]
-pub struct Held {
-    /// Where it is.
-    pub place: Place,
-    /// Who waits for it to be there, or to be given back.
-    calls: Vec<Call>,
-    repairs: VecDeque<BootTime>,
-    /// It is left alone, for others do not let it be.
-    pub contested: bool,
-    moving_back: bool,
-}
-
-impl Held {
-    pub(crate) fn new(place: Place) -> Held {
-        Held {
-            place,
-            calls: Vec::new(),
-            repairs: VecDeque::new(),
-            contested: false,
-            moving_back: false,
-        }
-    }
-
-    /// Notes a repair; `true`: it was one too many.
-    fn repaired(&mut self, now: BootTime) -> bool {
-        self.repairs.retain(|at| now.since(*at) <= CONTEST_WINDOW);
-        self.repairs.push_back(now);
-        self.contested = self.repairs.len() > CONTEST_REPAIRS;
-        self.contested
-    }
-}
-
 /// Work of the placing thread.
 #[derive(Clone, Debug)]
 enum Job {
@@ -105,7 +63,7 @@ enum Job {
 #[derive(Clone, Debug)]
 enum Message {
     Attached(TaskId, Result<Inode, Refused>),
-    MovedBack(TaskId),
+    MovedBack(TaskId, Result<(), NotMoved>),
     Released(TaskId),
 }
 
@@ -141,8 +99,8 @@ pub struct Shown {
     pub priority: Priority,
     /// Its labels.
     pub labels: Labels,
-    /// Whether it is in its slot.
-    pub life: Life,
+    /// How far it is.
+    pub life: Discriminant<Life>,
 }
 
 /// The daemon while it runs.
@@ -150,8 +108,8 @@ pub struct Shown {
 pub struct Daemon {
     /// The core.
     pub core: Shaper,
-    /// The tasks, as the core has them.
-    pub held: BTreeMap<TaskId, Held>,
+    /// The tasks, as the core has them, and who waits for each to be in place or given back.
+    pub held: BTreeMap<TaskId, Vec<Call>>,
     /// What clients read.
     pub shown: BTreeMap<TaskId, Shown>,
     /// What weights are made of.
@@ -161,13 +119,15 @@ pub struct Daemon {
     jobs: VecDeque<Job>,
     messages: VecDeque<Message>,
     next: VecDeque<Input>,
+    /// What is told once all that follows is done.
+    due: Vec<(Call, Reply)>,
     node_last: (BootTime, NodeSample),
 }
 
 impl Daemon {
     pub(crate) fn new(
         core: Shaper,
-        held: BTreeMap<TaskId, Held>,
+        held: BTreeMap<TaskId, Vec<Call>>,
         node_last: (BootTime, NodeSample),
     ) -> Daemon {
         let mut daemon = Daemon {
@@ -180,6 +140,7 @@ impl Daemon {
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
             next: VecDeque::new(),
+            due: Vec::new(),
             node_last,
         };
         daemon.show(&daemon.held.keys().copied().collect());
@@ -195,7 +156,8 @@ impl Daemon {
             let step = self.core.handle(input, out.node.now());
             self.execute(step, out)?;
         }
-        Ok(())
+        let due = std::mem::take(&mut self.due);
+        due.into_iter().try_for_each(|(call, reply)| out.tell(call, reply))
     }
 
     fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
@@ -225,7 +187,10 @@ impl Daemon {
         }
         for record in forget {
             match record {
-                Record::Task(id) => self.forget(id, out)?,
+                Record::Task(id) => {
+                    self.forget(id, out)?;
+                    touched.insert(id);
+                }
                 Record::Reservation(id) => {
                     out.fuse.burn(Deed::ForgetReservation)?;
                     out.store.reservations.remove(&id);
@@ -239,8 +204,19 @@ impl Daemon {
                     touched.insert(task);
                 }
                 step::Job::Attach(task) => self.begin_attach(task),
-                // The daemon here has its own way to release and repair.
-                _ => {}
+                step::Job::Reattach(task) => self.begin_reattach(task),
+                step::Job::Repair { task, found } => {
+                    self.align(task, out)?;
+                    self.next.push_back(Input::Repaired { task, found, result: Ok(()) });
+                }
+                step::Job::Release(task) => {
+                    touched.insert(task);
+                    self.begin_release(task);
+                }
+                step::Job::Remove { task, .. } => {
+                    touched.insert(task.id);
+                    self.clean_up(&task);
+                }
             }
         }
         self.show(&touched);
@@ -261,17 +237,17 @@ impl Daemon {
 
     /// Whether `process` is the main process of a task.
     pub fn is_task(&self, process: ProcessRef) -> bool {
-        self.held.values().any(|held| held.place.process == Some(process))
+        self.core.tasks().any(|(_, task)| task.who.process == Some(process))
     }
 
     /// What a client should read of a task.
     pub fn view(&self, id: TaskId) -> Option<Shown> {
-        let (task, held) = (self.core.task(id)?, self.held.get(&id)?);
+        let task = self.core.task(id).filter(|_| self.held.contains_key(&id))?;
         Some(Shown {
             seat: task.seat,
             priority: task.priority,
             labels: task.labels.clone(),
-            life: held.place.life,
+            life: discriminant(&task.life),
         })
     }
 
@@ -304,10 +280,8 @@ impl Daemon {
 
     /// Gives a task that is in place the weights of `tier`, where they differ.
     pub(crate) fn weigh(&mut self, id: TaskId, tier: Tier, out: &mut Outside) -> Alive<()> {
-        let place = self.held.get(&id).map(|held| &held.place);
-        let Some(group) = place.filter(|p| p.life == Life::Placed).and_then(|p| p.group) else {
-            return Ok(());
-        };
+        let placed = self.core.task(id).filter(|task| task.is_placed());
+        let Some(group) = placed.and_then(group_of) else { return Ok(()) };
         write_weights(group, self.plan.weights(tier), out)
     }
 
@@ -320,11 +294,9 @@ impl Daemon {
     }
 
     pub(crate) fn store(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let (Some(task), Some(held)) = (self.core.task(id), self.held.get(&id)) else {
-            return Ok(());
-        };
+        let Some(task) = self.core.stored_task(id) else { return Ok(()) };
         out.fuse.burn(Deed::StoreTask)?;
-        let record = TaskRecord { boot: out.boot, task: task.clone(), place: held.place.clone() };
+        let record = TaskRecord { boot: out.boot, task: task.clone() };
         out.store.put(id, record);
         Ok(())
     }
@@ -367,9 +339,8 @@ impl Daemon {
 
     fn task_of(&self, process: ProcessRef, out: &Outside) -> Option<TaskId> {
         let group = out.node.tree.alive(process)?.group;
-        let is =
-            |held: &Held| held.place.process == Some(process) || held.place.group == Some(group);
-        self.held.iter().find(|(_, held)| is(held)).map(|(id, _)| *id)
+        let is = |task: &Task| task.who.process == Some(process) || group_of(task) == Some(group);
+        self.core.tasks().find(|(_, task)| is(task)).map(|(id, _)| id)
     }
 
     fn admitted_already(
@@ -379,15 +350,17 @@ impl Daemon {
         ask: &Ask,
         out: &mut Outside,
     ) -> Alive<()> {
-        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
-        let same =
-            held.place.process == Some(ask.process) && held.place.admitted_by == Some(ask.caller);
-        match held.place.life {
-            Life::Attaching if same => {
-                held.calls.push(call);
+        let (Some(task), Some(waiting)) = (self.core.task(id), self.held.get_mut(&id)) else {
+            return Ok(());
+        };
+        let who = &task.who;
+        let same = who.process == Some(ask.process) && who.admitted_by == Some(ask.caller);
+        match task.life {
+            Life::Attaching(_) if same => {
+                waiting.push(call);
                 Ok(())
             }
-            Life::Placed if same => out.tell(call, Reply::Admitted(id)),
+            Life::Placed(_) if same => out.tell(call, Reply::Admitted(id)),
             _ => out.tell(call, Reply::Refused(format!("it is in task {id} already"))),
         }
     }
@@ -400,29 +373,21 @@ impl Daemon {
         let process = out.node.tree.alive(ask.process);
         // One that waited may have changed hands.
         let fits = process.filter(|process| !waited || process.uid == ask.request.uid);
-        let origin = fits.map(|process| process.group);
-        let mut held = Held::new(Place {
-            process: Some(ask.process),
-            admitted_by: Some(ask.caller),
-            origin: origin.unwrap_or(ROOT),
-            group: None,
-            life: Life::Attaching,
-        });
-        held.calls = calls;
-        self.held.insert(id, held);
-        match origin {
-            Some(_) => self.next.push_back(Input::Prepared { task: id, ready: Ready::default() }),
+        self.held.insert(id, calls);
+        match fits.map(|process| process.group) {
+            Some(group) => {
+                let ready = Ready { origin: Some(origin(group)), ..Ready::default() };
+                self.next.push_back(Input::Prepared { task: id, ready });
+            }
             None => self.messages.push_back(Message::Attached(id, Err(Refused::NoProcess))),
         }
         Ok(())
     }
 
     fn begin_attach(&mut self, task: TaskId) {
-        let (Some(known), Some(held)) = (self.core.task(task), self.held.get(&task)) else {
-            return;
-        };
-        let Some(process) = held.place.process else { return };
-        let (tier, plan, origin) = (known.tier(), self.plan, held.place.origin);
+        let Some(known) = self.core.task(task) else { return };
+        let Some(process) = known.who.process else { return };
+        let (tier, plan, origin) = (known.tier(), self.plan, origin_of(known));
         self.jobs.push_back(Job::Attach { task, process, origin, tier, plan });
     }
 
@@ -432,19 +397,11 @@ impl Daemon {
         result: Result<Inode, Refused>,
         out: &mut Outside,
     ) -> Alive<()> {
-        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
-        let calls = std::mem::take(&mut held.calls);
+        let Some(task) = self.core.task(id) else { return Ok(()) };
+        let calls = self.held.get_mut(&id).map(std::mem::take).unwrap_or_default();
         match result {
             Ok(group) => {
-                held.place.life = Life::Placed;
-                held.place.group = Some(group);
-                let record = GroupRecord {
-                    attachment: Attachment::Own,
-                    path: format!("/{id}"),
-                    inode: 0,
-                    origin: Vec::new(),
-                    found: Vec::new(),
-                };
+                let record = own_group(group, task.who.origin.clone());
                 let born = TaskSample::default();
                 self.feed(Input::Attached { task: id, group: record, born }, out)?;
                 self.align(id, out)?;
@@ -518,32 +475,25 @@ impl Daemon {
 
     /// A task is to be given back.
     pub fn release(&mut self, call: Call, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let Some(held) = self.held.get_mut(&id).filter(|held| held.place.life != Life::Attaching)
-        else {
+        let known = self.core.task(id).filter(|task| !task.is_attaching());
+        let Some(waiting) = self.held.get_mut(&id).filter(|_| known.is_some()) else {
             return out.tell(call, Reply::Refused(format!("task {id} is not in its slot")));
         };
-        held.calls.push(call);
-        if held.place.life == Life::Releasing {
-            return Ok(());
-        }
-        self.begin_release(id, out)
+        waiting.push(call);
+        self.feed(Input::Release(id), out)
     }
 
-    fn begin_release(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
-        held.place.life = Life::Releasing;
-        let Place { group, origin, .. } = held.place;
-        self.store(id, out)?;
-        self.show(&BTreeSet::from([id]));
+    fn begin_release(&mut self, id: TaskId) {
+        let Some(task) = self.core.task(id) else { return };
+        let (group, origin) = (group_of(task), origin_of(task));
         self.jobs.push_back(Job::Release { task: id, group, origin });
-        Ok(())
     }
 
-    fn released(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let calls = self.held.get_mut(&id).map(|held| std::mem::take(&mut held.calls));
-        self.feed(Input::Released(id), out)?;
-        self.clean_up(id, out)?;
-        self.tell_all(calls.unwrap_or_default(), &Reply::Done, out)
+    fn begin_reattach(&mut self, id: TaskId) {
+        let task = self.core.task(id);
+        if let Some((process, group)) = task.and_then(|t| Some((t.who.process?, group_of(t)?))) {
+            self.jobs.push_back(Job::MoveBack { task: id, process, group });
+        }
     }
 
     // --- ends ---
@@ -557,36 +507,36 @@ impl Daemon {
     pub(crate) fn check_ended(&mut self, suspects: &[TaskId], out: &mut Outside) -> Alive<()> {
         let mut ended = Vec::new();
         for id in suspects {
-            let Some(place) = self.held.get(id).map(|held| &held.place) else { continue };
-            let Some(group) = place.group.filter(|_| place.life == Life::Placed) else { continue };
+            let Some(task) = self.core.task(*id).filter(|task| task.is_placed()) else { continue };
+            let Some(group) = group_of(task) else { continue };
             if out.node.tree.members(group).next().is_some() {
                 continue;
             }
-            match place.process.filter(|main| out.node.tree.alive(*main).is_some()) {
-                Some(main) => self.moved_away(*id, main, out)?,
+            match task.who.process.filter(|main| out.node.tree.alive(*main).is_some()) {
+                Some(_) => self.moved_away(*id, out)?,
                 None => ended.push(*id),
             }
         }
         if ended.is_empty() {
             return Ok(());
         }
-        self.feed(Input::Ended(ended.clone()), out)?;
-        let endings = ended.iter().map(|id| (*id, self.ending(*id, out))).collect();
-        self.feed(Input::Figures(endings), out)?;
-        ended.into_iter().try_for_each(|id| self.clean_up(id, out))
+        let groups = ended.iter().map(|id| (*id, self.core.task(*id).and_then(group_of)));
+        let groups: Vec<_> = groups.collect();
+        self.feed(Input::Ended(ended), out)?;
+        let last = |(id, group): (TaskId, Option<Inode>)| {
+            let read = group.and_then(|group| out.node.sample_group(group));
+            (id, read.map_or(Last::Unread, Last::Read))
+        };
+        let endings = groups.into_iter().map(last).collect();
+        self.feed(Input::Figures(endings), out)
     }
 
-    fn ending(&self, id: TaskId, out: &Outside) -> Last {
-        let group = self.held.get(&id).and_then(|held| held.place.group);
-        group.and_then(|group| out.node.sample_group(group)).map_or(Last::Unread, Last::Read)
-    }
-
-    /// Forgets a task; its group goes in the background.
-    pub(crate) fn clean_up(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let Some(held) = self.held.remove(&id) else { return Ok(()) };
-        self.show(&BTreeSet::from([id]));
-        self.jobs.extend(held.place.group.map(Job::Remove));
-        self.forget(id, out)
+    /// A task is over; its group goes in the background.
+    fn clean_up(&mut self, task: &Task) {
+        let Some(waiting) = self.held.remove(&task.id) else { return };
+        self.due.extend(waiting.into_iter().map(|call| (call, Reply::Done)));
+        self.jobs.extend(group_of(task).map(Job::Remove));
+        self.next.push_back(Input::Removed(task.id));
     }
 
     // --- the placing thread ---
@@ -600,10 +550,12 @@ impl Daemon {
                 self.messages.push_back(Message::Attached(task, placed));
             }
             Job::MoveBack { task, process, group } => {
-                if out.node.tree.alive(process).is_some() {
+                let alive = out.node.tree.alive(process).is_some();
+                if alive {
                     move_family(process.pid, group, out)?;
                 }
-                self.messages.push_back(Message::MovedBack(task));
+                let result = if alive { Ok(()) } else { Err(NotMoved::Ending) };
+                self.messages.push_back(Message::MovedBack(task, result));
             }
             Job::Release { task, group, origin } => {
                 if let Some(group) = group {
@@ -621,13 +573,11 @@ impl Daemon {
         let Some(message) = self.messages.pop_front() else { return Ok(false) };
         match message {
             Message::Attached(id, result) => self.attached(id, result, out)?,
-            Message::MovedBack(id) => {
-                if let Some(held) = self.held.get_mut(&id) {
-                    held.moving_back = false;
-                }
+            Message::MovedBack(id, result) => {
+                self.feed(Input::Reattached { task: id, result }, out)?;
                 self.check_ended(&[id], out)?;
             }
-            Message::Released(id) => self.released(id, out)?,
+            Message::Released(id) => self.feed(Input::Released(id), out)?,
         }
         Ok(true)
     }
@@ -660,21 +610,17 @@ impl Daemon {
         self.replan(out)?;
         for id in &all {
             self.check_weights(*id, out)?;
-            let Some(held) = self.held.get(id) else { continue };
-            let outside = held.place.process.filter(|main| {
-                let found = out.node.tree.alive(*main);
-                found.is_some_and(|process| Some(process.group) != held.place.group)
-            });
-            if let Some(main) = outside {
-                self.moved_away(*id, main, out)?;
+            let Some(task) = self.core.task(*id) else { continue };
+            let found = task.who.process.and_then(|main| out.node.tree.alive(main));
+            if found.is_some_and(|process| Some(process.group) != group_of(task)) {
+                self.moved_away(*id, out)?;
             }
         }
         self.check_ended(&all, out)
     }
 
     fn measure(&self, id: TaskId, out: &Outside) -> Option<Reading> {
-        let held = self.held.get(&id)?;
-        let sample = out.node.sample_group(held.place.group?)?;
+        let sample = out.node.sample_group(group_of(self.core.task(id)?)?)?;
         Some(Reading { task: id, due: true, sample })
     }
 
@@ -689,78 +635,23 @@ impl Daemon {
         Ok(())
     }
 
-    /// Puts foreign weights right, or stops doing so.
+    /// Weights that somebody else wrote: the core decides what is done about them.
     fn check_weights(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        let Some(tier) = self.core.task(id).map(Task::tier) else { return Ok(()) };
-        let Some(held) = self.held.get_mut(&id).filter(|held| !held.contested) else {
-            return Ok(());
-        };
-        let group = held.place.group.filter(|_| held.place.life == Life::Placed);
-        let found = group.and_then(|group| out.node.tree.groups().get(&group));
-        if found.is_none_or(|found| found.weights == self.plan.weights(tier)) {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return Ok(()) };
+        let found = group_of(task).and_then(|group| out.node.tree.groups().get(&group));
+        if found.is_none_or(|found| found.weights == self.plan.weights(task.tier())) {
             return Ok(());
         }
-        if held.repaired(out.node.now().boot) {
-            return self.note(EventKind::Contested, id, "its weights are left alone", out);
-        }
-        self.align(id, out)?;
-        self.note(EventKind::Drift, id, "its weights were put right", out)
+        let found = vec!["weights are not those of the tier".to_owned()];
+        self.feed(Input::Drifted { task: id, found, fits: false }, out)
     }
 
-    /// The main process is not in its group any more: back with it, within bounds.
-    fn moved_away(&mut self, id: TaskId, main: ProcessRef, out: &mut Outside) -> Alive<()> {
-        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
-        let Some(group) = held.place.group.filter(|_| held.place.life == Life::Placed) else {
-            return Ok(());
-        };
-        let occupied = out.node.tree.members(group).next().is_some();
-        if held.moving_back || held.contested && occupied {
-            return Ok(());
-        }
-        if !held.contested && !held.repaired(out.node.now().boot) {
-            held.moving_back = true;
-            self.note(EventKind::Drift, id, "its process was moved out; moving it back", out)?;
-            self.jobs.push_back(Job::MoveBack { task: id, process: main, group });
-            return Ok(());
-        }
-        self.note(EventKind::Contested, id, "its process was moved out by somebody else", out)?;
-        if occupied { Ok(()) } else { self.begin_release(id, out) }
-    }
-
-    pub(crate) fn note(
-        &mut self,
-        kind: EventKind,
-        task: TaskId,
-        reason: &str,
-        out: &mut Outside,
-    ) -> Alive<()> {
-        let (task, reason) = (Some(task), reason.to_owned());
-        self.feed(Input::Note { kind, task, reason, inputs: Map::new() }, out)
-    }
-}
-
-/// The settings of a node as it is shipped, but for shorter times.
-pub fn policy() -> Policy {
-    use lrs_core::guard::GuardPolicy;
-    use lrs_core::units::{Bytes, MemoryAmount};
-    let guard = GuardPolicy {
-        dry_run: false,
-        reserve: MemoryAmount::Bytes(Bytes(100)),
-        resume: MemoryAmount::Bytes(Bytes(200)),
-        enter_after: Duration::ZERO,
-        exit_after: Duration::from_secs(5),
-    };
-    Policy {
-        active: None,
-        passive: None,
-        passive_max: None,
-        expand: true,
-        io_wait_threshold: Share::clamped(0.3),
-        cpu_saturation: Share::clamped(0.9),
-        shrink_after: 3,
-        reservation_ttl: Duration::from_secs(30),
-        guard: Some(guard),
-        memory_reserve: MemoryAmount::Bytes(Bytes(100)),
+    /// The main process is not in its group any more: the core decides what is done about it.
+    fn moved_away(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
+        let group = self.core.task(id).and_then(group_of);
+        let occupied = group.is_some_and(|group| out.node.tree.members(group).next().is_some());
+        let found_in = "elsewhere".to_owned();
+        self.feed(Input::Outside { task: id, found_in, limit: None, occupied }, out)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What holds after every step of the daemon, whatever happened (docs/architecture.md, Invariants).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 
 use lrs_core::model::{Priority, TaskId};
 use lrs_core::shaper::Shaper;
@@ -8,7 +9,7 @@ use lrs_core::slots::Seat;
 use lrs_core::task::Task;
 
 use crate::daemon::Daemon;
-use crate::outside::{Life, Outside};
+use crate::outside::{Outside, group_of};
 use crate::tree::Inode;
 
 macro_rules! ensure {
@@ -81,17 +82,14 @@ pub fn slots(core: &Shaper) -> Result<(), String> {
 
 /// Every task in its slot has the weights of its tier.
 fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<(), String> {
-    for (id, held) in &daemon.held {
-        let tier = daemon.core.task(*id).map(Task::tier);
-        let group = held.place.group.filter(|group| !foreign.contains(group));
+    for (id, task) in daemon.core.tasks() {
+        let group = group_of(task).filter(|group| !foreign.contains(group));
         let found = group.and_then(|group| out.node.tree.groups().get(&group));
-        if held.place.life == Life::Placed
-            && !held.contested
-            && let (Some(tier), Some(found)) = (tier, found)
-        {
-            let expected = daemon.plan.weights(tier);
-            ensure!(found.weights == expected, "task {id} is {tier} and has {:?}", found.weights);
-        }
+        let Some(found) = found.filter(|_| task.is_placed() && !task.is_contested()) else {
+            continue;
+        };
+        let (tier, expected) = (task.tier(), daemon.plan.weights(task.tier()));
+        ensure!(found.weights == expected, "task {id} is {tier} and has {:?}", found.weights);
     }
     Ok(())
 }
@@ -111,19 +109,17 @@ fn groups(daemon: &Daemon, out: &Outside) -> Result<(), String> {
 /// What is stored is what is.
 fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
     let (core, store) = (&daemon.core, &out.store);
-    for (id, held) in &daemon.held {
-        let (Some(task), life) = (core.task(*id), held.place.life) else { continue };
-        let record = store.tasks.get(id);
-        if life == Life::Attaching {
-            continue;
-        }
+    for (id, task) in core.tasks().filter(|(_, task)| !task.is_attaching()) {
+        let record = store.tasks.get(&id).map(|record| &record.task);
+        let life = |task: &Task| discriminant(&task.life);
         let fits = |record: &Task| {
             (record.seat, record.priority, record.opportunistic, &record.labels, record.order)
                 == (task.seat, task.priority, task.opportunistic, &task.labels, task.order)
+                && (&record.who, &record.group, life(record))
+                    == (&task.who, &task.group, life(task))
         };
-        let same = record.is_some_and(|r| fits(&r.task) && r.place == held.place);
-        ensure!(same, "task {id} is {task:?} at {:?} and stored as {record:?}", held.place);
-        ensure!(store.books.live.contains_key(id), "task {id} is not in the history");
+        ensure!(record.is_some_and(fits), "task {id} is {task:?} and stored as {record:?}");
+        ensure!(store.books.live.contains_key(&id), "task {id} is not in the history");
     }
     let used: BTreeSet<_> =
         core.tasks().filter_map(|(_, task)| task.promise().map(|(id, _)| *id)).collect();

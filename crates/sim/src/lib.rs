@@ -23,8 +23,9 @@
 //! `lives` of `.ci/full` a long one.
 //!
 //! Limits. What lrsd does around the core is modelled and not run: the order of its deeds, one group
-//! a task, one hierarchy. Systemd's units, tasks in place, observe mode and a state directory that
-//! cannot be written are not modelled; the real-kernel tests have them.
+//! a task, one hierarchy. Release, drift, moves back and the restore are the core's own. Systemd's
+//! units, tasks in place, observe mode, a release that fails and a state directory that cannot be
+//! written are not modelled; the core's unit tests and the real-kernel tests have them.
 
 pub mod daemon;
 pub mod invariants;

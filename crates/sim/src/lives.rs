@@ -12,14 +12,14 @@ use lrs_core::model::{Label, Labels, Priority, ReservationId, Standing, TaskId};
 use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::step::FoundAgain;
 use lrs_core::step::Input;
-use lrs_core::task::{Finder, Who};
+use lrs_core::task::{Finder, FoundRecord, Kin, Who};
 use lrs_core::units::{BootTime, Pid, ProcessRef, WallTime};
 
-use crate::daemon::{Ask, Daemon, policy};
+use crate::daemon::{Ask, Daemon};
 use crate::invariants;
 use crate::load::Load;
 use crate::node::{Hardware, Node};
-use crate::outside::{Alive, Call, Deed, Fuse, Killed, Life, Outside, Reply, Store};
+use crate::outside::{Alive, Call, Deed, Fuse, Killed, Outside, Reply, Store, group_of, origin_of};
 use crate::recover;
 use crate::tree::{Inode, ROOT, Weights};
 
@@ -193,7 +193,7 @@ impl Lives {
             rng,
             out,
             daemon: None,
-            policy: policy(),
+            policy: Policy::simulated(),
             clients: BTreeMap::new(),
             tasks: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -225,7 +225,7 @@ impl Lives {
             Some(daemon) => format!("{:?}", daemon.shown),
         };
         let records: Vec<_> =
-            store.tasks.iter().map(|(id, record)| (id, record.place.life)).collect();
+            store.tasks.iter().map(|(id, record)| (id, &record.task.life)).collect();
         format!(
             "at {:?}, event {}: {tasks}; stored {records:?} {:?}; live {:?}; groups {:?}",
             node.now().boot.0,
@@ -401,16 +401,25 @@ impl Lives {
         } else {
             None
         };
+        let caller = self.rng.u32(0..2);
+        let finder =
+            FoundRecord { by: Finder::Yarn, priority: None, standing: None, kin: Kin::Descendants };
+        let who = Who {
+            process: Some(process),
+            admitted_by: Some(caller),
+            found: found.then_some(finder),
+            ..Who::default()
+        };
         let request = Request {
             uid,
-            who: Who::default(),
+            who,
             labels: self.labels(),
             priority: Some(Priority(self.rng.i32(-2..3))),
             reservation,
             need,
             opportunistic: found && standing == 1,
         };
-        let ask = Ask { caller: self.rng.u32(0..2), process, request, patience };
+        let ask = Ask { caller, process, request, patience };
         self.clients.insert(process, Client { ask, call: None });
         self.ask(process)
     }
@@ -586,7 +595,7 @@ impl Lives {
         let mut some = |most| self.rng.bool().then(|| self.rng.u32(1..most));
         let (active, passive, passive_max) = (some(5), some(6), some(9));
         let expand = self.rng.bool();
-        self.policy = Policy { active, passive, passive_max, expand, ..policy() };
+        self.policy = Policy { active, passive, passive_max, expand, ..Policy::simulated() };
         if self.rng.bool() {
             self.out.node.hardware.cpus = self.rng.u32(1..5);
         }
@@ -604,7 +613,9 @@ impl Lives {
             self.with_daemon(|daemon, out| daemon.listen(out).map(|_| ()))?;
         }
         let Some(daemon) = self.daemon.take() else { return Ok(()) };
-        let quiet = self.foreign.is_empty() && daemon.core.waiting() == 0;
+        // What is contested is looked after again.
+        let contested = daemon.core.tasks().any(|(_, task)| task.is_contested());
+        let quiet = self.foreign.is_empty() && daemon.core.waiting() == 0 && !contested;
         self.killed();
         let writes = self.out.node.tree.writes;
         let mut again = recover::start(self.policy.clone(), &mut self.out)
@@ -693,7 +704,7 @@ impl Lives {
         client.call = None;
         let live = self.out.store.books.live.contains_key(&id);
         let record = self.out.store.tasks.get(&id);
-        check(!live || record.is_some_and(|record| record.place.life != Life::Attaching), || {
+        check(!live || record.is_some_and(|record| !record.task.is_attaching()), || {
             format!("task {id} was answered, and its record is {record:?}")
         })?;
         if let Some(reservation) = client.ask.request.reservation.take() {
@@ -706,7 +717,7 @@ impl Lives {
         let twice = self.tasks.iter().find(|(other, told)| **other != id && known(told));
         check(twice.is_none(), || format!("process {process:?} is {id} and {twice:?}"))?;
         let priority = client.ask.request.priority.unwrap_or_default();
-        let origin = record.map(|record| record.place.origin);
+        let origin = record.map(|record| origin_of(&record.task));
         let new =
             Told { process, origin, priorities: vec![priority], releasing: false, lost: false };
         self.tasks.entry(id).or_insert(new);
@@ -732,7 +743,7 @@ impl Lives {
         let Some(daemon) = &self.daemon else { return Ok(()) };
         let (core, tree) = (&daemon.core, &self.out.node.tree);
         for (id, told) in &mut self.tasks {
-            let group = daemon.held.get(id).and_then(|held| held.place.group);
+            let group = core.task(*id).and_then(group_of);
             let inside = tree.alive(told.process).is_some_and(|p| Some(p.group) == group);
             let Some(task) = core.task(*id) else {
                 let alive = tree.alive(told.process).is_some();

@@ -12,8 +12,7 @@ use lrs_core::books::Books;
 use lrs_core::event::{Event, EventKind};
 use lrs_core::model::{ReservationId, TaskId};
 use lrs_core::state::Reservation;
-use lrs_core::task::Task;
-use lrs_core::units::ProcessRef;
+use lrs_core::task::{Attachment, GroupRecord, Task};
 
 use crate::node::Node;
 use crate::tree::{Inode, ROOT};
@@ -80,30 +79,26 @@ impl Fuse {
     }
 }
 
-/// How far a task is in its life, as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// Its processes may or may not be in its group; nobody was answered yet.
-    Attaching,
-    /// In its slot.
-    Placed,
-    /// Its processes are being given back.
-    Releasing,
+/// The group of a task, as its record has it.
+pub fn group_of(task: &Task) -> Option<Inode> {
+    task.group.as_ref().map(|group| Inode(group.inode))
 }
 
-/// Where a task is, which the core does not know.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    /// Its main process; `None`: its record was lost.
-    pub process: Option<ProcessRef>,
-    /// Who admitted it; the same caller asking again gets the same task.
-    pub admitted_by: Option<u32>,
-    /// The group its processes were in, which they go back to.
-    pub origin: Inode,
-    /// Its group, once there is one.
-    pub group: Option<Inode>,
-    /// How far it is.
-    pub life: Life,
+/// The group its processes were in, which they go back to.
+pub fn origin_of(task: &Task) -> Inode {
+    let path = task.who.origin.first().and_then(|(_, path)| path.parse().ok());
+    path.map_or(ROOT, Inode)
+}
+
+/// A place as records have it. The only hierarchy's paths are inodes.
+pub fn origin(group: Inode) -> Vec<(String, String)> {
+    vec![("unified".into(), group.0.to_string())]
+}
+
+/// The group that was made for a task.
+pub fn own_group(group: Inode, origin: Vec<(String, String)>) -> GroupRecord {
+    let (attachment, path) = (Attachment::Own, format!("/{}", group.0));
+    GroupRecord { attachment, path, inode: group.0, origin, found: Vec::new() }
 }
 
 /// The record of a task.
@@ -111,10 +106,8 @@ pub struct Place {
 pub struct TaskRecord {
     /// The boot it is of.
     pub boot: u32,
-    /// What the core knows.
+    /// The task.
     pub task: Task,
-    /// What it does not.
-    pub place: Place,
 }
 
 /// The state directory.

@@ -183,6 +183,11 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     finder.answered(again[0].process, Ok(task(1)));
     finder.set_hint(&hint(Some(Priority(9)), Some(false)));
     assert_eq!(finder.pass(at(4)), [], "nothing new");
+    // Released meanwhile: the loop is told once, and not asked for it again.
+    finder.set_hint(&hint(Some(Priority(7)), Some(false)));
+    let again = finder.pass(at(5));
+    finder.answered(again[0].process, refused("it was released"));
+    assert_eq!(finder.pass(at(10_000)), [], "what was released is left alone");
 }
 
 #[test]

@@ -30,7 +30,7 @@ container() {
     local id=container_1795301748806_0001_01_00000$1 private
     private=$work/disk/nmPrivate/$application/$id
     mkdir -p "$private"
-    sed "s/_01_000002/_01_00000$1/g" "$LRS_VM_PAYLOAD/repo/src/yarn/recorded/map.script" \
+    sed "s/_01_000002/_01_00000$1/g" "$LRS_VM_PAYLOAD/repo/src/discover/yarn/recorded/map.script" \
         >"$private/launch_container.sh"
     printf 'export CONTAINER_ID=%s\nexec sleep 100000\n' "$id" >"$work/$1.launch"
     cat >"$work/$1.session" <<SESSION

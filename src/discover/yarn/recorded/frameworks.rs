@@ -3,8 +3,8 @@
 //! link and list files are left out, users and paths renamed.
 
 use super::word;
-use crate::yarn::classify;
-use crate::yarn::ids::ContainerId;
+use crate::discover::yarn::classify;
+use crate::discover::yarn::ids::ContainerId;
 
 struct Recorded {
     kind: &'static str,

@@ -1,0 +1,106 @@
+use super::*;
+use crate::model::{Labels, ReservationId};
+use crate::state::{Need, Policy, Request, Restored};
+use crate::step::{Answer, Input, Step, Ticket};
+use crate::task::{Finder, FoundRecord};
+use crate::unit::{UnitRecord, Weights};
+use crate::units::{Pid, ProcessRef};
+
+fn shaper() -> Shaper {
+    Shaper::new(Policy::simulated(), 2, Restored::default())
+}
+
+fn feed(shaper: &mut Shaper, input: Input) -> Step {
+    shaper.handle(input, Moment::default())
+}
+
+fn who() -> Who {
+    let process = ProcessRef { pid: Pid::new(7).unwrap(), start_ticks: 1 };
+    Who { process: Some(process), ..Who::default() }
+}
+
+fn ask(shaper: &mut Shaper, who: Who, need: Need, reservation: Option<ReservationId>) -> TaskId {
+    let labels = Labels::default();
+    let (uid, priority, opportunistic) = (1, None, false);
+    let request = Request { uid, who, labels, priority, reservation, need, opportunistic };
+    let step = feed(shaper, Input::Request { ticket: Ticket(2), request, patience: None });
+    match step.jobs.as_slice() {
+        [Job::Prepare { task, .. }] => *task,
+        other => panic!("not admitted: {other:?} {:?}", step.answers),
+    }
+}
+
+/// A unit that is being admitted with a promise.
+fn unit_with_promise(shaper: &mut Shaper) -> (TaskId, ReservationId) {
+    let labels = Labels::default();
+    let (uid, priority) = (1, Priority(0));
+    let reserve = Input::Reserve { ticket: Ticket(1), uid, labels, priority, ttl: None };
+    let answers = feed(shaper, reserve).answers;
+    let [(_, Answer::Reserved(promise))] = answers[..] else { panic!("{answers:?}") };
+    let unit = UnitRecord {
+        name: "a.service".parse().unwrap(),
+        control_group: "/system.slice/a.service".into(),
+        found: Weights::default(),
+    };
+    let who = Who { unit: Some(unit), ..who() };
+    (ask(shaper, who, Need::Slot, Some(promise)), promise)
+}
+
+#[test]
+fn the_record_of_a_failed_unit_admission_has_no_promise_any_more() {
+    let mut shaper = shaper();
+    let (id, promise) = unit_with_promise(&mut shaper);
+    feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
+    assert!(shaper.stored_task(id).unwrap().promise().is_some());
+    let step = feed(&mut shaper, Input::AttachFailed { task: id, reason: "no".into() });
+    let stored: Vec<Record> = step.records.into_iter().collect();
+    assert_eq!(stored, [Record::Reservation(promise), Record::Task(id)], "in this order");
+    assert_eq!(shaper.stored_task(id).unwrap().promise(), None, "else it is promised twice");
+    assert!(shaper.task(id).is_none() && shaper.reservation(promise).is_some());
+    let step = feed(&mut shaper, Input::Removed(id));
+    assert!(step.forget.contains(&Record::Task(id)) && shaper.stored_task(id).is_none());
+}
+
+#[test]
+fn a_unit_whose_admission_was_not_recorded_gets_nothing_back() {
+    let mut shaper = shaper();
+    let (id, _) = unit_with_promise(&mut shaper);
+    assert!(!shaper.task(id).unwrap().owes_unit(), "systemd was told nothing");
+    let step = feed(&mut shaper, Input::AttachFailed { task: id, reason: "no".into() });
+    assert!(step.forget.contains(&Record::Task(id)) && shaper.stored_task(id).is_none());
+    let (id, _) = unit_with_promise(&mut shaper);
+    feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
+    assert!(shaper.task(id).unwrap().owes_unit());
+}
+
+/// Whether the finder of a task, of which the main process runs on, must leave that alone after
+/// `inputs`.
+fn left_alone(inputs: impl Fn(TaskId) -> Vec<Input>) -> bool {
+    let mut shaper = shaper();
+    let found = FoundRecord { by: Finder::Yarn, priority: None, standing: None, kin: Kin::Session };
+    let who = Who { found: Some(found), ..who() };
+    let id = ask(&mut shaper, who, Need::Discovered, None);
+    let path = "/lrs/1".to_owned();
+    let (attachment, origin, found) = (Attachment::Own, Vec::new(), Vec::new());
+    let group = GroupRecord { attachment, path, inode: 2, origin, found };
+    feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
+    feed(&mut shaper, Input::Attached { task: id, group, born: TaskSample::default() });
+    let jobs = inputs(id).into_iter().flat_map(|input| feed(&mut shaper, input).jobs);
+    let removed = jobs.filter_map(|job| match job {
+        Job::Remove { leave_alone, .. } => Some(leave_alone),
+        _ => None,
+    });
+    let removed: Vec<bool> = removed.collect();
+    let [leave_alone] = removed[..] else { panic!("{removed:?}") };
+    leave_alone
+}
+
+#[test]
+fn only_who_was_released_is_not_to_be_found_again() {
+    assert!(left_alone(|id| vec![Input::Release(id), Input::Released(id)]));
+    // Moved out while no daemon looked: it is over as a task, and no client wanted that.
+    let away = |id| vec![Input::Ended(vec![id]), Input::Figures(vec![(id, Last::Away)])];
+    assert!(!left_alone(away));
+    let gone = |id| vec![Input::MainExited(id), Input::Release(id), Input::Released(id)];
+    assert!(!left_alone(gone), "it has ended");
+}
