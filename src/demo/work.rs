@@ -6,11 +6,13 @@
 //! server and on a disk as on flash.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lrs_core::units::Bytes;
 use lrs_term::{Failure, Output, say};
+use lrs_testbed::data::{self, Pieces};
 
 use super::stage::{Setting, run};
 
@@ -202,42 +204,21 @@ fn units_for(wanted: Duration, units: u32, taken: Duration, most: u32) -> u32 {
 
 /// Writes the text and its part into `workdir`.
 pub(super) fn write_text(workdir: &Path) -> Result<(), Failure> {
-    let text = words(TEXT.0 as usize);
-    let part = text.get(..PART.0 as usize).unwrap_or(&text);
-    for (name, bytes) in [("text", &*text), ("part", part)] {
+    for (name, size) in [("text", TEXT), ("part", PART)] {
         let path = workdir.join(name);
-        std::fs::write(&path, bytes).map_err(|error| {
+        let mut pieces = Pieces::new(data::Kind::Text, size.0, 0);
+        let written = std::fs::File::create(&path).and_then(|mut file| {
+            while let Some(piece) = pieces.make() {
+                file.write_all(piece)?;
+            }
+            Ok(())
+        });
+        written.map_err(|error| {
             Failure::failed(format!("cannot write {}: {error}", path.display()))
                 .hint("the demo needs about 300 MB; --dir names another place")
         })?;
     }
     Ok(())
-}
-
-/// Lines of eight words of two to seven letters, the same on every machine. Few words are
-/// frequent and many are rare, as in a language.
-fn words(bytes: usize) -> Vec<u8> {
-    let mut text = Vec::with_capacity(bytes + 8);
-    let mut random: u64 = 1;
-    let mut draw = || {
-        // The generator of Knuth's MMIX; its high bits are good.
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        random >> 33
-    };
-    let mut number = 0_u32;
-    while text.len() < bytes {
-        let octave = 1_u64 << (draw() % 14);
-        let mut word = (octave | (draw() & (octave - 1))).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        for _ in 0..2 + word % 6 {
-            text.push(b'a' + ((word >> 32) % 26) as u8);
-            word = word.rotate_left(7);
-        }
-        number += 1;
-        text.push(if number.is_multiple_of(8) { b'\n' } else { b' ' });
-    }
-    text.truncate(bytes);
-    text
 }
 
 #[cfg(test)]
@@ -250,17 +231,5 @@ mod tests {
         assert_eq!(units_for(ms(1_500), 10, ms(300), 1_000), 50);
         assert_eq!(units_for(ms(1_500), 10, ms(0), 1_000), 1_000);
         assert_eq!(units_for(ms(1_500), 1, ms(6_000), 1_000), 1);
-    }
-
-    #[test]
-    fn the_text_is_words_in_lines_of_which_few_are_frequent() {
-        let text = String::from_utf8(words(200_000)).unwrap();
-        let mut counts = std::collections::HashMap::<&str, u32>::new();
-        for line in text.lines().take(1_000) {
-            assert_eq!(line.split(' ').count(), 8, "{line:?}");
-            line.split(' ').for_each(|word| *counts.entry(word).or_default() += 1);
-        }
-        let most = counts.values().max().copied().unwrap_or(0);
-        assert!(counts.len() > 1_000 && most > 400, "{} words, {most}", counts.len());
     }
 }

@@ -426,14 +426,17 @@ async fn evaluate_job_reads_rates_off_the_snapshot() {
     });
     // Running: 0.5 measured, 0.25 by its job, and one that stands for M = 0.5.
     let answer = client.evaluate_job(ask(Some("a"), None, None, None)).await.unwrap().into_inner();
-    assert_eq!(answer.advice(), Advice::DoesNotSuit);
-    assert_eq!(answer.new_rate, Some((0.75 + 0.5 + 0.25 + 0.5) / 3.0));
+    assert_eq!(answer.advice(), Advice::Suits);
+    assert_eq!(answer.new_rate, Some((0.75 + 0.5 + 0.25 + 0.5) / 4.0));
     assert!(answer.reason.contains("1 of 3"), "{}", answer.reason);
     let answer = client.evaluate_job(ask(Some("a"), Some("map"), None, None)).await.unwrap();
-    assert_eq!(answer.get_ref().new_rate, Some(0.5));
+    assert_eq!(answer.get_ref().new_rate, Some((0.25 + 0.5 + 0.25 + 0.5) / 4.0));
     assert_eq!(answer.get_ref().advice(), Advice::Suits);
+    let answer = client.evaluate_job(ask(Some("a"), None, Some(1.0), Some(0.25))).await.unwrap();
+    assert_eq!(answer.get_ref().new_rate, Some((1.0 + 0.5 + 0.25 + 0.25) / 4.0));
+    assert_eq!(answer.get_ref().advice(), Advice::DoesNotSuit);
     let answer = client.evaluate_job(ask(Some("a"), None, Some(0.0), Some(1.0))).await.unwrap();
-    assert_eq!(answer.get_ref().new_rate, Some((0.5 + 0.25 + 1.0) / 3.0), "a given rate wins");
+    assert_eq!(answer.get_ref().new_rate, Some((0.5 + 0.25 + 1.0) / 4.0), "a given rate wins");
     assert_eq!(answer.get_ref().mean_rate, Some(1.0));
 
     for unknown in ["fresh", "never-seen"] {

@@ -16,7 +16,6 @@
 
 mod args;
 mod check;
-mod data;
 mod disk;
 mod lrs;
 pub mod order;

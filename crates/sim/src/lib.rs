@@ -11,6 +11,7 @@
 //! | [`outside`] | that, the stored state and what clients were told; the fuse that kills the daemon |
 //! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
+//! | [`queue`] | queues of jobs: LRS against fixed numbers of slots |
 //!
 //! Random lives by the million, each with crashes between any two deeds of the daemon:
 //!
@@ -21,6 +22,12 @@
 //! A life that breaks a promise is cut to the steps it needs, and printed with the command that
 //! shows it again (`lrs-sim replay SEED STEPS`). `cargo test` runs a short version, and the stage
 //! `lives` of `.ci/full` a long one.
+//!
+//! How long random queues of jobs take, with the core and with 1 to 5 slots a core:
+//!
+//! ```text
+//! cargo run --release -p lrs-sim -- queue --cpus 4 --rounds 20
+//! ```
 //!
 //! Limits. What lrsd does around the core is modelled and not run: the order of its deeds, one group
 //! a task, one hierarchy. Release, drift, moves back and the restore are the core's own. Systemd's
@@ -33,6 +40,7 @@ pub mod lives;
 pub mod load;
 pub mod node;
 pub mod outside;
+pub mod queue;
 pub mod recover;
 pub mod share;
 pub mod tree;

@@ -4,7 +4,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use lrs_core::state::Policy;
 use lrs_sim::lives::{Broken, Report, live, live_watched, shrink};
+use lrs_sim::queue::{self, Setting, head};
+
+/// Requests at once of a disk that is deep: more than the tasks have.
+const DEEP: u32 = 1024;
 
 /// Runs the core of LRS on simulated nodes.
 #[derive(Parser)]
@@ -19,6 +24,8 @@ enum Command {
     Lives(Lives),
     /// One life again, step by step
     Replay(Replay),
+    /// Queues of jobs: makespan and response with LRS and with fixed numbers of slots, as a table
+    Queue(Queue),
 }
 
 #[derive(Args)]
@@ -43,10 +50,24 @@ struct Replay {
     steps: Vec<u64>,
 }
 
+#[derive(Args)]
+struct Queue {
+    /// CPUs of the node; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "4")]
+    cpus: Vec<u32>,
+    /// Random queues of each setting
+    #[arg(long, default_value_t = 20)]
+    rounds: u64,
+    /// Seed of the first queue; the others have the next ones
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Lives(lives) => run(&lives),
         Command::Replay(replay) => again(&replay),
+        Command::Queue(queue) => compare(&queue),
     }
 }
 
@@ -106,4 +127,22 @@ fn again(replay: &Replay) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn compare(queue: &Queue) -> ExitCode {
+    println!("{}", head());
+    let settings = queue.cpus.iter().flat_map(|cpus| {
+        [DEEP, 1].into_iter().flat_map(move |channels| {
+            [false, true].map(|interleaved| Setting { cpus: *cpus, channels, interleaved })
+        })
+    });
+    for setting in settings {
+        let Ok(row) = queue::compare(setting, &Policy::simulated(), queue.seed, queue.rounds)
+        else {
+            eprintln!("the daemon was killed without a fuse; this is a fault of lrs-sim");
+            return ExitCode::FAILURE;
+        };
+        println!("{row}");
+    }
+    ExitCode::SUCCESS
 }

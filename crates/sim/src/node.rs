@@ -97,8 +97,18 @@ impl Node {
     /// Lets time pass, and returns the processes that ended by themselves, each removed.
     pub fn run(&mut self, time: Duration) -> Vec<Pid> {
         let end = self.now + time;
-        let mut ended = self.turn();
+        let mut ended = self.run_to_end(time);
         while self.now < end {
+            ended.extend(self.run_to_end(end - self.now));
+        }
+        ended
+    }
+
+    /// The same until the first of them ends, for `time` at most.
+    pub fn run_to_end(&mut self, time: Duration) -> Vec<Pid> {
+        let end = self.now + time;
+        let mut ended = self.turn();
+        while self.now < end && ended.is_empty() {
             let cpu = self.speeds(Resource::Cpu);
             let disk = self.speeds(Resource::Disk);
             let mut step = (end - self.now).as_secs_f64();

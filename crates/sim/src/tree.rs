@@ -206,6 +206,13 @@ impl Tree {
         self.put(group, uid, None, load)
     }
 
+    /// A process that is there does something else from now on.
+    pub fn begin(&mut self, pid: Pid, load: Load) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.progress = Progress::new(load);
+        }
+    }
+
     /// A child of `parent`, in its group; `None` if that has ended.
     pub fn fork(&mut self, parent: Pid, load: Load) -> Option<ProcessRef> {
         let (group, uid) = self.processes.get(&parent).map(|p| (p.group, p.uid))?;

@@ -15,6 +15,7 @@
 //! with the second; the supervisor adopts what is orphaned (child subreaper, prctl(2)), ends it
 //! and removes the cgroups and the directory; the daemon does so when both are gone.
 
+pub mod data;
 pub mod groups;
 pub mod node;
 pub mod private;

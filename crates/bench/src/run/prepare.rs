@@ -7,12 +7,12 @@ use std::path::Path;
 use super::measure::Bench;
 use super::spawn::{complaint, finish};
 use super::tasks::{Places, fill};
-use crate::data;
 use crate::disk::Disk;
 use crate::record::Outcome;
 use crate::suite::template::Template;
 use crate::suite::{Made, Suite};
 use lrs_term::{Failure, say};
+use lrs_testbed::data;
 use lrs_testbed::sweep::end_processes;
 
 /// The modelled disk, if the suite has one.

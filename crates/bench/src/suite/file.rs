@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use lrs_testbed::data::Kind;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::Arrival;
 use super::values::{Absolute, Count, DAY, Line, Name, Number, Size, Time, Whole};
-use crate::data::Kind;
 use crate::record::LoadClass;
 
 /// Keys of lrsd, each with its place.

@@ -18,10 +18,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::data;
 use crate::disk::DiskSpec;
 use crate::record::{LoadClass, SettingKind};
 use lrs_core::units::Bytes;
+use lrs_testbed::data;
 use serde::Deserialize;
 
 pub(crate) use read::Judge;

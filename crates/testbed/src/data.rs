@@ -5,7 +5,7 @@
 /// What the bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Lines of eight words of lower-case letters. Few words are frequent and many are rare, as
     /// in a language: the frequency of a word falls as one over its rank (Zipf's law), in steps
     /// of powers of two. Whole lines: some bytes more than asked for.
@@ -20,14 +20,15 @@ pub(crate) enum Kind {
 }
 
 /// Bytes of one record.
-pub(crate) const RECORD_BYTES: usize = 100;
+pub const RECORD_BYTES: usize = 100;
 
 /// Bytes are handed on in pieces of about this size.
 const PIECE_BYTES: usize = 1 << 18;
 
 /// At least `bytes` of a kind, piece by piece, so that signals are heard in between. Parts of one
 /// set differ by their seed.
-pub(crate) struct Pieces {
+#[derive(Debug)]
+pub struct Pieces {
     source: Source,
     random: XorShift,
     piece: Vec<u8>,
@@ -35,6 +36,7 @@ pub(crate) struct Pieces {
     made: u64,
 }
 
+#[derive(Debug)]
 enum Source {
     Text(Vocabulary),
     /// The number of the next record.
@@ -44,7 +46,7 @@ enum Source {
 
 impl Pieces {
     /// Nothing is made yet.
-    pub(crate) fn new(kind: Kind, bytes: u64, seed: u64) -> Pieces {
+    pub fn new(kind: Kind, bytes: u64, seed: u64) -> Pieces {
         let source = match kind {
             Kind::Text => Source::Text(Vocabulary::new()),
             Kind::Records => Source::Records(seed << 32),
@@ -55,7 +57,7 @@ impl Pieces {
     }
 
     /// The next one; `None` when there are all bytes.
-    pub(crate) fn make(&mut self) -> Option<&[u8]> {
+    pub fn make(&mut self) -> Option<&[u8]> {
         let left = self.bytes.checked_sub(self.made).filter(|&left| left > 0)?;
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
         self.piece.clear();
@@ -79,6 +81,7 @@ impl Pieces {
 }
 
 /// Words by rank.
+#[derive(Debug)]
 struct Vocabulary {
     /// All words behind each other, each with a space.
     letters: Vec<u8>,
@@ -150,6 +153,7 @@ fn record(random: &mut XorShift, number: u64, to: &mut Vec<u8>) {
 
 /// Marsaglia, "Xorshift RNGs", 2003: even enough for data that neither compresses away nor
 /// resists compression.
+#[derive(Debug)]
 struct XorShift(u64);
 
 impl XorShift {

@@ -1,0 +1,296 @@
+//! Queues of jobs: how long a node takes for them with LRS, and with a fixed number of slots.
+//!
+//! A queue is four jobs of tasks that all wait from the start, one job after another or interleaved.
+//! The tasks of a job are alike: so much work, so much of it computing (the rate of a task alone),
+//! the rest synchronous disk requests, in rounds of 500 ms. With LRS each task is a request that waits,
+//! and the real core decides, fed by what the node shows every [`CYCLE`]; a task begins to work when
+//! its request is answered. With a fixed number of slots the first so many of the queue run side by
+//! side at equal weights and each end starts the next, as `xargs -P` does.
+//!
+//! Everything follows from the seed. Limits: those of [`crate::node`]; a move into a group takes no
+//! time, and no task writes back later.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+use lrs_core::model::{Label, Labels};
+use lrs_core::state::{Need, Patience, Policy, Request};
+use lrs_core::task::Who;
+use lrs_core::units::{Pid, ProcessRef, WallTime};
+
+use crate::daemon::Ask;
+use crate::load::Load;
+use crate::node::{Hardware, Node};
+use crate::outside::{Alive, Call, Fuse, Outside, Reply, Store};
+use crate::recover;
+use crate::tree::ROOT;
+
+/// Time between two readings of the node, as `daemon.sample_period` is shipped.
+pub const CYCLE: Duration = Duration::from_secs(3);
+
+/// Slots a core that LRS is compared with.
+pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
+
+/// The one of them that all others are compared with.
+const BASE: usize = 2;
+
+const JOBS: usize = 4;
+
+/// Disk requests in a round of a task that computes nothing.
+const REQUESTS: u32 = 10;
+
+/// A disk request alone.
+const REQUEST: Duration = Duration::from_millis(50);
+
+/// A node and the way its queue is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// CPUs.
+    pub cpus: u32,
+    /// Requests that the disk serves at once.
+    pub channels: u32,
+    /// The tasks of all jobs take turns in the queue; else one job follows another.
+    pub interleaved: bool,
+}
+
+/// A task of a queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queued {
+    /// Number of its job.
+    pub job: usize,
+    /// What it does.
+    pub load: Load,
+}
+
+/// How long a queue took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Took {
+    /// Until the last task had ended.
+    pub makespan: f64,
+    /// Until a task had ended, on average: all were asked for at once.
+    pub response: f64,
+}
+
+/// A random queue: four jobs of `2 x cpus` tasks.
+pub fn random(seed: u64, setting: Setting) -> Vec<Queued> {
+    let mut rng = Rng::with_seed(seed);
+    let jobs: Vec<Load> = (0..JOBS).map(|_| load(&mut rng)).collect();
+    let each = 2 * setting.cpus as usize;
+    let job = |place: usize| if setting.interleaved { place % JOBS } else { place / each };
+    (0..JOBS * each).map(|place| Queued { job: job(place), load: jobs[job(place)] }).collect()
+}
+
+fn load(rng: &mut Rng) -> Load {
+    let requests = rng.u32(0..=REQUESTS);
+    let cpu = (REQUESTS - requests) * REQUEST;
+    // 5 to 30 s alone.
+    let rounds = Some(rng.u32(10..=60));
+    Load { requests, rounds, ..Load::hog(cpu) }
+}
+
+fn node(setting: Setting) -> Node {
+    let hardware = Hardware {
+        cpus: setting.cpus,
+        channels: setting.channels,
+        request: REQUEST,
+        request_bytes: 4096,
+        memory: 1 << 30,
+    };
+    Node::boot(hardware, WallTime::from_unix_micros(1_700_000_000_000_000))
+}
+
+/// Seconds in which the tasks had ended, as they end.
+#[derive(Default)]
+struct Ends(Vec<f64>);
+
+impl Ends {
+    fn add(&mut self, ended: &[Pid], node: &Node) {
+        self.0.extend(ended.iter().map(|_| node.now().boot.0.as_secs_f64()));
+    }
+
+    fn took(&self) -> Took {
+        let makespan = self.0.iter().copied().fold(0.0, f64::max);
+        Took { makespan, response: self.0.iter().sum::<f64>() / self.0.len().max(1) as f64 }
+    }
+}
+
+/// Runs a queue with `slots` slots.
+pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
+    let mut node = node(setting);
+    let mut queue = queue.iter();
+    let (mut running, mut ends) = (0, Ends::default());
+    loop {
+        for task in queue.by_ref().take(slots.max(1) - running) {
+            node.tree.start(ROOT, 0, task.load);
+            running += 1;
+        }
+        if running == 0 {
+            return ends.took();
+        }
+        let ended = node.run_to_end(CYCLE);
+        ends.add(&ended, &node);
+        running -= ended.len();
+    }
+}
+
+/// Runs a queue with LRS.
+///
+/// # Errors
+/// None: this daemon is not killed.
+pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy) -> Alive<Took> {
+    let (store, fuse) = (Store::default(), Fuse::default());
+    let mut out = Outside { node: node(setting), store, boot: 0, fuse, told: Vec::new() };
+    out.store.books.counters.epoch = 1;
+    // The root is there.
+    let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
+    let mut daemon = recover::start(policy, &mut out)?;
+    let mut waiting: BTreeMap<Call, (ProcessRef, Load)> = BTreeMap::new();
+    for (place, task) in (0..).zip(queue) {
+        let process = out.node.tree.start(home, 0, Load::sleeper());
+        waiting.insert(Call(place), (process, task.load));
+        daemon.admit(Call(place), ask(process, task.job, &out.node), &mut out)?;
+    }
+    let (mut ends, mut next_cycle) = (Ends::default(), CYCLE);
+    while ends.0.len() < queue.len() {
+        while daemon.work(&mut out)? || daemon.listen(&mut out)? {}
+        for (call, reply) in std::mem::take(&mut out.told) {
+            if let (Reply::Admitted(_), Some((process, load))) = (reply, waiting.remove(&call)) {
+                out.node.tree.begin(process.pid, load);
+            }
+        }
+        let now = out.node.now().boot.0;
+        if now >= next_cycle {
+            next_cycle += CYCLE;
+            daemon.cycle(&mut out)?;
+            continue;
+        }
+        let ended = out.node.run_to_end(next_cycle.saturating_sub(now));
+        ends.add(&ended, &out.node);
+        daemon.tick(&mut out)?;
+        if !ended.is_empty() {
+            daemon.processes_ended(&mut out)?;
+        }
+    }
+    Ok(ends.took())
+}
+
+fn ask(process: ProcessRef, job: usize, node: &Node) -> Ask {
+    let who = Who { process: Some(process), admitted_by: Some(0), ..Who::default() };
+    // Three letters and a digit are a label.
+    let labels = Labels { job: Label::new(&format!("job{job}")).ok(), ..Labels::default() };
+    let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
+    let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+    let patience = Patience { first_requested: node.now().wall, deadline: None };
+    Ask { caller: 0, process, request, patience: Some(patience) }
+}
+
+/// Means over many queues of one setting, each a ratio to the same queue with two slots a core.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Of these queues.
+    pub setting: Setting,
+    /// With LRS: makespan and response.
+    pub lrs: Took,
+    /// With [`STATIC`] slots a core.
+    pub fixed: Vec<Took>,
+}
+
+/// Runs `rounds` random queues from `seed` on.
+///
+/// # Errors
+/// None: no daemon is killed.
+pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Alive<Row> {
+    let mut lrs = Mean::default();
+    let mut fixed = [Mean::default(); STATIC.len()];
+    for seed in seed..seed + rounds {
+        let queue = random(seed, setting);
+        let slots = |a_core: f64| (a_core * f64::from(setting.cpus)).round() as usize;
+        let took: VecDeque<Took> =
+            STATIC.iter().map(|a_core| with_slots(&queue, setting, slots(*a_core))).collect();
+        let base = took[BASE];
+        for (mean, took) in fixed.iter_mut().zip(took) {
+            mean.add(took, base);
+        }
+        lrs.add(with_lrs(&queue, setting, policy.clone())?, base);
+    }
+    let fixed = fixed.iter().map(|mean| mean.ratio(rounds)).collect();
+    Ok(Row { setting, lrs: lrs.ratio(rounds), fixed })
+}
+
+/// Geometric means, as sums of logarithms.
+#[derive(Clone, Copy, Default)]
+struct Mean(Took);
+
+impl Mean {
+    fn add(&mut self, took: Took, base: Took) {
+        self.0.makespan += (took.makespan / base.makespan).ln();
+        self.0.response += (took.response / base.response).ln();
+    }
+
+    fn ratio(&self, rounds: u64) -> Took {
+        let mean = |sum: f64| (sum / rounds.max(1) as f64).exp();
+        Took { makespan: mean(self.0.makespan), response: mean(self.0.response) }
+    }
+}
+
+/// The head of a table of [`Row`]s, in Markdown.
+pub fn head() -> String {
+    let fixed: Vec<String> = STATIC.iter().map(|a_core| format!(" {a_core} |")).collect();
+    let dashes = "---|".repeat(STATIC.len() + 5);
+    format!("| CPUs | disk | jobs | ratio of | LRS |{}\n|{dashes}", fixed.concat())
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { cpus, channels, interleaved } = self.setting;
+        let disk = if channels == 1 { "serial" } else { "deep" };
+        let jobs = if interleaved { "interleaved" } else { "one after another" };
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, value: fn(&Took) -> f64| {
+            write!(f, "| {cpus} | {disk} | {jobs} | {what} | {:.2} |", value(&self.lrs))?;
+            self.fixed.iter().try_for_each(|took| write!(f, " {:.2} |", value(took)))
+        };
+        line(f, "makespan", |took| took.makespan)?;
+        writeln!(f)?;
+        line(f, "mean response", |took| took.response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTING: Setting = Setting { cpus: 2, channels: 8, interleaved: true };
+
+    #[test]
+    fn the_same_seed_is_the_same_table() {
+        let row = |seed| compare(SETTING, &Policy::simulated(), seed, 1).unwrap();
+        assert_eq!(row(3), row(3));
+        assert_ne!(row(3), row(4));
+    }
+
+    #[test]
+    fn hogs_take_what_their_work_is_with_any_number_of_slots() {
+        let load = Load { rounds: Some(10), ..Load::hog(Duration::from_millis(500)) };
+        let queue: Vec<Queued> = (0..8).map(|place| Queued { job: place % 2, load }).collect();
+        for slots in [2, 4, 8] {
+            let took = with_slots(&queue, SETTING, slots);
+            assert!((took.makespan - 20.0).abs() < 0.1, "{slots}: {took:?}");
+        }
+        let took = with_lrs(&queue, SETTING, Policy::simulated()).unwrap();
+        assert!((took.makespan - 20.0).abs() < 0.2, "{took:?}");
+        let shared = with_slots(&queue, SETTING, 8);
+        assert!(took.response < 0.75 * shared.response, "{took:?}, {shared:?}");
+    }
+
+    #[test]
+    fn jobs_take_turns_or_follow_each_other() {
+        let order = |interleaved| {
+            let queue = random(1, Setting { interleaved, ..SETTING });
+            queue.iter().map(|task| task.job).collect::<Vec<_>>()
+        };
+        assert_eq!(order(true)[..6], [0, 1, 2, 3, 0, 1]);
+        assert_eq!(order(false)[..6], [0, 0, 0, 0, 1, 1]);
+    }
+}
