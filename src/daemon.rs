@@ -69,7 +69,7 @@ struct Arguments {
     /// daemon installed later takes them up again. Tasks admitted in place get the weights back
     /// that were found, services and scopes of systemd their properties too; those are then
     /// released. What fails is named, and the rest is done; to be run again. What YARN was offered
-    /// is taken back by `lrs-yarn --give-back`.
+    /// is taken back by `lrs-yarn --give-back`, run as the user of lrs-yarn.service.
     #[arg(long, conflicts_with = "check_config")]
     give_back: bool,
     /// Keep a scope of systemd alive (see crate::systemd::anchor); not for people.

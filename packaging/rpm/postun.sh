@@ -4,7 +4,8 @@ if [ "$1" -eq 0 ]; then
     dropins=/run/systemd/system.control/lrs.slice.d
     rm -f "$dropins/50-CPUWeight.conf"
     [ ! -d "$dropins" ] || rmdir --ignore-fail-on-non-empty "$dropins"
-    rm -rf /run/lrs-yarn
+    # Where an offer could not be given back, the ledger is what knows the node's own figure.
+    [ -e /run/lrs-yarn/yarn.json ] || rm -rf /run/lrs-yarn
 fi
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :

@@ -163,7 +163,14 @@ impl Store {
             }
             let Some(stem) = name.strip_suffix(".json") else { continue };
             if let Some(id) = stem.strip_prefix("task-") {
-                match self.read_record::<Task>(&path) {
+                let record = self.read_record::<Task>(&path).and_then(|(record, of_this_boot)| {
+                    // A copy made by hand would be a second record of one task.
+                    let is_named_so = record.id.to_string() == id;
+                    is_named_so.then_some((record, of_this_boot)).ok_or_else(|| {
+                        String::from("is the record of another task than its name says")
+                    })
+                });
+                match record {
                     Ok((record, true)) => recovered.tasks.push(record),
                     Ok((record, false)) => recovered.tasks_of_earlier_boots.push(record),
                     Err(what) => {

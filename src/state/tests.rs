@@ -150,13 +150,16 @@ fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
     let state = dir.path().join("state");
     fs::write(state.join(format!("task-{}.json", id(1))), "{\"version\":1,").unwrap();
     fs::write(state.join(format!("task-{}.json", id(2))), "{\"version\":99}").unwrap();
+    let copy = state.join(format!("task-{}.json", id(4)));
+    fs::copy(state.join(format!("task-{}.json", id(3))), copy).unwrap();
     fs::write(state.join("note.txt"), "somebody's").unwrap();
     let (_, recovered) = open(dir.path());
     assert_eq!(recovered.tasks, [record(3)]);
     let mut damaged = recovered.damaged_tasks.clone();
     damaged.sort_unstable();
-    assert_eq!(damaged, [id(1), id(2)]);
-    assert_eq!(recovered.damaged.len(), 2);
+    assert_eq!(damaged, [id(1), id(2), id(4)]);
+    assert_eq!(recovered.damaged.len(), 3);
+    assert!(recovered.damaged.iter().any(|d| d.what.contains("of another task")), "{recovered:?}");
     assert!(recovered.damaged.iter().any(|d| d.what.contains("format 99")), "{recovered:?}");
     assert!(state.join(format!("task-{}.json.damaged", id(1))).exists());
     assert!(state.join("note.txt").exists());

@@ -8,11 +8,9 @@
 //! and so does the offer: a NodeManager that starts registers with its own figures.)
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::Resource;
@@ -300,16 +298,7 @@ impl LedgerFile {
             path: self.0.clone(),
             source: error.into(),
         })?;
-        files::write_atomically(&self.0, &bytes)?;
-        self.hand_over().map_err(|source| files::at(&self.0, "give away", source))
-    }
-
-    /// Whoever may use the directory may use the file, also where root wrote it: a removal runs as
-    /// root.
-    fn hand_over(&self) -> io::Result<()> {
-        let Some(dir) = self.0.parent().filter(|_| geteuid().is_root()) else { return Ok(()) };
-        let owner = std::fs::metadata(dir)?;
-        std::os::unix::fs::chown(&self.0, Some(owner.uid()), Some(owner.gid()))
+        files::write_atomically(&self.0, &bytes)
     }
 }
 

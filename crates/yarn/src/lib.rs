@@ -13,7 +13,7 @@
 //! | [`agent`] | what to do next about the offer |
 //! | [`http`], [`shapes`], [`client`], [`rmadmin`], [`hints`] | the calls |
 //! | [`run`] | one after the other: look at lrsd, pass, report, tell hints, wait |
-//! | [`give_back`] | the end of an offer |
+//! | [`mod@give_back`] | the end of an offer |
 //!
 //! `offer`, `ledger` and `agent` decide and touch nothing but the ledger's file. Calls block: nothing
 //! waits for this process. A second thread follows lrsd and hears signals.
@@ -31,6 +31,7 @@
 //! application.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -173,9 +174,9 @@ fn known<T>(answer: Result<Option<T>, SiteError>) -> Result<Option<T>, SiteError
 
 /// Tells a YARN ResourceManager of the slots that LRS opens on this node.
 ///
-/// lrs-yarn is a client of lrsd: it takes its settings ([yarn] of lrs.toml) and the open slots from
-/// it, and tells it what YARN knows of the containers. It needs no rights but those of an account in
-/// [grpc] integrations, and ends where yarn.enabled is false.
+/// lrs-yarn is a client of lrsd: it takes its settings (the table yarn of lrs.toml) and the open slots
+/// from it, and tells it what YARN knows of the containers. It needs no rights but those of an account
+/// in grpc.integrations, and ends where yarn.enabled is false.
 #[derive(Debug, Parser)]
 #[command(
     name = "lrs-yarn",
@@ -197,7 +198,8 @@ struct Arguments {
     state_dir: PathBuf,
     /// Give every offer in the ledger back and exit: for the removal of LRS.
     ///
-    /// No lrs-yarn may run with this directory; lrsd need not run. It takes half a minute at most.
+    /// To be run as the user of lrs-yarn.service, who owns the directory: root runs no command that
+    /// stands there. No lrs-yarn may run with this directory; lrsd need not run. It takes half a minute at most.
     /// What cannot be given back is named with the command that does it by hand; to be run again.
     #[arg(long)]
     give_back: bool,
@@ -224,6 +226,11 @@ enum Failure {
         dir.display()
     )]
     Held { pid: String, dir: PathBuf },
+    #[error(
+        "{} belongs to uid {owner}, and root runs no command that stands there; run this as that \
+         user: setsid -w runuser -u USER -- lrs-yarn", dir.display()
+    )]
+    NotRoots { dir: PathBuf, owner: u32 },
     #[error(transparent)]
     State(#[from] StateError),
     #[error("cannot begin the log: {0}")]
@@ -263,6 +270,10 @@ fn man() -> Result<(), Failure> {
 fn lock(arguments: &Arguments) -> Result<RuntimeLock, Failure> {
     let dir = &arguments.state_dir;
     std::fs::create_dir_all(dir).map_err(system("make the directory of the ledger"))?;
+    let owner = std::fs::metadata(dir).map_err(system("read who owns the directory"))?.uid();
+    if owner != 0 && rustix::process::geteuid().is_root() {
+        return Err(Failure::NotRoots { dir: dir.clone(), owner });
+    }
     RuntimeLock::take(dir).map_err(|error| match error {
         LockError::Held { pid, dir } => Failure::Held { pid, dir },
         LockError::State(error) => error.into(),
@@ -309,6 +320,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     };
     let signals = {
         let _inside = runtime.enter();
+        // lrsd reloads at SIGHUP; here settings come by themselves. By default it would end the process,
+        // and systemd takes that for an end in order, after which no offer is given back.
+        let _ = signal(SignalKind::hangup()).map_err(system("ignore SIGHUP"))?;
         let signal = |kind, what| signal(kind).map_err(system(what));
         (
             signal(SignalKind::terminate(), "wait for SIGTERM")?,

@@ -2,7 +2,7 @@
 //!
 //! lrsd checks the file, knows the defaults and names every fault; here its answer is only read.
 //! It is kept beside the ledger (`settings.toml`), so that an offer can be given back where no lrsd
-//! runs any more ([`crate::give_back`]).
+//! runs any more ([`mod@crate::give_back`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -35,7 +35,7 @@ pub(super) const LOOKUPS: usize = 8;
 
 /// How long the bus may take to say who somebody is. No call is read meanwhile; a bus that takes
 /// longer is taken for one that hangs.
-const BUS_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+const BUS_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the account database may take, a wait for a thread included.
 const ACCOUNTS_ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -299,6 +299,13 @@ impl Session {
         }
         // Nobody is there to answer any more.
         server.stopping.cancel();
+        if ended.is_err() {
+            // A call that still writes its answer would keep the connection, and with it the name.
+            let close = server.bus.connection.clone().close();
+            if !matches!(tokio::time::timeout(limits.stop_within, close).await, Ok(Ok(()))) {
+                tracing::debug!("the connection to the bus that failed could not be closed");
+            }
+        }
         ended
     }
 }
