@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::found::Hint;
 
-/// Requests that may wait for the finder, each with a thousand hints at most.
+/// Requests that may wait for the finder, each with 256 hints at most.
 const QUEUED: usize = 16;
 
 /// The loop's end.

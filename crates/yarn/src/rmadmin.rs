@@ -5,9 +5,8 @@
 //! group of its own, which is killed when the time is up. The end of what it prints is
 //! shown when it fails.
 //!
-//! Limit: what the command has somebody else start is not in that group. `systemd-run` is killed
-//! and the unit with the JVM runs on, so the unit needs an end of its own (RuntimeMaxSec= in
-//! docs/yarn.md).
+//! Limit: a process that another program starts for the command is not in that group. A command that
+//! begins with `systemd-run` is killed and the unit with the JVM runs on; lrsd warns of such a command.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
