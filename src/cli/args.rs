@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
+use lrs_place::catalogue::{Entry, POLICIES};
 
 use super::values::{Patience, duration, label};
 use crate::demo::{DemoArgs, InnerArgs};
@@ -122,6 +124,11 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: YarnCommand,
     },
+    /// Which waiting task a placement policy would start on which node of a cluster
+    ///
+    /// The cluster is a JSON file: nodes with slots and racks, jobs with tasks, where their input
+    /// lies, bandwidths (docs/placement.md). Needs no daemon and changes nothing.
+    Plan(PlanArgs),
     /// Static slots against LRS on this node, with the tasks of a suite: executes lrs-bench
     ///
     /// `lrsctl bench --help` and lrs-bench(1) have the options.
@@ -258,4 +265,21 @@ pub(super) struct ReserveArgs {
     /// How long the promise holds [default: slots.reservation_ttl of the node]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(super) ttl: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    /// The cluster as JSON; - is stdin
+    pub(super) file: PathBuf,
+    /// The policy that decides
+    #[arg(long, value_name = "NAME", default_value = POLICIES[0].name, value_parser = policies())]
+    pub(super) policy: &'static Entry,
+    /// All policies side by side, in figures
+    #[arg(long, conflicts_with = "policy")]
+    pub(super) explain: bool,
+}
+
+fn policies() -> impl TypedValueParser<Value = &'static Entry> {
+    let names = POLICIES.iter().map(|entry| PossibleValue::new(entry.name).help(entry.about));
+    PossibleValuesParser::new(names).try_map(|name| Entry::find(&name))
 }

@@ -19,6 +19,7 @@ mod local;
 mod manage;
 mod output;
 mod pages;
+mod plan;
 mod read;
 mod show;
 mod usage;
@@ -75,6 +76,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Doctor { config } => local::doctor(config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
+        Command::Plan(args) => plan::plan_file(&args, out),
         Command::Completions { shell } => pages::completions(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)

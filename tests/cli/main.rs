@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fake;
+mod plan;
 mod read;
 mod run;
 
