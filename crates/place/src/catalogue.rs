@@ -1,11 +1,14 @@
 //! The policies by name, with their sources and the one table of what each reads.
 //!
-//! | policy | priorities | tiers | replicas | network |
-//! |---|---|---|---|---|
-//! | `fifo` | x | | x | |
-//! | `data-local` | x | | x | |
-//! | `lrs` | x | x | x | |
-//! | `layering` | x | x | x | |
+//! | policy | priorities | tiers | replicas | network | groups |
+//! |---|---|---|---|---|---|
+//! | `fifo` | x | | x | | |
+//! | `data-local` | x | | x | | |
+//! | `lrs` | x | x | x | | |
+//! | `layering` | x | x | x | | |
+//! | `lsap` | | | x | needed | |
+//! | `lsap-uniform` | | | x | | |
+//! | `lsap-fair` | | | x | needed | needed |
 //!
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
 
@@ -17,6 +20,7 @@ use crate::dispatcher::Dispatcher;
 use crate::fifo::Fifo;
 use crate::layering::Layering;
 use crate::local::DataLocal;
+use crate::lsap::Lsap;
 use crate::turn::Policy;
 
 /// A policy that can be asked for by name.
@@ -38,18 +42,22 @@ pub struct Entry {
 pub enum Needs {
     /// Bandwidths between the nodes.
     Network,
+    /// Groups of jobs with weights.
+    Groups,
 }
 
 impl Needs {
     fn field(self) -> &'static str {
         match self {
             Needs::Network => "network",
+            Needs::Groups => "groups",
         }
     }
 
     fn is_in(self, cluster: &Cluster) -> bool {
         match self {
             Needs::Network => cluster.knows_network(),
+            Needs::Groups => cluster.has_groups(),
         }
     }
 }
@@ -83,6 +91,27 @@ pub const POLICIES: &[Entry] = &[
         source: "Guo, Fox, Zhou, MapReduce'12, section 2 (dl-sched)",
         needs: &[],
         make: || Box::new(DataLocal),
+    },
+    Entry {
+        name: "lsap",
+        about: "all tasks and slots at once, at the least seconds of moving input",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-sched)",
+        needs: &[Needs::Network],
+        make: || Box::new(Lsap::Seconds),
+    },
+    Entry {
+        name: "lsap-uniform",
+        about: "all tasks and slots at once, as many as possible at their input",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-uniform-sched)",
+        needs: &[],
+        make: || Box::new(Lsap::Uniform),
+    },
+    Entry {
+        name: "lsap-fair",
+        about: "lsap, weighed against the shares of the groups",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 4 (lsap-fair-sched)",
+        needs: &[Needs::Network, Needs::Groups],
+        make: || Box::new(Lsap::FAIR),
     },
 ];
 

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use lrs_core::model::{Label, Priority};
 
-use crate::cluster::{Cluster, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId};
-use crate::input::{ClusterInput, JobInput, NetworkInput, NodeInput, TaskInput};
+use crate::cluster::{
+    Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
+};
+use crate::groups::Group;
+use crate::input::{ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput};
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
 /// policies that list every slot.
@@ -52,6 +55,7 @@ pub fn parse(json: &[u8]) -> Result<Cluster, Faults> {
 pub fn check(input: ClusterInput) -> Result<Cluster, Faults> {
     let mut checker = Checker::default();
     checker.nodes(input.nodes);
+    checker.groups(input.groups);
     checker.cluster.network = input.network.map(|network| checker.network(network));
     for (index, job) in input.jobs.into_iter().enumerate() {
         checker.job(format!("jobs[{index}]"), job);
@@ -64,6 +68,7 @@ struct Checker {
     cluster: Cluster,
     nodes: BTreeMap<String, NodeId>,
     racks: BTreeMap<String, RackId>,
+    groups: BTreeMap<String, GroupId>,
     jobs: BTreeMap<String, JobId>,
     faults: Vec<Fault>,
 }
@@ -109,6 +114,40 @@ impl Checker {
         found
     }
 
+    fn groups(&mut self, groups: Vec<GroupInput>) {
+        if groups.is_empty() {
+            self.cluster.groups.push(Group { name: String::new(), weight: 1.0 });
+        }
+        for (index, GroupInput { name, weight }) in groups.into_iter().enumerate() {
+            let at = format!("groups[{index}]");
+            self.name(format_args!("{at}.name"), &name);
+            if !(weight > 0.0 && weight.is_finite()) {
+                let what = format!("{weight}; a weight is a number above 0");
+                self.fault(format_args!("{at}.weight"), what);
+            }
+            if self.groups.insert(name.clone(), GroupId(index)).is_some() {
+                self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
+            }
+            self.cluster.groups.push(Group { name, weight });
+        }
+    }
+
+    /// The group of a job; the first where there is a fault.
+    fn group(&mut self, at: impl fmt::Display, name: Option<String>) -> GroupId {
+        let found = name.as_ref().map(|name| self.groups.get(name).copied());
+        match found {
+            Some(None) => self.fault(
+                at,
+                format_args!("{:?} is not among the groups", name.as_deref().unwrap_or_default()),
+            ),
+            None if !self.groups.is_empty() => {
+                self.fault(at, "missing; where there are groups, each job is in one");
+            }
+            _ => {}
+        }
+        found.flatten().unwrap_or(GroupId(0))
+    }
+
     fn network(&mut self, network: NetworkInput) -> Network {
         let at = "network";
         let NetworkInput { within_rack_bytes_per_sec, between_racks_bytes_per_sec, pairs } =
@@ -144,12 +183,13 @@ impl Checker {
     }
 
     fn job(&mut self, at: String, job: JobInput) {
-        let JobInput { name, priority, arrived, tasks } = job;
+        let JobInput { name, group, priority, arrived, tasks } = job;
         self.name(format_args!("{at}.name"), &name);
         let id = JobId(self.cluster.jobs.len());
         if self.jobs.insert(name.clone(), id).is_some() {
             self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
         }
+        let group = self.group(format_args!("{at}.group"), group);
         let arrived = Duration::try_from_secs_f64(arrived).unwrap_or_else(|_| {
             let what = format!("{arrived}; a time is a number of seconds from 0 on");
             self.fault(format_args!("{at}.arrived"), what);
@@ -157,6 +197,7 @@ impl Checker {
         });
         self.cluster.jobs.push(Job {
             name,
+            group,
             priority: Priority(priority),
             arrived,
             maps: Default::default(),
@@ -228,8 +269,11 @@ mod tests {
                   {"from": "a", "to": "a", "bytes_per_sec": 1}
                 ]
               },
+              "groups": [
+                {"name": "g", "weight": 0}, {"name": "g", "weight": 1e300}, {"name": "h", "weight": 2}
+              ],
               "jobs": [
-                {"name": "j", "arrived": -1, "tasks": [
+                {"name": "j", "group": "i", "arrived": -1, "tasks": [
                   {"name": "t", "replicas": ["x", "a", "a"]},
                   {"name": "t", "running": {"node": "y"}},
                   {"name": "u", "running": {"node": "a", "tier": "passive"}}
@@ -242,10 +286,13 @@ mod tests {
             "nodes[0].slots.active: 10001 slots",
             "nodes[1].name: \"a\" is there already",
             "nodes[2].name: ",
+            "groups[0].weight: 0;",
+            "groups[1].name: \"g\" is there already",
             "network.within_rack_bytes_per_sec: 0",
             "network.between_racks_bytes_per_sec: -1",
             "network.pairs[0].to: \"x\" is not among the nodes",
             "network.pairs[2]: a to a is there already",
+            "jobs[0].group: \"i\" is not among the groups",
             "jobs[0].arrived: -1",
             "jobs[0].tasks[0].replicas[0]: \"x\" is not among the nodes",
             "jobs[0].tasks[0].replicas[2]: \"a\" is there already",
@@ -253,6 +300,7 @@ mod tests {
             "jobs[0].tasks[1].running.node: \"y\" is not among the nodes",
             "jobs[0].tasks[2].running.tier: more passive tasks than slots on a",
             "jobs[1].name: \"j\" is there already",
+            "jobs[1].group: missing",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, expected) in found.iter().zip(expected) {
@@ -280,7 +328,7 @@ mod tests {
         };
         let nodes =
             vec![NodeInput { name: "a".into(), rack: String::new(), slots: Default::default() }];
-        let input = ClusterInput { nodes, network: Some(network), jobs: Vec::new() };
+        let input = ClusterInput { nodes, network: Some(network), ..ClusterInput::default() };
         assert_eq!(check(input).unwrap_err().0.len(), 2);
     }
 }

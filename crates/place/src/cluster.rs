@@ -17,6 +17,7 @@ use std::time::Duration;
 use lrs_core::model::{Priority, Tier};
 use serde::Serialize;
 
+use crate::groups::Group;
 use crate::input::Kind;
 
 macro_rules! ids {
@@ -42,6 +43,8 @@ ids! {
     JobId of Job in jobs;
     /// A task of one [`Cluster`].
     TaskId of Task in tasks;
+    /// A group of one [`Cluster`].
+    GroupId of Group in groups;
 }
 
 /// A rack of one [`Cluster`].
@@ -129,6 +132,8 @@ impl Node {
 pub struct Job {
     /// Its name.
     pub name: String,
+    /// Its group.
+    pub group: GroupId,
     /// Higher is sooner.
     pub priority: Priority,
     /// When it arrived.
@@ -296,6 +301,8 @@ pub struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) tasks: Vec<Task>,
+    /// At least one: that of the jobs in no group, when the input has none.
+    pub(crate) groups: Vec<Group>,
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
     queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
@@ -315,6 +322,21 @@ impl Cluster {
     /// All tasks, in the order of the input.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len()).map(TaskId)
+    }
+
+    /// All groups, in the order of the input.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len()).map(GroupId)
+    }
+
+    /// The group of a task's job.
+    pub fn group_of(&self, task: TaskId) -> GroupId {
+        self[self[task].job].group
+    }
+
+    /// Whether the input has groups.
+    pub fn has_groups(&self) -> bool {
+        self.groups.iter().any(|group| !group.name.is_empty())
     }
 
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.

