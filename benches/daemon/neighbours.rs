@@ -24,7 +24,7 @@ const PERIOD: &str = "daemon.sample_period = \"200ms\"";
 const SETTLED: Duration = Duration::from_millis(1500);
 
 pub fn run(effort: Effort) {
-    let rounds = effort.pick(7, 2);
+    let rounds = effort.pick(5, 2);
     section(&format!(
         "A service outside LRS beside {} active and {} passive tasks, {rounds} rounds of 1 s",
         cpus(),
@@ -37,7 +37,7 @@ pub fn run(effort: Effort) {
     println!("|---|---|---|---|---|---|");
     let group = Outside::new();
     let a_milli = work::rounds_in(Duration::from_millis(20)) / 20;
-    for weight in [old.to_string(), "10".to_owned(), "\"auto\"".to_owned()] {
+    for weight in [old.to_string(), "\"auto\"".to_owned()] {
         for active in ["sleep", "hog"] {
             for (busy, pause) in [(5, 0), (1, 2)] {
                 let load = Load {
@@ -54,7 +54,7 @@ pub fn run(effort: Effort) {
     );
     println!("|---|---|---|");
     for weight in [old.to_string(), "\"auto\"".to_owned()] {
-        wake(&group, &weight, effort.pick(9, 2));
+        wake(&group, &weight, effort.pick(5, 2));
     }
 }
 
