@@ -33,9 +33,10 @@ use crate::command::Command;
 use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
+use crate::kernfs::files::raise_descriptor_limit;
 use crate::log::{Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
-use crate::sample::{SampleError, Sampler, Settings, raise_descriptor_limit};
+use crate::sample::{SampleError, Sampler, Settings};
 use crate::server::grpc::{self, BoundSocket, Health, ServeError};
 use crate::server::{dbus, thread};
 use crate::state::journal::EVENTS_KEPT;
@@ -194,7 +195,7 @@ fn run(file: &Path) -> Result<(), DaemonError> {
 /// Everything after the locks are held. On an error the caller leaves the tree in order.
 fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
-    let limit = raise_descriptor_limit()?;
+    let limit = raise_descriptor_limit().map_err(SampleError::from)?;
     let (store, mut recovered) =
         Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     if config.daemon.mode == Mode::Observe {

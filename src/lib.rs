@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`units`] | quantities with their unit in the type | std |
 //! | [`core`] | `crates/core`, pure decisions: slots, rates, capacity, guard | `units` |
+//! | [`kernfs`] | reading what the kernel says in files | /proc, cgroup files |
 //! | [`sample`] | one reading of the node and its tasks | /proc, cgroup files |
 //! | [`cgroup`] | the applier: task groups and their weights | cgroup files |
 //! | [`state`] | records and history that survive the daemon | files of the runtime directory |
@@ -39,6 +40,7 @@ pub mod doctor;
 pub mod driver;
 pub mod found;
 pub mod give_back;
+pub mod kernfs;
 pub mod publish;
 pub mod rights;
 pub mod sample;

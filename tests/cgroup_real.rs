@@ -1597,7 +1597,7 @@ fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
     let mut fixture = Fixture::new("inspect");
     let group = fixture.create();
     let tree = fixture.tree();
-    let descriptors = lrs::sample::files::Descriptors::new(100);
+    let descriptors = lrs::kernfs::files::Descriptors::new(100);
     let mut reading = cgroup::Reading { descriptors: descriptors.clone(), buffer: Vec::new() };
     let mut kept = tree.keep(&group);
     let file = weight_file(tree);

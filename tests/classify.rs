@@ -22,7 +22,8 @@ use lrs::cgroup::GroupDirs;
 use lrs::clock::boot_time;
 use lrs::core::model::{Class, TaskId};
 use lrs::core::rate::{Interval, RateMeter, class_of};
-use lrs::sample::{Sampler, Settings, TaskSample, TaskSource, ThreadLook, raise_descriptor_limit};
+use lrs::kernfs::files::raise_descriptor_limit;
+use lrs::sample::{Sampler, Settings, TaskSample, TaskSource, ThreadLook};
 use lrs::units::{BootTime, Share};
 
 /// After this a class is expected.

@@ -15,7 +15,8 @@ use std::time::Duration;
 use lrs::cgroup::GroupDirs;
 use lrs::clock::boot_time;
 use lrs::core::model::TaskId;
-use lrs::sample::{Sampler, Settings, TaskSource, raise_descriptor_limit};
+use lrs::kernfs::files::raise_descriptor_limit;
+use lrs::sample::{Sampler, Settings, TaskSource};
 
 struct Node {
     roots: Vec<PathBuf>,

@@ -20,7 +20,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 pub fn run(effort: Effort) {
     let (watchers, changes) = effort.pick((1_000, 100), (50, 10));
     section(&format!("{watchers} watchers, {changes} changes"));
-    lrs::sample::raise_descriptor_limit().expect("the limit of descriptors");
+    lrs::kernfs::files::raise_descriptor_limit().expect("the limit of descriptors");
     let mut node = Node::start("slots.expand = false\nslots.passive = 2000");
     node.nest(100);
     let seen: Arc<Vec<AtomicU32>> = Arc::new((0..watchers).map(|_| AtomicU32::new(0)).collect());

@@ -17,7 +17,7 @@ use super::tiers::CPU_IDLE;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio};
 use crate::core::model::Tier;
-use crate::sample::files::{Descriptors, KeptFile};
+use crate::kernfs::files::{Descriptors, KeptFile};
 
 /// More than this may be a page that was cut off.
 const WHOLE_PAGE: usize = 4000;
@@ -61,7 +61,7 @@ impl Reading {
     fn frozen(&mut self, events: &mut Option<KeptFile>) -> Result<Option<bool>, CgroupError> {
         let Some(file) = events else { return Ok(None) };
         match file.read(&self.descriptors, &mut self.buffer) {
-            Ok(text) => Ok(crate::sample::parse::keyed(text, b"frozen").map(|frozen| frozen == 1)),
+            Ok(text) => Ok(crate::kernfs::parse::keyed(text, b"frozen").map(|frozen| frozen == 1)),
             Err(error) => Err(files::failed("read", file.path(), None, error)),
         }
     }
@@ -157,6 +157,6 @@ impl TierTree {
             Ok(_) => return Ok(false),
             Err(error) => return Err(files::failed("read", file.path(), None, error)),
         };
-        ioprio::apply_to_threads(crate::sample::parse::ids(text), tier).map(|_| true)
+        ioprio::apply_to_threads(crate::kernfs::parse::ids(text), tier).map(|_| true)
     }
 }

@@ -5,7 +5,7 @@
 //! it has to be seen.
 
 use super::{Attachment, CgroupError, Group, files};
-use crate::sample::parse;
+use crate::kernfs::parse;
 
 /// CPU time a group may use in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -504,7 +504,8 @@ impl TierTree {
             return Vec::new();
         }
         let cpu = self.primary();
-        crate::sample::Settings::ancestors(&cpu.dir("/"), &cpu.dir(&self.root.path))
+        let (mount, root) = (cpu.dir("/"), cpu.dir(&self.root.path));
+        root.ancestors().take_while(|dir| dir.starts_with(&mount)).map(Into::into).collect()
     }
 
     /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made

@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
+use lrs_place::catalogue::{Entry, POLICIES};
 
 use super::values::{Patience, duration, label};
 use crate::demo::{DemoArgs, InnerArgs};
@@ -18,8 +20,9 @@ use crate::demo::{DemoArgs, InnerArgs};
     version,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 ok; 1 refused or failed; 2 usage; 3 daemon unreachable; \
-                  4 no free slot.\n`run` exits with the command's own status; 127 not found, \
-                  126 not executable."
+                  4 no free slot.\n`run` exits with the command's own status; its own failures: \
+                  124 no slot (within --wait=DUR), 125 refused, failed, usage or unreachable, \
+                  126 not executable, 127 not found."
 )]
 pub(super) struct Cli {
     /// Where lrsd listens: unix:/path
@@ -28,6 +31,9 @@ pub(super) struct Cli {
     /// Print data as JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
+    /// How long an answer of lrsd may take (500ms, 5s); waiting for a slot has --wait [default: 30s]
+    #[arg(long, global = true, value_name = "DUR", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
     /// Say more on stderr
     #[arg(long, short, global = true)]
     pub(super) verbose: bool,
@@ -43,7 +49,8 @@ pub(super) enum Command {
     Tasks,
     /// Everything about one task
     Task {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Jobs and their computing rates
@@ -59,12 +66,14 @@ pub(super) enum Command {
     Admit(AdmitArgs),
     /// Give a task back to where it came from; its processes go on
     Release {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Change the priority of a task
     Priority {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
         /// Higher runs sooner
         #[arg(allow_negative_numbers = true)]
@@ -89,7 +98,8 @@ pub(super) enum Command {
     },
     /// Every decision that touched a task or reservation, with its inputs
     Why {
-        /// Id of the task or reservation
+        /// Id of the task, its number (the end of the id) or its name; or id of a reservation
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Take no new tasks; running ones go on
@@ -114,6 +124,11 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: YarnCommand,
     },
+    /// Which waiting task a placement policy would start on which node of a cluster
+    ///
+    /// The cluster is a JSON file: nodes with slots and racks, jobs with tasks, where their input
+    /// lies, bandwidths (docs/placement.md). Needs no daemon and changes nothing.
+    Plan(PlanArgs),
     /// Static slots against LRS on this node, with the tasks of a suite: executes lrs-bench
     ///
     /// `lrsctl bench --help` and lrs-bench(1) have the options.
@@ -250,4 +265,21 @@ pub(super) struct ReserveArgs {
     /// How long the promise holds [default: slots.reservation_ttl of the node]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(super) ttl: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PlanArgs {
+    /// The cluster as JSON; - is stdin
+    pub(super) file: PathBuf,
+    /// The policy that decides
+    #[arg(long, value_name = "NAME", default_value = POLICIES[0].name, value_parser = policies())]
+    pub(super) policy: &'static Entry,
+    /// All policies side by side, in figures
+    #[arg(long, conflicts_with = "policy")]
+    pub(super) explain: bool,
+}
+
+fn policies() -> impl TypedValueParser<Value = &'static Entry> {
+    let names = POLICIES.iter().map(|entry| PossibleValue::new(entry.name).help(entry.about));
+    PossibleValuesParser::new(names).try_map(|name| Entry::find(&name))
 }

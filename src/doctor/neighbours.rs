@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::Check;
 use super::probe::{Facts, Reading};
 use crate::config::{Auto, Config};
-use crate::sample::parse;
+use crate::kernfs::parse;
 
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 

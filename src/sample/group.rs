@@ -7,10 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list, read_once};
 use super::threads::Watch;
-use super::{TaskPressure, TaskSample, parse};
+use super::{TaskPressure, TaskSample};
 use crate::cgroup::GroupDirs;
+use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list, read_once};
+use crate::kernfs::parse;
 use crate::units::Bytes;
 
 /// Cycles between two readings of a task's resident memory, which expansion needs as a mean

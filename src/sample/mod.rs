@@ -6,7 +6,7 @@
 //! [`Sampler`] reads them, synchronously and on a thread of its own: a reading waits for the
 //! kernel (PSI takes a mutex, memory.stat flushes per-CPU counters) and must not delay a
 //! promotion. What it costs is bounded in three ways: files of the hot path stay open
-//! ([`files`]), resident memory is refreshed for a few processes per cycle and carried over in
+//! ([`crate::kernfs::files`]), resident memory is refreshed for a few processes per cycle and carried over in
 //! between, and threads are looked at only for tasks whose computing rate needs it
 //! ([`crate::core::rate::RateMeter::looks_wanted`]).
 //!
@@ -17,12 +17,11 @@
 use std::path::PathBuf;
 
 use crate::cgroup::GroupDirs;
+use crate::kernfs::files::{Descriptors, LimitError};
 use crate::units::ProcessRef;
 
-pub mod files;
 mod group;
 mod node;
-pub mod parse;
 mod sampler;
 mod threads;
 mod tree;
@@ -31,7 +30,6 @@ pub use crate::core::sample::{
     CpuTimes, DiskBytes, MemorySample, NodePressure, NodeSample, Sample, TaskPressure, TaskSample,
     ThreadCounters, ThreadLook,
 };
-pub use files::{DescriptorLimit, raise_descriptor_limit};
 pub use node::usable_cpus;
 pub use sampler::Sampler;
 
@@ -43,11 +41,12 @@ pub struct Settings {
     /// sysfs, for telling disks from partitions.
     pub sys: PathBuf,
     /// Directories of the LRS root and its ancestors in the cpu hierarchy: the smallest quota
-    /// among them bounds A. See [`Settings::ancestors`].
+    /// among them bounds A.
     pub quota_dirs: Vec<PathBuf>,
     /// The same in the hierarchy with cpuset files; empty where LRS's tasks have the daemon's.
     pub cpuset_dirs: Vec<PathBuf>,
-    /// How many files may stay open; see [`DescriptorLimit::sampler_budget`].
+    /// How many files may stay open; see
+    /// [`crate::kernfs::files::DescriptorLimit::sampler_budget`].
     pub kept_files: u64,
     /// sysconf(_SC_CLK_TCK).
     pub ticks_per_second: u64,
@@ -68,15 +67,6 @@ impl Settings {
             page_size: rustix::param::page_size() as u64,
         }
     }
-
-    /// `dir` and every directory above it down to `mount`, both included; only `dir` when it
-    /// is not below `mount`.
-    pub fn ancestors(mount: &std::path::Path, dir: &std::path::Path) -> Vec<PathBuf> {
-        if !dir.starts_with(mount) {
-            return vec![dir.to_path_buf()];
-        }
-        dir.ancestors().take_while(|path| path.starts_with(mount)).map(Into::into).collect()
-    }
 }
 
 /// What a task is made of, for the sampler.
@@ -92,13 +82,8 @@ pub enum TaskSource {
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     /// The descriptor limit could not be read or raised.
-    #[error("{call}(RLIMIT_NOFILE) failed: {source}")]
-    Limit {
-        /// The system call.
-        call: &'static str,
-        /// The kernel's answer.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// Without /proc there is nothing to sample.
     #[error("cannot read {path}: {source}; mount procfs there")]
     NoProc {
@@ -118,7 +103,7 @@ pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
     let mut context = group::Context {
         proc: std::path::Path::new("/proc"),
         page_size: 0,
-        descriptors: &files::Descriptors::new(0),
+        descriptors: &Descriptors::new(0),
         buffer: &mut Vec::new(),
         problems: &mut unsaid,
     };

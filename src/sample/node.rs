@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
-use super::parse::{self, CpuSet};
 use super::{DiskBytes, NodePressure, NodeSample, Settings};
+use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
+use crate::kernfs::parse::{self, CpuSet};
 
 /// Reads [`NodeSample`].
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::files::{Descriptors, read_once};
 use super::group::{Context, GroupReader};
 use super::node::NodeReader;
 use super::tree::{ProcessTable, TreeReader};
 use super::{NodeSample, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
 use crate::core::model::TaskId;
+use crate::kernfs::files::{Descriptors, read_once};
 use crate::units::BootTime;
 
 /// Problems reported per cycle; of more, the number is said.

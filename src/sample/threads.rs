@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::{Descriptors, KeptFile, is_gone, is_not_ours, read_once};
-use super::{ThreadCounters, ThreadLook, parse};
+use super::{ThreadCounters, ThreadLook};
+use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_not_ours, read_once};
+use crate::kernfs::parse;
 
 /// Threads looked at per task at most; beyond, the look is given up and says nothing.
 const MOST_THREADS: usize = 4096;

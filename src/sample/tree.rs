@@ -10,10 +10,11 @@ use std::time::Duration;
 use procfs::ProcError;
 use procfs::process::{Process, all_processes_with_root};
 
+use super::TaskSample;
 use super::group::Context;
 use super::threads::Watch;
-use super::{TaskSample, parse};
-use crate::sample::files::{is_gone, is_not_ours, read_once};
+use crate::kernfs::files::{is_gone, is_not_ours, read_once};
+use crate::kernfs::parse;
 use crate::units::{Bytes, ProcessRef};
 
 /// What one walk found.

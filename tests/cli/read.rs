@@ -143,6 +143,27 @@ fn tasks_json_is_the_contract_over_all_pages() {
 }
 
 #[test]
+fn a_task_is_meant_by_its_id_its_number_or_its_name() {
+    let task = |number: u32, name: &str| Task {
+        id: format!("t0000000-{number}"),
+        name: Some(name.into()),
+        ..Task::default()
+    };
+    let pages = vec![vec![task(1, "a b"), task(12, "twin")], vec![task(13, "twin")]];
+    let fake = Fake::start(Script { pages, ..Script::default() });
+    for (word, id) in [("t0000000-12", "t0000000-12"), ("12", "t0000000-12"), ("a b", "t0000000-1")]
+    {
+        assert_eq!(fake.run(&["task", word, "--json"]).json()["id"], id, "{word}");
+    }
+    let ended = fake.run(&["task", "twin"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("2 tasks are called \"twin\""), "{ended:?}");
+    assert!(ended.err.contains("t0000000-12, t0000000-13"), "{ended:?}");
+    let ended = fake.run(&["task", "2"]);
+    assert_eq!(ended.err, "lrsctl: no task 2\n", "lrsd's own words");
+}
+
+#[test]
 fn events_json_is_one_object_a_line_and_says_what_is_lost() {
     use event_stream_item::Item;
     let inputs = lrs::wire::proto_object(json!({"cores": 2, "share": 0.5}).as_object().unwrap());

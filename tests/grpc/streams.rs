@@ -207,24 +207,29 @@ async fn health_is_served_and_follows() {
 }
 
 #[tokio::test]
-async fn reflection_lists_the_services() {
-    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
-    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+async fn reflection_lists_the_services_to_new_and_old_clients() {
+    macro_rules! services {
+        ($version:ident, $bench:expr) => {{
+            use tonic_reflection::pb::$version::server_reflection_client::ServerReflectionClient;
+            use tonic_reflection::pb::$version::server_reflection_request::MessageRequest;
+            use tonic_reflection::pb::$version::server_reflection_response::MessageResponse;
+            let mut client = ServerReflectionClient::new($bench.channel().await);
+            let request = tonic_reflection::pb::$version::ServerReflectionRequest {
+                host: String::new(),
+                message_request: Some(MessageRequest::ListServices(String::new())),
+            };
+            let request = tokio_stream::once(request);
+            let mut stream = client.server_reflection_info(request).await.unwrap().into_inner();
+            let answer = soon(stream.message()).await.unwrap().unwrap().message_response.unwrap();
+            let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };
+            let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+            names.sort();
+            names
+        }};
+    }
     let bench = Bench::start();
-    let mut client = ServerReflectionClient::new(bench.channel().await);
-    let request = tonic_reflection::pb::v1::ServerReflectionRequest {
-        host: String::new(),
-        message_request: Some(MessageRequest::ListServices(String::new())),
-    };
-    let mut stream =
-        client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
-    let answer = soon(stream.message()).await.unwrap().unwrap().message_response.unwrap();
-    let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };
-    let mut names: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "lrs.v1.Shaper"]
-    );
+    let expected =
+        ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "lrs.v1.Shaper"];
+    assert_eq!(services!(v1, bench), expected);
+    assert_eq!(services!(v1alpha, bench), expected);
 }

@@ -117,7 +117,7 @@ fn cpus_are_affinity_cpuset_and_quota_together() {
     fixture.put("top/lrs/cpu.max", "190000 100000\n");
     let mut settings = fixture.settings();
     settings.cpuset_dirs = vec![fixture.path("set")];
-    settings.quota_dirs = Settings::ancestors(&fixture.path("top"), &fixture.path("top/lrs"));
+    settings.quota_dirs = vec![fixture.path("top/lrs"), fixture.path("top")];
     assert_eq!(settings.quota_dirs.len(), 2);
     let mut reader = NodeReader::new(&settings);
     let node = read(&mut reader);

@@ -30,7 +30,7 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{Request, Response, Uri};
 use tonic::codegen::{BoxFuture, Bytes, Service};
 use tower::util::BoxCloneSyncService;
 
@@ -49,6 +49,10 @@ const STREAMS: [&str; 4] = [
     "/grpc.health.v1.Health/Watch",
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 ];
+
+/// What older clients of reflection ask. Its messages are those of v1 on the wire.
+const REFLECTION_V1ALPHA: &str = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+const REFLECTION_V1: &str = STREAMS[3];
 
 /// A request that is not whole pays for so many bytes at a time, and the first time for its head
 /// (at most 4 KiB) and the state of its call as well.
@@ -103,7 +107,10 @@ impl hyper::service::Service<Request<Incoming>> for Dispatch {
     type Error = Infallible;
     type Future = BoxFuture<Response<Answer>, Infallible>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        if request.uri().path() == REFLECTION_V1ALPHA {
+            *request.uri_mut() = Uri::from_static(REFLECTION_V1);
+        }
         let uid = self.peer.0.uid;
         let bounds = Arc::clone(&self.services.bounds);
         let streams = STREAMS.contains(&request.uri().path());

@@ -18,8 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::SampleError;
-
 /// Descriptors left to everything else (sockets, pidfds, watches), at the least.
 const HEADROOM: u64 = 1024;
 
@@ -42,9 +40,17 @@ impl DescriptorLimit {
     }
 }
 
+/// The descriptor limit could not be read or raised.
+#[derive(Debug, thiserror::Error)]
+#[error("{call}(RLIMIT_NOFILE) failed: {source}")]
+pub struct LimitError {
+    call: &'static str,
+    source: io::Error,
+}
+
 /// Raises the soft limit of descriptors to the hard one (getrlimit(2), RLIMIT_NOFILE).
-pub fn raise_descriptor_limit() -> Result<DescriptorLimit, SampleError> {
-    let failed = |call| move |errno: nix::Error| SampleError::Limit { call, source: errno.into() };
+pub fn raise_descriptor_limit() -> Result<DescriptorLimit, LimitError> {
+    let failed = |call| move |errno: nix::Error| LimitError { call, source: errno.into() };
     let (soft_before, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("getrlimit"))?;
     if soft_before < hard {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(failed("setrlimit"))?;
@@ -152,7 +158,7 @@ fn read_record(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// Reads a file whose records the kernel gives a page at a time (cgroup.procs, /proc/diskstats).
-pub(super) fn read_list<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+pub fn read_list<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let file = File::open(path)?;
     let mut length = 0;
     loop {
@@ -167,14 +173,14 @@ pub(super) fn read_list<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<
 }
 
 /// Reads a small file once.
-pub(super) fn read_once<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+pub fn read_once<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let length = read_record(&File::open(path)?, buffer)?;
     Ok(&buffer[..length])
 }
 
 /// The cgroup or process ended between two looks, which happens to every task once: removed
 /// cgroups answer ENODEV (open files) or ENOENT, ended processes ESRCH or ENOENT.
-pub(super) fn is_gone(error: &io::Error) -> bool {
+pub fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENOENT) | Some(libc::ENODEV) | Some(libc::ESRCH) | Some(libc::ENOTDIR)
@@ -183,13 +189,13 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 
 /// The kernel was booted without PSI (EOPNOTSUPP on open), built without it (ENOENT), or it is
 /// off for this group: its absence is told by `None`, not as a problem of each reading.
-pub(super) fn is_without_psi(error: &io::Error) -> bool {
+pub fn is_without_psi(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP)) || is_gone(error)
 }
 
 /// Another user's process may not be looked into: in observe mode without rights that is
 /// how most processes are, and `None` says so.
-pub(super) fn is_not_ours(error: &io::Error) -> bool {
+pub fn is_not_ours(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{CpuTimes, DiskBytes, MemorySample};
+use crate::core::sample::{CpuTimes, DiskBytes, MemorySample};
 use crate::units::Bytes;
 
 /// Bytes of one sector in /proc/diskstats, whatever the device's own

@@ -1,0 +1,36 @@
+//! Which waiting task goes to which free slot on which node: the placement policies of LRS's
+//! sources, pure.
+//!
+//! LRS shapes one node and is no cluster manager. This crate gives schedulers that people run a
+//! decision to compare theirs with, and `lrsctl plan` and the simulator the same code. No clock,
+//! file, socket or log; time is an argument; maps are ordered, so that the same input has the same
+//! plan. The crate's dependencies and its `clippy.toml`, which is the core's, keep it so.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`input`], [`check`] | what a file says; all of its faults, or a cluster |
+//! | [`cluster`] | nodes, jobs and tasks, indexed by where input lies |
+//! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
+//! | [`catalogue`] | the policies by name, with what each reads |
+//! | [`plan`] | one decision for a whole cluster, in figures |
+//! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
+//! | [`dispatcher`], [`layering`] | the thesis: LRS (ch. 4), slot layering (ch. 3) |
+//!
+//! Words: a *policy* decides; a task is *local* where its input is. *Tier*, *slot*, *job* are the
+//! node's (docs/glossary.md).
+
+pub mod catalogue;
+pub mod check;
+pub mod cluster;
+pub mod dispatcher;
+pub mod fifo;
+pub mod input;
+pub mod layering;
+pub mod local;
+pub mod plan;
+pub mod turn;
+
+#[cfg(test)]
+mod proptests;
+#[cfg(test)]
+mod tests;
