@@ -20,8 +20,9 @@ use crate::demo::{DemoArgs, InnerArgs};
     version,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 ok; 1 refused or failed; 2 usage; 3 daemon unreachable; \
-                  4 no free slot.\n`run` exits with the command's own status; 127 not found, \
-                  126 not executable."
+                  4 no free slot.\n`run` exits with the command's own status; its own failures: \
+                  124 no slot (within --wait=DUR), 125 refused, failed, usage or unreachable, \
+                  126 not executable, 127 not found."
 )]
 pub(super) struct Cli {
     /// Where lrsd listens: unix:/path
@@ -30,6 +31,9 @@ pub(super) struct Cli {
     /// Print data as JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
+    /// How long an answer of lrsd may take (500ms, 5s); waiting for a slot has --wait [default: 30s]
+    #[arg(long, global = true, value_name = "DUR", value_parser = duration)]
+    pub(super) timeout: Option<Duration>,
     /// Say more on stderr
     #[arg(long, short, global = true)]
     pub(super) verbose: bool,
@@ -45,7 +49,8 @@ pub(super) enum Command {
     Tasks,
     /// Everything about one task
     Task {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Jobs and their computing rates
@@ -61,12 +66,14 @@ pub(super) enum Command {
     Admit(AdmitArgs),
     /// Give a task back to where it came from; its processes go on
     Release {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Change the priority of a task
     Priority {
-        /// Id of the task
+        /// Id of the task, its number (the end of the id) or its name
+        #[arg(value_name = "TASK")]
         id: String,
         /// Higher runs sooner
         #[arg(allow_negative_numbers = true)]
@@ -91,7 +98,8 @@ pub(super) enum Command {
     },
     /// Every decision that touched a task or reservation, with its inputs
     Why {
-        /// Id of the task or reservation
+        /// Id of the task, its number (the end of the id) or its name; or id of a reservation
+        #[arg(value_name = "TASK")]
         id: String,
     },
     /// Take no new tasks; running ones go on

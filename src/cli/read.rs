@@ -5,16 +5,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::client::{self, ask};
+use super::client::{self, Lrsd, ask};
 use super::failure::{Asked, Failure, from_status};
+use super::handle::with_id;
 use super::output::{Output, printable, say};
 use super::show;
 use crate::{clock, proto};
-use lrs_api::client::Endpoint;
 
 /// `lrsctl status`
-pub(super) fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let status = ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn status(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let status = ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
     })?;
     if out.is_json() {
@@ -25,40 +25,42 @@ pub(super) fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failur
 }
 
 /// `lrsctl tasks`
-pub(super) fn tasks(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let tasks = ask(endpoint, Asked::Other, lrs_api::client::all_tasks)?;
+pub(super) fn tasks(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let tasks = ask(lrsd, Asked::Other, lrs_api::client::all_tasks)?;
     if out.is_json() { out.json(&tasks) } else { show::tasks::tasks(&tasks, out) }
 }
 
 /// `lrsctl task ID`
-pub(super) fn task(endpoint: &Endpoint, id: &str, out: &mut Output) -> Result<(), Failure> {
-    let task = ask(endpoint, Asked::Other, |mut lrsd| async move {
-        let request = proto::GetTaskRequest { id: id.to_owned() };
-        lrsd.get_task(request).await.map(tonic::Response::into_inner)
+pub(super) fn task(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failure> {
+    let task = ask(lrsd, Asked::Other, |lrsd| {
+        with_id(lrsd, id, |mut lrsd, id| async move {
+            lrsd.get_task(proto::GetTaskRequest { id }).await.map(tonic::Response::into_inner)
+        })
     })?;
     if out.is_json() { out.json(&task) } else { show::tasks::task(&task, out) }
 }
 
 /// `lrsctl jobs`
-pub(super) fn jobs(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let jobs = ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn jobs(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let jobs = ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.list_jobs(proto::ListJobsRequest {}).await.map(|jobs| jobs.into_inner().jobs)
     })?;
     if out.is_json() { out.json(&jobs) } else { show::tasks::jobs(&jobs, out) }
 }
 
 /// `lrsctl why ID`
-pub(super) fn why(endpoint: &Endpoint, id: &str, out: &mut Output) -> Result<(), Failure> {
-    let story = ask(endpoint, Asked::Other, |mut lrsd| async move {
-        let request = proto::ExplainRequest { id: id.to_owned() };
-        lrsd.explain(request).await.map(tonic::Response::into_inner)
+pub(super) fn why(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failure> {
+    let story = ask(lrsd, Asked::Other, |lrsd| {
+        with_id(lrsd, id.clone(), |mut lrsd, id| async move {
+            lrsd.explain(proto::ExplainRequest { id }).await.map(tonic::Response::into_inner)
+        })
     })?;
-    if out.is_json() { out.json(&story) } else { show::events::why(id, &story, out) }
+    if out.is_json() { out.json(&story) } else { show::events::why(&id, &story, out) }
 }
 
 /// `lrsctl config show`: the settings in force.
-pub(super) fn config(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let text = ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn config(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let text = ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.get_config(proto::GetConfigRequest {}).await.map(|config| config.into_inner().toml)
     })?;
     if !out.is_json() {
@@ -74,7 +76,7 @@ pub(super) fn config(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failur
 /// A stream that breaks is not taken up again by itself: which events to see next is the
 /// reader's to say, with `--since`; the hint has the number.
 pub(super) fn events(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     since: Option<u64>,
     no_follow: bool,
     out: &mut Output,
@@ -82,7 +84,7 @@ pub(super) fn events(
     // "Tell the past and end" is about all of the past when no beginning is named.
     let since = since.or(no_follow.then_some(1));
     super::runtime()?.block_on(async {
-        let mut lrsd = client::connect(endpoint).await?;
+        let mut lrsd = client::connect(lrsd).await?;
         let mut next = since;
         let broken = |status: &tonic::Status, next: Option<u64>| {
             let failure = from_status(status, Asked::Other);

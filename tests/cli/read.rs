@@ -43,6 +43,7 @@ fn full_status() -> Status {
         mode: Mode::Enforce as i32,
         guard: Some(Guard::default()),
         cgroup: Some(CgroupStatus {
+            root_weight: Some(200),
             version: 1,
             root: "/lrs".into(),
             cpu_tiers: "idle".into(),
@@ -78,7 +79,7 @@ fn status_json_is_the_contract() {
         },
         "lowest_active_priority": null,
         "state": "accepting", "mode": "enforce", "guard": {},
-        "cgroup": {"version": 1, "root": "/lrs", "cpu_tiers": "idle", "io_tiers": "none",
+        "cgroup": {"version": 1, "root": "/lrs", "root_weight": 200, "cpu_tiers": "idle", "io_tiers": "none",
                    "reason": null},
         "totals": {"admitted": 3, "completed": 0, "released": 0, "refused": 0, "promoted": 0,
                    "demoted": 0},
@@ -139,6 +140,27 @@ fn tasks_json_is_the_contract_over_all_pages() {
     assert_has(&tasks[0], &shape, "task");
     assert_eq!(fake.run(&["task", "t0000000-1", "--json"]).json(), tasks[0]);
     assert_eq!(fake.run(&["task", "t0000000-7"]).code, Some(1));
+}
+
+#[test]
+fn a_task_is_meant_by_its_id_its_number_or_its_name() {
+    let task = |number: u32, name: &str| Task {
+        id: format!("t0000000-{number}"),
+        name: Some(name.into()),
+        ..Task::default()
+    };
+    let pages = vec![vec![task(1, "a b"), task(12, "twin")], vec![task(13, "twin")]];
+    let fake = Fake::start(Script { pages, ..Script::default() });
+    for (word, id) in [("t0000000-12", "t0000000-12"), ("12", "t0000000-12"), ("a b", "t0000000-1")]
+    {
+        assert_eq!(fake.run(&["task", word, "--json"]).json()["id"], id, "{word}");
+    }
+    let ended = fake.run(&["task", "twin"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("2 tasks are called \"twin\""), "{ended:?}");
+    assert!(ended.err.contains("t0000000-12, t0000000-13"), "{ended:?}");
+    let ended = fake.run(&["task", "2"]);
+    assert_eq!(ended.err, "lrsctl: no task 2\n", "lrsd's own words");
 }
 
 #[test]

@@ -102,9 +102,33 @@ fn slots(status: &proto::Status, out: &mut Output) -> Result<(), Failure> {
         }
     }
     if status.waiting > 0 {
-        out.line(format_args!("waiting   {:>4} requests for a slot", status.waiting))?;
+        let requests = if status.waiting == 1 { "request" } else { "requests" };
+        out.line(format_args!("waiting   {:>4} {requests} for a slot", status.waiting))?;
     }
     Ok(())
+}
+
+/// Why a request waits, for the one who made it.
+pub(crate) fn why_queued(status: &proto::Status) -> String {
+    if status.state == proto::NodeState::Draining as i32 {
+        return "the node is draining; `lrsctl resume` ends that".to_owned();
+    }
+    let slots = status.slots.unwrap_or_default();
+    let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
+    let held = if status.state == proto::NodeState::Holding as i32 {
+        "; the guard holds passive slots back"
+    } else {
+        ""
+    };
+    format!(
+        "{} of {} active and {} of {} passive slots are taken, {} {}{held}",
+        active.used + active.reserved,
+        active.capacity,
+        passive.used + passive.reserved,
+        passive.capacity,
+        status.waiting,
+        if status.waiting == 1 { "request waits" } else { "requests wait" },
+    )
 }
 
 fn load(node: &proto::Node, now: WallTime, out: &mut Output) -> Result<(), Failure> {
@@ -174,7 +198,12 @@ fn tiers_text(cgroup: &proto::CgroupStatus) -> String {
         "none" => "disks shared equally".to_owned(),
         by => format!("disk by {by}"),
     };
-    format!("cpu by {}, {disks}, {place}", cgroup.cpu_tiers)
+    let beside = match cgroup.root_weight {
+        None => String::new(),
+        Some(0) => ", behind all other groups".to_owned(),
+        Some(weight) => format!(", weight {weight} beside other groups"),
+    };
+    format!("cpu by {}, {disks}, {place}{beside}", cgroup.cpu_tiers)
 }
 
 fn since(now: WallTime, then: WallTime) -> Duration {
