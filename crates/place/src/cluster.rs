@@ -138,6 +138,8 @@ pub struct Job {
     pub priority: Priority,
     /// When it arrived.
     pub arrived: Duration,
+    /// How long it has been passed over, as far as the input says.
+    pub waited: Duration,
     pub(crate) maps: Waiting,
     pub(crate) reduces: Waiting,
     pub(crate) running: usize,
@@ -150,6 +152,11 @@ impl Job {
             Kind::Map => &self.maps,
             Kind::Reduce => &self.reduces,
         }
+    }
+
+    /// How many of its tasks wait.
+    pub fn waiting_tasks(&self) -> usize {
+        self.maps.len() + self.reduces.len()
     }
 
     /// How many of its tasks run.
@@ -324,6 +331,11 @@ impl Cluster {
         (0..self.tasks.len()).map(TaskId)
     }
 
+    /// Slots of all nodes, free or not.
+    pub fn slots(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
     /// All groups, in the order of the input.
     pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
         (0..self.groups.len()).map(GroupId)
@@ -449,12 +461,13 @@ impl Cluster {
         let of = &self.tasks[task.0];
         let (job, kind) = (of.job, of.kind);
         self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
-        if self[job].maps.is_empty() && self[job].reduces.is_empty() {
+        if self[job].waiting_tasks() == 0 {
             self.queue.remove(&self.place(job));
         }
     }
 
-    fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
+    /// The place of a job in the queue.
+    pub(crate) fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
         (Reverse(self[job].priority), self[job].arrived, job)
     }
 

@@ -16,6 +16,8 @@
 use lrs_core::model::Tier;
 use serde::{Deserialize, Serialize};
 
+use crate::groups::Order;
+
 /// A cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -84,8 +86,17 @@ pub struct PairInput {
 pub struct GroupInput {
     /// Its name.
     pub name: String,
-    /// Its share against the other groups, above 0.
+    /// Name of the group it is part of.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// Its share against its siblings, above 0.
     pub weight: f64,
+    /// Slots that it has before weights count.
+    #[serde(default)]
+    pub min_slots: u32,
+    /// Whose turn it is among its jobs.
+    #[serde(default)]
+    pub order: Order,
 }
 
 /// A job.
@@ -94,7 +105,7 @@ pub struct GroupInput {
 pub struct JobInput {
     /// Its name.
     pub name: String,
-    /// Name of its group; required where the file has groups.
+    /// Name of its group, which has no groups below; required where the file has groups.
     #[serde(default)]
     pub group: Option<String>,
     /// Higher is sooner.
@@ -103,6 +114,9 @@ pub struct JobInput {
     /// When it arrived, seconds since any fixed moment; earlier is sooner.
     #[serde(default)]
     pub arrived: f64,
+    /// How long it has been passed over for want of a slot near its input, seconds.
+    #[serde(default)]
+    pub waited_seconds: f64,
     /// Its tasks, those that run included; ended ones left out.
     pub tasks: Vec<TaskInput>,
 }

@@ -15,7 +15,8 @@
 //! | [`plan`] | one decision for a whole cluster, in figures |
 //! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
-//! | [`groups`] | shares of groups of jobs |
+//! | [`groups`], [`preempt`] | shares of groups of jobs, and whose turn it is; what to preempt for them |
+//! | [`delay`] | delay scheduling |
 //! | [`dispatcher`], [`layering`] | the thesis: LRS (ch. 4), slot layering (ch. 3) |
 //!
 //! Words: a *policy* decides; a task is *local* where its input is. *Tier*, *slot*, *job* are the
@@ -24,6 +25,7 @@
 pub mod catalogue;
 pub mod check;
 pub mod cluster;
+pub mod delay;
 pub mod dispatcher;
 pub mod fifo;
 pub mod groups;
@@ -32,6 +34,7 @@ pub mod layering;
 pub mod local;
 pub mod lsap;
 pub mod plan;
+pub mod preempt;
 pub mod solver;
 pub mod turn;
 

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use lrs_core::model::Tier;
 
 use crate::cluster::{Cluster, Locality, NodeId, TaskId};
-use crate::groups::shares;
+use crate::groups::Groups;
 use crate::input::Kind;
 use crate::solver::{MOST, solve};
 use crate::turn::{Policy, Reason, Turn};
@@ -145,10 +145,10 @@ impl Costs {
 
 /// What each task costs its group.
 fn fairness(cluster: &Cluster, tasks: &[TaskId], nodes: &[NodeId], beta: f64) -> Vec<f64> {
-    let shares = shares(cluster);
-    let slots = cluster.nodes().map(|node| u64::from(cluster[node].slots())).sum();
-    let mut lacking: Vec<usize> = shares.iter().map(|share| share.lacking(slots)).collect();
-    let beyond = |task: &TaskId| beta * (1.0 - shares[cluster.group_of(*task).0].of_weights);
+    let groups = Groups::of(cluster);
+    let lacking = |group| groups.share(group).lacking(cluster.slots());
+    let mut lacking: Vec<usize> = cluster.groups().map(lacking).collect();
+    let beyond = |task: &TaskId| beta * (1.0 - groups.share(cluster.group_of(*task)).of_weights);
     let mut costs: Vec<f64> = tasks.iter().map(beyond).collect();
     let nodes: BTreeSet<NodeId> = nodes.iter().copied().collect();
     let local = |task: TaskId| {
@@ -158,10 +158,11 @@ fn fairness(cluster: &Cluster, tasks: &[TaskId], nodes: &[NodeId], beta: f64) ->
     for wanted in [true, false] {
         let of_these = tasks.iter().zip(&mut costs).filter(|(task, _)| local(**task) == wanted);
         for (task, cost) in of_these {
-            let group = cluster.group_of(*task).0;
-            if lacking[group] > 0 {
-                lacking[group] -= 1;
-                *cost = 100.0 * shares[group].of_running / shares[group].of_weights;
+            let group = cluster.group_of(*task);
+            if lacking[group.0] > 0 {
+                lacking[group.0] -= 1;
+                let share = groups.share(group);
+                *cost = 100.0 * share.of_running / share.of_weights;
             }
         }
     }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::catalogue::POLICIES;
 use crate::check::check;
+use crate::groups::Order;
 use crate::input::{
     ClusterInput, GroupInput, JobInput, Kind, NetworkInput, NodeInput, RunningInput, SlotsInput,
     TaskInput,
@@ -56,6 +57,7 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     group: groups.then(|| format!("g{}", index % 3)),
                     priority,
                     arrived: f64::from(arrived),
+                    waited_seconds: f64::from(arrived) * 8.0,
                     tasks: tasks_of(tasks),
                 })
                 .collect();
@@ -64,8 +66,16 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                 between_racks_bytes_per_sec: 10.0,
                 pairs: Vec::new(),
             });
-            let weight = |n: u8| GroupInput { name: format!("g{n}"), weight: f64::from(n + 1) };
-            let groups = if groups { (0..3).map(weight).collect() } else { Vec::new() };
+            let weight = |n: u8| GroupInput {
+                name: format!("g{n}"),
+                parent: (n == 2).then(|| "top".to_owned()),
+                weight: f64::from(n + 1),
+                min_slots: u32::from(n),
+                order: if n == 0 { Order::Fifo } else { Order::Fair },
+            };
+            let top = GroupInput { name: "top".into(), parent: None, ..weight(3) };
+            let groups =
+                if groups { (0..3).map(weight).chain([top]).collect() } else { Vec::new() };
             ClusterInput { nodes, network, groups, jobs }
         },
     )
