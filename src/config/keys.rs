@@ -253,8 +253,9 @@ table! {
     /// queue faster. false: all disks are shared equally.
     Restart io: DiskTiers = DiskTiers::Weights, r#"true, "weights", "idle" or false"#, disk_tiers;
     /// CPU weight of all tasks of LRS together against the other groups of the node, in units of
-    /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": active
-    /// slots times 100.
+    /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": 100 for
+    /// each CPU that active tasks use or wait for, at most one for each active slot; idle, behind
+    /// all other groups, while they want none. A number is in force whatever active tasks want.
     Restart root_weight: Auto<u32> = Auto::Auto, r#""auto" or 1..=10000"#,
         |v| auto(v, |v| number(v, 1..=10_000));
 }

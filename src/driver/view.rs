@@ -235,6 +235,7 @@ impl Driver {
             }
             .to_owned(),
             reason: found.reason.clone(),
+            root_weight: self.shown_root(),
         }
     }
 

@@ -43,6 +43,7 @@ fn full_status() -> Status {
         mode: Mode::Enforce as i32,
         guard: Some(Guard::default()),
         cgroup: Some(CgroupStatus {
+            root_weight: Some(200),
             version: 1,
             root: "/lrs".into(),
             cpu_tiers: "idle".into(),
@@ -78,7 +79,7 @@ fn status_json_is_the_contract() {
         },
         "lowest_active_priority": null,
         "state": "accepting", "mode": "enforce", "guard": {},
-        "cgroup": {"version": 1, "root": "/lrs", "cpu_tiers": "idle", "io_tiers": "none",
+        "cgroup": {"version": 1, "root": "/lrs", "root_weight": 200, "cpu_tiers": "idle", "io_tiers": "none",
                    "reason": null},
         "totals": {"admitted": 3, "completed": 0, "released": 0, "refused": 0, "promoted": 0,
                    "demoted": 0},

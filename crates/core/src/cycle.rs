@@ -34,6 +34,7 @@ impl Shaper {
             self.resize(now);
         }
         self.expire(now);
+        self.follow_cycle();
         self.flush_refusals(now);
         self.guard_memory(measured.memory, now);
         self.settle(now);

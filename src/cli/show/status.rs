@@ -246,7 +246,12 @@ fn tiers_text(cgroup: &proto::CgroupStatus) -> String {
         "none" => "disks shared equally".to_owned(),
         by => format!("disk by {by}"),
     };
-    format!("cpu by {}, {disks}, {place}", cgroup.cpu_tiers)
+    let beside = match cgroup.root_weight {
+        None => String::new(),
+        Some(0) => ", behind all other groups".to_owned(),
+        Some(weight) => format!(", weight {weight} beside other groups"),
+    };
+    format!("cpu by {}, {disks}, {place}{beside}", cgroup.cpu_tiers)
 }
 
 fn since(now: WallTime, then: WallTime) -> Duration {
