@@ -7,7 +7,8 @@
 //! 65 us a task and cycle by paths and walk).
 //!
 //! Limits. Groups in place are few and differ in which files they have; they are read by
-//! path. A task with groups of its own below, or with more threads than one page of
+//! path. Beside a cgroup2 twin the freezer of v1 is not looked at every cycle. A task with groups of
+//! its own below, or with more threads than one page of
 //! `cgroup.threads` names, is walked.
 
 use std::io;
@@ -15,9 +16,14 @@ use std::io;
 use super::probe::IoKnob;
 use super::tiers::CPU_IDLE;
 use super::tree::TierTree;
-use super::{Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio};
+use super::{
+    Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio, members,
+};
 use crate::core::model::Tier;
 use crate::kernfs::files::{Descriptors, KeptFile};
+
+/// freezer-subsystem.rst
+const FREEZER_STATE: &str = "freezer.state";
 
 /// More than this may be a page that was cut off.
 const WHOLE_PAGE: usize = 4000;
@@ -28,7 +34,8 @@ pub struct Kept {
     idle: Option<KeptFile>,
     weight: Option<KeptFile>,
     io_weight: Option<KeptFile>,
-    events: Option<KeptFile>,
+    /// `cgroup.events`, or where there is no cgroup2 group `freezer.state`.
+    frozen: Option<KeptFile>,
     threads: Option<KeptFile>,
 }
 
@@ -58,9 +65,11 @@ impl Reading {
 }
 
 impl Reading {
-    fn frozen(&mut self, events: &mut Option<KeptFile>) -> Result<Option<bool>, CgroupError> {
-        let Some(file) = events else { return Ok(None) };
+    fn frozen(&mut self, file: &mut Option<KeptFile>) -> Result<Option<bool>, CgroupError> {
+        let Some(file) = file else { return Ok(None) };
+        let by_v1 = file.path().ends_with(FREEZER_STATE);
         match file.read(&self.descriptors, &mut self.buffer) {
+            Ok(text) if by_v1 => Ok(Some(text.trim_ascii() == b"FROZEN")),
             Ok(text) => Ok(crate::kernfs::parse::keyed(text, b"frozen").map(|frozen| frozen == 1)),
             Err(error) => Err(files::failed("read", file.path(), None, error)),
         }
@@ -87,11 +96,20 @@ impl TierTree {
             let dir = group.dirs.unified.as_ref()?;
             Some(KeptFile::new(dir.join("cgroup.threads")))
         };
+        let by_v1 = || {
+            let freezer = members::in_use(&self.root.hierarchies, &group.record)
+                .find(|hierarchy| hierarchy.has("freezer"))?;
+            Some(freezer.dir(&group.record.path).join(FREEZER_STATE))
+        };
+        let frozen = match &group.dirs.unified {
+            Some(dir) => Some(dir.join("cgroup.events")),
+            None => by_v1(),
+        };
         Kept {
             idle: self.idle_exists.then(|| KeptFile::new(cpu.join(CPU_IDLE))),
             weight: Some(KeptFile::new(cpu.join(self.scale.file))),
             io_weight: io_weight.and_then(io),
-            events: group.dirs.unified.as_ref().map(|dir| KeptFile::new(dir.join("cgroup.events"))),
+            frozen: frozen.map(KeptFile::new),
             threads: self.io.knobs.contains(&IoKnob::ThreadPriority).then(threads).flatten(),
         }
     }
@@ -114,7 +132,7 @@ impl TierTree {
             cpu_idle: reading.number(&mut kept.idle)?.map(|idle| idle == 1),
             cpu_weight: reading.number(&mut kept.weight)?,
             io_weight: reading.number(&mut kept.io_weight)?,
-            frozen: reading.frozen(&mut kept.events)?,
+            frozen: reading.frozen(&mut kept.frozen)?,
             // Own groups are kept, and have none.
             cpu_quota: None,
         };

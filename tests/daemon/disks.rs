@@ -60,7 +60,10 @@ fn without_disk_tiers_the_weights_of_an_earlier_daemon_are_taken_back() {
     let task = daemon.task_of(pid);
     daemon.stop();
     let cpu = daemon.cpu_dir(&task);
-    let blkio = std::path::PathBuf::from(cpu.to_string_lossy().replace("/cpu/", "/blkio/"));
+    // systemd mounts cpu and cpuacct together.
+    let blkio =
+        cpu.to_string_lossy().replace("/cpu/", "/blkio/").replace("/cpu,cpuacct/", "/blkio/");
+    let blkio = std::path::PathBuf::from(blkio);
     let files = [blkio.join("blkio.bfq.weight"), cpu.join("io.bfq.weight"), cpu.join("io.weight")];
     // The kernel has one of them, or this proves nothing.
     let file = files.iter().find(|file| file.exists()).expect("a weight file for disks");
