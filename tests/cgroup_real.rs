@@ -958,7 +958,9 @@ impl Foreign {
         let roots = [&probe.dirs.cpu, &probe.dirs.cpuacct, &probe.dirs.io, &probe.dirs.unified];
         let roots = roots.into_iter().flatten().map(|dir| dir.parent().unwrap().parent().unwrap());
         // As the groups of a unit are, also in the hierarchy in which systemd keeps its books.
-        let books = mounts().into_iter().filter(|mount| mount.ends_with("systemd"));
+        let books = mounts()
+            .into_iter()
+            .filter(|mount| mount.ends_with("systemd") && mount.join(&fixture.name).exists());
         for root in roots.map(Path::to_path_buf).chain(books) {
             let dir = root.join(&name);
             if !dir.exists() {
