@@ -88,7 +88,7 @@ fn group(task: TaskId) -> GroupRecord {
         attachment: Attachment::Own,
         path: format!("/lrs/{task}"),
         inode: 1,
-        origin: Vec::new(),
+        origin: Default::default(),
         found: Vec::new(),
     }
 }

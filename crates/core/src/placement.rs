@@ -210,8 +210,8 @@ impl Shaper {
             Seat::Overflow
         };
         self.reseat(id, seat);
-        if let Some(Task { life: Life::Attaching(Attaching { reason, .. }), .. }) =
-            self.tasks.get_mut(&id)
+        if let Some(task) = self.tasks.get_mut(&id)
+            && let Life::Attaching(Attaching { reason, .. }) = &mut task.life
         {
             *reason = why.to_owned();
         }
@@ -332,12 +332,12 @@ impl Shaper {
             lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
-        self.tasks.insert(id, task);
+        self.tasks.insert(id, Box::new(task));
         self.step.jobs.push(Job::Prepare { task: id, ticket });
         id
     }
 
-    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Task> {
+    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
         Some(task)

@@ -118,7 +118,7 @@ impl Ask for Shaper {
             attachment: Attachment::Own,
             path: format!("/lrs/{id}"),
             inode: id.number + 2,
-            origin: Vec::new(),
+            origin: Default::default(),
             found: Vec::new(),
         };
         self.in_place(id, group, used(0), now);
