@@ -17,6 +17,7 @@ use std::time::Duration;
 use lrs_core::model::{Priority, Tier};
 use serde::Serialize;
 
+use crate::groups::Group;
 use crate::input::Kind;
 
 macro_rules! ids {
@@ -42,6 +43,8 @@ ids! {
     JobId of Job in jobs;
     /// A task of one [`Cluster`].
     TaskId of Task in tasks;
+    /// A group of one [`Cluster`].
+    GroupId of Group in groups;
 }
 
 /// A rack of one [`Cluster`].
@@ -129,10 +132,14 @@ impl Node {
 pub struct Job {
     /// Its name.
     pub name: String,
+    /// Its group.
+    pub group: GroupId,
     /// Higher is sooner.
     pub priority: Priority,
     /// When it arrived.
     pub arrived: Duration,
+    /// How long it has been passed over, as far as the input says.
+    pub waited: Duration,
     pub(crate) maps: Waiting,
     pub(crate) reduces: Waiting,
     pub(crate) running: usize,
@@ -145,6 +152,11 @@ impl Job {
             Kind::Map => &self.maps,
             Kind::Reduce => &self.reduces,
         }
+    }
+
+    /// How many of its tasks wait.
+    pub fn waiting_tasks(&self) -> usize {
+        self.maps.len() + self.reduces.len()
     }
 
     /// How many of its tasks run.
@@ -296,6 +308,8 @@ pub struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) tasks: Vec<Task>,
+    /// At least one: that of the jobs in no group, when the input has none.
+    pub(crate) groups: Vec<Group>,
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
     queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
@@ -315,6 +329,26 @@ impl Cluster {
     /// All tasks, in the order of the input.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len()).map(TaskId)
+    }
+
+    /// Slots of all nodes, free or not.
+    pub fn slots(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
+    /// All groups, in the order of the input.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len()).map(GroupId)
+    }
+
+    /// The group of a task's job.
+    pub fn group_of(&self, task: TaskId) -> GroupId {
+        self[self[task].job].group
+    }
+
+    /// Whether the input has groups.
+    pub fn has_groups(&self) -> bool {
+        self.groups.iter().any(|group| !group.name.is_empty())
     }
 
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
@@ -427,12 +461,13 @@ impl Cluster {
         let of = &self.tasks[task.0];
         let (job, kind) = (of.job, of.kind);
         self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
-        if self[job].maps.is_empty() && self[job].reduces.is_empty() {
+        if self[job].waiting_tasks() == 0 {
             self.queue.remove(&self.place(job));
         }
     }
 
-    fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
+    /// The place of a job in the queue.
+    pub(crate) fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
         (Reverse(self[job].priority), self[job].arrived, job)
     }
 

@@ -95,12 +95,20 @@ pub enum Reason {
     PassiveLocal,
     /// A map for a passive slot, when none has its input on the node.
     PassiveAny,
+    /// The sum over all starts is least; this is its own part.
+    LeastCost(f64),
+    /// It is its group's and its job's turn, and the input is on the node.
+    DueAtInput,
+    /// Its job has let enough slots pass; this one is not at its input.
+    WaitedLongEnough,
     /// Its job's priority is above the lowest active one: the node makes it active.
     AboveLowestActive,
     /// The maps have as many slots of the node as their share of all tasks.
     MapsHaveTheirShare,
     /// The node is full of work of the same or a higher priority.
     NotAboveLowestActive,
+    /// It waits for a slot this near to its input.
+    WaitsForInput(Locality),
     /// Every slot is taken.
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
@@ -111,6 +119,7 @@ impl fmt::Display for Reason {
     /// Short for what starts, since it is a column; a sentence for what waits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
@@ -119,11 +128,15 @@ impl fmt::Display for Reason {
             Reason::ActiveSlot => "free active slot, first job first",
             Reason::PassiveLocal => "passive slot, input on the node",
             Reason::PassiveAny => "passive slot, no input on the node",
+            Reason::DueAtInput => "its turn, and input on the node",
+            Reason::WaitedLongEnough => "its turn, has waited long enough",
             Reason::AboveLowestActive => "priority above the lowest active",
             Reason::MapsHaveTheirShare => "the maps have their share of the free slots",
             Reason::NotAboveLowestActive => {
                 "no active slot is free, and its priority is not above the lowest active one"
             }
+            Reason::WaitsForInput(Locality::Node) => "waits for a slot on a node with its input",
+            Reason::WaitsForInput(_) => "waits for a slot in a rack with its input",
             Reason::NoFreeSlot => "no slot is free",
             Reason::NotChosen => "the policy starts none of its tasks on the free slots",
         })
