@@ -1,15 +1,16 @@
 //! The policies by name, with their sources and the one table of what each reads.
 //!
-//! | policy | priorities | tiers | replicas | network | groups |
-//! |---|---|---|---|---|---|
-//! | `fifo` | x | | x | | |
-//! | `data-local` | x | | x | | |
-//! | `lrs` | x | x | x | | |
-//! | `layering` | x | x | x | | |
-//! | `delay`, `delay-simple` | x | | x | | x |
-//! | `lsap` | | | x | needed | |
-//! | `lsap-uniform` | | | x | | |
-//! | `lsap-fair` | | | x | needed | needed |
+//! | policy | priorities | tiers | replicas | network | groups | rates |
+//! |---|---|---|---|---|---|---|
+//! | `fifo` | x | | x | | | |
+//! | `data-local` | x | | x | | | |
+//! | `lrs` | x | x | x | | | |
+//! | `layering` | x | x | x | | | |
+//! | `wco` | x | | x | | | x |
+//! | `delay`, `delay-simple` | x | | x | | x | |
+//! | `lsap` | | | x | needed | | |
+//! | `lsap-uniform` | | | x | | | |
+//! | `lsap-fair` | | | x | needed | needed | |
 //!
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
 
@@ -24,6 +25,7 @@ use crate::layering::Layering;
 use crate::local::DataLocal;
 use crate::lsap::Lsap;
 use crate::turn::Policy;
+use crate::wco::Wco;
 
 /// A policy that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +95,13 @@ pub const POLICIES: &[Entry] = &[
         source: "Guo, Fox, Zhou, MapReduce'12, section 2 (dl-sched)",
         needs: &[],
         make: |_| Box::new(DataLocal),
+    },
+    Entry {
+        name: "wco",
+        about: "jobs that compute beside jobs that read and write, by their computing rates",
+        source: "P. Lu, thesis 2015, ch. 2, Fig. 2.5",
+        needs: &[],
+        make: |_| Box::new(Wco::new(fastrand::Rng::with_seed(1))),
     },
     Entry {
         name: "delay",

@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lrs_core::model::{Label, Priority};
+use lrs_core::units::Share;
 
 use crate::cluster::{
     Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
@@ -215,19 +216,26 @@ impl Checker {
     }
 
     fn job(&mut self, at: String, job: JobInput) {
-        let JobInput { name, group, priority, arrived, waited_seconds, tasks } = job;
+        let JobInput { name, group, priority, computing_rate, arrived, waited_seconds, tasks } =
+            job;
         self.name(format_args!("{at}.name"), &name);
         let id = JobId(self.cluster.jobs.len());
         if self.jobs.insert(name.clone(), id).is_some() {
             self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
         }
         let group = self.group(format_args!("{at}.group"), group);
+        if let Some(rate) = computing_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            let what = format!("{rate}; a computing rate is a number from 0 to 1");
+            self.fault(format_args!("{at}.computing_rate"), what);
+        }
         let arrived = self.seconds(format_args!("{at}.arrived"), arrived);
         let waited = self.seconds(format_args!("{at}.waited_seconds"), waited_seconds);
         self.cluster.jobs.push(Job {
             name,
             group,
             priority: Priority(priority),
+            rate: computing_rate.map(Share::clamped),
+            measured: 0,
             arrived,
             waited,
             maps: Default::default(),
@@ -311,7 +319,7 @@ mod tests {
                   {"name": "u", "running": {"node": "a", "tier": "passive"}}
                 ]},
                 {"name": "j", "tasks": []},
-                {"name": "m", "group": "k", "waited_seconds": -1, "tasks": []}
+                {"name": "m", "group": "k", "computing_rate": 1.5, "waited_seconds": -1, "tasks": []}
               ]
             }"#,
         );
@@ -338,6 +346,7 @@ mod tests {
             "jobs[1].name: \"j\" is there already",
             "jobs[1].group: missing",
             "jobs[2].group: \"k\" has groups below it",
+            "jobs[2].computing_rate: 1.5",
             "jobs[2].waited_seconds: -1",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");

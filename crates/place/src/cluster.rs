@@ -15,6 +15,7 @@ use std::ops::Index;
 use std::time::Duration;
 
 use lrs_core::model::{Priority, Tier};
+use lrs_core::units::Share;
 use serde::Serialize;
 
 use crate::groups::Group;
@@ -136,6 +137,10 @@ pub struct Job {
     pub group: GroupId,
     /// Higher is sooner.
     pub priority: Priority,
+    /// Its computing rate; none: never measured.
+    pub rate: Option<Share>,
+    /// Ended tasks that the rate is the mean of.
+    pub(crate) measured: u32,
     /// When it arrived.
     pub arrived: Duration,
     /// How long it has been passed over, as far as the input says.
@@ -334,6 +339,23 @@ impl Cluster {
     /// Slots of all nodes, free or not.
     pub fn slots(&self) -> u64 {
         self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
+    /// Free slots of all nodes.
+    pub fn free_slots(&self) -> u64 {
+        let free =
+            |node: &Node| u64::from(node.free(Tier::Active)) + u64::from(node.free(Tier::Passive));
+        self.nodes.iter().map(free).sum()
+    }
+
+    /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
+    /// One from the input counts until then.
+    pub fn learn(&mut self, job: JobId, rate: Share) {
+        let of = &mut self.jobs[job.0];
+        let before = of.rate.filter(|_| of.measured > 0).map_or(0.0, Share::value);
+        let sum = before * f64::from(of.measured) + rate.value();
+        of.measured = of.measured.saturating_add(1);
+        of.rate = Share::of(sum, f64::from(of.measured));
     }
 
     /// All groups, in the order of the input.

@@ -111,6 +111,9 @@ pub struct JobInput {
     /// Higher is sooner.
     #[serde(default)]
     pub priority: i32,
+    /// Its computing rate, 0 to 1, as lrsd measures it; none: never measured.
+    #[serde(default)]
+    pub computing_rate: Option<f64>,
     /// When it arrived, seconds since any fixed moment; earlier is sooner.
     #[serde(default)]
     pub arrived: f64,

@@ -17,7 +17,7 @@
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
 //! | [`groups`], [`preempt`] | shares of groups of jobs, and whose turn it is; what to preempt for them |
 //! | [`delay`] | delay scheduling |
-//! | [`dispatcher`], [`layering`] | the thesis: LRS (ch. 4), slot layering (ch. 3) |
+//! | [`dispatcher`], [`layering`], [`wco`] | the thesis: LRS (ch. 4), slot layering (ch. 3), WCO (ch. 2) |
 //!
 //! Words: a *policy* decides; a task is *local* where its input is. *Tier*, *slot*, *job* are the
 //! node's (docs/glossary.md).
@@ -37,6 +37,7 @@ pub mod plan;
 pub mod preempt;
 pub mod solver;
 pub mod turn;
+pub mod wco;
 
 #[cfg(test)]
 mod proptests;

@@ -56,6 +56,7 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     name: format!("j{index}"),
                     group: groups.then(|| format!("g{}", index % 3)),
                     priority,
+                    computing_rate: (arrived > 0).then(|| f64::from(arrived) / 3.0),
                     arrived: f64::from(arrived),
                     waited_seconds: f64::from(arrived) * 8.0,
                     tasks: tasks_of(tasks),
