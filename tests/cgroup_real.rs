@@ -17,6 +17,7 @@ use lrs::cgroup::{
     TierTree, TreeSettings, Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
+use lrs::core::neighbours::RootWeight;
 use lrs::units::{Pid, ProcessRef};
 
 const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 2, passive_max: 8 };
@@ -1640,6 +1641,34 @@ fn groups_have_names_that_people_can_read() {
     let found: Vec<_> =
         tree.existing().unwrap().into_iter().map(|(id, g)| (id, g.record.path)).collect();
     assert_eq!(found, [(id, group.record.path.clone())]);
+    tree.remove(&group).unwrap();
+    fixture.close();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn the_root_follows_what_active_tasks_want() {
+    let mut fixture = Fixture::new("rootfollows");
+    let group = fixture.create();
+    let tree = fixture.tree();
+    assert!(tree.root_follows());
+    let root = group.dirs.cpu.as_ref().unwrap().parent().map(Path::to_owned);
+    let file = weight_file(tree);
+    let neutral = if file == "cpu.shares" { 1024 } else { 100 };
+    let has_idle = tree.capabilities().cpu_tiers == CpuTiers::Idle;
+    let idle = || has_idle && read(&root, "cpu.idle") == "1";
+    tree.weigh_root(RootWeight::Weight(150)).unwrap();
+    assert_eq!(read(&root, file), (neutral * 3 / 2).to_string());
+    assert_eq!(tree.weigh_root(RootWeight::Weight(150)).unwrap(), [], "nothing is written twice");
+    tree.weigh_root(RootWeight::Idle).unwrap();
+    assert_eq!(idle(), has_idle);
+    assert_eq!(tree.weigh_root(RootWeight::Idle).unwrap(), []);
+    // Leaving idle makes the weight neutral; it is written after.
+    tree.weigh_root(RootWeight::Weight(200)).unwrap();
+    assert!(!idle());
+    assert_eq!(read(&root, file), (neutral * 2).to_string());
+    write(root.as_ref().unwrap(), file, &neutral.to_string());
+    assert_eq!(tree.weigh_root(RootWeight::Weight(200)).unwrap().len(), 1, "somebody wrote it");
     tree.remove(&group).unwrap();
     fixture.close();
 }

@@ -20,6 +20,7 @@ mod flood;
 #[path = "../../tests/daemon/harness.rs"]
 #[allow(dead_code, clippy::disallowed_methods)]
 mod harness;
+mod neighbours;
 mod node;
 mod promotion;
 mod restart;
@@ -52,10 +53,11 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     ("promotion", promotion::run),
     ("share", share::run),
     ("slowdown", slowdown::run),
+    ("neighbours", neighbours::run),
     ("cost", cost::run),
     ("admission", admission::run),
     ("doors", admission::by_nice),

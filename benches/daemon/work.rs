@@ -4,7 +4,7 @@
 //! Every worker dies with the benchmark (PR_SET_PDEATHSIG), however that ends.
 
 use std::hint::black_box;
-use std::io::{BufRead as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -42,6 +42,8 @@ pub fn main(arguments: &[String]) {
             black_box(spin(1 << 20));
         },
         ["pulse", busy, period] => pulse(micros(busy), micros(period)),
+        ["ask", rounds, pause, time] => ask(rounds, micros(pause), micros(time)),
+        ["answer", rounds] => answer(number(rounds)),
         ["nest", count] => nest(number(count)),
         ["threads", count] => {
             for _ in 1..number(count) {
@@ -117,6 +119,52 @@ fn pulse(busy: Duration, period: Duration) {
             black_box(spin(1000));
         }
         std::thread::sleep(period.saturating_sub(boot_time().since(begun)));
+    }
+}
+
+/// Asks a child, over and over for `time`, with a pause after each answer; then says how many
+/// microseconds each answer took, a line each.
+fn ask(rounds: &str, pause: Duration, time: Duration) {
+    let mut child = command(&["answer", rounds])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a worker starts");
+    let (mut to, mut from) =
+        (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let (begun, mut times, mut byte) = (boot_time(), Vec::new(), [0]);
+    while boot_time().since(begun) < time {
+        let asked = boot_time();
+        to.write_all(&byte).expect("a request");
+        from.read_exact(&mut byte).expect("an answer");
+        times.push(boot_time().since(asked).as_micros().to_string());
+        std::thread::sleep(pause);
+    }
+    drop(to);
+    child.wait().expect("wait");
+    println!("{}", times.join("\n"));
+}
+
+/// Rounds of arithmetic that a CPU does in `time`, when nothing else uses it.
+pub fn rounds_in(time: Duration) -> u64 {
+    let rounds = || {
+        let (begun, mut rounds) = (boot_time(), 0);
+        while boot_time().since(begun) < time {
+            black_box(spin(1000));
+            rounds += 1000;
+        }
+        rounds
+    };
+    (0..5).map(|_| rounds()).max().unwrap_or_default()
+}
+
+fn answer(rounds: u64) {
+    let (mut from, mut to) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut byte = [0];
+    while from.read_exact(&mut byte).is_ok() {
+        black_box(spin(rounds));
+        to.write_all(&byte).expect("an answer");
+        to.flush().expect("an answer");
     }
 }
 

@@ -140,7 +140,8 @@ pub struct TreeSettings {
     pub passive_cpu: PassiveCpu,
     /// How passive tasks are held back on disks.
     pub io: DiskTiers,
-    /// CPU weight of the root among its siblings; `None` is "auto" (A times neutral).
+    /// CPU weight of the root among its siblings; `None` is "auto": it follows what active tasks
+    /// want, up to A times neutral.
     pub root_weight: Option<u32>,
 }
 

@@ -13,6 +13,7 @@ use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
 };
 use crate::core::model::Tier;
+use crate::core::neighbours::RootWeight;
 
 /// `cpu.idle` of a group (sched/core.c, 5.15+).
 pub(super) const CPU_IDLE: &str = "cpu.idle";
@@ -116,6 +117,27 @@ impl TierTree {
             }),
             Err(error) => Err(error),
         }
+    }
+
+    /// Gives the root its weight among its siblings, in its files: what systemd was told of it is the
+    /// most it may have. Answers what differed.
+    pub fn weigh_root(&self, weight: RootWeight) -> Result<Vec<Drift>, CgroupError> {
+        if self.observing {
+            return Ok(Vec::new());
+        }
+        let mut dir = self.root.dir();
+        if self.root.is_scope {
+            // The scope is alone in its slice.
+            dir.pop();
+        }
+        let wish = match weight {
+            RootWeight::Idle if self.idle_used => CpuWish::Idle,
+            RootWeight::Idle => CpuWish::Weight(self.scale.min),
+            RootWeight::Weight(weight) => CpuWish::Weight(self.scale.within(weight)),
+        };
+        let mut comparison = Comparison { read: &mut by_path, write: true, drifts: Vec::new() };
+        self.compare_cpu(&dir, wish, &mut comparison)?;
+        Ok(comparison.drifts)
     }
 
     /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:

@@ -182,8 +182,19 @@ impl TierTree {
         self.scale.shortfall(plan, self.idle_used).into_iter().chain(io).chain(root).collect()
     }
 
+    /// Whether the weight of the root follows what the active tier wants
+    /// ([`TierTree::weigh_root`]).
+    pub fn root_follows(&self) -> bool {
+        !self.observing && self.root_weight.is_none()
+    }
+
+    /// Whether the weight of the root is systemd's to write.
+    pub fn root_is_systemds(&self) -> bool {
+        self.root.is_scope
+    }
+
     /// Writes the root's own weight where it differs, or has systemd write it, which may take
-    /// seconds. `plan` changes with A.
+    /// seconds; of a root that follows the active tier the most it may weigh. `plan` changes with A.
     pub fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
         if self.observing {
             return Ok(());

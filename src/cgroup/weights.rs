@@ -162,12 +162,16 @@ impl Scale {
         u64::from(weight) * self.neutral / CPU_WEIGHT.neutral
     }
 
-    /// Weight of the LRS root among its siblings, within range: `wanted` in units of
+    /// The same within range.
+    pub(super) fn within(&self, weight: u32) -> u64 {
+        self.converted(weight).clamp(self.min, self.max)
+    }
+
+    /// The most the LRS root weighs among its siblings, within range: `wanted` in units of
     /// cpu.weight, or A times neutral.
     pub(super) fn root(&self, plan: &WeightPlan, wanted: Option<u32>) -> u64 {
-        wanted
-            .map_or(u64::from(plan.active_capacity.max(1)) * self.neutral, |w| self.converted(w))
-            .clamp(self.min, self.max)
+        let auto = plan.active_capacity.max(1).saturating_mul(CPU_WEIGHT.neutral as u32);
+        self.within(wanted.unwrap_or(auto))
     }
 
     /// That [`Scale::root`] had to clamp `wanted`, in a sentence.

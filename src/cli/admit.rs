@@ -5,18 +5,17 @@
 //! place in the queue when the daemon comes back (spec 5).
 
 use std::convert::Infallible;
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
-use super::client;
+use super::client::{self, Lrsd};
 use super::exec::Program;
 use super::failure::{Asked, Exit, Failure, from_status};
 use super::output::{Output, Talk, printable, say};
 use super::values::{Patience, millis};
 use crate::units::BootTime;
 use crate::{clock, proto, wire};
-use lrs_api::client::ANSWER_TIMEOUT;
-use lrs_api::client::Endpoint;
 
 /// First and longest pause between two attempts to reach a daemon that is away. lrsd serves
 /// again within a second of its start, so the first pauses are short; half a second is a
@@ -29,8 +28,11 @@ const RESTART: Duration = Duration::from_secs(3);
 /// What the answer to a `--wait=DUR` may take beyond DUR before the daemon counts as stuck.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
+/// After so long without a slot `run --wait` says why it waits.
+const QUEUED: Duration = Duration::from_millis(500);
+
 /// `lrsctl run`: a slot for this process, then the command in its place.
-pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
+pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
     let program = Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
     let request =
         proto::AdmitRequest { keep_unit: !args.leave_unit, ..request(&args.slot, 0, false) };
@@ -39,7 +41,7 @@ pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infa
         Some(patience) => Away::Retry(patience),
     };
     let runtime = super::runtime()?;
-    let slot = runtime.block_on(ask(endpoint, request, args.slot.wait, away, talk));
+    let slot = runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk));
     // Closes the connection and the event loop; this is the only thread again.
     drop(runtime);
     match slot? {
@@ -62,7 +64,7 @@ pub(super) fn run(endpoint: &Endpoint, args: RunArgs, talk: Talk) -> Result<Infa
 
 /// `lrsctl admit`: each process or unit becomes a task; one id a line.
 pub(super) fn admit(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     args: &AdmitArgs,
     talk: Talk,
     out: &mut Output,
@@ -79,7 +81,7 @@ pub(super) fn admit(
         (format!("unit {unit}"), proto::AdmitRequest { unit: Some(unit.clone()), ..request })
     });
     for (subject, request) in processes.chain(units) {
-        match runtime.block_on(ask(endpoint, request, args.slot.wait, away, talk)) {
+        match runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk)) {
             Ok(Slot::Own(task)) => {
                 if out.is_json() {
                     out.json_line(&*task)?;
@@ -162,7 +164,7 @@ enum Miss {
 
 /// Asks until there is an answer or patience ends.
 async fn ask(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     mut request: proto::AdmitRequest,
     wait: Option<Patience>,
     away: Away,
@@ -178,9 +180,10 @@ async fn ask(
     };
     let mut pause = BACKOFF.0;
     let mut said = false;
+    let mut queued = wait.is_some() && (talk.verbose || std::io::stderr().is_terminal());
     loop {
         let answer_within = match wait {
-            None => Some(ANSWER_TIMEOUT),
+            None => Some(lrsd.answer_within()),
             Some(patience) => {
                 let left = left(patience);
                 request.wait_forever = left.is_none();
@@ -188,7 +191,17 @@ async fn ask(
                 left.map(|left| left.saturating_add(ANSWER_GRACE))
             }
         };
-        let failure = match attempt(endpoint, request.clone(), answer_within).await {
+        let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), answer_within));
+        let answer = tokio::select! {
+            biased;
+            answer = answer.as_mut() => answer,
+            () = tokio::time::sleep(QUEUED), if queued => {
+                queued = false;
+                say_why_queued(lrsd).await;
+                answer.await
+            }
+        };
+        let failure = match answer {
             Ok(slot) => return Ok(slot),
             Err(Miss::Final(failure)) => return Err(failure),
             Err(Miss::Away { failure, reached }) => {
@@ -205,11 +218,24 @@ async fn ask(
         }
         if !said && is_long(begun.boot) {
             said = true;
-            say(format_args!("lrsctl: lrsd at {endpoint} is away; asking until it is back"));
+            say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
         }
         talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));
         tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
         pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// What stands between the request and a slot. A daemon that does not say is no reason to stop
+/// waiting for its other answer.
+async fn say_why_queued(lrsd: &Lrsd) {
+    let asked = async {
+        let mut connection = client::connect(lrsd).await.ok()?;
+        connection.get_status(proto::GetStatusRequest {}).await.ok()
+    };
+    if let Ok(Some(status)) = tokio::time::timeout(lrsd.answer_within(), asked).await {
+        let why = super::show::status::why_queued(&status.into_inner());
+        say(format_args!("lrsctl: waiting for a slot: {why} (Ctrl-C gives up)"));
     }
 }
 
@@ -219,13 +245,12 @@ fn is_long(begun: BootTime) -> bool {
 }
 
 async fn attempt(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     request: proto::AdmitRequest,
     answer_within: Option<Duration>,
 ) -> Result<Slot, Miss> {
-    let mut connection = client::connect(endpoint)
-        .await
-        .map_err(|failure| Miss::Away { failure, reached: false })?;
+    let mut connection =
+        client::connect(lrsd).await.map_err(|failure| Miss::Away { failure, reached: false })?;
     let answer = match answer_within {
         None => connection.admit(request).await,
         Some(limit) => match tokio::time::timeout(limit, connection.admit(request)).await {

@@ -1,15 +1,44 @@
 //! What every command does with a connection: connects, asks, and names failures.
 
+use std::fmt;
 use std::time::Duration;
 
 use lrs_api::client::{self, ANSWER_TIMEOUT, Connection, Endpoint};
 
 use super::failure::{Asked, Failure, from_status};
+use super::output::say;
+
+/// After so long without an answer a command says that it waits: silence looks like a fault of
+/// the command.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// The daemon that is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Lrsd {
+    /// Its socket.
+    pub(super) endpoint: Endpoint,
+    /// `--timeout`: how long one answer may take.
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Lrsd {
+    /// How long an answer may take that waits for nothing.
+    pub(super) fn answer_within(&self) -> Duration {
+        self.timeout.unwrap_or(ANSWER_TIMEOUT)
+    }
+}
+
+impl fmt::Display for Lrsd {
+    /// The socket.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.endpoint.fmt(f)
+    }
+}
 
 /// Connects once, and says on failure what to do.
-pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> {
+pub(crate) async fn connect(lrsd: &Lrsd) -> Result<Connection, Failure> {
     let name = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
-    client::connect(endpoint, name).await.map_err(|error| {
+    client::connect(&lrsd.endpoint, name).await.map_err(|error| {
         let failure = Failure::unreachable(error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint),
@@ -20,7 +49,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Failure> 
 
 /// One request that is answered at once.
 pub(super) fn ask<T, Fut>(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     asked: Asked,
     request: impl FnOnce(Connection) -> Fut,
 ) -> Result<T, Failure>
@@ -28,16 +57,27 @@ where
     Fut: Future<Output = Result<T, tonic::Status>>,
 {
     super::runtime()?.block_on(async {
-        let connection = connect(endpoint).await?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, request(connection)).await {
-            Ok(answer) => answer.map_err(|status| from_status(&status, asked)),
-            Err(_) => Err(no_answer(ANSWER_TIMEOUT)),
-        }
+        let answer = async {
+            let connection = connect(lrsd).await?;
+            request(connection).await.map_err(|status| from_status(&status, asked))
+        };
+        let within = lrsd.answer_within();
+        let mut answer = std::pin::pin!(tokio::time::timeout(within, answer));
+        let answer = tokio::select! {
+            biased;
+            answer = answer.as_mut() => answer,
+            () = tokio::time::sleep(SILENCE) => {
+                let seconds = within.as_secs_f64();
+                say(format_args!("lrsctl: no answer from lrsd at {lrsd} yet; {seconds} s at most"));
+                answer.await
+            }
+        };
+        answer.unwrap_or_else(|_| Err(no_answer(within)))
     })
 }
 
 /// The daemon took the request and said nothing.
 pub(super) fn no_answer(after: Duration) -> Failure {
-    Failure::unreachable(format!("lrsd did not answer within {} s", after.as_secs()))
+    Failure::unreachable(format!("lrsd did not answer within {} s", after.as_secs_f64()))
         .hint("it is stopped or stuck; its log (journalctl -u lrsd) may say why")
 }

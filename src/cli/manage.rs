@@ -1,41 +1,41 @@
 //! Commands that change something and have little to show for it: silence is success.
 
 use super::args::ReserveArgs;
-use super::client::ask;
+use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
+use super::handle::with_id;
 use super::output::{Output, say};
 use super::values::millis;
 use crate::proto;
-use lrs_api::client::Endpoint;
 
 /// `lrsctl release ID`
-pub(super) fn release(endpoint: &Endpoint, id: String) -> Result<(), Failure> {
-    ask(endpoint, Asked::Other, |mut lrsd| async move {
-        lrsd.release(proto::ReleaseRequest { id }).await.map(drop)
+pub(super) fn release(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
+    ask(lrsd, Asked::Other, |lrsd| {
+        with_id(lrsd, id, |mut lrsd, id| async move {
+            lrsd.release(proto::ReleaseRequest { id }).await.map(drop)
+        })
     })
 }
 
 /// `lrsctl priority ID N`
 pub(super) fn priority(
-    endpoint: &Endpoint,
+    lrsd: &Lrsd,
     id: String,
     priority: i32,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let task = ask(endpoint, Asked::Other, |mut lrsd| async move {
-        let request = proto::SetPriorityRequest { id, priority };
-        lrsd.set_priority(request).await.map(tonic::Response::into_inner)
+    let task = ask(lrsd, Asked::Other, |lrsd| {
+        with_id(lrsd, id, |mut lrsd, id| async move {
+            let request = proto::SetPriorityRequest { id, priority };
+            lrsd.set_priority(request).await.map(tonic::Response::into_inner)
+        })
     })?;
     if out.is_json() { out.json(&task) } else { Ok(()) }
 }
 
 /// `lrsctl reserve`: the reservation's id alone, for `$(...)`.
-pub(super) fn reserve(
-    endpoint: &Endpoint,
-    args: ReserveArgs,
-    out: &mut Output,
-) -> Result<(), Failure> {
-    let reservation = ask(endpoint, Asked::ForSlot, |mut lrsd| async move {
+pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Result<(), Failure> {
+    let reservation = ask(lrsd, Asked::ForSlot, |mut lrsd| async move {
         let request = proto::ReserveRequest {
             job: args.job,
             kind: args.kind,
@@ -48,15 +48,15 @@ pub(super) fn reserve(
 }
 
 /// `lrsctl cancel RID`
-pub(super) fn cancel(endpoint: &Endpoint, id: String) -> Result<(), Failure> {
-    ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
+    ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
     })
 }
 
 /// `lrsctl drain`
-pub(super) fn drain(endpoint: &Endpoint) -> Result<(), Failure> {
-    ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn drain(lrsd: &Lrsd) -> Result<(), Failure> {
+    ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.drain(proto::DrainRequest {}).await.map(drop)
     })?;
     say(format_args!("no new tasks are taken, running ones go on; `lrsctl resume` ends it"));
@@ -64,15 +64,15 @@ pub(super) fn drain(endpoint: &Endpoint) -> Result<(), Failure> {
 }
 
 /// `lrsctl resume`
-pub(super) fn resume(endpoint: &Endpoint) -> Result<(), Failure> {
-    ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn resume(lrsd: &Lrsd) -> Result<(), Failure> {
+    ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.resume(proto::ResumeRequest {}).await.map(drop)
     })
 }
 
 /// `lrsctl reload`: the keys whose value changed, one a line.
-pub(super) fn reload(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let response = ask(endpoint, Asked::Other, |mut lrsd| async move {
+pub(super) fn reload(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let response = ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.reload(proto::ReloadRequest {}).await.map(tonic::Response::into_inner)
     })?;
     if out.is_json() {

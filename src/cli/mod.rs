@@ -11,15 +11,19 @@
 mod admit;
 mod args;
 mod client;
+mod events;
 mod exec;
 mod failure;
+mod handle;
 mod inherited;
 mod local;
 mod manage;
 mod output;
 mod pages;
+mod plan;
 mod read;
 mod show;
+mod usage;
 mod values;
 mod yarn;
 
@@ -27,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use client::Lrsd;
 use failure::Failure;
 use output::Output;
 
@@ -36,11 +41,7 @@ use args::{Cli, Command, ConfigCommand};
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help on a closed pipe is as good as help that was read.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return usage::report(&error),
     };
     let mut out = Output::stdout(cli.json);
     let ended = execute(cli, &mut out).and_then(|()| Ok(out.flush()?));
@@ -55,32 +56,34 @@ pub fn main() -> ExitCode {
 
 /// Carries out one parsed command.
 fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
-    let endpoint = &cli.endpoint;
+    let lrsd = &Lrsd { endpoint: cli.endpoint, timeout: cli.timeout };
+    let times = &show::when::Times::new(cli.utc);
     let talk = output::Talk { verbose: cli.verbose };
     match cli.command {
-        Command::Status => read::status(endpoint, out),
-        Command::Tasks => read::tasks(endpoint, out),
-        Command::Task { id } => read::task(endpoint, &id, out),
-        Command::Jobs => read::jobs(endpoint, out),
-        Command::Events { since, no_follow } => read::events(endpoint, since, no_follow, out),
-        Command::Why { id } => read::why(endpoint, &id, out),
-        Command::Run(args) => match admit::run(endpoint, args, talk)? {},
-        Command::Admit(args) => admit::admit(endpoint, &args, talk, out),
-        Command::Release { id } => manage::release(endpoint, id),
-        Command::Priority { id, priority } => manage::priority(endpoint, id, priority, out),
-        Command::Reserve(args) => manage::reserve(endpoint, args, out),
-        Command::Cancel { id } => manage::cancel(endpoint, id),
-        Command::Drain => manage::drain(endpoint),
-        Command::Resume => manage::resume(endpoint),
-        Command::Reload => manage::reload(endpoint, out),
+        Command::Status => read::status(lrsd, talk, out),
+        Command::Tasks(args) => read::tasks(lrsd, &args, out),
+        Command::Task { id } => read::task(lrsd, id, times, out),
+        Command::Jobs => read::jobs(lrsd, out),
+        Command::Events(args) => events::events(lrsd, &args, times, out),
+        Command::Why { id } => read::why(lrsd, id, times, out),
+        Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
+        Command::Admit(args) => admit::admit(lrsd, &args, talk, out),
+        Command::Release { id } => manage::release(lrsd, id),
+        Command::Priority { id, priority } => manage::priority(lrsd, id, priority, out),
+        Command::Reserve(args) => manage::reserve(lrsd, args, out),
+        Command::Cancel { id } => manage::cancel(lrsd, id),
+        Command::Drain => manage::drain(lrsd),
+        Command::Resume => manage::resume(lrsd),
+        Command::Reload => manage::reload(lrsd, out),
         Command::Doctor { config } => local::doctor(config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
-        Command::Config { command: ConfigCommand::Show } => read::config(endpoint, out),
+        Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
+        Command::Plan(args) => plan::plan_file(&args, out),
         Command::Completions { shell } => pages::completions(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }
-        Command::Yarn { command } => yarn::execute(&command, endpoint, out),
+        Command::Yarn { command } => yarn::execute(&command, lrsd, out),
         Command::Bench { args } => match exec::bench(cli.json, args)? {},
         Command::Demo(args) => crate::demo::supervise(&args, out),
         Command::DemoInner(args) => crate::demo::run(&args, out),

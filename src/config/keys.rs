@@ -253,8 +253,9 @@ table! {
     /// queue faster. false: all disks are shared equally.
     Restart io: DiskTiers = DiskTiers::Weights, r#"true, "weights", "idle" or false"#, disk_tiers;
     /// CPU weight of all tasks of LRS together against the other groups of the node, in units of
-    /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": active
-    /// slots times 100.
+    /// cpu.weight (100 is neutral; on cgroup v1 it is converted to cpu.shares). "auto": 100 for
+    /// each CPU that active tasks use or wait for, at most one for each active slot; idle, behind
+    /// all other groups, while they want none. A number is in force whatever active tasks want.
     Restart root_weight: Auto<u32> = Auto::Auto, r#""auto" or 1..=10000"#,
         |v| auto(v, |v| number(v, 1..=10_000));
 }
@@ -290,11 +291,20 @@ table! {
     Live memory_resume: MemoryAmount = MemoryAmount::OfTotal(share(0.075)),
         "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
          of the node's memory, not below guard.memory_reserve", memory_amount;
+    /// The guard holds once all tasks of the node stalled for memory for this share of a cycle (PSI,
+    /// "full"), and lets go below half of it.
+    Live memory_pressure: Share = share(0.2), "0.01..=1.0",
+        |v| number(v, share(0.01)..=Share::ONE);
+    /// The guard holds once the swap in use grows by as much a second, and lets go below half of it.
+    #[serde(serialize_with = "quantity::show_size")]
+    Live swap_growth: Bytes = Bytes(16 << 20), r#"a size up to "1TiB", whole mebibytes"#,
+        |v| whole_mebibytes(v, Bytes(1 << 40));
     /// How long memory has to be short before the guard holds; "0s" is at once.
     #[serde(serialize_with = "quantity::show_duration")]
     Live enter_after: Duration = Duration::ZERO, r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
-    /// How long memory has to be plentiful before the guard lets go.
+    /// How long memory has to be plentiful before the guard lets go; longer each time, up to 64 times,
+    /// where it holds again soon after.
     #[serde(serialize_with = "quantity::show_duration")]
     Live exit_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);

@@ -1,9 +1,9 @@
-//! Whether busy services run beside LRS while its root has the default weight.
+//! Whether busy services run beside LRS while its root has a fixed weight.
 //!
-//! Passive tasks are idle only among LRS's own tasks: against the rest of the node they have the
-//! weight of the whole root, whether or not an active task wants the CPU. With the default,
-//! `tiers.root_weight = "auto"`, a service beside passive work alone kept 0.26 to 0.44 of its
-//! requests (docs/operations.md).
+//! Passive tasks are idle only among LRS's own tasks. With `tiers.root_weight = "auto"` the root
+//! follows what active tasks want, and passive work alone is behind all other groups. With a number
+//! passive tasks have that weight against the rest of the node, whether or not an active task wants
+//! the CPU (docs/performance.md has what that takes from a service).
 //!
 //! The CPU time of the groups beside the root is read twice, a moment apart.
 //!
@@ -72,30 +72,33 @@ fn usage(group: &Path) -> Option<Duration> {
     v1.or_else(|| parse::cpu_stat_usage(&read("cpu.stat")?))
 }
 
-/// `None` where the root has a weight of the operator's own choice.
+/// `None`: there is nothing to compare.
 pub(super) fn check(facts: &Facts, config: &Config) -> Option<Check> {
     const ID: &str = "neighbours";
-    if config.tiers.root_weight != Auto::Auto {
-        return None;
-    }
-    Some(match facts.neighbours.as_ref()? {
+    let busy = match facts.neighbours.as_ref()? {
         Ok(busy) if busy.is_empty() => {
-            Check::ok(ID, "no group beside LRS's uses the CPU at the moment")
+            return Some(Check::ok(ID, "no group beside LRS's uses the CPU at the moment"));
         }
-        Ok(busy) => {
-            let names =
-                busy.iter().take(3).map(|group| format!("{} {:.2}", group.name, group.cpus));
-            Check::warn(
-                ID,
-                format!(
-                    "beside LRS's tasks other groups use CPUs ({}), and with tiers.root_weight = \
-                     \"auto\" passive tasks take up to half or more of that from them",
-                    names.collect::<Vec<_>>().join(", ")
-                ),
-                "set tiers.root_weight = 10 if these services come before batch tasks",
-            )
-        }
-        Err(reason) => Check::unknown(ID, reason, "run doctor as root"),
+        Ok(busy) => busy,
+        Err(reason) => return Some(Check::unknown(ID, reason, "run doctor as root")),
+    };
+    let names = busy.iter().take(3).map(|group| format!("{} {:.2}", group.name, group.cpus));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Some(match config.tiers.root_weight {
+        Auto::Auto => Check::ok(
+            ID,
+            format!(
+                "beside LRS's tasks other groups use CPUs ({names}); passive tasks are behind them"
+            ),
+        ),
+        Auto::Fixed(weight) => Check::warn(
+            ID,
+            format!(
+                "beside LRS's tasks other groups use CPUs ({names}), and with tiers.root_weight = \
+                 {weight} passive tasks have that weight against each of them"
+            ),
+            "set tiers.root_weight = \"auto\" if these services come before passive tasks",
+        ),
     })
 }
 

@@ -420,7 +420,7 @@ fn each_fault_is_found_with_a_remedy() {
                 let name = String::from("system.slice");
                 f.neighbours = Some(Ok(vec![Neighbour { name, cpus: 0.5 }]));
             },
-            "",
+            "tiers.root_weight = 100",
             "neighbours",
             Warn,
             "system.slice 0.50",

@@ -73,7 +73,7 @@ impl Driver {
 
     fn execute(&mut self, step: Step, now: Moment) {
         if step.is_empty() {
-            return;
+            return self.follow_root();
         }
         self.touched.status = true;
         let Step { weights, events, records, forget, jobs, answers } = step;
@@ -83,6 +83,7 @@ impl Driver {
                 Err(error) => self.unwritten.insert(*id, error),
             };
         }
+        self.follow_root();
         for event in events {
             self.record(event);
         }

@@ -10,7 +10,7 @@ use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
-use crate::core::model::TaskId;
+use crate::core::model::{TaskId, Tier};
 use crate::core::rate::NodeRates;
 use crate::core::step::{Input, Reading};
 use crate::core::task::Task;
@@ -27,9 +27,16 @@ impl Driver {
         self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
         self.cycles += 1;
         let mut due = Vec::with_capacity(self.entries.len());
+        // What an active task waits for is what the root has to weigh for.
+        let follows = self.tree.root_follows();
+        let mut pressure = Vec::with_capacity(self.entries.len());
         let mut wanted: Vec<(TaskId, u32)> = Vec::new();
         for (id, task) in self.core.tasks() {
-            if task.counts.is_due(now.boot) {
+            let is_due = task.counts.is_due(now.boot);
+            if is_due || follows && task.tier() == Tier::Active {
+                pressure.push(id);
+            }
+            if is_due {
                 due.push(id);
                 let looks = task.counts.meter.looks_wanted();
                 if task.is_placed() && looks > 0 {
@@ -73,6 +80,7 @@ impl Driver {
             watch: std::mem::take(&mut self.sources_new).into_iter().collect(),
             forget: std::mem::take(&mut self.sources_gone),
             due,
+            pressure,
             look_at,
             looks,
             check,
@@ -127,16 +135,18 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
-        let NodeRates { effective, iowait, steal, .. } = self.node_rates;
+        let NodeRates { effective, iowait, steal, pressure, swap_growth, .. } = self.node_rates;
         let cpu = match (effective, iowait, steal) {
             (Some(effective), Some(iowait), Some(steal)) => {
                 Some(CpuShares { effective, iowait, steal })
             }
             _ => None,
         };
-        let node = Measured { cpus, cpu, memory };
+        let memory_full = pressure.map(|pressure| pressure.memory_full);
+        let node = Measured { cpus, cpu, memory, memory_full, swap_growth };
         self.feed(Input::Cycle { node, spread, at: sample.at, tasks }, now);
         self.replan(now);
+        self.check_root(now);
         self.check_weights(asked_at, kernel, now);
         self.tell_again();
         for (id, error) in entered {

@@ -67,7 +67,7 @@ use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Asked;
 use entry::Entry;
 use execute::{FollowUp, Touched};
-use root_weight::RootWeight;
+use root_weight::RootState;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
 use worker::{Message, Workers};
@@ -122,7 +122,7 @@ pub struct Driver {
     /// Found tasks that were released while they ran: not to be found again.
     let_go: HashSet<ProcessRef>,
     /// Whether the root has its weight.
-    root_weight: RootWeight,
+    root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
@@ -253,10 +253,7 @@ impl Driver {
                 Message::Reattached { task, result } => self.reattached(task, result, now),
                 Message::Released { task, result } => self.released(task, result, now),
                 Message::RootRemade => self.shape_root(),
-                Message::RootShaped { result } => {
-                    self.root_weight.answered(result);
-                    self.touched.status = true;
-                }
+                Message::RootShaped { result } => self.root_shaped(result),
                 Message::NotRemoved { task, group, error } => {
                     tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
                     self.not_removed.push((task, group));
@@ -361,6 +358,7 @@ impl Driver {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
+        self.leave_root();
         self.publish(now);
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
         for id in placed {
@@ -404,6 +402,8 @@ pub fn policy(config: &Config) -> Policy {
             dry_run: guard.dry_run,
             reserve: guard.memory_reserve,
             resume: guard.memory_resume,
+            memory_pressure: guard.memory_pressure,
+            swap_growth: guard.swap_growth,
             enter_after: guard.enter_after,
             exit_after: guard.exit_after,
         }),

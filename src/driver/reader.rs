@@ -26,7 +26,9 @@ pub struct CycleRequest {
     pub forget: Vec<TaskId>,
     /// Tasks whose reading ends an interval of their meter, ascending.
     pub due: Vec<TaskId>,
-    /// Those of them whose threads are looked at, ascending.
+    /// Tasks whose pressure is read, ascending: those and what is active.
+    pub pressure: Vec<TaskId>,
+    /// Tasks whose threads are looked at, ascending.
     pub look_at: Vec<TaskId>,
     /// When, after the reading, which of them are looked at again; jittered by the loop,
     /// earliest first.
@@ -134,7 +136,7 @@ pub(super) fn read_all(
                     kept.remove(&id);
                 }
                 let started = clock::boot_time();
-                let mut sample = sampler.sample_due(started, &request.due, &request.look_at);
+                let mut sample = sampler.sample_due(started, &request.pressure, &request.look_at);
                 sample.took = clock::boot_time().since(started);
                 let mut entered = Vec::new();
                 let kernel = match request.plan {

@@ -12,7 +12,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::execute::Touched;
 use super::find::{Findings, find};
-use super::root_weight::RootWeight;
+use super::root_weight::RootState;
 use super::taken::Taken;
 use super::watch::Watcher;
 use super::worker::Workers;
@@ -127,7 +127,7 @@ impl Driver {
             yarn_reported: now.boot,
             finder_trouble: None,
             let_go: HashSet::new(),
-            root_weight: RootWeight::default(),
+            root_weight: RootState::default(),
             not_removed: Vec::new(),
             unrestored: BTreeMap::new(),
             looking: HashMap::new(),

@@ -1,6 +1,12 @@
-//! Whether the root has its weight among its siblings, and when to try again.
+//! The weight of the root among its siblings: what follows the active tier, whether it is there, and
+//! when to try again.
 //!
-//! The weight of `lrs.slice` is systemd's to write, and a systemd that is busy, as it is while a
+//! With `tiers.root_weight = "auto"` the loop writes what the core wants
+//! ([`crate::core::neighbours`]) into the root's own files, as soon as it wants another, and compares
+//! them each cycle. Of `lrs.slice` systemd knows the most that may be written, and writes that itself
+//! now and then, as at a daemon-reload; the next comparison puts it right.
+//!
+//! That weight of `lrs.slice` is systemd's to write, and a systemd that is busy, as it is while a
 //! node boots, does not answer in time. Without the weight all tasks together have the share of one
 //! ordinary slice, or the one they had before, and nothing shows it but their speed: so a failure
 //! is a warning in the log and in the status, and is tried again until the weight is there.
@@ -8,18 +14,28 @@
 //! The pauses double, because each try holds up the thread that asks systemd (`lrs-units`) for as
 //! long as systemd is waited for (1.5 s).
 
+use serde_json::Map;
+
 use super::Driver;
 use super::unit_worker::UnitJob;
-use crate::cgroup::CgroupError;
+use crate::cgroup::{CgroupError, Drift};
+use crate::config::{Auto, Mode};
+use crate::core::event::EventKind;
+use crate::core::neighbours::RootWeight;
+use crate::units::Moment;
 
 /// Cycles between two tries, at most: with cycles of 3 s five minutes.
 const LONGEST_PAUSE: u32 = 100;
 
 /// The weight of the root, as far as it is known to be there.
 #[derive(Debug, Default)]
-pub(super) struct RootWeight {
+pub(super) struct RootState {
     /// `None`: it is there, or nothing else is known.
     missing: Option<Missing>,
+    /// What was written last, of a root that follows the active tier.
+    written: Option<RootWeight>,
+    /// It was another at the last comparison.
+    fought: bool,
 }
 
 #[derive(Debug)]
@@ -31,7 +47,7 @@ struct Missing {
     passed: u32,
 }
 
-impl RootWeight {
+impl RootState {
     /// Takes the answer to a [`UnitJob::ShapeRoot`].
     pub(super) fn answered(&mut self, result: Result<(), CgroupError>) {
         let before = self.missing.take();
@@ -62,9 +78,95 @@ impl RootWeight {
 }
 
 impl Driver {
-    /// Has the root given its weight, as the plan is now.
-    pub(super) fn shape_root(&self) {
-        self.workers.ask(UnitJob::ShapeRoot { plan: self.plan });
+    /// Gives the root its weight, as the plan is now.
+    pub(super) fn shape_root(&mut self) {
+        if !self.tree.root_follows() || self.tree.root_is_systemds() {
+            self.workers.ask(UnitJob::ShapeRoot { plan: self.plan });
+        }
+        self.root_weight.written = None;
+        self.follow_root();
+    }
+
+    /// Takes the answer to a [`UnitJob::ShapeRoot`]. systemd has written over what was in the file.
+    pub(super) fn root_shaped(&mut self, result: Result<(), CgroupError>) {
+        self.root_weight.answered(result);
+        self.root_weight.written = None;
+        self.follow_root();
+        self.touched.status = true;
+    }
+
+    /// Gives the root the weight that the active tier wants now, where that is another.
+    pub(super) fn follow_root(&mut self) {
+        if self.root_weight.written != self.wanted_root() {
+            self.weigh_root();
+        }
+    }
+
+    /// Compares the weight of the root with its files, once a cycle, and puts it right.
+    pub(super) fn check_root(&mut self, now: Moment) {
+        if self.root_weight.missing.is_some() {
+            return;
+        }
+        let drifts = self.weigh_root();
+        let known = std::mem::replace(&mut self.root_weight.fought, !drifts.is_empty());
+        // systemd may write what it was told at any time; one that fights on is said once.
+        if drifts.is_empty() || known || self.tree.root_is_systemds() {
+            return;
+        }
+        let found: Vec<String> = drifts
+            .iter()
+            .map(|drift| format!("{} was {}, not {}", drift.file, drift.found, drift.expected))
+            .collect();
+        let reason = format!("of the LRS root {}; it was put right", found.join(", "));
+        self.note(EventKind::Drift, None, reason, Map::new(), now);
+    }
+
+    /// The most it may weigh is left behind: nothing follows the active tier while no daemon runs.
+    pub(super) fn leave_root(&self) {
+        let most = self.plan.active_capacity.saturating_mul(100);
+        if self.tree.root_follows()
+            && let Err(error) = self.tree.weigh_root(RootWeight::Weight(most))
+        {
+            tracing::debug!(%error, "the LRS root keeps the weight it has: {error}");
+        }
+    }
+
+    /// What clients read of it, in units of cpu.weight; 0 is idle.
+    pub(super) fn shown_root(&self) -> Option<u32> {
+        if !self.tree.root_follows() {
+            return match self.config.tiers.root_weight {
+                Auto::Fixed(weight) if self.config.daemon.mode == Mode::Enforce => Some(weight),
+                _ => None,
+            };
+        }
+        self.root_weight.written.map(|weight| match weight {
+            RootWeight::Idle => 0,
+            RootWeight::Weight(weight) => weight,
+        })
+    }
+
+    fn wanted_root(&self) -> Option<RootWeight> {
+        self.core.root_weight().filter(|_| self.tree.root_follows())
+    }
+
+    fn weigh_root(&mut self) -> Vec<Drift> {
+        let Some(weight) = self.wanted_root() else { return Vec::new() };
+        let result = self.tree.weigh_root(weight);
+        let same = self.root_weight.written == Some(weight);
+        self.root_weight.written = result.is_ok().then_some(weight);
+        self.touched.status |= !same;
+        match result {
+            Ok(drifts) => {
+                if !self.tree.root_is_systemds() {
+                    self.root_weight.answered(Ok(()));
+                }
+                if same { drifts } else { Vec::new() }
+            }
+            Err(error) => {
+                self.root_weight.answered(Err(error));
+                Vec::new()
+            }
+        }
     }
 }
 
@@ -77,7 +179,7 @@ mod tests {
     }
 
     /// Cycles until it is due; an unanswered try is not repeated.
-    fn cycles_until_due(weight: &mut RootWeight) -> Option<u32> {
+    fn cycles_until_due(weight: &mut RootState) -> Option<u32> {
         let due = (1..=1000).find(|_| weight.is_due());
         assert!((0..1000).all(|_| !weight.is_due()), "tried twice without an answer");
         due
@@ -85,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_weight_that_is_there_is_not_tried_again() {
-        let mut weight = RootWeight::default();
+        let mut weight = RootState::default();
         assert_eq!(cycles_until_due(&mut weight), None);
         weight.answered(Ok(()));
         assert_eq!(cycles_until_due(&mut weight), None);
@@ -94,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_refused_weight_is_tried_again_later_each_time_until_it_is_there() {
-        let mut weight = RootWeight::default();
+        let mut weight = RootState::default();
         for pause in [1, 2, 4, 8, 16, 32, 64, 100, 100] {
             weight.answered(refused());
             assert!(weight.problem().unwrap().contains("did not answer"));

@@ -84,8 +84,8 @@ impl Sampler {
         self.read_all(now, None, look_at)
     }
 
-    /// The same with pressure of the tasks in `due` only, ascending: what ends no interval of
-    /// a computing rate needs none.
+    /// The same with pressure of the tasks in `due` only, ascending: what is passive and ends no
+    /// interval of a computing rate needs none.
     pub fn sample_due(&mut self, now: BootTime, due: &[TaskId], look_at: &[TaskId]) -> Sample {
         self.read_all(now, Some(due), look_at)
     }

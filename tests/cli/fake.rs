@@ -20,6 +20,8 @@ pub struct Script {
     pub pages: Vec<Vec<Task>>,
     /// Answers of Admit in order; when it runs dry a task is admitted.
     pub admit: VecDeque<Failure>,
+    /// Whether no slot comes free, however long a request waits.
+    pub full: bool,
     /// What such a task is, beside its id and tier.
     pub task: Task,
     pub admitted: Vec<AdmitRequest>,
@@ -192,9 +194,14 @@ impl Shaper for Served {
 
     async fn admit(&self, request: Request<AdmitRequest>) -> Answer<AdmitResponse> {
         let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+        let request = request.into_inner();
+        if self.0.lock().unwrap().full {
+            tokio::time::sleep(std::time::Duration::from_millis(request.wait_ms)).await;
+            return Err(Failure::deadline_exceeded("no slot came free in time"));
+        }
         let mut script = self.0.lock().unwrap();
         script.peers.push(peer.and_then(|peer| peer.pid()));
-        script.admitted.push(request.into_inner());
+        script.admitted.push(request);
         match script.admit.pop_front() {
             Some(failure) if failure.code() != tonic::Code::Ok => Err(failure),
             _ => {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fake;
+mod plan;
 mod read;
 mod run;
 
@@ -34,14 +35,15 @@ const NEED_DAEMON: &[&[&str]] = &[
 fn without_a_daemon_every_command_exits_3_and_says_where_it_looked() {
     for args in NEED_DAEMON {
         let ended = Ended::from(lrsctl(Path::new("/nonexistent/x.sock"), args).output().unwrap());
-        assert_eq!(ended.code, Some(3), "{args:?} {ended:?}");
+        let code = if args[0] == "run" { 125 } else { 3 };
+        assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
         assert!(ended.err.contains("/nonexistent/x.sock"), "{ended:?}");
         assert_eq!(ended.out, "");
     }
 }
 
 #[test]
-fn usage_errors_exit_2() {
+fn usage_errors_exit_2_and_those_of_run_125() {
     let fake = Fake::start(Script::default());
     let long = "x".repeat(300);
     for args in [
@@ -69,10 +71,38 @@ fn usage_errors_exit_2() {
         &["--endpoint", "localhost", "status"],
     ] {
         let ended = fake.run(args);
-        assert_eq!(ended.code, Some(2), "{args:?} {ended:?}");
+        let code = if args.first() == Some(&"run") { 125 } else { 2 };
+        assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
         assert_eq!(ended.out, "");
     }
     assert!(fake.script.lock().unwrap().admitted.is_empty());
+}
+
+#[test]
+fn what_people_of_other_tools_type_first_gets_a_tip() {
+    let fake = Fake::start(Script::default());
+    for (args, tip) in [
+        (&["ps"][..], "lrsctl tasks"),
+        (&["kill", "t0000000-1"], "LRS ends no task"),
+        (&["run", "ls"], "run --wait=10s -- CMD"),
+        (&["run", "--wait", "10s", "--", "true"], "run --wait=10s -- CMD"),
+    ] {
+        let ended = fake.run(args);
+        let mut tips = ended.err.lines().filter(|line| line.starts_with("  tip: "));
+        assert!(tips.any(|line| line.contains(tip)), "{args:?} {ended:?}");
+    }
+}
+
+#[test]
+fn a_daemon_that_hangs_is_said_after_two_seconds_and_given_up_after_the_timeout() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("lrsd.sock");
+    let _never_accepts = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let ended = Ended::from(lrsctl(&socket, &["status", "--timeout", "2.5s"]).output().unwrap());
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let said: Vec<&str> = ended.err.lines().collect();
+    assert!(said[0].contains("no answer from lrsd") && said[0].contains("2.5 s"), "{ended:?}");
+    assert!(said[1].contains("did not answer within 2.5 s"), "{ended:?}");
 }
 
 #[test]

@@ -117,13 +117,13 @@ fn a_nested_run_uses_the_outer_slot() {
 }
 
 #[test]
-fn a_full_node_is_4_and_the_command_does_not_run() {
+fn a_full_node_is_124_and_the_command_does_not_run() {
     for failure in
         [Failure::resource_exhausted("no free slot"), Failure::deadline_exceeded("waited 1 s")]
     {
         let fake = Fake::start(Script { admit: [failure].into(), ..Script::default() });
         let ended = fake.run(&["run", "--wait=1s", "--", "echo", "ran"]);
-        assert_eq!((ended.code, ended.out.as_str()), (Some(4), ""), "{ended:?}");
+        assert_eq!((ended.code, ended.out.as_str()), (Some(124), ""), "{ended:?}");
         assert_eq!(wait_ms(&fake).len(), 1);
     }
 }
@@ -165,7 +165,7 @@ fn a_connection_that_breaks_is_made_again() {
 fn patience_ends_also_when_nobody_is_there() {
     let fake = Fake::new(Script::default());
     let ended = fake.run(&["run", "--wait=100ms", "--", "echo", "ran"]);
-    assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{ended:?}");
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{ended:?}");
 }
 
 #[test]
@@ -211,4 +211,20 @@ fn a_task_that_stays_in_its_unit_is_warned_about() {
     for words in ["warning: ", "/system.slice", "memory.max = 1", "--leave-unit"] {
         assert!(ended.err.contains(words), "{words}: {ended:?}");
     }
+}
+
+#[test]
+fn a_wait_says_why() {
+    use lrs::proto::{ActiveSlots, PassiveSlots, Slots, Status};
+    let active = ActiveSlots { capacity: 2, used: 2, ..Default::default() };
+    let passive = PassiveSlots { capacity: 4, used: 3, reserved: 1, ..Default::default() };
+    let slots = Some(Slots { active: Some(active), passive: Some(passive) });
+    let status = Status { slots, waiting: 3, ..Default::default() };
+    let fake = Fake::start(Script { status, full: true, ..Script::default() });
+    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    let why =
+        "waiting for a slot: 2 of 2 active and 4 of 4 passive slots are taken, 3 requests wait";
+    assert!(ended.err.contains(why), "{ended:?}");
+    let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
+    assert!(!ended.err.contains("waiting"), "no terminal, nothing said: {ended:?}");
 }

@@ -17,5 +17,6 @@ mod finder;
 mod give_back;
 mod lifecycle;
 mod modes;
+mod neighbours;
 mod owner;
 mod tiers;

@@ -33,7 +33,7 @@ fn names_are_shown_as_given_or_refused() {
         ("", "is empty"),
     ] {
         for option in ["--name", "--job", "--kind"] {
-            daemon.refused(&["run", option, bad, "--", "true"], 2, words);
+            daemon.refused(&["run", option, bad, "--", "true"], 125, words);
         }
         daemon.refused(&["reserve", "--job", bad], 2, words);
     }
@@ -72,7 +72,7 @@ fn priorities_have_the_range_of_their_type() {
     assert_eq!(daemon.task_of(low)["tier"], "passive");
     for beyond in ["2147483648", "-2147483649", "1e3", "high"] {
         daemon.refused(&["priority", id, beyond], 2, "invalid value");
-        daemon.refused(&["run", "--priority", beyond, "--", "true"], 2, "invalid value");
+        daemon.refused(&["run", "--priority", beyond, "--", "true"], 125, "invalid value");
         daemon.refused(&["reserve", "--priority", beyond], 2, "invalid value");
     }
     // A storm of changes ends in the order of the last ones.
@@ -103,7 +103,7 @@ fn a_reservation_is_good_once_and_in_time() {
     let run = |rid: &str| ["run", "--reservation", rid, "--", "true"].map(str::to_owned);
     let refused = |daemon: &Daemon, rid: &str, words: &str| {
         let arguments = run(rid.trim());
-        daemon.refused(&arguments.each_ref().map(String::as_str), 1, words);
+        daemon.refused(&arguments.each_ref().map(String::as_str), 125, words);
     };
     let used = daemon.ok(&["reserve"]);
     daemon.ok(&["run", "--reservation", used.trim(), "--", "true"]);
@@ -244,7 +244,7 @@ fn waiters_that_die_make_room_for_those_behind_them() {
     signal(dies, Signal::KILL);
     daemon.join(dies);
     waiting(&daemon, 1);
-    daemon.refused(&["run", "--wait=300ms", "--", "true"], 4, "");
+    daemon.refused(&["run", "--wait=300ms", "--", "true"], 124, "");
     waiting(&daemon, 1);
     // A drain keeps those who wait, and lets nobody in.
     daemon.ok(&["drain"]);
@@ -252,7 +252,7 @@ fn waiters_that_die_make_room_for_those_behind_them() {
     daemon.join(holder);
     daemon.eventually("an empty tier", |daemon| daemon.tasks().is_empty().then_some(()));
     assert_eq!(daemon.status()["waiting"], 1);
-    daemon.refused(&["run", "--", "true"], 1, "draining");
+    daemon.refused(&["run", "--", "true"], 125, "draining");
     daemon.ok(&["resume"]);
     daemon.task_of(next);
     daemon.finish(next);

@@ -146,6 +146,7 @@ pub fn status() -> proto::Status {
         mode: proto::Mode::Enforce.into(),
         guard: Some(proto::Guard::default()),
         cgroup: Some(proto::CgroupStatus {
+            root_weight: Some(200),
             version: 2,
             root: "/lrs".into(),
             cpu_tiers: "idle".into(),

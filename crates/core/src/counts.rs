@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::neighbours;
 use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use super::sample::TaskSample;
 use crate::units::BootTime;
@@ -30,6 +31,9 @@ pub struct Counts {
     /// Over the last cycle.
     #[serde(skip)]
     pub rates: TaskRates,
+    /// CPUs it used and waited for over the last cycle; `None`: not known.
+    #[serde(skip)]
+    pub demand: Option<f64>,
 }
 
 impl Counts {
@@ -82,6 +86,8 @@ impl Counts {
         }
         if let Some((earlier, before)) = &self.last {
             self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
+            let cycle = Interval::between((*earlier, before), (at, &sample), spread);
+            self.demand = cycle.as_ref().and_then(neighbours::demand);
         }
         if let Some(base) = &mut self.baseline
             && base.cpu.is_none()

@@ -15,6 +15,7 @@ pub mod jobs;
 pub mod leaving;
 mod life;
 pub mod model;
+pub mod neighbours;
 mod placement;
 pub mod rate;
 mod requests;

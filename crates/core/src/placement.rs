@@ -88,6 +88,9 @@ impl Shaper {
             }
         }
         self.free_window.note(self.slots.passive_free());
+        if self.follow.newcomer {
+            self.follow_active();
+        }
     }
 
     pub(super) fn best_waiting_task(&self) -> Option<TaskId> {
@@ -109,6 +112,11 @@ impl Shaper {
     pub(super) fn reseat(&mut self, id: TaskId, seat: Seat) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         self.slots.stand(task.seat, task.rank());
+        if task.tier() != seat.tier() {
+            // What it wanted in the other tier says little.
+            task.counts.demand = None;
+            self.follow.newcomer |= seat.tier() == Tier::Active;
+        }
         task.seat = seat;
         self.slots.sit(seat, task.rank(), id);
     }
@@ -333,6 +341,7 @@ impl Shaper {
         };
         self.slots.sit(seat, task.rank(), id);
         self.tasks.insert(id, Box::new(task));
+        self.follow.newcomer |= seat.tier() == Tier::Active;
         self.step.jobs.push(Job::Prepare { task: id, ticket });
         id
     }

@@ -22,6 +22,7 @@ use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Labels, Priority, ReservationId, TaskId};
+use super::neighbours::Follow;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
@@ -38,6 +39,8 @@ pub struct Shaper {
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
+    /// The weight of the root.
+    pub(super) follow: Follow,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
@@ -81,6 +84,7 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
+            follow: Follow::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),

@@ -178,6 +178,11 @@ impl Slots {
         self.passive_used() + self.passive_reserved()
     }
 
+    /// Tasks with active weights, in a slot or without one.
+    pub fn active_tier(&self) -> impl Iterator<Item = TaskId> {
+        self.active.values().chain(self.slotless.values()).copied()
+    }
+
     /// SlotMax of the expansion formula.
     pub fn allocated(&self) -> u32 {
         self.active_capacity + self.passive_capacity

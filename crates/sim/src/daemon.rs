@@ -13,6 +13,7 @@ use lrs_core::Measured;
 use lrs_core::capacity::CpuShares;
 use lrs_core::guard::Memory;
 use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
+use lrs_core::neighbours::RootWeight;
 use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
 use lrs_core::shaper::Shaper;
@@ -25,7 +26,7 @@ use lrs_core::units::{BootTime, Pid, ProcessRef};
 use crate::outside::{
     Alive, Call, Deed, Outside, Reply, TaskRecord, group_of, origin, origin_of, own_group,
 };
-use crate::tree::{Inode, ROOT, Refused, Weights};
+use crate::tree::{Inode, NEUTRAL, ROOT, Refused, Weights};
 
 /// `tiers.ratio`: active to passive, when both tiers are full.
 const RATIO: u64 = 100;
@@ -166,6 +167,7 @@ impl Daemon {
         for (id, tier) in weights {
             self.weigh(id, tier, out)?;
         }
+        self.weigh_root(out)?;
         for event in &events {
             out.fuse.burn(Deed::Event)?;
             out.store.append(event);
@@ -283,6 +285,14 @@ impl Daemon {
         let placed = self.core.task(id).filter(|task| task.is_placed());
         let Some(group) = placed.and_then(group_of) else { return Ok(()) };
         write_weights(group, self.plan.weights(tier), out)
+    }
+
+    /// Gives the root what the active tier wants.
+    fn weigh_root(&self, out: &mut Outside) -> Alive<()> {
+        match (out.lrs(), self.core.root_weight()) {
+            (Some(root), Some(weight)) => write_weights(root, root_weights(weight), out),
+            _ => Ok(()),
+        }
     }
 
     /// The weights of its own tier.
@@ -602,7 +612,9 @@ impl Daemon {
             }
             _ => None,
         };
-        let node = Measured { cpus: sample.cpus, cpu, memory };
+        let memory_full = rates.pressure.map(|pressure| pressure.memory_full);
+        let swap_growth = rates.swap_growth;
+        let node = Measured { cpus: sample.cpus, cpu, memory, memory_full, swap_growth };
         self.node_last = (now.boot, sample);
         let all: Vec<TaskId> = self.held.keys().copied().collect();
         let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();
@@ -652,6 +664,14 @@ impl Daemon {
         let occupied = group.is_some_and(|group| out.node.tree.members(group).next().is_some());
         let found_in = "elsewhere".to_owned();
         self.feed(Input::Outside { task: id, found_in, limit: None, occupied }, out)
+    }
+}
+
+/// The weights of a root among its siblings.
+pub(crate) fn root_weights(weight: RootWeight) -> Weights {
+    match weight {
+        RootWeight::Idle => Weights { idle: true, ..NEUTRAL },
+        RootWeight::Weight(weight) => Weights { cpu: u64::from(weight), ..NEUTRAL },
     }
 }
 

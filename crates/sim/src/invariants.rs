@@ -8,7 +8,7 @@ use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
 use lrs_core::task::Task;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, root_weights};
 use crate::outside::{Outside, group_of};
 use crate::tree::Inode;
 
@@ -80,7 +80,7 @@ pub fn slots(core: &Shaper) -> Result<(), String> {
     Ok(())
 }
 
-/// Every task in its slot has the weights of its tier.
+/// Every task in its slot has the weights of its tier, and the root what the active tier wants.
 fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<(), String> {
     for (id, task) in daemon.core.tasks() {
         let group = group_of(task).filter(|group| !foreign.contains(group));
@@ -90,6 +90,12 @@ fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<
         };
         let (tier, expected) = (task.tier(), daemon.plan.weights(task.tier()));
         ensure!(found.weights == expected, "task {id} is {tier} and has {:?}", found.weights);
+    }
+    let root = out.lrs().filter(|root| !foreign.contains(root));
+    let root = root.and_then(|root| out.node.tree.groups().get(&root));
+    if let (Some(root), Some(weight)) = (root, daemon.core.root_weight()) {
+        let expected = root_weights(weight);
+        ensure!(root.weights == expected, "the root has {:?}, not {expected:?}", root.weights);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@
 //! | [`outside`] | that, the stored state and what clients were told; the fuse that kills the daemon |
 //! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
+//! | `neighbours` | tests of a service beside LRS |
 //! | [`queue`] | queues of jobs: LRS against fixed numbers of slots |
 //!
 //! Random lives by the million, each with crashes between any two deeds of the daemon:
@@ -38,6 +39,8 @@ pub mod daemon;
 pub mod invariants;
 pub mod lives;
 pub mod load;
+#[cfg(test)]
+mod neighbours;
 pub mod node;
 pub mod outside;
 pub mod queue;

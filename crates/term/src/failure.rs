@@ -17,10 +17,25 @@ pub enum Exit {
     Unreachable = 3,
     /// No slot was free, or none came free in the time given.
     NoFreeSlot = 4,
+    /// `run` had no slot, or none within `--wait=DUR` (as timeout(1)).
+    RunWithoutSlot = 124,
+    /// `run` itself failed: refused, wrong arguments, no daemon (as docker-run(1) and env(1)).
+    RunFailed = 125,
     /// The command of `run` is there but cannot be executed.
     NotExecutable = 126,
     /// The command of `run` is not there.
     NotFound = 127,
+}
+
+impl Exit {
+    /// What it is as the end of `run`.
+    pub fn of_run(self) -> Exit {
+        match self {
+            Exit::NoFreeSlot => Exit::RunWithoutSlot,
+            Exit::Failed | Exit::Usage | Exit::Unreachable => Exit::RunFailed,
+            other => other,
+        }
+    }
 }
 
 /// The end of a command that did not do all it was asked.
@@ -70,6 +85,14 @@ impl Failure {
     /// The command of `run` cannot be executed.
     pub fn not_executable(message: impl Into<String>) -> Failure {
         Failure::new(Exit::NotExecutable, message)
+    }
+
+    /// The same as the end of `run`, which leaves the low exit codes to its command.
+    pub fn of_run(mut self) -> Failure {
+        if let Failure::Message { exit, .. } = &mut self {
+            *exit = exit.of_run();
+        }
+        self
     }
 
     /// It was reported already.

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::args::YarnCommand;
-use super::client::{self, ask};
+use super::client::{self, Lrsd, ask};
 use super::failure::{Asked, Failure};
 use super::output::Output;
 use super::show;
 use crate::{clock, proto, wire};
-use lrs_api::client::Endpoint;
 
 /// What a NodeManager waits for. It runs the script again soon; a daemon that is slower counts
 /// as down.
@@ -24,20 +23,16 @@ const SITE: &str = include_str!("site.xml");
 const PACKAGED: &str = "/usr/bin/lrsctl";
 
 /// Carries out `lrsctl yarn ...`.
-pub(super) fn execute(
-    command: &YarnCommand,
-    endpoint: &Endpoint,
-    out: &mut Output,
-) -> Result<(), Failure> {
+pub(super) fn execute(command: &YarnCommand, lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
     match command {
-        YarnCommand::Status => status(endpoint, out),
-        YarnCommand::NodeAttributes => node_attributes(endpoint, out),
+        YarnCommand::Status => status(lrsd, out),
+        YarnCommand::NodeAttributes => node_attributes(lrsd, out),
         YarnCommand::Site => out.text(site(&this_program())),
     }
 }
 
-fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
-    let yarn = ask(endpoint, Asked::Other, |mut lrsd| async move {
+fn status(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let yarn = ask(lrsd, Asked::Other, |mut lrsd| async move {
         lrsd.get_yarn(proto::GetYarnRequest {}).await.map(tonic::Response::into_inner)
     })?;
     if out.is_json() { out.json(&yarn) } else { show::yarn::yarn(&yarn, clock::now().wall, out) }
@@ -45,10 +40,10 @@ fn status(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
 
 /// Valid lines and status 0 whatever happens, for a script that fails is a NodeManager's log full
 /// of it; a daemon that does not answer is a state like others.
-fn node_attributes(endpoint: &Endpoint, out: &mut Output) -> Result<(), Failure> {
+fn node_attributes(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
     let status = super::runtime()?.block_on(async {
         let asked = async {
-            let mut lrsd = client::connect(endpoint).await.ok()?;
+            let mut lrsd = client::connect(lrsd).await.ok()?;
             lrsd.get_status(proto::GetStatusRequest {}).await.ok()
         };
         tokio::time::timeout(ATTRIBUTES_WITHIN, asked).await.ok().flatten()

@@ -45,7 +45,7 @@ done
 
 if [ "$LRS_VM_VARIANT" = v2 ]; then
     step 'the memory floor'
-    for group in lrs.slice lrs.slice/lrsd.service; do
+    for group in lrsd.slice lrsd.slice/lrsd.service; do
         floor=$(cat "/sys/fs/cgroup/$group/memory.min")
         [ "$floor" = $((64 * 1024 * 1024)) ] || fault "memory.min of $group is $floor"
     done

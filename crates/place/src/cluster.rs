@@ -1,0 +1,512 @@
+//! A cluster as the policies see it: checked, indexed, and changed only by [`Cluster::start`] and
+//! [`Cluster::finish`].
+//!
+//! Made from a [`crate::input::ClusterInput`] by [`crate::check`]. Everything is numbered, and
+//! `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and
+//! racks that hold their input, so that the question of every policy, "has this job a task whose
+//! input is here?", costs a search in a tree and not a walk over all tasks.
+//!
+//! Limits. A task that started is over or runs: there are no retries and no lost nodes here.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Index;
+use std::time::Duration;
+
+use lrs_core::model::{Priority, Tier};
+use lrs_core::units::Share;
+use serde::Serialize;
+
+use crate::groups::Group;
+use crate::input::Kind;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) usize);
+
+        impl Index<$name> for Cluster {
+            type Output = $thing;
+
+            fn index(&self, id: $name) -> &$thing {
+                &self.$list[id.0]
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A node of one [`Cluster`].
+    NodeId of Node in nodes;
+    /// A job of one [`Cluster`].
+    JobId of Job in jobs;
+    /// A task of one [`Cluster`].
+    TaskId of Task in tasks;
+    /// A group of one [`Cluster`].
+    GroupId of Group in groups;
+}
+
+/// A rack of one [`Cluster`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RackId(pub(crate) usize);
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its rack.
+    pub rack: RackId,
+    pub(crate) active: Slots,
+    pub(crate) passive: Slots,
+    /// What runs, in the order of its start, with its tier now.
+    running: Vec<(TaskId, Tier)>,
+}
+
+/// The slots of a tier.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slots {
+    capacity: u32,
+    used: u32,
+}
+
+impl Node {
+    /// A node on which nothing runs.
+    pub(crate) fn new(name: String, rack: RackId, active: u32, passive: u32) -> Node {
+        let slots = |capacity| Slots { capacity, used: 0 };
+        Node { name, rack, active: slots(active), passive: slots(passive), running: Vec::new() }
+    }
+
+    /// Slots of both tiers, free or not.
+    pub fn slots(&self) -> u32 {
+        self.active.capacity.saturating_add(self.passive.capacity)
+    }
+
+    /// Free slots of a tier.
+    pub fn free(&self, tier: Tier) -> u32 {
+        let Slots { capacity, used } = match tier {
+            Tier::Active => self.active,
+            Tier::Passive => self.passive,
+        };
+        capacity.saturating_sub(used)
+    }
+
+    /// The tier of the next task to start here: active slots fill first (thesis 4.3.1).
+    pub fn next_free(&self) -> Option<Tier> {
+        [Tier::Active, Tier::Passive].into_iter().find(|tier| self.free(*tier) > 0)
+    }
+
+    /// The tasks that run here, in the order of their start.
+    pub fn running(&self) -> impl Iterator<Item = TaskId> {
+        self.running.iter().map(|(task, _)| *task)
+    }
+
+    fn of(&mut self, tier: Tier) -> &mut Slots {
+        match tier {
+            Tier::Active => &mut self.active,
+            Tier::Passive => &mut self.passive,
+        }
+    }
+
+    fn add(&mut self, task: TaskId, tier: Tier) {
+        self.running.push((task, tier));
+        self.of(tier).used += 1;
+    }
+
+    fn remove(&mut self, task: TaskId) {
+        let Some(index) = self.running.iter().position(|(other, _)| *other == task) else { return };
+        let (_, tier) = self.running.remove(index);
+        self.of(tier).used -= 1;
+    }
+
+    fn move_to(&mut self, tier: Tier, index: usize) {
+        let from = std::mem::replace(&mut self.running[index].1, tier);
+        self.of(from).used -= 1;
+        self.of(tier).used += 1;
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Its group.
+    pub group: GroupId,
+    /// Higher is sooner.
+    pub priority: Priority,
+    /// Its computing rate; none: never measured.
+    pub rate: Option<Share>,
+    /// Ended tasks that the rate is the mean of.
+    pub(crate) measured: u32,
+    /// When it arrived.
+    pub arrived: Duration,
+    /// How long it has been passed over, as far as the input says.
+    pub waited: Duration,
+    pub(crate) maps: Waiting,
+    pub(crate) reduces: Waiting,
+    pub(crate) running: usize,
+}
+
+impl Job {
+    /// Its waiting tasks of a kind.
+    pub fn waiting(&self, kind: Kind) -> &Waiting {
+        match kind {
+            Kind::Map => &self.maps,
+            Kind::Reduce => &self.reduces,
+        }
+    }
+
+    /// How many of its tasks wait.
+    pub fn waiting_tasks(&self) -> usize {
+        self.maps.len() + self.reduces.len()
+    }
+
+    /// How many of its tasks run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    fn waiting_mut(&mut self, kind: Kind) -> &mut Waiting {
+        match kind {
+            Kind::Map => &mut self.maps,
+            Kind::Reduce => &mut self.reduces,
+        }
+    }
+}
+
+/// The waiting tasks of one kind of a job, in order, and by where their input is.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    all: BTreeSet<TaskId>,
+    by_node: BTreeSet<(NodeId, TaskId)>,
+    by_rack: BTreeSet<(RackId, TaskId)>,
+    /// Those without input, which run equally well anywhere.
+    free: BTreeSet<TaskId>,
+}
+
+impl Waiting {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = TaskId> {
+        self.all.iter().copied()
+    }
+
+    /// The first whose way to its input is no longer than `limit` on a node of a rack; the
+    /// shortest way wins.
+    pub fn first(&self, node: NodeId, rack: RackId, limit: Locality) -> Option<TaskId> {
+        let here = || after(&self.by_node, (node, TaskId(0))).filter(|(of, _)| *of == node);
+        let near = || after(&self.by_rack, (rack, TaskId(0))).filter(|(of, _)| *of == rack);
+        let mut found = here().map(|(_, task)| task).or_else(|| self.free.first().copied());
+        if limit >= Locality::Rack {
+            found = found.or_else(|| near().map(|(_, task)| task));
+        }
+        if limit >= Locality::Remote {
+            found = found.or_else(|| self.all.first().copied());
+        }
+        found
+    }
+
+    fn add(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
+        self.all.insert(id);
+        self.by_node.extend(task.replicas.iter().map(|node| (*node, id)));
+        self.by_rack.extend(racks.iter().map(|rack| (*rack, id)));
+        if task.replicas.is_empty() {
+            self.free.insert(id);
+        }
+    }
+
+    fn remove(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
+        self.all.remove(&id);
+        for node in &task.replicas {
+            self.by_node.remove(&(*node, id));
+        }
+        for rack in racks {
+            self.by_rack.remove(&(*rack, id));
+        }
+        self.free.remove(&id);
+    }
+}
+
+fn after<T: Copy + Ord>(set: &BTreeSet<T>, from: T) -> Option<T> {
+    set.range(from..).next().copied()
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its name within the job.
+    pub name: String,
+    /// Its job.
+    pub job: JobId,
+    /// Map or reduce.
+    pub kind: Kind,
+    /// Size of its input.
+    pub bytes: u64,
+    /// The nodes that hold its input; none: it runs equally well anywhere.
+    pub replicas: Vec<NodeId>,
+    pub(crate) state: State,
+}
+
+impl Task {
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In the queue.
+    Waiting,
+    /// On this node since then.
+    Running(NodeId, Duration),
+    /// Over.
+    Ended,
+}
+
+/// How near a task runs to its input; nearer is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Locality {
+    /// On a node that holds it, or it has none.
+    Node,
+    /// In a rack that holds it.
+    Rack,
+    /// In another rack.
+    Remote,
+}
+
+impl fmt::Display for Locality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Locality::Node => "node",
+            Locality::Rack => "rack",
+            Locality::Remote => "remote",
+        })
+    }
+}
+
+/// How fast input moves from node to node.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) within_rack: f64,
+    pub(crate) between_racks: f64,
+    pub(crate) pairs: BTreeMap<(NodeId, NodeId), f64>,
+}
+
+/// A checked cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) tasks: Vec<Task>,
+    /// At least one: that of the jobs in no group, when the input has none.
+    pub(crate) groups: Vec<Group>,
+    pub(crate) network: Option<Network>,
+    /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
+    queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
+}
+
+impl Cluster {
+    /// All nodes, in the order of the input.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
+    }
+
+    /// All jobs, in the order of the input.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + use<> {
+        (0..self.jobs.len()).map(JobId)
+    }
+
+    /// All tasks, in the order of the input.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> + use<> {
+        (0..self.tasks.len()).map(TaskId)
+    }
+
+    /// Slots of all nodes, free or not.
+    pub fn slots(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
+    /// Free slots of all nodes.
+    pub fn free_slots(&self) -> u64 {
+        let free =
+            |node: &Node| u64::from(node.free(Tier::Active)) + u64::from(node.free(Tier::Passive));
+        self.nodes.iter().map(free).sum()
+    }
+
+    /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
+    /// One from the input counts until then.
+    pub fn learn(&mut self, job: JobId, rate: Share) {
+        let of = &mut self.jobs[job.0];
+        let before = of.rate.filter(|_| of.measured > 0).map_or(0.0, Share::value);
+        let sum = before * f64::from(of.measured) + rate.value();
+        of.measured = of.measured.saturating_add(1);
+        of.rate = Share::of(sum, f64::from(of.measured));
+    }
+
+    /// All groups, in the order of the input.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len()).map(GroupId)
+    }
+
+    /// The group of a task's job.
+    pub fn group_of(&self, task: TaskId) -> GroupId {
+        self[self[task].job].group
+    }
+
+    /// Whether the input has groups.
+    pub fn has_groups(&self) -> bool {
+        self.groups.iter().any(|group| !group.name.is_empty())
+    }
+
+    /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
+    pub fn queue(&self) -> impl Iterator<Item = JobId> {
+        self.queue.iter().map(|(_, _, job)| *job)
+    }
+
+    /// How near `task` would be to its input on `node`.
+    pub fn locality(&self, task: TaskId, node: NodeId) -> Locality {
+        let replicas = &self[task].replicas;
+        let rack = self[node].rack;
+        if replicas.is_empty() || replicas.contains(&node) {
+            Locality::Node
+        } else if replicas.iter().any(|replica| self[*replica].rack == rack) {
+            Locality::Rack
+        } else {
+            Locality::Remote
+        }
+    }
+
+    /// Seconds in which the input of `task` gets to `node`, from the replica that is nearest in
+    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input.
+    pub fn transfer_seconds(&self, task: TaskId, node: NodeId) -> Option<f64> {
+        if self.locality(task, node) == Locality::Node {
+            return Some(0.0);
+        }
+        let network = self.network.as_ref()?;
+        let best = self[task]
+            .replicas
+            .iter()
+            .map(|replica| {
+                let usual = if self[*replica].rack == self[node].rack {
+                    network.within_rack
+                } else {
+                    network.between_racks
+                };
+                network.pairs.get(&(*replica, node)).copied().unwrap_or(usual)
+            })
+            .fold(0.0, f64::max);
+        Some(self[task].bytes as f64 / best)
+    }
+
+    /// The lowest priority of what is active on `node` (thesis 3.3.3).
+    pub fn lowest_active(&self, node: NodeId) -> Option<Priority> {
+        self.last_active(node).map(|(priority, _)| priority)
+    }
+
+    /// Whether the input says how fast data moves.
+    pub fn knows_network(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait
+    /// or the slot is not free. A node makes a passive task of higher priority than its lowest
+    /// active one active in that one's place (thesis 3.3.2), and so does this.
+    pub fn start(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) -> bool {
+        if self[task].state != State::Waiting || self[node].free(tier) == 0 {
+            return false;
+        }
+        self.unlist(task);
+        let priority = self[self[task].job].priority;
+        let lower = (tier == Tier::Passive)
+            .then(|| self.last_active(node).filter(|(lowest, _)| *lowest < priority))
+            .flatten();
+        match lower {
+            Some((_, index)) => {
+                self.nodes[node.0].move_to(Tier::Passive, index);
+                self.seat(task, node, Tier::Active, now);
+            }
+            None => self.seat(task, node, tier, now),
+        }
+        true
+    }
+
+    /// A running task is over; the earliest of the highest passive priority moves up.
+    pub fn finish(&mut self, task: TaskId) {
+        let State::Running(node, _) = self[task].state else { return };
+        self.tasks[task.0].state = State::Ended;
+        let job = self[task].job;
+        self.jobs[job.0].running -= 1;
+        self.nodes[node.0].remove(task);
+        if self[node].free(Tier::Active) > 0
+            && let Some((_, index)) = self
+                .seated(node, Tier::Passive)
+                .max_by_key(|(priority, index)| (*priority, Reverse(*index)))
+        {
+            self.nodes[node.0].move_to(Tier::Active, index);
+        }
+    }
+
+    /// Puts a task, which is on no list, on a node.
+    pub(crate) fn seat(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) {
+        let job = self[task].job;
+        self.jobs[job.0].running += 1;
+        self.nodes[node.0].add(task, tier);
+        self.tasks[task.0].state = State::Running(node, now);
+    }
+
+    /// Lists a task as waiting.
+    pub(crate) fn list(&mut self, task: TaskId) {
+        let racks = self.racks(task);
+        let of = &self.tasks[task.0];
+        let (job, kind) = (of.job, of.kind);
+        self.jobs[job.0].waiting_mut(kind).add(task, of, &racks);
+        self.queue.insert(self.place(job));
+    }
+
+    fn unlist(&mut self, task: TaskId) {
+        let racks = self.racks(task);
+        let of = &self.tasks[task.0];
+        let (job, kind) = (of.job, of.kind);
+        self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
+        if self[job].waiting_tasks() == 0 {
+            self.queue.remove(&self.place(job));
+        }
+    }
+
+    /// The place of a job in the queue.
+    pub(crate) fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
+        (Reverse(self[job].priority), self[job].arrived, job)
+    }
+
+    fn racks(&self, task: TaskId) -> BTreeSet<RackId> {
+        self[task].replicas.iter().map(|node| self[*node].rack).collect()
+    }
+
+    /// The active task that would go passive first: of the lowest priority, started last.
+    fn last_active(&self, node: NodeId) -> Option<(Priority, usize)> {
+        self.seated(node, Tier::Active).min_by_key(|(priority, index)| (*priority, Reverse(*index)))
+    }
+
+    /// Priority and place of what runs in a tier of a node.
+    fn seated(&self, node: NodeId, tier: Tier) -> impl Iterator<Item = (Priority, usize)> {
+        let running = self[node].running.iter().enumerate();
+        running
+            .filter(move |(_, (_, of))| *of == tier)
+            .map(|(index, (task, _))| (self[self[*task].job].priority, index))
+    }
+}

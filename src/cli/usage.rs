@@ -1,0 +1,56 @@
+//! Arguments that do not parse: clap's message, and a tip where people expect another command line.
+
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory as _, Error};
+
+use super::args::Cli;
+use super::failure::Exit;
+use super::output::say;
+
+/// Words that people of other tools type first, and what serves here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("list", "`lrsctl tasks` lists the tasks"),
+    ("ls", "`lrsctl tasks` lists the tasks"),
+    ("ps", "`lrsctl tasks` lists the tasks"),
+    ("top", "`watch lrsctl tasks` shows the tasks as they change"),
+    ("log", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
+    ("logs", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
+    ("history", "`lrsctl events --no-follow` has what is kept"),
+    ("submit", "`lrsctl run --wait -- CMD... &` waits for a slot in the background"),
+    ("exec", "`lrsctl run -- CMD...` runs a command in a slot"),
+    ("kill", "LRS ends no task; kill the process that `lrsctl task ID` shows"),
+    ("stop", "`lrsctl drain` takes no new tasks; LRS ends none"),
+    ("attach", "`lrsctl admit PID` makes a running process a task"),
+    ("detach", "`lrsctl release ID` gives a task back to where it came from"),
+];
+
+/// Prints the error and says how the command ends: 2, or 125 for `run`, whose command has the low
+/// exit codes.
+pub(super) fn report(error: &Error) -> ExitCode {
+    // Help on a closed pipe is as good as help that was read.
+    let _ = error.print();
+    if error.exit_code() == 0 {
+        return ExitCode::SUCCESS;
+    }
+    let words = Cli::command().ignore_errors(true).get_matches();
+    let run = words.subcommand_name() == Some("run");
+    if let Some(tip) = tip(error, run) {
+        say(format_args!("  tip: {tip}"));
+    }
+    if run { Exit::Usage.of_run() } else { Exit::Usage }.into()
+}
+
+fn tip(error: &Error, run: bool) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let typed = error.get(ContextKind::InvalidSubcommand)?.to_string();
+            ELSEWHERE.iter().find(|(word, _)| *word == typed).map(|(_, tip)| *tip)
+        }
+        ErrorKind::UnknownArgument if run => Some(
+            "the command stands after `--` and a time after `=`: lrsctl run --wait=10s -- CMD...",
+        ),
+        _ => None,
+    }
+}
