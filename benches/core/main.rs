@@ -100,6 +100,8 @@ fn cycle(bencher: Bencher, tasks: usize) {
             steal: Share::default(),
         }),
         memory: Some(Memory { available: Bytes(8 << 30), total: Bytes(16 << 30) }),
+        memory_full: None,
+        swap_growth: None,
     };
     let mut second = 1;
     bencher.bench_local(|| {

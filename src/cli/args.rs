@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 use lrs_place::catalogue::{Entry, POLICIES};
 
-use super::values::{Patience, duration, label};
+use super::show::table::fields;
+use super::values::{Patience, Since, duration, label};
 use crate::demo::{DemoArgs, InnerArgs};
 
 /// Control and watch the Local Resource Shaper on this node.
@@ -34,6 +35,9 @@ pub(super) struct Cli {
     /// How long an answer of lrsd may take (500ms, 5s); waiting for a slot has --wait [default: 30s]
     #[arg(long, global = true, value_name = "DUR", value_parser = duration)]
     pub(super) timeout: Option<Duration>,
+    /// Times in UTC with microseconds, not local and short
+    #[arg(long, global = true)]
+    pub(super) utc: bool,
     /// Say more on stderr
     #[arg(long, short, global = true)]
     pub(super) verbose: bool,
@@ -46,7 +50,17 @@ pub(super) enum Command {
     /// Node and slots at a glance
     Status,
     /// Running tasks: tier, class, rates
-    Tasks,
+    ///
+    /// Columns: PRI higher runs sooner; CLASS cpu, moderate or io by the computing rate, idle if it uses
+    /// neither CPU nor disk; RATE the computing rate, the share of its time in which it computes or
+    /// wants to (1 computes, 0 waits); CPU the share of the whole node's CPUs in the last cycle; WRITE/s
+    /// bytes written to disk; AGE since admission; NAME job/kind name, with flags in front: starves
+    /// (passive, wants the CPU and gets less than a hundredth of the node), overflow, slotless,
+    /// opportunistic, capped, frozen, contested, main exited.
+    #[command(after_help = "Examples:\n  \
+        lrsctl tasks --mine --sort -cpu_share\n  \
+        lrsctl tasks --job nightly -o id,tier,name --no-header")]
+    Tasks(TasksArgs),
     /// Everything about one task
     Task {
         /// Id of the task, its number (the end of the id) or its name
@@ -88,14 +102,10 @@ pub(super) enum Command {
         id: String,
     },
     /// Decisions and changes as they happen
-    Events {
-        /// First sequence number wanted; without it only what happens from now on
-        #[arg(long, value_name = "SEQ")]
-        since: Option<u64>,
-        /// End once the past is printed (all that is kept, or from --since)
-        #[arg(long)]
-        no_follow: bool,
-    },
+    #[command(after_help = "Examples:\n  \
+        lrsctl events --since 10m --job nightly\n  \
+        lrsctl events -n 20 --no-follow --type promoted,demoted")]
+    Events(EventsArgs),
     /// Every decision that touched a task or reservation, with its inputs
     Why {
         /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or
@@ -189,6 +199,59 @@ pub(super) enum YarnCommand {
     NodeAttributes,
     /// A ready fragment of yarn-site.xml, with the reasons
     Site,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct TasksArgs {
+    /// Columns, by the names of the fields in the JSON
+    #[arg(long, short, value_name = "FIELD", value_delimiter = ',', value_parser = field())]
+    pub(super) output: Vec<String>,
+    /// Sort by a field; with `-` in front the greatest first
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true, value_parser = sort_key)]
+    pub(super) sort: Option<String>,
+    /// Only tasks of this user
+    #[arg(long)]
+    pub(super) mine: bool,
+    /// Only tasks of this job
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(super) no_header: bool,
+}
+
+fn field() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(fields())
+}
+
+fn sort_key(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('-').unwrap_or(text);
+    if fields().any(|field| field == name) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no such field; there are {}", fields().collect::<Vec<_>>().join(", ")))
+}
+
+#[derive(Args, Debug)]
+pub(super) struct EventsArgs {
+    /// Begin with this event, or so long ago (10m); without it only what happens from now on
+    #[arg(long, value_name = "SEQ|DUR")]
+    pub(super) since: Option<Since>,
+    /// Of the past only the last N events
+    #[arg(short = 'n', long = "last", value_name = "N")]
+    pub(super) last: Option<usize>,
+    /// End once the past is printed (all that is kept, or from --since)
+    #[arg(long)]
+    pub(super) no_follow: bool,
+    /// Only of this task: its id, its number or its name
+    #[arg(long)]
+    pub(super) task: Option<String>,
+    /// Only of tasks of this job
+    #[arg(long)]
+    pub(super) job: Option<String>,
+    /// Only of these types: admitted, promoted, demoted, completed ...
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    pub(super) types: Vec<String>,
 }
 
 /// What a task is and which slot it wants.

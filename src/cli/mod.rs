@@ -11,6 +11,7 @@
 mod admit;
 mod args;
 mod client;
+mod events;
 mod exec;
 mod failure;
 mod handle;
@@ -56,14 +57,15 @@ pub fn main() -> ExitCode {
 /// Carries out one parsed command.
 fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     let lrsd = &Lrsd { endpoint: cli.endpoint, timeout: cli.timeout };
+    let times = &show::when::Times::new(cli.utc);
     let talk = output::Talk { verbose: cli.verbose };
     match cli.command {
-        Command::Status => read::status(lrsd, out),
-        Command::Tasks => read::tasks(lrsd, out),
-        Command::Task { id } => read::task(lrsd, id, out),
+        Command::Status => read::status(lrsd, talk, out),
+        Command::Tasks(args) => read::tasks(lrsd, &args, out),
+        Command::Task { id } => read::task(lrsd, id, times, out),
         Command::Jobs => read::jobs(lrsd, out),
-        Command::Events { since, no_follow } => read::events(lrsd, since, no_follow, out),
-        Command::Why { id } => read::why(lrsd, id, out),
+        Command::Events(args) => events::events(lrsd, &args, times, out),
+        Command::Why { id } => read::why(lrsd, id, times, out),
         Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
         Command::Admit(args) => admit::admit(lrsd, &args, talk, out),
         Command::Release { id } => manage::release(lrsd, id),

@@ -94,6 +94,10 @@ fn show(plan: &Plan, out: &mut Output) -> Result<(), Failure> {
         let lines = wrap("waiting", 9, &text, out.width());
         out.line(lines)?;
     }
+    for warning in &plan.warnings {
+        let lines = wrap("warning", 9, warning, out.width());
+        out.line(lines)?;
+    }
     let Summary { assigned, node_local, rack_local, remote, active, waiting, transfer_seconds } =
         plan.summary;
     let text = format!(

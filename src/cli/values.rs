@@ -25,6 +25,25 @@ impl FromStr for Patience {
     }
 }
 
+/// Where `events --since` begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// With this number.
+    Seq(u64),
+    /// This long ago.
+    Ago(Duration),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Since, String> {
+        text.parse().map(Since::Seq).or_else(|_| duration(text).map(Since::Ago)).map_err(|_| {
+            "expected the number of an event, or how long ago: 500ms, 10s, 5m, 2h, 1d".to_owned()
+        })
+    }
+}
+
 /// A duration as people write it: `500ms`, `10s`, `1.5m`, `2h`, `1d`. Only 0 may go without
 /// a unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {

@@ -302,11 +302,20 @@ table! {
     Live memory_resume: MemoryAmount = MemoryAmount::OfTotal(share(0.075)),
         "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
          of the node's memory, not below guard.memory_reserve", memory_amount;
+    /// The guard holds once all tasks of the node stalled for memory for this share of a cycle (PSI,
+    /// "full"), and lets go below half of it.
+    Live memory_pressure: Share = share(0.2), "0.01..=1.0",
+        |v| number(v, share(0.01)..=Share::ONE);
+    /// The guard holds once the swap in use grows by as much a second, and lets go below half of it.
+    #[serde(serialize_with = "quantity::show_size")]
+    Live swap_growth: Bytes = Bytes(16 << 20), r#"a size up to "1TiB", whole mebibytes"#,
+        |v| whole_mebibytes(v, Bytes(1 << 40));
     /// How long memory has to be short before the guard holds; "0s" is at once.
     #[serde(serialize_with = "quantity::show_duration")]
     Live enter_after: Duration = Duration::ZERO, r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
-    /// How long memory has to be plentiful before the guard lets go.
+    /// How long memory has to be plentiful before the guard lets go; longer each time, up to 64 times,
+    /// where it holds again soon after.
     #[serde(serialize_with = "quantity::show_duration")]
     Live exit_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);

@@ -108,6 +108,8 @@ fn values_arrive_in_their_fields() {
         enabled = false
         memory_reserve = "512MiB"
         memory_resume = "1.5GiB"
+        memory_pressure = 0.4
+        swap_growth = "3MiB"
         enter_after = "2s"
         exit_after = "1h"
         dry_run = true
@@ -193,6 +195,8 @@ fn values_arrive_in_their_fields() {
             enabled: false,
             memory_reserve: MemoryAmount::Bytes(Bytes(512 << 20)),
             memory_resume: MemoryAmount::Bytes(Bytes(3 << 29)),
+            memory_pressure: Share::clamped(0.4),
+            swap_growth: Bytes(3 << 20),
             enter_after: Duration::from_secs(2),
             exit_after: Duration::from_secs(3600),
             dry_run: true,
@@ -552,10 +556,20 @@ fn guard() -> impl Strategy<Value = Guard> {
         (share(0.0), 0u64..1 << 60)
             .prop_map(|(a, b)| (MemoryAmount::OfTotal(a), MemoryAmount::Bytes(Bytes(b)))),
     ];
-    (any::<bool>(), amounts, millis(0..=86_400_000), millis(0..=86_400_000), any::<bool>())
-        .prop_map(|(enabled, (memory_reserve, memory_resume), enter_after, exit_after, dry_run)| {
-            Guard { enabled, memory_reserve, memory_resume, enter_after, exit_after, dry_run }
-        })
+    let limits = (share(0.01), (1u64..1 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
+    let holds = (millis(0..=86_400_000), millis(0..=86_400_000));
+    (any::<bool>(), amounts, limits, holds, any::<bool>()).prop_map(
+        |(enabled, amounts, limits, (enter_after, exit_after), dry_run)| Guard {
+            enabled,
+            memory_reserve: amounts.0,
+            memory_resume: amounts.1,
+            memory_pressure: limits.0,
+            swap_growth: limits.1,
+            enter_after,
+            exit_after,
+            dry_run,
+        },
+    )
 }
 
 fn slots() -> impl Strategy<Value = Slots> {

@@ -339,7 +339,7 @@ fn table(tasks: &[proto::Task]) -> Vec<String> {
             known(task.elapsed_seconds.map(|seconds| format!("{seconds:.0}s"))),
         ]);
     }
-    let mut rows: Vec<String> = table.render(LIVE_WIDTH).lines().map(str::to_owned).collect();
+    let mut rows: Vec<String> = table.render(Some(LIVE_WIDTH)).lines().map(str::to_owned).collect();
     if sorted.len() > LIVE_ROWS {
         rows.push(format!("and {} more", sorted.len() - LIVE_ROWS));
     }

@@ -405,6 +405,8 @@ pub fn policy(config: &Config) -> Policy {
             dry_run: guard.dry_run,
             reserve: guard.memory_reserve,
             resume: guard.memory_resume,
+            memory_pressure: guard.memory_pressure,
+            swap_growth: guard.swap_growth,
             enter_after: guard.enter_after,
             exit_after: guard.exit_after,
         }),

@@ -224,14 +224,111 @@ fn text_fits_80_columns_and_cannot_steer_the_terminal() {
         let ended = fake.run(args);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(!ended.out.contains(['\u{1b}', '\u{7}']), "{args:?}: {}", ended.out);
-        if args != ["task", "t0123abc-123456"] {
-            for line in ended.out.lines() {
-                assert!(line.chars().count() <= 80, "{args:?}: {line}");
+    }
+    for (width, columns) in [(60, 6), (80, 9), (200, 9)] {
+        for command in ["status", "tasks", "jobs"] {
+            let shown = on_terminal(&fake, width, command);
+            assert!(!shown.contains(['\u{1b}', '\u{7}']), "{command}: {shown}");
+            for line in shown.lines().filter(|line| !line.starts_with("warning:")) {
+                assert!(line.trim_end().chars().count() <= width, "{command} {width}: {line}");
             }
         }
+        let shown = on_terminal(&fake, width, "tasks");
+        let heads = shown.lines().next().unwrap();
+        assert_eq!(heads.split_whitespace().count(), columns, "{width}: {heads}");
     }
+    // Who reads no terminal searches.
     let table = fake.run(&["tasks"]).out;
     assert!(table.contains("t0123abc-123456") && table.contains("-2147483648"), "{table}");
+    assert!(table.contains("long name ".repeat(20).trim_end()), "{table}");
+    let cells = fake.run(&["tasks", "-o", "id,priority", "--no-header"]).out;
+    assert_eq!(cells, "t0123abc-123456  -2147483648\n");
+}
+
+/// What a command shows on a terminal of so many columns, without colour.
+fn on_terminal(fake: &Fake, width: usize, command: &str) -> String {
+    let lrsctl = env!("CARGO_BIN_EXE_lrsctl");
+    let ended = std::process::Command::new("script")
+        .args(["-qec", &format!("stty cols {width}; exec {lrsctl} {command}"), "/dev/null"])
+        .env("LRS_ENDPOINT", format!("unix:{}", fake.socket().display()))
+        .env("NO_COLOR", "1")
+        .output()
+        .expect("script, of util-linux");
+    String::from_utf8(ended.stdout).unwrap()
+}
+
+#[test]
+fn tasks_are_picked_and_sorted_by_fields_of_the_json() {
+    let task = |id: &str, job: &str, share: Option<f64>, uid: u32| Task {
+        id: id.into(),
+        job: Some(job.into()),
+        cpu_share: share,
+        uid: Some(uid),
+        ..Task::default()
+    };
+    let own = nix::unistd::geteuid().as_raw();
+    let tasks = vec![
+        task("t0-1", "x", Some(0.1), own),
+        task("t0-2", "y", None, own),
+        task("t0-3", "x", Some(0.5), own + 1),
+    ];
+    let fake = Fake::start(Script { pages: vec![tasks], ..Script::default() });
+    let ids = |args: &[&str]| {
+        let ended = fake.run(&[&["tasks", "-o", "id", "--no-header"], args].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--sort", "cpu_share"]), ["t0-1", "t0-3", "t0-2"]);
+    assert_eq!(ids(&["--sort", "-cpu_share"]), ["t0-3", "t0-1", "t0-2"], "unknown is last");
+    assert_eq!(ids(&["--job", "x"]), ["t0-1", "t0-3"]);
+    assert_eq!(ids(&["--mine"]), ["t0-1", "t0-2"]);
+    for args in [["-o", "zebra"], ["--sort", "zebra"]] {
+        let ended = fake.run(&[&["tasks"][..], &args].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains("cpu_share"), "the fields there are: {ended:?}");
+    }
+    assert_eq!(fake.run(&["tasks", "--job", "y", "--json"]).json()[0]["id"], "t0-2");
+}
+
+#[test]
+fn events_are_picked_by_task_job_type_and_number_and_have_names() {
+    use event_stream_item::Item;
+    let inputs = lrs::wire::proto_object(json!({"job": "j", "name": "n"}).as_object().unwrap());
+    let event = |seq: u64, kind: &str, task: u32, inputs: Option<prost_types::Struct>| {
+        let task = Some(format!("t0-{task}"));
+        Item::Event(Event {
+            seq,
+            at: time(0),
+            r#type: kind.into(),
+            task,
+            inputs,
+            ..Event::default()
+        })
+    };
+    let fake = Fake::start(Script {
+        events: vec![
+            event(1, "admitted", 1, Some(inputs)),
+            event(2, "admitted", 2, None),
+            event(3, "promoted", 1, None),
+            event(4, "completed", 1, None),
+        ],
+        ..Script::default()
+    });
+    let numbers = |args: &[&str]| {
+        let ended = fake.run(&[&["events", "--no-follow"], args].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let first = |line: &str| line.split(' ').next().unwrap().to_owned();
+        ended.out.lines().map(first).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&[]), ["1", "2", "3", "4"]);
+    assert_eq!(numbers(&["--task", "n"]), ["1", "3", "4"]);
+    assert_eq!(numbers(&["--task", "2"]), ["2"]);
+    assert_eq!(numbers(&["--job", "j", "--type", "promoted,completed"]), ["3", "4"]);
+    assert_eq!(numbers(&["-n", "2"]), ["3", "4"]);
+    assert_eq!(numbers(&["-n", "1", "--type", "admitted"]), ["2"]);
+    assert_eq!(numbers(&["--since", "1h"]), [""; 0], "all of them are old");
+    let lines = fake.run(&["events", "--no-follow", "--type", "promoted", "--utc"]).out;
+    assert_eq!(lines, "3 1970-01-01 00:00:00.000006Z promoted t0-1 (j n)\n");
 }
 
 #[test]

@@ -3,16 +3,16 @@
 //!
 //! The source says that capacity also shrinks but not how. Here: a saturated CPU withdraws
 //! every free expanded slot at once (fast down); otherwise an expanded slot goes after it was
-//! free throughout `shrink_after` cycles. A slot in use is never withdrawn.
+//! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs.
 
 use serde_json::{Map, Value, json};
 
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
-use super::guard::{Memory, Turn};
+use super::guard::{Memory, Signals, Turn};
 use super::probe::{Formula, Probe, Progress, Verdict, slots_carried};
 use super::shaper::Shaper;
-use crate::units::{Bytes, Moment};
+use crate::units::{Bytes, Moment, Share};
 
 /// What one cycle measured of the node. `None`: not known (yet).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,6 +23,10 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// The node's memory.
     pub memory: Option<Memory>,
+    /// Share of the cycle in which all tasks stalled for memory.
+    pub memory_full: Option<Share>,
+    /// Bytes a second by which the swap in use grew.
+    pub swap_growth: Option<f64>,
 }
 
 impl Shaper {
@@ -37,7 +41,7 @@ impl Shaper {
         self.expire(now);
         self.follow_cycle();
         self.flush_refusals(now);
-        self.guard_memory(measured.memory, now);
+        self.guard_memory(measured, now);
         self.settle(now);
 
         let free_throughout =
@@ -185,9 +189,11 @@ impl Shaper {
         });
     }
 
-    fn guard_memory(&mut self, memory: Option<Memory>, now: Moment) {
+    fn guard_memory(&mut self, measured: &Measured, now: Moment) {
         let Some(policy) = self.policy.guard else { return };
-        let Some(turn) = self.guard.step(&policy, memory, now) else { return };
+        let Measured { memory, memory_full, swap_growth, .. } = *measured;
+        let signals = Signals { memory, memory_full, swap_growth };
+        let Some(turn) = self.guard.step(&policy, &signals, now) else { return };
         let (from, to, reason) = match turn {
             Turn::Entered(reason) => ("0", "1", reason),
             Turn::Left(reason) => ("1", "0", reason),
@@ -196,6 +202,8 @@ impl Shaper {
             event.from = Some(from.into());
             event.to = Some(to.into());
             event.inputs.insert("available_bytes".into(), json!(memory.map(|m| m.available)));
+            event.inputs.insert("memory_full".into(), json!(memory_full));
+            event.inputs.insert("swap_growth_per_sec".into(), json!(swap_growth));
             event.inputs.insert("dry_run".into(), json!(policy.dry_run));
             event.reason = Some(reason.clone());
         });

@@ -55,6 +55,8 @@ impl Policy {
             dry_run: false,
             reserve,
             resume: MemoryAmount::Bytes(Bytes(200)),
+            memory_pressure: Share::clamped(0.2),
+            swap_growth: Bytes(16),
             enter_after: Duration::ZERO,
             exit_after: Duration::from_secs(5),
         };

@@ -1,11 +1,16 @@
 //! The policies by name, with their sources and the one table of what each reads.
 //!
-//! | policy | priorities | tiers | replicas | network |
-//! |---|---|---|---|---|
-//! | `fifo` | x | | x | |
-//! | `data-local` | x | | x | |
-//! | `lrs` | x | x | x | |
-//! | `layering` | x | x | x | |
+//! | policy | priorities | tiers | replicas | network | groups | rates |
+//! |---|---|---|---|---|---|---|
+//! | `fifo` | x | | x | | | |
+//! | `data-local` | x | | x | | | |
+//! | `lrs` | x | x | x | | | |
+//! | `layering` | x | x | x | | | |
+//! | `wco` | x | | x | | | x |
+//! | `delay`, `delay-simple` | x | | x | | x | |
+//! | `lsap` | | | x | needed | | |
+//! | `lsap-uniform` | | | x | | | |
+//! | `lsap-fair` | | | x | needed | needed | |
 //!
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
 
@@ -13,11 +18,14 @@ use std::fmt;
 
 use crate::check::Fault;
 use crate::cluster::Cluster;
+use crate::delay::{Delay, Patience};
 use crate::dispatcher::Dispatcher;
 use crate::fifo::Fifo;
 use crate::layering::Layering;
 use crate::local::DataLocal;
+use crate::lsap::Lsap;
 use crate::turn::Policy;
+use crate::wco::Wco;
 
 /// A policy that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +38,7 @@ pub struct Entry {
     pub source: &'static str,
     /// What the input has to have.
     pub needs: &'static [Needs],
-    make: fn() -> Box<dyn Policy>,
+    make: fn(&Cluster) -> Box<dyn Policy>,
 }
 
 /// Something that an input may leave out and a policy cannot do without.
@@ -38,18 +46,22 @@ pub struct Entry {
 pub enum Needs {
     /// Bandwidths between the nodes.
     Network,
+    /// Groups of jobs with weights.
+    Groups,
 }
 
 impl Needs {
     fn field(self) -> &'static str {
         match self {
             Needs::Network => "network",
+            Needs::Groups => "groups",
         }
     }
 
     fn is_in(self, cluster: &Cluster) -> bool {
         match self {
             Needs::Network => cluster.knows_network(),
+            Needs::Groups => cluster.has_groups(),
         }
     }
 }
@@ -61,28 +73,70 @@ pub const POLICIES: &[Entry] = &[
         about: "active slots of all nodes before passive ones, one reduce a heartbeat",
         source: "P. Lu, thesis 2015, ch. 4, Alg. 2",
         needs: &[],
-        make: || Box::new(Dispatcher),
+        make: |_| Box::new(Dispatcher),
     },
     Entry {
         name: "layering",
         about: "slots in two tiers by priority; reduces keep their share of each node",
         source: "P. Lu, thesis 2015, ch. 3, Alg. 1",
         needs: &[],
-        make: || Box::new(Layering),
+        make: |_| Box::new(Layering),
     },
     Entry {
         name: "fifo",
         about: "the first job of the queue, its nearest task first",
         source: "Hadoop; P. Lu, thesis 2015, 2.1",
         needs: &[],
-        make: || Box::new(Fifo),
+        make: |_| Box::new(Fifo),
     },
     Entry {
         name: "data-local",
         about: "slot by slot the first task of any job that has its input there",
         source: "Guo, Fox, Zhou, MapReduce'12, section 2 (dl-sched)",
         needs: &[],
-        make: || Box::new(DataLocal),
+        make: |_| Box::new(DataLocal),
+    },
+    Entry {
+        name: "wco",
+        about: "jobs that compute beside jobs that read and write, by their computing rates",
+        source: "P. Lu, thesis 2015, ch. 2, Fig. 2.5",
+        needs: &[],
+        make: |_| Box::new(Wco::new(fastrand::Rng::with_seed(1))),
+    },
+    Entry {
+        name: "delay",
+        about: "fair between groups; a job waits 10 s for its node, 10 s more for its rack",
+        source: "Zaharia et al., EuroSys 2010, Alg. 3",
+        needs: &[],
+        make: |_| Box::new(Delay::new(Patience::WAITS)),
+    },
+    Entry {
+        name: "delay-simple",
+        about: "fair between groups; a job lets so many slots pass that 95 % of 20 tasks are local",
+        source: "Zaharia et al., EuroSys 2010, Alg. 2 and section 3.5",
+        needs: &[],
+        make: |cluster| Box::new(Delay::new(Patience::skips(cluster))),
+    },
+    Entry {
+        name: "lsap",
+        about: "all tasks and slots at once, at the least seconds of moving input",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-sched)",
+        needs: &[Needs::Network],
+        make: |_| Box::new(Lsap::Seconds),
+    },
+    Entry {
+        name: "lsap-uniform",
+        about: "all tasks and slots at once, as many as possible at their input",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-uniform-sched)",
+        needs: &[],
+        make: |_| Box::new(Lsap::Uniform),
+    },
+    Entry {
+        name: "lsap-fair",
+        about: "lsap, weighed against the shares of the groups",
+        source: "Guo, Fox, Zhou, MapReduce'12, section 4 (lsap-fair-sched)",
+        needs: &[Needs::Network, Needs::Groups],
+        make: |_| Box::new(Lsap::FAIR),
     },
 ];
 
@@ -96,7 +150,7 @@ impl Entry {
     /// A fresh instance; or what the input has to say first.
     pub fn policy(&self, cluster: &Cluster) -> Result<Box<dyn Policy>, Fault> {
         match self.needs.iter().find(|needs| !needs.is_in(cluster)) {
-            None => Ok((self.make)()),
+            None => Ok((self.make)(cluster)),
             Some(missing) => Err(Fault {
                 at: missing.field().to_owned(),
                 what: format!("missing; the policy {} needs it", self.name),

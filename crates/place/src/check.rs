@@ -3,18 +3,25 @@
 //! Each fault names its place in the file, what was found and what belongs there. Nothing is
 //! corrected: a plan for another cluster than the caller's is worse than none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use lrs_core::model::{Label, Priority};
+use lrs_core::units::Share;
 
-use crate::cluster::{Cluster, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId};
-use crate::input::{ClusterInput, JobInput, NetworkInput, NodeInput, TaskInput};
+use crate::cluster::{
+    Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
+};
+use crate::groups::Group;
+use crate::input::{ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput};
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
 /// policies that list every slot.
 pub const MOST_SLOTS: u32 = 10_000;
+
+/// Most levels of groups.
+pub const DEEPEST: usize = 16;
 
 /// What is wrong at one place of the input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +59,7 @@ pub fn parse(json: &[u8]) -> Result<Cluster, Faults> {
 pub fn check(input: ClusterInput) -> Result<Cluster, Faults> {
     let mut checker = Checker::default();
     checker.nodes(input.nodes);
+    checker.groups(input.groups);
     checker.cluster.network = input.network.map(|network| checker.network(network));
     for (index, job) in input.jobs.into_iter().enumerate() {
         checker.job(format!("jobs[{index}]"), job);
@@ -64,6 +72,9 @@ struct Checker {
     cluster: Cluster,
     nodes: BTreeMap<String, NodeId>,
     racks: BTreeMap<String, RackId>,
+    groups: BTreeMap<String, GroupId>,
+    /// Groups with groups below.
+    parents: BTreeSet<GroupId>,
     jobs: BTreeMap<String, JobId>,
     faults: Vec<Fault>,
 }
@@ -109,6 +120,60 @@ impl Checker {
         found
     }
 
+    fn groups(&mut self, groups: Vec<GroupInput>) {
+        if groups.is_empty() {
+            self.cluster.groups.push(Group::without_name());
+        }
+        for (index, GroupInput { name, weight, .. }) in groups.iter().enumerate() {
+            let at = format!("groups[{index}]");
+            self.name(format_args!("{at}.name"), name);
+            if !(*weight > 0.0 && weight.is_finite()) {
+                let what = format!("{weight}; a weight is a number above 0");
+                self.fault(format_args!("{at}.weight"), what);
+            }
+            if self.groups.insert(name.clone(), GroupId(index)).is_some() {
+                self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
+            }
+        }
+        for (index, group) in groups.into_iter().enumerate() {
+            let at = format!("groups[{index}].parent");
+            let parent = group.parent.and_then(|parent| self.known_group(at, &parent));
+            self.parents.extend(parent);
+            let GroupInput { name, weight, min_slots, order, .. } = group;
+            self.cluster.groups.push(Group { name, parent, weight, min_slots, order });
+        }
+        for group in self.cluster.groups() {
+            let above = std::iter::successors(Some(group), |group| self.cluster[*group].parent);
+            if above.take(DEEPEST + 1).count() > DEEPEST {
+                let what = format!("below itself, or deeper than {DEEPEST} levels");
+                self.fault(format_args!("groups[{}].parent", group.0), what);
+            }
+        }
+    }
+
+    fn known_group(&mut self, at: impl fmt::Display, name: &str) -> Option<GroupId> {
+        let found = self.groups.get(name).copied();
+        if found.is_none() {
+            self.fault(at, format_args!("{name:?} is not among the groups"));
+        }
+        found
+    }
+
+    /// The group of a job; the first where there is a fault.
+    fn group(&mut self, at: impl fmt::Display, name: Option<String>) -> GroupId {
+        let Some(name) = name else {
+            if !self.groups.is_empty() {
+                self.fault(at, "missing; where there are groups, each job is in one");
+            }
+            return GroupId(0);
+        };
+        let found = self.known_group(&at, &name);
+        if found.is_some_and(|group| self.parents.contains(&group)) {
+            self.fault(at, format_args!("{name:?} has groups below it; jobs go into one of these"));
+        }
+        found.unwrap_or(GroupId(0))
+    }
+
     fn network(&mut self, network: NetworkInput) -> Network {
         let at = "network";
         let NetworkInput { within_rack_bytes_per_sec, between_racks_bytes_per_sec, pairs } =
@@ -136,6 +201,13 @@ impl Checker {
         checked
     }
 
+    fn seconds(&mut self, at: impl fmt::Display, seconds: f64) -> Duration {
+        Duration::try_from_secs_f64(seconds).unwrap_or_else(|_| {
+            self.fault(at, format_args!("{seconds}; a time is a number of seconds from 0 on"));
+            Duration::ZERO
+        })
+    }
+
     fn bandwidth(&mut self, at: impl fmt::Display, bytes_per_sec: f64) {
         if !(bytes_per_sec > 0.0 && bytes_per_sec.is_finite()) {
             let what = format!("{bytes_per_sec}; a bandwidth is a number above 0");
@@ -144,21 +216,28 @@ impl Checker {
     }
 
     fn job(&mut self, at: String, job: JobInput) {
-        let JobInput { name, priority, arrived, tasks } = job;
+        let JobInput { name, group, priority, computing_rate, arrived, waited_seconds, tasks } =
+            job;
         self.name(format_args!("{at}.name"), &name);
         let id = JobId(self.cluster.jobs.len());
         if self.jobs.insert(name.clone(), id).is_some() {
             self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
         }
-        let arrived = Duration::try_from_secs_f64(arrived).unwrap_or_else(|_| {
-            let what = format!("{arrived}; a time is a number of seconds from 0 on");
-            self.fault(format_args!("{at}.arrived"), what);
-            Duration::ZERO
-        });
+        let group = self.group(format_args!("{at}.group"), group);
+        if let Some(rate) = computing_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            let what = format!("{rate}; a computing rate is a number from 0 to 1");
+            self.fault(format_args!("{at}.computing_rate"), what);
+        }
+        let arrived = self.seconds(format_args!("{at}.arrived"), arrived);
+        let waited = self.seconds(format_args!("{at}.waited_seconds"), waited_seconds);
         self.cluster.jobs.push(Job {
             name,
+            group,
             priority: Priority(priority),
+            rate: computing_rate.map(Share::clamped),
+            measured: 0,
             arrived,
+            waited,
             maps: Default::default(),
             reduces: Default::default(),
             running: 0,
@@ -228,13 +307,19 @@ mod tests {
                   {"from": "a", "to": "a", "bytes_per_sec": 1}
                 ]
               },
+              "groups": [
+                {"name": "g", "weight": 0}, {"name": "g", "weight": 1e300},
+                {"name": "h", "weight": 2, "parent": "x"},
+                {"name": "k", "weight": 1, "parent": "l"}, {"name": "l", "weight": 1, "parent": "k"}
+              ],
               "jobs": [
-                {"name": "j", "arrived": -1, "tasks": [
+                {"name": "j", "group": "i", "arrived": -1, "tasks": [
                   {"name": "t", "replicas": ["x", "a", "a"]},
                   {"name": "t", "running": {"node": "y"}},
                   {"name": "u", "running": {"node": "a", "tier": "passive"}}
                 ]},
-                {"name": "j", "tasks": []}
+                {"name": "j", "tasks": []},
+                {"name": "m", "group": "k", "computing_rate": 1.5, "waited_seconds": -1, "tasks": []}
               ]
             }"#,
         );
@@ -242,10 +327,16 @@ mod tests {
             "nodes[0].slots.active: 10001 slots",
             "nodes[1].name: \"a\" is there already",
             "nodes[2].name: ",
+            "groups[0].weight: 0;",
+            "groups[1].name: \"g\" is there already",
+            "groups[2].parent: \"x\" is not among the groups",
+            "groups[3].parent: below itself",
+            "groups[4].parent: below itself",
             "network.within_rack_bytes_per_sec: 0",
             "network.between_racks_bytes_per_sec: -1",
             "network.pairs[0].to: \"x\" is not among the nodes",
             "network.pairs[2]: a to a is there already",
+            "jobs[0].group: \"i\" is not among the groups",
             "jobs[0].arrived: -1",
             "jobs[0].tasks[0].replicas[0]: \"x\" is not among the nodes",
             "jobs[0].tasks[0].replicas[2]: \"a\" is there already",
@@ -253,6 +344,10 @@ mod tests {
             "jobs[0].tasks[1].running.node: \"y\" is not among the nodes",
             "jobs[0].tasks[2].running.tier: more passive tasks than slots on a",
             "jobs[1].name: \"j\" is there already",
+            "jobs[1].group: missing",
+            "jobs[2].group: \"k\" has groups below it",
+            "jobs[2].computing_rate: 1.5",
+            "jobs[2].waited_seconds: -1",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (found, expected) in found.iter().zip(expected) {
@@ -280,7 +375,7 @@ mod tests {
         };
         let nodes =
             vec![NodeInput { name: "a".into(), rack: String::new(), slots: Default::default() }];
-        let input = ClusterInput { nodes, network: Some(network), jobs: Vec::new() };
+        let input = ClusterInput { nodes, network: Some(network), ..ClusterInput::default() };
         assert_eq!(check(input).unwrap_err().0.len(), 2);
     }
 }

@@ -15,8 +15,10 @@ use std::ops::Index;
 use std::time::Duration;
 
 use lrs_core::model::{Priority, Tier};
+use lrs_core::units::Share;
 use serde::Serialize;
 
+use crate::groups::Group;
 use crate::input::Kind;
 
 macro_rules! ids {
@@ -42,6 +44,8 @@ ids! {
     JobId of Job in jobs;
     /// A task of one [`Cluster`].
     TaskId of Task in tasks;
+    /// A group of one [`Cluster`].
+    GroupId of Group in groups;
 }
 
 /// A rack of one [`Cluster`].
@@ -129,10 +133,18 @@ impl Node {
 pub struct Job {
     /// Its name.
     pub name: String,
+    /// Its group.
+    pub group: GroupId,
     /// Higher is sooner.
     pub priority: Priority,
+    /// Its computing rate; none: never measured.
+    pub rate: Option<Share>,
+    /// Ended tasks that the rate is the mean of.
+    pub(crate) measured: u32,
     /// When it arrived.
     pub arrived: Duration,
+    /// How long it has been passed over, as far as the input says.
+    pub waited: Duration,
     pub(crate) maps: Waiting,
     pub(crate) reduces: Waiting,
     pub(crate) running: usize,
@@ -145,6 +157,11 @@ impl Job {
             Kind::Map => &self.maps,
             Kind::Reduce => &self.reduces,
         }
+    }
+
+    /// How many of its tasks wait.
+    pub fn waiting_tasks(&self) -> usize {
+        self.maps.len() + self.reduces.len()
     }
 
     /// How many of its tasks run.
@@ -296,6 +313,8 @@ pub struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) tasks: Vec<Task>,
+    /// At least one: that of the jobs in no group, when the input has none.
+    pub(crate) groups: Vec<Group>,
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
     queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
@@ -315,6 +334,43 @@ impl Cluster {
     /// All tasks, in the order of the input.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> + use<> {
         (0..self.tasks.len()).map(TaskId)
+    }
+
+    /// Slots of all nodes, free or not.
+    pub fn slots(&self) -> u64 {
+        self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
+    /// Free slots of all nodes.
+    pub fn free_slots(&self) -> u64 {
+        let free =
+            |node: &Node| u64::from(node.free(Tier::Active)) + u64::from(node.free(Tier::Passive));
+        self.nodes.iter().map(free).sum()
+    }
+
+    /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
+    /// One from the input counts until then.
+    pub fn learn(&mut self, job: JobId, rate: Share) {
+        let of = &mut self.jobs[job.0];
+        let before = of.rate.filter(|_| of.measured > 0).map_or(0.0, Share::value);
+        let sum = before * f64::from(of.measured) + rate.value();
+        of.measured = of.measured.saturating_add(1);
+        of.rate = Share::of(sum, f64::from(of.measured));
+    }
+
+    /// All groups, in the order of the input.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len()).map(GroupId)
+    }
+
+    /// The group of a task's job.
+    pub fn group_of(&self, task: TaskId) -> GroupId {
+        self[self[task].job].group
+    }
+
+    /// Whether the input has groups.
+    pub fn has_groups(&self) -> bool {
+        self.groups.iter().any(|group| !group.name.is_empty())
     }
 
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
@@ -427,12 +483,13 @@ impl Cluster {
         let of = &self.tasks[task.0];
         let (job, kind) = (of.job, of.kind);
         self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
-        if self[job].maps.is_empty() && self[job].reduces.is_empty() {
+        if self[job].waiting_tasks() == 0 {
             self.queue.remove(&self.place(job));
         }
     }
 
-    fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
+    /// The place of a job in the queue.
+    pub(crate) fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
         (Reverse(self[job].priority), self[job].arrived, job)
     }
 

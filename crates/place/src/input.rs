@@ -16,6 +16,8 @@
 use lrs_core::model::Tier;
 use serde::{Deserialize, Serialize};
 
+use crate::groups::Order;
+
 /// A cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -24,6 +26,8 @@ pub struct ClusterInput {
     pub nodes: Vec<NodeInput>,
     /// How fast input moves; without it only local and not local are known.
     pub network: Option<NetworkInput>,
+    /// Groups of jobs; without any the jobs are in no group.
+    pub groups: Vec<GroupInput>,
     /// Jobs, in the order of their arrival where `arrived` does not say.
     pub jobs: Vec<JobInput>,
 }
@@ -76,18 +80,46 @@ pub struct PairInput {
     pub bytes_per_sec: f64,
 }
 
+/// A group of jobs: a user, queue or pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupInput {
+    /// Its name.
+    pub name: String,
+    /// Name of the group it is part of.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// Its share against its siblings, above 0.
+    pub weight: f64,
+    /// Slots that it has before weights count.
+    #[serde(default)]
+    pub min_slots: u32,
+    /// Whose turn it is among its jobs.
+    #[serde(default)]
+    pub order: Order,
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobInput {
     /// Its name.
     pub name: String,
+    /// Name of its group, which has no groups below; required where the file has groups.
+    #[serde(default)]
+    pub group: Option<String>,
     /// Higher is sooner.
     #[serde(default)]
     pub priority: i32,
+    /// Its computing rate, 0 to 1, as lrsd measures it; none: never measured.
+    #[serde(default)]
+    pub computing_rate: Option<f64>,
     /// When it arrived, seconds since any fixed moment; earlier is sooner.
     #[serde(default)]
     pub arrived: f64,
+    /// How long it has been passed over for want of a slot near its input, seconds.
+    #[serde(default)]
+    pub waited_seconds: f64,
     /// Its tasks, those that run included; ended ones left out.
     pub tasks: Vec<TaskInput>,
 }

@@ -14,7 +14,10 @@
 //! | [`catalogue`] | the policies by name, with what each reads |
 //! | [`plan`] | one decision for a whole cluster, in figures |
 //! | [`fifo`], [`local`] | Hadoop's choices, as baselines |
-//! | [`dispatcher`], [`layering`] | the thesis: LRS (ch. 4), slot layering (ch. 3) |
+//! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
+//! | [`groups`], [`preempt`] | shares of groups of jobs, and whose turn it is; what to preempt for them |
+//! | [`delay`] | delay scheduling |
+//! | [`dispatcher`], [`layering`], [`wco`] | the thesis: LRS (ch. 4), slot layering (ch. 3), WCO (ch. 2) |
 //!
 //! Words: a *policy* decides; a task is *local* where its input is. *Tier*, *slot*, *job* are the
 //! node's (docs/glossary.md).
@@ -22,13 +25,19 @@
 pub mod catalogue;
 pub mod check;
 pub mod cluster;
+pub mod delay;
 pub mod dispatcher;
 pub mod fifo;
+pub mod groups;
 pub mod input;
 pub mod layering;
 pub mod local;
+pub mod lsap;
 pub mod plan;
+pub mod preempt;
+pub mod solver;
 pub mod turn;
+pub mod wco;
 
 #[cfg(test)]
 mod proptests;

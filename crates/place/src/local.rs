@@ -1,10 +1,10 @@
 //! Data-local: Hadoop's slot-by-slot choice by place, the baseline "dl-sched" of Guo, Fox and Zhou
 //! (MapReduce'12, section 2).
 //!
-//! Each free slot in turn takes the first waiting task, of any job, whose input is on its node;
-//! without one, the first whose input is in its rack; else the first of the queue. Slot by slot is
-//! not optimal: with T1 on nodes A and B, T2 on A, slot A may take T1, and T2 then runs away from
-//! its input. [`crate::lsap`] solves for all slots together.
+//! A heartbeat of a node with a free slot starts one task: the first waiting one, of any job, with
+//! its input on the node; without one, the first with it in the rack; else the first of the queue.
+//! Slot by slot is not optimal: with T1 on nodes A and B, T2 on A, slot A may take T1, and T2 then runs
+//! away from its input. [`crate::lsap`] solves for all slots together.
 
 use crate::cluster::{Locality, NodeId};
 use crate::fifo::first_within;
@@ -18,16 +18,15 @@ pub struct DataLocal;
 impl Policy for DataLocal {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         for node in nodes {
-            while let Some(tier) = turn.cluster()[*node].next_free() {
-                let nearest = [Locality::Node, Locality::Rack, Locality::Remote]
-                    .into_iter()
-                    .flat_map(|limit| [(limit, Kind::Map), (limit, Kind::Reduce)])
-                    .find_map(|(limit, kind)| {
-                        Some((limit, first_within(turn.cluster(), *node, kind, limit)?))
-                    });
-                let Some((limit, task)) = nearest else { break };
-                turn.start(task, *node, tier, Reason::Nearest(limit));
-            }
+            let Some(tier) = turn.cluster()[*node].next_free() else { continue };
+            let nearest = [Locality::Node, Locality::Rack, Locality::Remote]
+                .into_iter()
+                .flat_map(|limit| [(limit, Kind::Map), (limit, Kind::Reduce)])
+                .find_map(|(limit, kind)| {
+                    Some((limit, first_within(turn.cluster(), *node, kind, limit)?))
+                });
+            let Some((limit, task)) = nearest else { break };
+            turn.start(task, *node, tier, Reason::Nearest(limit));
         }
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::catalogue::Entry;
 use crate::check::Fault;
 use crate::cluster::{Cluster, Locality, NodeId};
+use crate::groups::warnings;
 use crate::input::Kind;
 use crate::turn::{Reason, Turn};
 
@@ -24,6 +25,8 @@ pub struct Plan {
     pub assigned: Vec<Assigned>,
     /// The jobs with tasks that wait.
     pub waiting: Vec<Held>,
+    /// What does not fit together in the input.
+    pub warnings: Vec<String>,
     /// Totals.
     pub summary: Summary,
 }
@@ -128,9 +131,9 @@ fn report(policy: &'static str, turn: Turn<'_>) -> Plan {
         let held = turn.held.get(&job).copied();
         let reason = if no_slot { Reason::NoFreeSlot } else { held.unwrap_or(Reason::NotChosen) };
         let job = &cluster[job];
-        let tasks = job.maps.len() + job.reduces.len();
+        let tasks = job.waiting_tasks();
         summary.waiting += tasks;
         waiting.push(Held { job: job.name.clone(), tasks, reason: reason.to_string() });
     }
-    Plan { policy, assigned, waiting, summary }
+    Plan { policy, assigned, waiting, warnings: warnings(cluster), summary }
 }

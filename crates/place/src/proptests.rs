@@ -7,8 +7,10 @@ use proptest::prelude::*;
 
 use crate::catalogue::POLICIES;
 use crate::check::check;
+use crate::groups::Order;
 use crate::input::{
-    ClusterInput, JobInput, Kind, NetworkInput, NodeInput, RunningInput, SlotsInput, TaskInput,
+    ClusterInput, GroupInput, JobInput, Kind, NetworkInput, NodeInput, RunningInput, SlotsInput,
+    TaskInput,
 };
 use crate::plan::plan;
 
@@ -16,8 +18,8 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
     let node = (0_usize..3, 0_u32..4, 0_u32..4);
     let task = (any::<bool>(), 0_u64..1000, prop::collection::btree_set(0_usize..6, 0..4));
     let job = (-2_i32..3, 0_u32..4, prop::collection::vec(task, 0..12));
-    (prop::collection::vec(node, 6), prop::collection::vec(job, 0..5), any::<bool>()).prop_map(
-        |(nodes, jobs, network)| {
+    (prop::collection::vec(node, 6), prop::collection::vec(job, 0..5), any::<[bool; 2]>()).prop_map(
+        |(nodes, jobs, [network, groups])| {
             let name = |node: usize| format!("n{node}");
             let nodes: Vec<NodeInput> = nodes
                 .into_iter()
@@ -52,8 +54,11 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                 .enumerate()
                 .map(|(index, (priority, arrived, tasks))| JobInput {
                     name: format!("j{index}"),
+                    group: groups.then(|| format!("g{}", index % 3)),
                     priority,
+                    computing_rate: (arrived > 0).then(|| f64::from(arrived) / 3.0),
                     arrived: f64::from(arrived),
+                    waited_seconds: f64::from(arrived) * 8.0,
                     tasks: tasks_of(tasks),
                 })
                 .collect();
@@ -62,7 +67,17 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                 between_racks_bytes_per_sec: 10.0,
                 pairs: Vec::new(),
             });
-            ClusterInput { nodes, network, jobs }
+            let weight = |n: u8| GroupInput {
+                name: format!("g{n}"),
+                parent: (n == 2).then(|| "top".to_owned()),
+                weight: f64::from(n + 1),
+                min_slots: u32::from(n),
+                order: if n == 0 { Order::Fifo } else { Order::Fair },
+            };
+            let top = GroupInput { name: "top".into(), parent: None, ..weight(3) };
+            let groups =
+                if groups { (0..3).map(weight).chain([top]).collect() } else { Vec::new() };
+            ClusterInput { nodes, network, groups, jobs }
         },
     )
 }
@@ -105,8 +120,9 @@ proptest! {
         let tasks = input.jobs.iter().flat_map(|job| &job.tasks);
         let running = tasks.filter(|task| task.running.is_some()).count();
         let cluster = check(input.clone()).unwrap();
-        for entry in POLICIES.iter().filter(|entry| ["fifo", "data-local", "lrs"].contains(&entry.name)) {
-            let summary = plan(entry, &cluster).unwrap().summary;
+        for entry in POLICIES.iter().filter(|entry| ["fifo", "data-local", "lrs", "lsap", "lsap-uniform"].contains(&entry.name)) {
+            let summary = plan(entry, &cluster).map(|plan| plan.summary);
+            let Ok(summary) = summary else { continue };
             let taken = summary.assigned + running;
             prop_assert!(summary.waiting == 0 || taken == slots as usize, "{} {summary:?}", entry.name);
         }

@@ -95,12 +95,32 @@ pub enum Reason {
     PassiveLocal,
     /// A map for a passive slot, when none has its input on the node.
     PassiveAny,
+    /// The sum over all starts is least; this is its own part.
+    LeastCost(f64),
+    /// It is its group's and its job's turn, and the input is on the node.
+    DueAtInput,
+    /// Its job has let enough slots pass; this one is not at its input.
+    WaitedLongEnough,
+    /// The first task of a job without a rate.
+    Sample,
+    /// Nothing runs on the node.
+    AloneOnNode,
+    /// With it the mean rate on the node is this.
+    SuitsNode(f64),
+    /// There are slots for all that waits.
+    MoreSlotsThanTasks,
     /// Its job's priority is above the lowest active one: the node makes it active.
     AboveLowestActive,
     /// The maps have as many slots of the node as their share of all tasks.
     MapsHaveTheirShare,
     /// The node is full of work of the same or a higher priority.
     NotAboveLowestActive,
+    /// It waits for a slot this near to its input.
+    WaitsForInput(Locality),
+    /// The last free node would be bound by one resource with it.
+    SuitsNoNode,
+    /// Its rate is not known, and one of its tasks runs to be measured.
+    SampleRuns,
     /// Every slot is taken.
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
@@ -111,6 +131,8 @@ impl fmt::Display for Reason {
     /// Short for what starts, since it is a column; a sentence for what waits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
+            Reason::SuitsNode(rate) => return write!(f, "suits, mean rate there {rate:.2}"),
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
@@ -119,10 +141,21 @@ impl fmt::Display for Reason {
             Reason::ActiveSlot => "free active slot, first job first",
             Reason::PassiveLocal => "passive slot, input on the node",
             Reason::PassiveAny => "passive slot, no input on the node",
+            Reason::DueAtInput => "its turn, and input on the node",
+            Reason::WaitedLongEnough => "its turn, has waited long enough",
+            Reason::Sample => "sample, its job has no rate",
+            Reason::AloneOnNode => "suits, nothing runs there",
+            Reason::MoreSlotsThanTasks => "more free slots than tasks",
             Reason::AboveLowestActive => "priority above the lowest active",
             Reason::MapsHaveTheirShare => "the maps have their share of the free slots",
             Reason::NotAboveLowestActive => {
                 "no active slot is free, and its priority is not above the lowest active one"
+            }
+            Reason::WaitsForInput(Locality::Node) => "waits for a slot on a node with its input",
+            Reason::WaitsForInput(_) => "waits for a slot in a rack with its input",
+            Reason::SuitsNoNode => "the nodes with free slots would be bound by one resource",
+            Reason::SampleRuns => {
+                "has no computing rate yet; waits until its first task is measured"
             }
             Reason::NoFreeSlot => "no slot is free",
             Reason::NotChosen => "the policy starts none of its tasks on the free slots",

@@ -13,8 +13,11 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Width when stdout is no terminal; also the least that tables are laid out for.
+/// Width when stdout is no terminal.
 const WIDTH: usize = 80;
+
+/// The least that is laid out for; narrower terminals break lines themselves.
+const LEAST_WIDTH: usize = 40;
 
 /// Where the data of a command goes.
 pub struct Output {
@@ -30,7 +33,7 @@ impl Output {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
         let columns = rustix::termios::tcgetwinsize(&stdout)
-            .map_or(WIDTH, |size| usize::from(size.ws_col).max(WIDTH));
+            .map_or(WIDTH, |size| usize::from(size.ws_col).max(LEAST_WIDTH));
         Output {
             to: Box::new(BufWriter::new(anstream::AutoStream::auto(stdout))),
             json,
@@ -97,9 +100,10 @@ impl Output {
         self.to.flush()
     }
 
-    /// A table that fits the width; `elastic` columns give way, each cell stays on one line.
+    /// A table, each cell on one line. On a terminal it fits the width, and `elastic` columns give
+    /// way; elsewhere nothing is cut, for who reads there searches.
     pub fn table(&mut self, table: &Columns) -> Result<(), Failure> {
-        let text = table.render(self.width);
+        let text = table.render(self.terminal.then_some(self.width));
         self.line(text)
     }
 }
@@ -163,6 +167,7 @@ pub struct Columns {
     kinds: Vec<Column>,
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    headless: bool,
 }
 
 impl Columns {
@@ -172,7 +177,14 @@ impl Columns {
             kinds: columns.iter().map(|(_, kind)| *kind).collect(),
             heads: columns.iter().map(|(head, _)| *head).collect(),
             rows: Vec::new(),
+            headless: false,
         }
+    }
+
+    /// Without the line of column names.
+    pub fn without_heads(mut self) -> Columns {
+        self.headless = true;
+        self
     }
 
     /// One row, a cell for each column.
@@ -180,21 +192,27 @@ impl Columns {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell).into_owned()).collect());
     }
 
-    /// The lines, none wider than `width` as long as the columns that are never cut fit.
-    pub fn render(&self, width: usize) -> String {
+    /// The lines, none wider than `width` as long as the columns that are never cut fit. Nothing is
+    /// cut without a width.
+    pub fn render(&self, width: Option<usize>) -> String {
         let airy = self.lay_out(width, 2);
-        let fits = airy.lines().all(|line| line.chars().count() <= width);
-        if fits { airy } else { self.lay_out(width, 1) }
+        let fits = |width| airy.lines().all(|line| line.chars().count() <= width);
+        if width.is_none_or(fits) { airy } else { self.lay_out(width, 1) }
     }
 
-    fn lay_out(&self, width: usize, gap: u16) -> String {
+    fn lay_out(&self, width: Option<usize>, gap: u16) -> String {
         let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_truncation_indicator("…")
-            .set_width(u16::try_from(width).unwrap_or(u16::MAX));
-        table.set_header(self.heads.clone());
+        table.load_style(presets::NOTHING);
+        match width {
+            Some(width) => table
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_truncation_indicator(if speaks_utf8() { "…" } else { "~" })
+                .set_width(u16::try_from(width).unwrap_or(u16::MAX)),
+            None => table.set_content_arrangement(ContentArrangement::Disabled),
+        };
+        if !self.headless {
+            table.set_header(self.heads.clone());
+        }
         for row in &self.rows {
             let mut row = comfy_table::Row::from(row.clone());
             row.max_height(1);
@@ -219,6 +237,14 @@ impl Columns {
         text.truncate(text.trim_end().len());
         text
     }
+}
+
+/// Whether the reader's locale takes more than ASCII (locale(7): the first of these that is set).
+fn speaks_utf8() -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// `text` broken at spaces to `width` columns, the first line after `first`, the others
@@ -276,9 +302,12 @@ mod tests {
         table.row(vec!["t0000000-123456".into(), "7".into(), "long ".repeat(50)]);
         table.row(vec!["t0000000-1".into(), "12345".into(), "日本語".repeat(40)]);
         table.row(vec!["t0000000-2".into(), "1".into(), "two\nlines".into()]);
-        let text = table.render(80);
+        let text = table.render(Some(80));
         assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("t0000000-123456") && text.contains('…'), "{text}");
+        assert!(text.contains("t0000000-123456") && text.contains(['…', '~']), "{text}");
+        let whole = table.without_heads().render(None);
+        assert_eq!(whole.lines().count(), 3, "{whole}");
+        assert!(whole.contains("long ".repeat(50).trim_end()), "{whole}");
     }
 }

@@ -2,31 +2,56 @@
 
 use prost_types::value::Kind;
 
-use super::time;
+use super::when::Times;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, say, wrap};
 use crate::proto;
 
 /// `lrsctl events`: one line each, for grep.
-pub(crate) fn line(event: &proto::Event, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn line(
+    event: &proto::Event,
+    names: Option<&Names>,
+    times: &Times,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let task = event.task.as_deref().map(|id| format!(" {id}")).unwrap_or_default();
     let reason = event.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    let text = format!("{}{task}{}{}{reason}", event.r#type, label(event), change(event));
-    out.line(format_args!("{} {} {}", event.seq, time(event.at.as_ref()), printable(&text)))
+    let text = format!("{}{task}{}{}{reason}", event.r#type, label(names), change(event));
+    let time = times.write(event.at.as_ref());
+    out.line(format_args!("{} {time} {}", event.seq, printable(&text)))
 }
 
-/// ` (job/kind name)` of an event that brings them: ids mean nothing to people.
-fn label(event: &proto::Event) -> String {
-    let input = |name: &str| {
-        let value = event.inputs.as_ref()?.fields.get(name)?;
-        match &value.kind {
-            Some(Kind::StringValue(text)) => Some(text.as_str()),
+/// What people know a task by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) job: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) name: Option<String>,
+}
+
+impl Names {
+    /// Those of a running task.
+    pub(crate) fn of_task(task: &proto::Task) -> Names {
+        Names { job: task.job.clone(), kind: task.kind.clone(), name: task.name.clone() }
+    }
+
+    /// Those that an event brings, as that of an admission does.
+    pub(crate) fn of_event(event: &proto::Event) -> Option<Names> {
+        let input = |name: &str| match &event.inputs.as_ref()?.fields.get(name)?.kind {
+            Some(Kind::StringValue(text)) => Some(text.clone()),
             _ => None,
-        }
-    };
-    let job: Vec<&str> = [input("job"), input("kind")].into_iter().flatten().collect();
+        };
+        let names = Names { job: input("job"), kind: input("kind"), name: input("name") };
+        (names.job.is_some() || names.kind.is_some() || names.name.is_some()).then_some(names)
+    }
+}
+
+/// ` (job/kind name)`: ids mean nothing to people.
+fn label(names: Option<&Names>) -> String {
+    let Some(names) = names else { return String::new() };
+    let job: Vec<&str> = [&names.job, &names.kind].into_iter().flatten().map(|w| &**w).collect();
     let job = job.join("/");
-    let words: Vec<&str> = [Some(&*job), input("name")].into_iter().flatten().collect();
+    let words: Vec<&str> = [Some(&*job), names.name.as_deref()].into_iter().flatten().collect();
     match words.join(" ").trim() {
         "" => String::new(),
         words => format!(" ({words})"),
@@ -47,6 +72,7 @@ fn change(event: &proto::Event) -> String {
 pub(crate) fn why(
     id: &str,
     story: &proto::ExplainResponse,
+    times: &Times,
     out: &mut Output,
 ) -> Result<(), Failure> {
     if story.events.is_empty() {
@@ -61,7 +87,7 @@ pub(crate) fn why(
     for event in &story.events {
         out.line(format_args!(
             "{}  {bold}{}{bold:#}{}",
-            time(event.at.as_ref()),
+            times.write(event.at.as_ref()),
             printable(&event.r#type),
             printable(&change(event)),
         ))?;

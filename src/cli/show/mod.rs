@@ -3,14 +3,15 @@
 
 pub(super) mod events;
 pub(super) mod status;
+pub(crate) mod table;
 pub(super) mod tasks;
+pub(super) mod when;
 pub(super) mod yarn;
 
 use std::time::Duration;
 
 use crate::proto;
 use crate::units::Bytes;
-use crate::wire::wall_time;
 
 /// Unknown.
 const DASH: &str = "-";
@@ -79,11 +80,6 @@ fn seconds_age(seconds: Option<f64>) -> String {
     known(seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), age)
 }
 
-/// `2026-01-02 03:04:05.000006Z`
-fn time(timestamp: Option<&prost_types::Timestamp>) -> String {
-    known(timestamp, |timestamp| wall_time(timestamp).to_string().replacen('T', " ", 1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +110,5 @@ mod tests {
         assert_eq!(bytes_per_sec(Some(f64::NAN)), "0 B/s");
         assert_eq!(seconds_age(Some(-1.0)), "-");
         assert_eq!(tier_word(99), "-");
-        assert_eq!(time(None), "-");
     }
 }

@@ -1,9 +1,10 @@
-//! `lrsctl status`: node, slots, guard, tiers and warnings on one screen, warnings last so
-//! that they stand right above the prompt.
+//! `lrsctl status`: is the node doing well, and who gets what? The mechanism is for `-v`. Warnings
+//! come last, so that they stand right above the prompt.
 
 use std::time::Duration;
 
-use super::{DASH, age, bytes, bytes_per_sec, known, percent};
+use super::tasks::title;
+use super::{DASH, age, bytes, bytes_per_sec, known, percent, seconds_age};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, wrap};
 use crate::proto;
@@ -11,12 +12,14 @@ use crate::units::WallTime;
 use crate::wire;
 
 /// Columns of the words in front.
-const INDENT: usize = 10;
+const INDENT: usize = 9;
 
 /// The whole screen; `now` turns times into ages.
 pub(crate) fn status(
     status: &proto::Status,
+    tasks: &[proto::Task],
     now: WallTime,
+    verbose: bool,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bold = anstyle::Style::new().bold();
@@ -25,87 +28,169 @@ pub(crate) fn status(
     let observe = status.mode == proto::Mode::Observe as i32;
     let up = status.started_at.as_ref().map(|at| since(now, wire::wall_time(at)));
     out.line(format_args!(
-        "{bold}{}{bold:#}  {} CPUs  {bold}{state}{bold:#}{}  lrsd {}, up {}",
+        "{bold}{}{bold:#}  {} CPUs  {bold}{state}{bold:#}  up {}",
         printable(&node.hostname),
         node.cores,
-        if observe { ", observe mode: nothing is written" } else { "" },
-        printable(&status.version),
         known(up, age),
     ))?;
-    slots(status, out)?;
-    load(&node, now, out)?;
-    let mut field = |name: &str, text: String| {
-        let width = out.width();
-        out.line(wrap(name, INDENT, &text, width))
-    };
-    if let Some(guard) = &status.guard {
-        field("guard", guard_text(guard, now))?;
+    let width = out.width();
+    let mut field = |name: &str, text: String| out.line(wrap(name, INDENT, &text, width));
+    if observe {
+        field("mode", "observe: LRS writes nothing".to_owned())?;
     }
-    if let Some(cgroup) = &status.cgroup {
-        field("tiers", tiers_text(cgroup))?;
-        if !cgroup.reason.is_empty() {
-            field("", cgroup.reason.clone())?;
+    field("slots", slots(status))?;
+    field("cpu", cpu(&node, tasks))?;
+    field("memory", memory(&node, status.guard.as_ref()))?;
+    if let Some(longest) = longest_passive(tasks) {
+        field("passive", longest)?;
+    }
+    if verbose {
+        for (name, text) in mechanism(status, &node, now) {
+            field(name, text)?;
         }
-    }
-    if let Some(totals) = &status.totals {
-        field(
-            "totals",
-            format!(
-                "{} admitted, {} completed, {} released, {} refused, {} promoted, {} demoted",
-                totals.admitted,
-                totals.completed,
-                totals.released,
-                totals.refused,
-                totals.promoted,
-                totals.demoted
-            ),
-        )?;
     }
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
     for warning in &status.warnings {
-        let text = wrap("warning:", INDENT, warning, out.width());
+        let text = wrap("warning:", INDENT, warning, width);
         let rest = text.strip_prefix("warning:").unwrap_or(&text);
         out.line(format_args!("{yellow}warning:{yellow:#}{rest}"))?;
+    }
+    if status.warnings.is_empty() {
+        let more = if verbose { "" } else { "   (-v: tiers, guard, pressure, totals)" };
+        out.line(format_args!("{bold}ok{bold:#}{more}"))?;
     }
     Ok(())
 }
 
-fn slots(status: &proto::Status, out: &mut Output) -> Result<(), Failure> {
+/// `active 2 of 2, passive 3 of 4 (may grow to 8), 4 requests wait`
+fn slots(status: &proto::Status) -> String {
     let slots = status.slots.unwrap_or_default();
-    if let Some(active) = slots.active {
-        out.line(format_args!(
-            "active    {:>4} of {:<4} used  {:>4} reserved  {:>4} free{}",
-            active.used,
-            active.capacity,
-            active.reserved,
-            active.free,
-            status
-                .lowest_active_priority
-                .map_or_else(String::new, |lowest| format!("   lowest priority {lowest}")),
-        ))?;
+    let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
+    let mut text = format!(
+        "active {} of {}, passive {} of {}",
+        active.used, active.capacity, passive.used, passive.capacity
+    );
+    if passive.max > passive.capacity {
+        text += &format!(" (may grow to {})", passive.max);
     }
-    if let Some(passive) = slots.passive {
-        out.line(format_args!(
-            "passive   {:>4} of {:<4} used  {:>4} reserved  {:>4} free   base {}, max {}",
-            passive.used,
-            passive.capacity,
-            passive.reserved,
-            passive.free,
-            passive.base,
-            passive.max,
-        ))?;
-        if passive.overflow > 0 {
-            out.line(format_args!(
-                "overflow  {:>4} discovered tasks beyond capacity",
-                passive.overflow
-            ))?;
-        }
+    if active.reserved + passive.reserved > 0 {
+        text += &format!(", {} reserved", active.reserved + passive.reserved);
+    }
+    if passive.overflow > 0 {
+        text += &format!(", {} found beyond capacity", passive.overflow);
     }
     if status.waiting > 0 {
-        let requests = if status.waiting == 1 { "request" } else { "requests" };
-        out.line(format_args!("waiting   {:>4} {requests} for a slot", status.waiting))?;
+        text += &format!(", {} {} for a slot", status.waiting, requests_wait(status.waiting));
     }
-    Ok(())
+    text
+}
+
+fn requests_wait(count: u32) -> &'static str {
+    if count == 1 { "request waits" } else { "requests wait" }
+}
+
+/// Who uses the CPUs: tasks, and everybody else.
+fn cpu(node: &proto::Node, tasks: &[proto::Task]) -> String {
+    let cpu = node.cpu.unwrap_or_default();
+    let Some(busy) = cpu.effective else { return "not sampled yet".to_owned() };
+    let by_tasks: f64 = tasks.iter().filter_map(|task| task.cpu_share).sum();
+    let by_tasks = by_tasks.min(busy);
+    format!(
+        "{} busy (tasks {}, others {}), {} waits for disk",
+        percent(Some(busy)),
+        percent(Some(by_tasks)),
+        percent(Some(busy - by_tasks)),
+        percent(cpu.iowait),
+    )
+}
+
+fn memory(node: &proto::Node, guard: Option<&proto::Guard>) -> String {
+    let memory = node.memory.unwrap_or_default();
+    let mut text = format!(
+        "{} of {} available",
+        known(memory.available_bytes, bytes),
+        known(memory.total_bytes, bytes)
+    );
+    if let Some(guard) = guard.filter(|guard| guard.stage > 0) {
+        let reason = guard.reason.as_deref().unwrap_or("the guard holds passive slots back");
+        text += &format!("; guard: {reason}");
+    }
+    text
+}
+
+/// The passive task that has been there longest, and what it gets.
+fn longest_passive(tasks: &[proto::Task]) -> Option<String> {
+    let passive = tasks.iter().filter(|task| task.tier == proto::Tier::Passive as i32);
+    let age = |task: &proto::Task| task.elapsed_seconds.unwrap_or(0.0);
+    let longest = passive.max_by(|one, other| age(one).total_cmp(&age(other)))?;
+    Some(format!(
+        "the longest is {} {}: {}, gets {} of the CPUs",
+        longest.id,
+        title(longest),
+        seconds_age(longest.elapsed_seconds),
+        percent(longest.cpu_share)
+    ))
+}
+
+/// How it is done, for `-v`.
+fn mechanism(
+    status: &proto::Status,
+    node: &proto::Node,
+    now: WallTime,
+) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    let sampled = node.sampled_at.as_ref().map(|at| since(now, wire::wall_time(at)));
+    let disk = node.disk.unwrap_or_default();
+    lines.push((
+        "disk",
+        format!(
+            "{} written, {} read; sampled {}",
+            bytes_per_sec(disk.write_bytes_per_sec),
+            bytes_per_sec(disk.read_bytes_per_sec),
+            sampled.map_or_else(|| "not yet".to_owned(), |ago| format!("{} ago", age(ago))),
+        ),
+    ));
+    if let Some(stall) = node.pressure {
+        let text = format!(
+            "cpu {}, io {} (all {}), memory {} (all {})",
+            percent(stall.cpu_some),
+            percent(stall.io_some),
+            percent(stall.io_full),
+            percent(stall.memory_some),
+            percent(stall.memory_full),
+        );
+        lines.push(("stalls", text));
+    }
+    let cpu = node.cpu.unwrap_or_default();
+    lines.push(("idle", format!("{}, steal {}", percent(cpu.idle), percent(cpu.steal))));
+    let swap = node.memory.unwrap_or_default().swap_used_bytes;
+    lines.push(("swap", format!("{} used", known(swap, bytes))));
+    if let Some(guard) = &status.guard {
+        lines.push(("guard", guard_text(guard, now)));
+    }
+    if let Some(cgroup) = &status.cgroup {
+        lines.push(("tiers", tiers_text(cgroup)));
+        if !cgroup.reason.is_empty() {
+            lines.push(("", cgroup.reason.clone()));
+        }
+    }
+    let base = status.slots.unwrap_or_default().passive.unwrap_or_default().base;
+    let lowest = known(status.lowest_active_priority, |lowest| lowest.to_string());
+    lines.push(("base", format!("{base} passive; lowest active priority {lowest}")));
+    if let Some(totals) = &status.totals {
+        let text = format!(
+            "{} admitted, {} completed, {} released, {} refused, {} promoted, {} demoted",
+            totals.admitted,
+            totals.completed,
+            totals.released,
+            totals.refused,
+            totals.promoted,
+            totals.demoted
+        );
+        lines.push(("totals", text));
+    }
+    lines.push(("version", status.version.clone()));
+    lines
 }
 
 /// Why a request waits, for the one who made it.
@@ -127,45 +212,8 @@ pub(crate) fn why_queued(status: &proto::Status) -> String {
         passive.used + passive.reserved,
         passive.capacity,
         status.waiting,
-        if status.waiting == 1 { "request waits" } else { "requests wait" },
+        requests_wait(status.waiting),
     )
-}
-
-fn load(node: &proto::Node, now: WallTime, out: &mut Output) -> Result<(), Failure> {
-    let cpu = node.cpu.unwrap_or_default();
-    let sampled = node.sampled_at.as_ref().map(|at| since(now, wire::wall_time(at)));
-    out.line(format_args!(
-        "cpu       {} effective  {} iowait  {} idle  {} steal   sampled {}",
-        percent(cpu.effective),
-        percent(cpu.iowait),
-        percent(cpu.idle),
-        percent(cpu.steal),
-        sampled.map_or_else(|| "not yet".to_owned(), |ago| format!("{} ago", age(ago))),
-    ))?;
-    let disk = node.disk.unwrap_or_default();
-    out.line(format_args!(
-        "disk      {} written  {} read",
-        bytes_per_sec(disk.write_bytes_per_sec),
-        bytes_per_sec(disk.read_bytes_per_sec),
-    ))?;
-    let memory = node.memory.unwrap_or_default();
-    out.line(format_args!(
-        "memory    {} available of {}  {} swap used",
-        known(memory.available_bytes, bytes),
-        known(memory.total_bytes, bytes),
-        known(memory.swap_used_bytes, bytes),
-    ))?;
-    if let Some(stall) = node.pressure {
-        out.line(format_args!(
-            "stalls    cpu {}  io {} (all {})  memory {} (all {})",
-            percent(stall.cpu_some),
-            percent(stall.io_some),
-            percent(stall.io_full),
-            percent(stall.memory_some),
-            percent(stall.memory_full),
-        ))?;
-    }
-    Ok(())
 }
 
 fn guard_text(guard: &proto::Guard, now: WallTime) -> String {

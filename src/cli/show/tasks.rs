@@ -1,48 +1,14 @@
-//! Tasks and jobs.
+//! One task, and the jobs.
 
-use super::{brief_rate, bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word, time};
+use super::when::Times;
+use super::{bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::proto;
 use crate::wire;
 
-/// `lrsctl tasks`: the active tier first, each tier in the order of the answer (admission).
-pub(crate) fn tasks(tasks: &[proto::Task], out: &mut Output) -> Result<(), Failure> {
-    if tasks.is_empty() {
-        say(format_args!("no tasks"));
-        return Ok(());
-    }
-    let mut sorted: Vec<&proto::Task> = tasks.iter().collect();
-    sorted.sort_by_key(|task| task.tier);
-    let mut table = Columns::new(&[
-        ("ID", Column::Text),
-        ("TIER", Column::Text),
-        ("PRI", Column::Figure),
-        ("CLASS", Column::Text),
-        ("RATE", Column::Figure),
-        ("CPU", Column::Figure),
-        ("WRITE/s", Column::Figure),
-        ("AGE", Column::Figure),
-        ("NAME", Column::Elastic(8)),
-    ]);
-    for task in sorted {
-        table.row(vec![
-            task.id.clone(),
-            tier_word(task.tier).to_owned(),
-            known(task.priority, |priority| priority.to_string()),
-            wire::class_word(task.class).to_owned(),
-            rate(task.computing_rate),
-            percent(task.cpu_share),
-            brief_rate(task.write_bytes_per_sec),
-            seconds_age(task.elapsed_seconds),
-            title(task),
-        ]);
-    }
-    out.table(&table)
-}
-
 /// What people know the task by, what is odd about it in front.
-fn title(task: &proto::Task) -> String {
+pub(super) fn title(task: &proto::Task) -> String {
     let mut words: Vec<String> = oddities(task).into_iter().map(|odd| format!("[{odd}]")).collect();
     match (&task.job, &task.kind) {
         (Some(job), Some(kind)) => words.push(format!("{job}/{kind}")),
@@ -58,8 +24,9 @@ fn title(task: &proto::Task) -> String {
     words.join(" ")
 }
 
-fn oddities(task: &proto::Task) -> Vec<&'static str> {
+pub(super) fn oddities(task: &proto::Task) -> Vec<&'static str> {
     [
+        (starves(task), "starves"),
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
         (task.opportunistic, "opportunistic"),
@@ -73,8 +40,21 @@ fn oddities(task: &proto::Task) -> Vec<&'static str> {
     .collect()
 }
 
+/// A passive task that wants the CPU, as far as is known, and has got less than a hundredth of the
+/// node in the last cycle.
+fn starves(task: &proto::Task) -> bool {
+    let wants = matches!(
+        proto::Class::try_from(task.class),
+        Ok(proto::Class::Cpu | proto::Class::Moderate)
+    );
+    task.tier == proto::Tier::Passive as i32
+        && wants
+        && task.cpu_share.is_some_and(|share| share < 0.01)
+}
+
 /// `lrsctl task ID`: everything, a line each.
-pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn task(task: &proto::Task, times: &Times, out: &mut Output) -> Result<(), Failure> {
+    let time = |at: &Option<prost_types::Timestamp>| times.write(at.as_ref());
     let text = |value: &Option<String>| known(value.as_deref(), str::to_owned);
     let kernel = task.kernel.unwrap_or_default();
     let attachment = match proto::Attachment::try_from(task.attachment) {
@@ -121,9 +101,9 @@ pub(crate) fn task(task: &proto::Task, out: &mut Output) -> Result<(), Failure> 
         ("memory", known(task.resident_bytes, bytes)),
         (
             "admitted",
-            format!("{} ({})", time(task.admitted_at.as_ref()), seconds_age(task.elapsed_seconds)),
+            format!("{} ({})", time(&task.admitted_at), seconds_age(task.elapsed_seconds)),
         ),
-        ("promoted", time(task.promoted_at.as_ref())),
+        ("promoted", time(&task.promoted_at)),
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
         ("unit", text(&task.unit)),
