@@ -12,7 +12,7 @@
 //!
 //! Limits. Of a long queue the first [`LOOKED_AT`] requests are compared. A job's rate is that of its
 //! name, whoever ran it: a user who lies by the name of a job bends the order of that job's waiting
-//! requests, within the bound. In simulated queues it was within 0.07
+//! requests, within the bound. In simulated queues it was within 0.04
 //! of the first come, on either side (docs/policies.md), so it is not the default.
 //!
 //! [`Policy::overtake_max`]: super::state::Policy::overtake_max
