@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
+use crate::core::order::QueueOrder;
+use crate::core::probe::Formula;
 
 const FILE: &str = "lrs.toml";
 
@@ -88,6 +90,9 @@ fn values_arrive_in_their_fields() {
         io_wait_threshold = 0.5
         cpu_saturation = 1
         shrink_after = 7
+        formula = "probe"
+        order = "complement"
+        overtake_max = 3
         reservation_ttl = "1.5m"
         max_user_priority = -4
         [tiers]
@@ -169,6 +174,9 @@ fn values_arrive_in_their_fields() {
             io_wait_threshold: Share::clamped(0.5),
             cpu_saturation: Share::ONE,
             shrink_after: 7,
+            formula: Formula::Probe,
+            order: QueueOrder::Complement,
+            overtake_max: 3,
             reservation_ttl: Duration::from_secs(90),
             max_user_priority: -4,
         },
@@ -569,22 +577,37 @@ fn slots() -> impl Strategy<Value = Slots> {
         automatic(1u32..=4096),
         automatic(0u32..=30_000),
         automatic(30_000u32..=65_536),
-        any::<bool>(),
+        (any::<bool>(), prop_oneof![Just(Formula::Lrs), Just(Formula::Probe)]),
         share(0.0),
         share(0.01),
         1u32..=1000,
+        (prop_oneof![Just(QueueOrder::Fifo), Just(QueueOrder::Complement)], 0u32..=1000),
         millis(100..=86_400_000),
         any::<i32>(),
     )
         .prop_map(
-            |(active, passive, passive_max, expand, io, cpu, shrink_after, ttl, priority)| Slots {
+            |(
                 active,
                 passive,
                 passive_max,
                 expand,
+                io,
+                cpu,
+                shrink_after,
+                order,
+                ttl,
+                priority,
+            )| Slots {
+                active,
+                passive,
+                passive_max,
+                expand: expand.0,
+                formula: expand.1,
                 io_wait_threshold: io,
                 cpu_saturation: cpu,
                 shrink_after,
+                order: order.0,
+                overtake_max: order.1,
                 reservation_ttl: ttl,
                 max_user_priority: priority,
             },

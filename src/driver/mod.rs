@@ -394,9 +394,12 @@ pub fn policy(config: &Config) -> Policy {
         passive: fixed(config.slots.passive),
         passive_max: fixed(config.slots.passive_max),
         expand: config.slots.expand,
+        formula: config.slots.formula,
         io_wait_threshold: config.slots.io_wait_threshold,
         cpu_saturation: config.slots.cpu_saturation,
         shrink_after: config.slots.shrink_after,
+        order: config.slots.order,
+        overtake_max: config.slots.overtake_max,
         reservation_ttl: config.slots.reservation_ttl,
         guard: guard.enabled.then_some(GuardPolicy {
             dry_run: guard.dry_run,

@@ -12,6 +12,8 @@ use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
 use super::guard::Memory;
 use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::order::QueueOrder;
+use super::probe::Formula;
 use super::sample::{TaskPressure, TaskSample};
 use super::shaper::Shaper;
 use super::slots::Seat;
@@ -945,8 +947,10 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         }
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand } => {
-            let policy =
-                Policy { active, passive, passive_max: max, expand, ..Policy::simulated() };
+            // The policies that are shipped in force before, all others from then on.
+            let (formula, order) = (Formula::Probe, QueueOrder::Complement);
+            let all = Policy { formula, order, ..Policy::simulated() };
+            let policy = Policy { active, passive, passive_max: max, expand, ..all };
             shaper.set_policy(policy, now);
         }
         Op::Resident { pick, bytes } => {

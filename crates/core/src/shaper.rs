@@ -23,6 +23,7 @@ use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
+use super::probe::Probe;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
@@ -39,6 +40,8 @@ pub struct Shaper {
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
+    /// Slots on trial.
+    pub(super) probe: Probe,
     /// The weight of the root.
     pub(super) follow: Follow,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
@@ -84,6 +87,7 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
+            probe: Probe::default(),
             follow: Follow::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),

@@ -11,7 +11,9 @@
 //! | `lsap` | | | x | needed | | |
 //! | `lsap-uniform` | | | x | | | |
 //! | `lsap-fair` | | | x | needed | needed | |
+//! | `dla` | x | | x | needed | | |
 //!
+//! `dla` also needs the capacity of the nodes, and uses demands and predicted ends of tasks.
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
 
 use std::fmt;
@@ -20,6 +22,7 @@ use crate::check::Fault;
 use crate::cluster::Cluster;
 use crate::delay::{Delay, Patience};
 use crate::dispatcher::Dispatcher;
+use crate::dla::Dla;
 use crate::fifo::Fifo;
 use crate::layering::Layering;
 use crate::local::DataLocal;
@@ -48,6 +51,8 @@ pub enum Needs {
     Network,
     /// Groups of jobs with weights.
     Groups,
+    /// What each node has of CPUs, memory and disk.
+    Capacity,
 }
 
 impl Needs {
@@ -55,6 +60,7 @@ impl Needs {
         match self {
             Needs::Network => "network",
             Needs::Groups => "groups",
+            Needs::Capacity => "nodes[].capacity",
         }
     }
 
@@ -62,6 +68,7 @@ impl Needs {
         match self {
             Needs::Network => cluster.knows_network(),
             Needs::Groups => cluster.has_groups(),
+            Needs::Capacity => cluster.knows_capacity(),
         }
     }
 }
@@ -137,6 +144,13 @@ pub const POLICIES: &[Entry] = &[
         source: "Guo, Fox, Zhou, MapReduce'12, section 4 (lsap-fair-sched)",
         needs: &[Needs::Network, Needs::Groups],
         make: |_| Box::new(Lsap::FAIR),
+    },
+    Entry {
+        name: "dla",
+        about: "tasks matched with idle nodes that hold their input; waits if that is sooner",
+        source: "Ru et al., DLAforBT",
+        needs: &[Needs::Network, Needs::Capacity],
+        make: |_| Box::new(Dla),
     },
 ];
 

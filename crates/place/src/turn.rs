@@ -109,6 +109,10 @@ pub enum Reason {
     SuitsNode(f64),
     /// There are slots for all that waits.
     MoreSlotsThanTasks,
+    /// Matched with a node that holds its input and is idle to this share.
+    Matched(f64),
+    /// Its input reaches this node first.
+    SoonestInput,
     /// Its job's priority is above the lowest active one: the node makes it active.
     AboveLowestActive,
     /// The maps have as many slots of the node as their share of all tasks.
@@ -121,6 +125,8 @@ pub enum Reason {
     SuitsNoNode,
     /// Its rate is not known, and one of its tasks runs to be measured.
     SampleRuns,
+    /// A node with its input is free in so many seconds, before the input could be moved.
+    FreeSoon(f64),
     /// Every slot is taken.
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
@@ -133,6 +139,13 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
             Reason::SuitsNode(rate) => return write!(f, "suits, mean rate there {rate:.2}"),
+            Reason::Matched(idle) => return write!(f, "matched with its input, idle {idle:.2}"),
+            Reason::FreeSoon(seconds) => {
+                return write!(
+                    f,
+                    "a node with its input is free in {seconds:.1} s, before it moves"
+                );
+            }
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
@@ -146,6 +159,7 @@ impl fmt::Display for Reason {
             Reason::Sample => "sample, its job has no rate",
             Reason::AloneOnNode => "suits, nothing runs there",
             Reason::MoreSlotsThanTasks => "more free slots than tasks",
+            Reason::SoonestInput => "input is there soonest",
             Reason::AboveLowestActive => "priority above the lowest active",
             Reason::MapsHaveTheirShare => "the maps have their share of the free slots",
             Reason::NotAboveLowestActive => {
