@@ -255,7 +255,7 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The wait for a slot ran out.
     WaitTimedOut,
-    /// The daemon is stopping.
+    /// The daemon is stopping; of a finder's news: ask again in a moment.
     Unavailable,
     /// The kernel or the disk failed us; the message says where.
     Internal,

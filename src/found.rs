@@ -23,6 +23,8 @@ pub struct Found {
     pub presumed: Presumed,
     /// How its processes are taken.
     pub attach: Attach,
+    /// It was a task before, of which there is news: it is no task anew if it was released meanwhile.
+    pub again: bool,
     /// Who found it, for the history.
     pub finder: Finder,
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use serde_json::Map;
 
 use crate::cgroup::{
-    Attachment, CgroupError, Group, GroupRecord, RecordedGroups, TierTree, has_ended,
+    Attachment, CgroupError, Group, GroupRecord, Origin, RecordedGroups, TierTree, has_ended,
 };
 use crate::clock;
 use crate::config::BAD_CONFIG;
@@ -339,7 +339,7 @@ fn unshape(
         Attachment::InPlace => (stored.path, stored.inode),
         Attachment::Own | Attachment::None => (String::new(), 0),
     };
-    let (attachment, origin, found) = (Attachment::None, Vec::new(), Vec::new());
+    let (attachment, origin, found) = (Attachment::None, Origin::default(), Vec::new());
     record.group = Some(GroupRecord { attachment, path, inode, origin, found });
     store.put_task(record)?;
     let id = record.id;

@@ -16,6 +16,9 @@ use crate::core::event::Event;
 use crate::core::model::TaskId;
 use crate::proto;
 
+/// The id that stands for the number of slots, in place of a task's.
+pub const SLOTS: &str = "slots";
+
 /// What is, as of the end of one turn of the loop.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -104,10 +107,14 @@ impl EventRing {
         Page { lost, events }
     }
 
-    /// All kept events about `id`, oldest first, and whether older ones are gone.
+    /// All kept events about `id`, oldest first, and whether older ones are gone. [`SLOTS`] is about
+    /// the number of slots.
     pub fn about(&self, id: &str) -> (Vec<Arc<Event>>, bool) {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let events = kept.iter().filter(|e| e.task.as_deref() == Some(id)).cloned().collect();
+        let about = |e: &Event| {
+            e.task.as_deref() == Some(id) || (id == SLOTS && e.kind.is_about_capacity())
+        };
+        let events = kept.iter().filter(|event| about(event)).cloned().collect();
         (events, kept.front().is_some_and(|first| first.seq > 1))
     }
 

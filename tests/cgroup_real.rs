@@ -918,7 +918,7 @@ fn descendants_come_along_and_release_returns_them() {
     // Without a record of the origin, and from a group the task made itself: to the parent.
     let job2 = Job::sleeper();
     let mut group = fixture.admit(job2.process());
-    group.record.origin = Vec::new();
+    group.record.origin = Default::default();
     let tree = fixture.tree();
     tree.release(&group).unwrap();
     assert_eq!(tree.task_of(job2.process()).unwrap(), None);
@@ -1386,7 +1386,7 @@ fn released_a_task_made_below_a_foreign_group_stays_there_even_if_its_origin_is_
         let stays = |((_, path), (_, before)): (&(String, String), &(String, String))| {
             path.starts_with(&unit) || !before.starts_with(&unit)
         };
-        assert!(now.iter().zip(&origin).all(stays), "{now:?}");
+        assert!(now.iter().zip(origin.iter()).all(stays), "{now:?}");
     }
     foreign.job.end();
     for dir in leftovers(&unit[1..]) {

@@ -47,16 +47,11 @@ fn at(seconds: u64) -> Moment {
 /// A shaper with `tasks` tasks, the first [`CPUS`] of them active.
 fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
     let policy = Policy {
-        active: None,
         passive: Some(tasks as u32),
         passive_max: Some(tasks as u32),
-        expand: true,
-        io_wait_threshold: Share::clamped(0.3),
-        cpu_saturation: Share::clamped(0.9),
-        shrink_after: 3,
-        reservation_ttl: Duration::from_secs(30),
         guard: None,
         memory_reserve: MemoryAmount::Bytes(Bytes(0)),
+        ..Policy::simulated()
     };
     let mut shaper = Shaper::new(policy, CPUS, Restored::default());
     let ids = (0..tasks as u64)
@@ -88,7 +83,7 @@ fn group(task: TaskId) -> GroupRecord {
         attachment: Attachment::Own,
         path: format!("/lrs/{task}"),
         inode: 1,
-        origin: Vec::new(),
+        origin: Default::default(),
         found: Vec::new(),
     }
 }
@@ -105,6 +100,8 @@ fn cycle(bencher: Bencher, tasks: usize) {
             steal: Share::default(),
         }),
         memory: Some(Memory { available: Bytes(8 << 30), total: Bytes(16 << 30) }),
+        memory_full: None,
+        swap_growth: None,
     };
     let mut second = 1;
     bencher.bench_local(|| {

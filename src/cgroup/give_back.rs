@@ -129,7 +129,7 @@ mod tests {
             attachment: Attachment::Own,
             path: "/lrs/task".to_owned(),
             inode: 1,
-            origin: Vec::new(),
+            origin: Default::default(),
             found: Vec::new(),
         };
         let dirs =

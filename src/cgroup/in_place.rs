@@ -286,7 +286,7 @@ mod tests {
                 attachment: Attachment::InPlace,
                 path: "/unit".to_owned(),
                 inode: inode(&path).unwrap().unwrap(),
-                origin: Vec::new(),
+                origin: Default::default(),
                 found: found.iter().map(|(f, v)| ((*f).to_owned(), (*v).to_owned())).collect(),
             };
             let dirs =

@@ -113,7 +113,7 @@ mod tests {
             attachment,
             path: path.to_owned(),
             inode: 1,
-            origin: Vec::new(),
+            origin: Default::default(),
             found: Vec::new(),
         }
     }
@@ -135,9 +135,9 @@ mod tests {
         assert_eq!(names(&record(Attachment::None, "/lrs/a")), Vec::<String>::new());
         let mut foreign = record(Attachment::InPlace, "/unit");
         assert_eq!(names(&foreign), ["cpu"]);
-        foreign.origin = vec![(UNIFIED.to_owned(), "/".to_owned())];
+        foreign.origin = [(UNIFIED.to_owned(), "/".to_owned())].into();
         assert_eq!(names(&foreign), ["cpu"]);
-        foreign.origin = vec![(UNIFIED.to_owned(), "/unit".to_owned())];
+        foreign.origin = [(UNIFIED.to_owned(), "/unit".to_owned())].into();
         assert_eq!(names(&foreign), ["cpu", UNIFIED]);
     }
 }

@@ -39,7 +39,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::core::task::{Attachment, GroupRecord, Kin};
+pub use crate::core::task::{Attachment, GroupRecord, Kin, Origin};
 use crate::units::{Pid, ProcessRef};
 
 mod attach;

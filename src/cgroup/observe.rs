@@ -8,7 +8,7 @@ use super::probe::IoFinding;
 use super::tree::TierTree;
 use super::{
     Attachment, Capabilities, CgroupError, CpuTiers, Group, GroupDirs, GroupRecord, IoTiers,
-    TreeSettings, Version, dirs, in_place, open, weights,
+    Origin, TreeSettings, Version, dirs, in_place, open, weights,
 };
 use crate::units::ProcessRef;
 
@@ -61,10 +61,11 @@ impl TierTree {
         let path = in_place::chosen(mover.present_group(process.pid)?, process, named)?;
         let inode =
             dirs::inode(&primary.dir(&path))?.ok_or(CgroupError::ProcessGone(process.pid))?;
-        let mut origin = self.origin(process)?;
-        for (_, origin) in &mut origin {
-            *origin = in_place::up_to(origin, &path).to_owned();
-        }
+        let origin = self.origin(process)?;
+        let up_to_it = |(name, origin): &(String, String)| {
+            (name.clone(), in_place::up_to(origin, &path).to_owned())
+        };
+        let origin = origin.iter().map(up_to_it).collect();
         let mut group = booked(path, inode);
         group.record.origin = origin;
         // The root group counts the whole node: no files of it stand for a task.
@@ -82,7 +83,7 @@ pub(super) fn booked(path: String, inode: u64) -> Group {
         attachment: Attachment::None,
         path,
         inode,
-        origin: Vec::new(),
+        origin: Origin::default(),
         found: Vec::new(),
     };
     Group { record, dirs: GroupDirs::default() }

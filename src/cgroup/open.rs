@@ -11,6 +11,7 @@
 //!
 //! A root that somebody removed while the daemon runs is made anew with the next admission.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -269,10 +270,11 @@ impl Root {
     /// Foreign groups and processes in the root, and leftovers of a creation cut short.
     fn look_around(&mut self) -> Result<(), CgroupError> {
         let dir = self.dir();
-        let (tasks, foreign): (Vec<PathBuf>, Vec<PathBuf>) =
-            attach::child_groups(&dir)?.into_iter().partition(|group| task_id(group).is_some());
-        let foreign: Vec<PathBuf> = foreign
+        let groups = attach::child_groups(&dir)?;
+        let tasks: HashSet<TaskId> = groups.iter().filter_map(|group| task_id(group)).collect();
+        let foreign: Vec<PathBuf> = groups
             .into_iter()
+            .filter(|group| task_id(group).is_none())
             .filter(|group| !group.ends_with(lock::LOCK))
             .filter(|group| !(self.is_scope && group.ends_with(scope::LEAF)))
             .collect();
@@ -297,9 +299,7 @@ impl Root {
         }
         for hierarchy in &self.hierarchies[1..] {
             for group in attach::child_groups(&hierarchy.dir(&self.path))? {
-                let partial = task_id(&group)
-                    .is_some_and(|id| !tasks.iter().any(|task| task_id(task) == Some(id)));
-                if !partial {
+                if task_id(&group).is_none_or(|id| tasks.contains(&id)) {
                     continue;
                 }
                 if let Err(error) = std::fs::remove_dir(&group) {

@@ -22,9 +22,9 @@ use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, PassiveCpu, Surroundings, TreeSettings, Version,
-    WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, observe, owner,
-    quota, scope, surroundings,
+    GroupDirs, GroupRecord, KernelView, Kin, Origin, PassiveCpu, Surroundings, TreeSettings,
+    Version, WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, observe,
+    owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::units::{Pid, ProcessRef};
@@ -144,7 +144,7 @@ impl TierTree {
             attachment: Attachment::Own,
             path,
             inode,
-            origin: Vec::new(),
+            origin: Origin::default(),
             found: Vec::new(),
         };
         let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, &record);
@@ -262,14 +262,22 @@ impl TierTree {
 
     /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
     pub fn reopen(&self, record: &GroupRecord) -> Result<Option<Group>, CgroupError> {
-        if self.observing || record.attachment == Attachment::None {
-            return Ok(Some(Group { record: record.clone(), dirs: GroupDirs::default() }));
+        let group = self.presumed(record);
+        if group.dirs == GroupDirs::default()
+            || dirs::inode(&self.primary().dir(&record.path))? == Some(record.inode)
+        {
+            return Ok(Some(group));
         }
-        if dirs::inode(&self.primary().dir(&record.path))? != Some(record.inode) {
-            return Ok(None);
-        }
-        let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, record);
-        Ok(Some(Group { record: record.clone(), dirs }))
+        Ok(None)
+    }
+
+    /// The same where it cannot be told whether it is there.
+    pub fn presumed(&self, record: &GroupRecord) -> Group {
+        let dirs = match self.observing || record.attachment == Attachment::None {
+            true => GroupDirs::default(),
+            false => dirs::of_group(&self.root.hierarchies, self.root.version, record),
+        };
+        Group { record: record.clone(), dirs }
     }
 
     /// Task groups below the root, for recovery: those named like a task id.
@@ -421,7 +429,7 @@ impl TierTree {
 
     /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
     /// attach, so that a stored record is complete before anything moves.
-    pub fn origin(&self, process: ProcessRef) -> Result<Vec<(String, String)>, CgroupError> {
+    pub fn origin(&self, process: ProcessRef) -> Result<Origin, CgroupError> {
         let membership =
             Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
         Ok(self

@@ -108,7 +108,8 @@ pub(super) enum Command {
     Events(EventsArgs),
     /// Every decision that touched a task or reservation, with its inputs
     Why {
-        /// Id of the task, its number (the end of the id) or its name; or id of a reservation
+        /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or
+        /// "slots": how many there are
         #[arg(value_name = "TASK")]
         id: String,
     },

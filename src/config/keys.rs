@@ -22,6 +22,8 @@ use super::value::{
 use super::{Auto, Bus, Config, Mode, OfferBy, RootPath};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 use crate::core::model::{Label, Priority, Standing};
+use crate::core::order::QueueOrder;
+use crate::core::probe::Formula;
 use crate::units::{Bytes, MemoryAmount, Share};
 
 /// When a changed value is taken over.
@@ -217,6 +219,10 @@ table! {
         |v| auto(v, |v| number(v, 0..=65536));
     /// Whether passive slots are added while all slots are taken and the node has spare CPU.
     Live expand: bool = true, BOOLEAN, plain;
+    /// How many. "lrs": by the formula of the source, which stops early on large nodes and slow
+    /// disks. "probe": at least as many, and where spare CPU could carry more, these on trial:
+    /// they stay if more CPU or disk was used for it than before.
+    Live formula: Formula = Formula::Lrs, r#""lrs" or "probe""#, word;
     /// Share of CPU time spent waiting for I/O above which slots are added one at a time.
     Live io_wait_threshold: Share = share(0.3), "0.0..=1.0",
         |v| number(v, Share::ZERO..=Share::ONE);
@@ -227,6 +233,11 @@ table! {
     /// Cycles that an added slot has to be free before it is withdrawn on a node that is not
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
+    /// Which waiting request of the highest priority gets the next slot: the first, or the one
+    /// whose job's computing rate suits what runs. A job without a rate is sampled first.
+    Live order: QueueOrder = QueueOrder::Fifo, r#""complement" or "fifo""#, word;
+    /// With "complement": how often a request is overtaken at most.
+    Live overtake_max: u32 = 8, "0..=1000", |v| number(v, 0..=1000);
     /// Life of a reservation where its request does not say.
     #[serde(serialize_with = "quantity::show_duration")]
     Live reservation_ttl: Duration = seconds(30), r#"a duration from "100ms" to "24h""#,
@@ -291,11 +302,20 @@ table! {
     Live memory_resume: MemoryAmount = MemoryAmount::OfTotal(share(0.075)),
         "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
          of the node's memory, not below guard.memory_reserve", memory_amount;
+    /// The guard holds once all tasks of the node stalled for memory for this share of a cycle (PSI,
+    /// "full"), and lets go below half of it.
+    Live memory_pressure: Share = share(0.2), "0.01..=1.0",
+        |v| number(v, share(0.01)..=Share::ONE);
+    /// The guard holds once the swap in use grows by as much a second, and lets go below half of it.
+    #[serde(serialize_with = "quantity::show_size")]
+    Live swap_growth: Bytes = Bytes(16 << 20), r#"a size up to "1TiB", whole mebibytes"#,
+        |v| whole_mebibytes(v, Bytes(1 << 40));
     /// How long memory has to be short before the guard holds; "0s" is at once.
     #[serde(serialize_with = "quantity::show_duration")]
     Live enter_after: Duration = Duration::ZERO, r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
-    /// How long memory has to be plentiful before the guard lets go.
+    /// How long memory has to be plentiful before the guard lets go; longer each time, up to 64 times,
+    /// where it holds again soon after.
     #[serde(serialize_with = "quantity::show_duration")]
     Live exit_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
+use crate::core::order::QueueOrder;
+use crate::core::probe::Formula;
 
 const FILE: &str = "lrs.toml";
 
@@ -88,6 +90,9 @@ fn values_arrive_in_their_fields() {
         io_wait_threshold = 0.5
         cpu_saturation = 1
         shrink_after = 7
+        formula = "probe"
+        order = "complement"
+        overtake_max = 3
         reservation_ttl = "1.5m"
         max_user_priority = -4
         [tiers]
@@ -103,6 +108,8 @@ fn values_arrive_in_their_fields() {
         enabled = false
         memory_reserve = "512MiB"
         memory_resume = "1.5GiB"
+        memory_pressure = 0.4
+        swap_growth = "3MiB"
         enter_after = "2s"
         exit_after = "1h"
         dry_run = true
@@ -167,6 +174,9 @@ fn values_arrive_in_their_fields() {
             io_wait_threshold: Share::clamped(0.5),
             cpu_saturation: Share::ONE,
             shrink_after: 7,
+            formula: Formula::Probe,
+            order: QueueOrder::Complement,
+            overtake_max: 3,
             reservation_ttl: Duration::from_secs(90),
             max_user_priority: -4,
         },
@@ -185,6 +195,8 @@ fn values_arrive_in_their_fields() {
             enabled: false,
             memory_reserve: MemoryAmount::Bytes(Bytes(512 << 20)),
             memory_resume: MemoryAmount::Bytes(Bytes(3 << 29)),
+            memory_pressure: Share::clamped(0.4),
+            swap_growth: Bytes(3 << 20),
             enter_after: Duration::from_secs(2),
             exit_after: Duration::from_secs(3600),
             dry_run: true,
@@ -544,10 +556,20 @@ fn guard() -> impl Strategy<Value = Guard> {
         (share(0.0), 0u64..1 << 60)
             .prop_map(|(a, b)| (MemoryAmount::OfTotal(a), MemoryAmount::Bytes(Bytes(b)))),
     ];
-    (any::<bool>(), amounts, millis(0..=86_400_000), millis(0..=86_400_000), any::<bool>())
-        .prop_map(|(enabled, (memory_reserve, memory_resume), enter_after, exit_after, dry_run)| {
-            Guard { enabled, memory_reserve, memory_resume, enter_after, exit_after, dry_run }
-        })
+    let limits = (share(0.01), (1u64..1 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
+    let holds = (millis(0..=86_400_000), millis(0..=86_400_000));
+    (any::<bool>(), amounts, limits, holds, any::<bool>()).prop_map(
+        |(enabled, amounts, limits, (enter_after, exit_after), dry_run)| Guard {
+            enabled,
+            memory_reserve: amounts.0,
+            memory_resume: amounts.1,
+            memory_pressure: limits.0,
+            swap_growth: limits.1,
+            enter_after,
+            exit_after,
+            dry_run,
+        },
+    )
 }
 
 fn slots() -> impl Strategy<Value = Slots> {
@@ -555,22 +577,37 @@ fn slots() -> impl Strategy<Value = Slots> {
         automatic(1u32..=4096),
         automatic(0u32..=30_000),
         automatic(30_000u32..=65_536),
-        any::<bool>(),
+        (any::<bool>(), prop_oneof![Just(Formula::Lrs), Just(Formula::Probe)]),
         share(0.0),
         share(0.01),
         1u32..=1000,
+        (prop_oneof![Just(QueueOrder::Fifo), Just(QueueOrder::Complement)], 0u32..=1000),
         millis(100..=86_400_000),
         any::<i32>(),
     )
         .prop_map(
-            |(active, passive, passive_max, expand, io, cpu, shrink_after, ttl, priority)| Slots {
+            |(
                 active,
                 passive,
                 passive_max,
                 expand,
+                io,
+                cpu,
+                shrink_after,
+                order,
+                ttl,
+                priority,
+            )| Slots {
+                active,
+                passive,
+                passive_max,
+                expand: expand.0,
+                formula: expand.1,
                 io_wait_threshold: io,
                 cpu_saturation: cpu,
                 shrink_after,
+                order: order.0,
+                overtake_max: order.1,
                 reservation_ttl: ttl,
                 max_user_priority: priority,
             },

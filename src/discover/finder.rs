@@ -118,8 +118,12 @@ impl RuleFinder {
         let before = match &mut told.state {
             State::Asked(before) => before.take(),
             State::AskedAgain => {
-                // One that was released meanwhile is not to be had again.
+                // One that was released meanwhile is not to be had again. What the loop could not
+                // take just now is said again with the next pass.
                 told.state = State::Taken;
+                if answer.is_err_and(|error| error.kind == ErrorKind::Unavailable) {
+                    told.hint = None;
+                }
                 return;
             }
             State::Taken | State::Refused(_) => return,
@@ -215,6 +219,7 @@ impl RuleFinder {
             Some(false) | None => rule.standing,
         };
         let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
+        let again = matches!(state, State::AskedAgain);
         self.told.insert(subject, Told { state, members, hint });
         Some(Found {
             process,
@@ -223,6 +228,7 @@ impl RuleFinder {
             standing: Some(standing),
             presumed: Presumed::Slot,
             attach,
+            again,
             finder: Finder::Rule(rule.name.clone()),
         })
     }

@@ -110,7 +110,7 @@ impl Driver {
         }
         let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
-        Ok(Place { kin: task.kin(), origin: Vec::new(), group })
+        Ok(Place { kin: task.kin(), origin: Default::default(), group })
     }
 
     /// Begins to attach a task of observe mode.

@@ -65,7 +65,7 @@ use super::Driver;
 use super::admission::{Asked, cgroup_error};
 use super::entry::Entry;
 use super::process::{self, Pinned};
-use crate::cgroup::{Group, Kin};
+use crate::cgroup::{Group, Kin, Origin};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
@@ -81,7 +81,7 @@ pub(super) struct Place {
     /// Who is moved with it, unless it is taken in place.
     pub(super) kin: Kin,
     /// Where it was when that was judged, per hierarchy.
-    pub(super) origin: Vec<(String, String)>,
+    pub(super) origin: Origin,
     /// The group it is taken in.
     pub(super) group: Option<Group>,
 }
@@ -115,7 +115,7 @@ impl Driver {
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
         }
-        if self.let_go.contains(&process) {
+        if found.again || self.let_go.contains(&process) {
             return Err(refused(format!(
                 "process {} was a found task and was released; it is left alone until it ends",
                 process.pid
@@ -223,7 +223,8 @@ impl Driver {
             return Err(in_task(found.process, id));
         };
         if task.is_releasing() {
-            return Err(refused(format!("task {id} is being released")));
+            let reason = format!("task {id} is being released");
+            return Err(CommandError::new(ErrorKind::Unavailable, reason));
         }
         if task.is_attaching() {
             entry.found_replies.extend(reply.take());

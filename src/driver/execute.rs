@@ -149,6 +149,7 @@ impl Driver {
             error = format!("{error}; and its cgroup stays: {undo}");
         }
         let error = CommandError::new(ErrorKind::Internal, error);
+        self.follow_ups.push_back(FollowUp::Feed(Box::new(Input::NotRecorded(id))));
         self.follow_ups.push_back(FollowUp::Failed(id, error));
     }
 
@@ -243,14 +244,12 @@ impl Driver {
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
         self.store.resume()?;
-        for (_, task) in self.core.tasks() {
-            self.store.put_task(task)?;
-        }
+        // In the order of a step: a task that gave its reservation back remembers it until then.
         for (id, reservation) in self.core.reservations() {
             let reservation = reservation.clone();
             self.store.put_reservation(&ReservationRecord { id, reservation })?;
         }
-        Ok(())
+        self.core.stored_tasks().try_for_each(|task| self.store.put_task(task))
     }
 
     /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.

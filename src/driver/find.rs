@@ -128,8 +128,8 @@ impl Finder<'_> {
         match self.tree.reopen(stored) {
             Ok(group) => group,
             Err(error) => {
-                tracing::error!(task = %id, %error, "the cgroup of task {id} cannot be opened, so the task counts as ended: {error}");
-                None
+                tracing::error!(task = %id, %error, "the cgroup of task {id} cannot be opened, so the task goes on: {error}");
+                Some(self.tree.presumed(stored))
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn log(event: &Event, labels: Option<&Labels>) {
         (EventKind::Recovered, _) => line!(warn),
         (EventKind::OfferFailed, _) => line!(warn),
         (EventKind::Offered, _) => line!(info),
-        (EventKind::Expanded | EventKind::Shrunk, _) => line!(info),
+        (EventKind::Expanded | EventKind::Shrunk | EventKind::Probe, _) => line!(info),
         (EventKind::Resized, _) => line!(info),
         (EventKind::Draining | EventKind::Resumed, _) => line!(info),
         (EventKind::Started | EventKind::Stopped | EventKind::Reloaded, _) => line!(info),
@@ -77,6 +77,7 @@ fn level(event: &Event) -> Level {
         }
         EventKind::Expanded
         | EventKind::Shrunk
+        | EventKind::Probe
         | EventKind::Resized
         | EventKind::Draining
         | EventKind::Resumed

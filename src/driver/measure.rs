@@ -135,14 +135,15 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
-        let NodeRates { effective, iowait, steal, .. } = self.node_rates;
+        let NodeRates { effective, iowait, steal, pressure, swap_growth, .. } = self.node_rates;
         let cpu = match (effective, iowait, steal) {
             (Some(effective), Some(iowait), Some(steal)) => {
                 Some(CpuShares { effective, iowait, steal })
             }
             _ => None,
         };
-        let node = Measured { cpus, cpu, memory };
+        let memory_full = pressure.map(|pressure| pressure.memory_full);
+        let node = Measured { cpus, cpu, memory, memory_full, swap_growth };
         self.feed(Input::Cycle { node, spread, at: sample.at, tasks }, now);
         self.replan(now);
         self.check_root(now);

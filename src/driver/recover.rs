@@ -207,12 +207,15 @@ impl Driver {
             // Compared before it is written: nothing is, where nothing differs.
             self.settle_in(*id, None, now);
             self.store_task(*id);
-            self.renew_disk_tier(*id);
         }
         // A process may have ended between the first look and its watch.
         self.check_ended(&live, now);
         self.attach_admitted(now);
         self.publish(now);
+        // Last: it reads files of every task, and clients wait for the rest.
+        for id in live {
+            self.renew_disk_tier(id);
+        }
     }
 }
 

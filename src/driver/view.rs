@@ -197,18 +197,19 @@ impl Driver {
     fn guard_view(&self) -> proto::Guard {
         let policy = self.core.policy().guard;
         let entered = self.core.guard().entered();
-        let memory_unknown = self.node_last.as_ref().is_some_and(|(_, node)| node.memory.is_none());
+        let node = self.node_last.as_ref().map(|(_, node)| node).filter(|_| policy.is_some());
+        let missing = node.into_iter().flat_map(|node| {
+            let memory = node.memory.is_none().then_some("MemAvailable and swap of /proc/meminfo");
+            let pressure = node.pressure.is_none().then_some("memory pressure of /proc/pressure");
+            memory.into_iter().chain(pressure)
+        });
         proto::Guard {
             enabled: policy.is_some(),
             stage: u32::from(entered.is_some()),
             dry_run: policy.is_some_and(|policy| policy.dry_run),
             reason: entered.map(|entered| entered.reason.clone()),
             since: entered.map(|entered| proto_time(entered.since)),
-            missing_signals: if policy.is_some() && memory_unknown {
-                vec!["MemAvailable of /proc/meminfo".to_owned()]
-            } else {
-                Vec::new()
-            },
+            missing_signals: missing.map(str::to_owned).collect(),
         }
     }
 

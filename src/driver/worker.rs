@@ -21,7 +21,7 @@ use super::reader::{CycleReport, CycleRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
 use crate::cgroup::{
-    Attached, Attachment, CgroupError, Conditions, Group, Kin, TierTree, WeightPlan,
+    Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan,
 };
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
@@ -43,7 +43,7 @@ pub enum Job {
         /// Which processes belong to it.
         kin: Kin,
         /// Where it was before.
-        origin: Vec<(String, String)>,
+        origin: Origin,
         /// Whose alone everything must be that is moved.
         owner: Option<u32>,
         /// The group to manage in place, or one made for it below its unit.
@@ -419,7 +419,7 @@ pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     }
 }
 
-fn with_origin(mut group: Group, origin: Vec<(String, String)>) -> Group {
+fn with_origin(mut group: Group, origin: Origin) -> Group {
     group.record.origin = origin;
     group
 }
@@ -456,7 +456,7 @@ mod tests {
             name: None,
             process: ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 },
             kin: Kin::Descendants,
-            origin: Vec::new(),
+            origin: Origin::default(),
             owner: None,
             found: None,
             tier: Tier::Passive,

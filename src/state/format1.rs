@@ -61,7 +61,7 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
     let baseline = old.baseline;
     let life = match old.phase {
         Phase::Attaching => Life::Attaching(Attaching {
-            recorded: false,
+            recorded: 0,
             reason: String::new(),
             used: old.used.map(|used| Box::new((used.id, used.reservation))),
             booked: old.booked.map(|group| Box::new(Booked { group, baseline })),

@@ -52,6 +52,33 @@ fn a_lost_history_is_said_and_loses_no_task() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn a_group_that_cannot_be_looked_at_ends_no_task() {
+    let mut daemon = Daemon::start("unseen", TWO);
+    let pid = daemon.run(&[], &["cat"]);
+    let task = daemon.eventually("a task", |daemon| daemon.tasks().pop());
+    daemon.kill();
+    let file = format!("state/task-{}.json", task["id"].as_str().unwrap());
+    let file = daemon.runtime().join(file);
+    let kept = fs::read_to_string(&file).unwrap();
+    let mut record: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    record["record"]["group"]["attachment"] = "in_place".into();
+    // ENAMETOOLONG: the kernel does not say whether there is such a group.
+    record["record"]["group"]["path"] = format!("/{}", "x".repeat(5000)).into();
+    fs::write(&file, record.to_string()).unwrap();
+    daemon.launch();
+    assert_eq!(daemon.tasks().len(), 1);
+    daemon.kill();
+    fs::write(&file, kept).unwrap();
+    daemon.launch();
+    assert_eq!(daemon.tasks()[0]["cgroup"], task["cgroup"]);
+    daemon.finish(pid);
+    daemon.join(pid);
+    daemon.nothing_left();
+    assert_eq!(daemon.status()["totals"]["completed"], 1);
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn a_corrupt_reservation_is_set_aside_and_foreign_files_stay() {
     let mut daemon = Daemon::start("aside", TWO);
     let rid = daemon.ok(&["reserve", "--ttl", "1h"]);

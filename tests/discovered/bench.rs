@@ -233,6 +233,7 @@ impl Container {
             presumed: Presumed::Slot,
             standing: None,
             attach: Attach::Session { from: None },
+            again: false,
             finder: Finder::Yarn,
         }
     }

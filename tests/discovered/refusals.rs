@@ -3,7 +3,7 @@
 use lrs::command::{Caller, Command as Order, ErrorKind};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::Label;
-use lrs::discover::{Attach, Finder, Hint};
+use lrs::discover::{Attach, Finder, Found, Hint};
 use lrs::rights::Role;
 
 use lrs_testbed::groups::cpu_mount;
@@ -59,6 +59,12 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
     let error = daemon.discover(&container.found()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::FailedPrecondition);
     assert!(error.message.contains("was released"), "{error}");
+
+    // News of what was a task makes none, whichever of its processes they name.
+    let other = Container::start("echo ready; sleep 600 & wait");
+    let error = daemon.discover(&Found { again: true, ..other.found() }).unwrap_err();
+    assert!(error.message.contains("was released"), "{error}");
+    daemon.discover(&other.found()).unwrap();
 }
 
 #[test]

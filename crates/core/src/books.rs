@@ -111,6 +111,7 @@ impl Books {
             | EventKind::Cancelled
             | EventKind::Expired
             | EventKind::Resized
+            | EventKind::Probe
             | EventKind::Guard
             | EventKind::Drift
             | EventKind::Contested

@@ -45,8 +45,11 @@ pub struct Expansion {
 /// N = 1                                          if W >  T
 /// ```
 ///
-/// The quotient is the unused CPU over the CPU one slot uses now. Never more than `room`; all
-/// of it where nothing is used at all.
+/// The quotient divides a share of the node by CPUs per slot, so it is smaller by the factor
+/// `cores` than the slots that the spare CPU could carry, and it counts waiting for I/O as used. With
+/// two slots a core it is 0 above U = 2/3 whatever the number of cores; 64 cores could carry 64 more
+/// slots there. The source has it so, for nodes of four cores; [`super::probe`] goes on where it
+/// ends. Never more than `room`; all of it where nothing is used at all.
 pub fn slots_to_add(cpu: &CpuShares, expansion: &Expansion) -> u32 {
     if cpu.iowait > expansion.io_wait_threshold {
         return expansion.room.min(1);

@@ -3,15 +3,16 @@
 //!
 //! The source says that capacity also shrinks but not how. Here: a saturated CPU withdraws
 //! every free expanded slot at once (fast down); otherwise an expanded slot goes after it was
-//! free throughout `shrink_after` cycles. A slot in use is never withdrawn.
+//! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs.
 
 use serde_json::{Map, Value, json};
 
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
-use super::guard::{Memory, Turn};
+use super::guard::{Memory, Signals, Turn};
+use super::probe::{Formula, Probe, Progress, Verdict, slots_carried};
 use super::shaper::Shaper;
-use crate::units::{Bytes, Moment};
+use crate::units::{Bytes, Moment, Share};
 
 /// What one cycle measured of the node. `None`: not known (yet).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +23,10 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// The node's memory.
     pub memory: Option<Memory>,
+    /// Share of the cycle in which all tasks stalled for memory.
+    pub memory_full: Option<Share>,
+    /// Bytes a second by which the swap in use grew.
+    pub swap_growth: Option<f64>,
 }
 
 impl Shaper {
@@ -36,12 +41,13 @@ impl Shaper {
         self.expire(now);
         self.follow_cycle();
         self.flush_refusals(now);
-        self.guard_memory(measured.memory, now);
+        self.guard_memory(measured, now);
         self.settle(now);
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         let Some(cpu) = measured.cpu else { return };
+        self.judge_trial(&cpu, now);
         if cpu.saturated(self.policy.cpu_saturation) {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
@@ -52,18 +58,21 @@ impl Shaper {
     }
 
     fn expand(&mut self, cpu: &CpuShares, memory: Option<Memory>, now: Moment) {
-        let slots = &self.slots;
-        let full = slots.active_free() == 0 && slots.passive_free() == 0;
-        if !self.policy.expand || !full || self.draining() || self.holding() {
+        let held = self.draining() || self.holding() || self.probe.owed() > 0;
+        if !self.policy.expand || !self.is_full() || held {
             return;
         }
+        let slots = &self.slots;
         let expansion = Expansion {
             cores: self.cpus,
             slot_max: slots.allocated(),
             io_wait_threshold: self.policy.io_wait_threshold,
             room: slots.passive_max.saturating_sub(slots.passive_capacity),
         };
-        let wanted = slots_to_add(cpu, &expansion);
+        let by_formula = slots_to_add(cpu, &expansion);
+        let tries = self.policy.formula == Formula::Probe && self.probe.may_try();
+        let carried = if tries { slots_carried(cpu, expansion.slot_max) } else { 0 };
+        let wanted = by_formula.max(carried.min(expansion.room));
         let mean_resident = self.mean_resident();
         let reserve = memory.map(|memory| self.policy.memory_reserve.of(memory.total));
         let n = slots_that_fit(
@@ -86,13 +95,62 @@ impl Shaper {
         inputs.insert("mean_resident_bytes".into(), json!(mean_resident));
         inputs.insert("memory_available_bytes".into(), json!(memory.map(|m| m.available)));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
-        let reason = if cpu.iowait > self.policy.io_wait_threshold {
+        let tried = n.saturating_sub(by_formula);
+        let reason = if tried > 0 {
+            self.probe.tried(tried);
+            inputs.insert("n_on_trial".into(), json!(tried));
+            "every slot is taken, and CPU is spare for more: on trial"
+        } else if cpu.iowait > self.policy.io_wait_threshold {
             "every slot is taken and the CPUs wait for I/O"
         } else {
             "every slot is taken and CPU is spare"
         };
         self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
         self.settle(now);
+    }
+
+    fn is_full(&self) -> bool {
+        self.slots.active_free() == 0 && self.slots.passive_free() == 0
+    }
+
+    fn judge_trial(&mut self, cpu: &CpuShares, now: Moment) {
+        if self.policy.formula == Formula::Lrs {
+            self.probe = Probe::default();
+            return;
+        }
+        let rates = self.tasks.values().map(|task| &task.counts.rates);
+        let bytes = rates.flat_map(|rates| [rates.read_per_sec, rates.write_per_sec]);
+        let cpus = cpu.effective.value() * f64::from(self.cpus);
+        let progress = Progress { cpus, bytes: bytes.flatten().sum() };
+        let full = self.is_full();
+        let Some(verdict) = self.probe.end_cycle(progress, full, now.boot) else { return };
+        let Verdict { slots, kept, before, with } = verdict;
+        self.record(now, EventKind::Probe, None, |event| {
+            let (state, reason) = if kept {
+                ("kept", "more was done with these slots than before")
+            } else {
+                ("taken back", "no more was done with these slots; they go as they come free")
+            };
+            event.to = Some(state.into());
+            event.reason = Some(reason.into());
+            for (key, value) in [
+                ("slots", json!(slots)),
+                ("cpus_before", json!(rounded(before.cpus))),
+                ("cpus_with", json!(rounded(with.cpus))),
+                ("bytes_per_sec_before", json!(before.bytes.round())),
+                ("bytes_per_sec_with", json!(with.bytes.round())),
+            ] {
+                event.inputs.insert(key.into(), value);
+            }
+        });
+    }
+
+    /// Takes back slots of a trial that gained nothing, as far as they are free.
+    pub(super) fn take_back(&mut self, now: Moment) {
+        let owed = self.probe.owed().min(self.slots.passive_free());
+        if owed > 0 {
+            self.withdraw(owed, "tried without gain", Map::new(), now);
+        }
     }
 
     fn shrink_by(&mut self, most: u32, reason: &str, cpu: &CpuShares, now: Moment) {
@@ -109,6 +167,7 @@ impl Shaper {
             return;
         }
         slots.passive_capacity = to;
+        self.probe.withdrawn(to - slots.base, from - to);
         self.free_window.restart();
         self.record_capacity(EventKind::Shrunk, from, reason, inputs, now);
     }
@@ -130,9 +189,11 @@ impl Shaper {
         });
     }
 
-    fn guard_memory(&mut self, memory: Option<Memory>, now: Moment) {
+    fn guard_memory(&mut self, measured: &Measured, now: Moment) {
         let Some(policy) = self.policy.guard else { return };
-        let Some(turn) = self.guard.step(&policy, memory, now) else { return };
+        let Measured { memory, memory_full, swap_growth, .. } = *measured;
+        let signals = Signals { memory, memory_full, swap_growth };
+        let Some(turn) = self.guard.step(&policy, &signals, now) else { return };
         let (from, to, reason) = match turn {
             Turn::Entered(reason) => ("0", "1", reason),
             Turn::Left(reason) => ("1", "0", reason),
@@ -141,6 +202,8 @@ impl Shaper {
             event.from = Some(from.into());
             event.to = Some(to.into());
             event.inputs.insert("available_bytes".into(), json!(memory.map(|m| m.available)));
+            event.inputs.insert("memory_full".into(), json!(memory_full));
+            event.inputs.insert("swap_growth_per_sec".into(), json!(swap_growth));
             event.inputs.insert("dry_run".into(), json!(policy.dry_run));
             event.reason = Some(reason.clone());
         });
@@ -176,6 +239,7 @@ impl Shaper {
     pub(super) fn resize(&mut self, now: Moment) {
         let before = (self.slots.active_capacity, self.slots.base);
         self.size();
+        self.probe.withdrawn(self.slots.passive_capacity.saturating_sub(self.slots.base), 0);
         self.free_window.restart();
         let after = (self.slots.active_capacity, self.slots.base);
         if before == after {
@@ -195,8 +259,12 @@ fn cpu_inputs(cpu: &CpuShares) -> Map<String, Value> {
     let mut inputs = Map::new();
     for (key, share) in [("effective", cpu.effective), ("iowait", cpu.iowait), ("steal", cpu.steal)]
     {
-        // Four digits are what a person reads; more is noise of the sampling.
-        inputs.insert(key.into(), json!((share.value() * 1e4).round() / 1e4));
+        inputs.insert(key.into(), json!(rounded(share.value())));
     }
     inputs
+}
+
+/// Four digits are what a person reads; more is noise of the sampling.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
 }

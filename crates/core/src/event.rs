@@ -69,6 +69,8 @@ pub enum EventKind {
     Expired,
     Expanded,
     Shrunk,
+    /// Slots on trial are kept or taken back.
+    Probe,
     /// The active tier or the base followed the node's CPUs or the settings.
     Resized,
     Guard,
@@ -89,6 +91,12 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Whether it is about how many slots there are.
+    pub fn is_about_capacity(self) -> bool {
+        use EventKind::{Expanded, Guard, Probe, Resized, Shrunk};
+        matches!(self, Expanded | Shrunk | Probe | Resized | Guard)
+    }
+
     /// The word used in JSON and gRPC.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -106,6 +114,7 @@ impl EventKind {
             EventKind::Expired => "expired",
             EventKind::Expanded => "expanded",
             EventKind::Shrunk => "shrunk",
+            EventKind::Probe => "probe",
             EventKind::Resized => "resized",
             EventKind::Guard => "guard",
             EventKind::Drift => "drift",

@@ -79,6 +79,16 @@ impl Jobs {
         job.running = job.running.saturating_sub(1);
     }
 
+    /// How many tasks of a job run.
+    pub fn running(&self, key: &JobKey) -> u32 {
+        self.jobs.get(key).map_or(0, |job| job.running)
+    }
+
+    /// The mean rate of its finished tasks, once one with a rate has finished.
+    pub fn mean_rate(&self, key: &JobKey) -> Option<Share> {
+        self.jobs.get(key)?.finished.mean_rate()
+    }
+
     /// Every job, how many of its tasks run, and its finished tasks; by name and kind.
     pub fn iter(&self) -> impl Iterator<Item = (&JobKey, u32, &Finished)> {
         self.jobs.iter().map(|(key, job)| (key, job.running, &job.finished))

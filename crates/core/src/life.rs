@@ -30,7 +30,7 @@ use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
 use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record};
 use super::task::{
-    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Hold, Kin, Life, Task, Who,
+    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Hold, Kin, Life, Origin, Task,
 };
 use crate::sample::TaskSample;
 use crate::units::{Moment, Share};
@@ -40,7 +40,7 @@ impl Shaper {
     pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Attaching(Attaching { used, recorded, .. }) = &mut task.life else { return };
-        *recorded = true;
+        *recorded = recorded.saturating_add(1);
         if let Some(promise) = used {
             self.step.forget(Record::Reservation(promise.0));
         }
@@ -55,8 +55,17 @@ impl Shaper {
         self.step.jobs.push(Job::Attach(id));
     }
 
+    /// Its record could not be written; without one it is not attached.
+    pub(super) fn not_recorded(&mut self, id: TaskId) {
+        if let Some(task) = self.tasks.get_mut(&id)
+            && let Life::Attaching(Attaching { recorded, .. }) = &mut task.life
+        {
+            *recorded = recorded.saturating_sub(1);
+        }
+    }
+
     /// A task of observe mode is to be attached.
-    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Vec<(String, String)>, kin: Kin) {
+    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Origin, kin: Kin) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_booked()) else { return };
         let Some(group) = task.group.take() else { return };
         let booked = Booked { group, baseline: task.counts.baseline.take() };
@@ -258,7 +267,7 @@ impl Shaper {
                     event.reason = Some("ended while lrsd was away".into());
                 }
             });
-            self.step.jobs.push(Job::Remove { task: Box::new(task), leave_alone: false });
+            self.step.jobs.push(Job::Remove { task, leave_alone: false });
         }
         self.step.events.extend(followed);
     }
@@ -289,15 +298,15 @@ impl Shaper {
     /// A task was given back; its processes go on elsewhere. It may have left its slot before.
     pub(super) fn released(&mut self, id: TaskId, now: Moment) {
         let task = self.remove_task(id).or_else(|| self.vacated.remove(&id));
-        if let Some(task) = task {
+        if let Some(mut task) = task {
             // Its group and the word of systemd went with the release.
-            let who = Who { unit: None, ..task.who };
-            self.let_go(Task { group: None, who, ..task }, now);
+            (task.group, task.who.unit) = (None, None);
+            self.let_go(task, now);
         }
     }
 
     /// A task is none any more; what it has of others is given back, unless it is contested.
-    fn let_go(&mut self, task: Task, now: Moment) {
+    fn let_go(&mut self, task: Box<Task>, now: Moment) {
         if let Some(key) = task.labels.job_key() {
             self.jobs.left(key);
         }
@@ -307,7 +316,7 @@ impl Shaper {
             insert_labels(&mut event.inputs, &task.labels);
         });
         let leave_alone = task.who.found.is_some() && !task.main_exited;
-        self.step.jobs.push(Job::Remove { task: Box::new(task), leave_alone });
+        self.step.jobs.push(Job::Remove { task, leave_alone });
         self.settle(now);
     }
 
@@ -408,7 +417,7 @@ impl Shaper {
     /// Others than its owner's are in the group of a task in place: it gets its weights back, and
     /// is no task any more.
     pub(super) fn entered(&mut self, id: TaskId, error: &str, now: Moment) {
-        if !self.tasks.get(&id).is_some_and(Task::is_placed) {
+        if !self.task(id).is_some_and(Task::is_placed) {
             return;
         }
         let reason = format!("the cgroup is left alone from now on: {error}");

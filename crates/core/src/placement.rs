@@ -68,6 +68,7 @@ impl Shaper {
                 let Some((_, id)) = self.slots.best_reserved_passive() else { break };
                 self.move_reservation(id, Tier::Active);
             }
+            self.take_back(now);
             let mut seated_overflow = false;
             while self.slots.passive_free() > 0 {
                 let Some((_, id)) = self.slots.best_overflow() else { break };
@@ -98,12 +99,13 @@ impl Shaper {
         candidates.into_iter().flatten().min().map(|(_, id)| id)
     }
 
-    /// Gives the first waiter a slot, if there is one for it.
+    /// Gives the next waiter a slot, if there is one for it.
     pub(super) fn grant_waiter(&mut self, now: Moment) -> bool {
         if self.gather_until.is_some() || self.active_offered() + self.passive_offered() == 0 {
             return false;
         }
-        let Some((_, _, id)) = self.queue.first().copied() else { return false };
+        let Some(id) = self.next_waiter() else { return false };
+        self.overtake(id);
         let Some(waiter) = self.take_waiter(id) else { return false };
         self.place(waiter.request, id, now);
         true
@@ -218,8 +220,8 @@ impl Shaper {
             Seat::Overflow
         };
         self.reseat(id, seat);
-        if let Some(Task { life: Life::Attaching(Attaching { reason, .. }), .. }) =
-            self.tasks.get_mut(&id)
+        if let Some(task) = self.tasks.get_mut(&id)
+            && let Life::Attaching(Attaching { reason, .. }) = &mut task.life
         {
             *reason = why.to_owned();
         }
@@ -340,13 +342,13 @@ impl Shaper {
             lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
-        self.tasks.insert(id, task);
+        self.tasks.insert(id, Box::new(task));
         self.follow.newcomer |= seat.tier() == Tier::Active;
         self.step.jobs.push(Job::Prepare { task: id, ticket });
         id
     }
 
-    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Task> {
+    pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
         Some(task)

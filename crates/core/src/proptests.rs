@@ -12,6 +12,8 @@ use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
 use super::guard::Memory;
 use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::order::QueueOrder;
+use super::probe::Formula;
 use super::sample::{TaskPressure, TaskSample};
 use super::shaper::Shaper;
 use super::slots::Seat;
@@ -118,7 +120,7 @@ impl Ask for Shaper {
             attachment: Attachment::Own,
             path: format!("/lrs/{id}"),
             inode: id.number + 2,
-            origin: Vec::new(),
+            origin: Default::default(),
             found: Vec::new(),
         };
         self.in_place(id, group, used(0), now);
@@ -368,7 +370,7 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
         let sample = TaskSample { resident: Some(Bytes(100)), ..TaskSample::default() };
         shaper.read(at(9).boot, Reading { task: *id, due: false, sample });
     }
-    let half = Measured { cpus: None, cpu: cpu(0.5), memory: plenty() };
+    let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
     shaper.cycle(&half, at(10));
     // N = floor(0.5 / (0.5 * 2 / 4)) = 2
     assert_eq!(shaper.slots().passive_capacity, 4);
@@ -387,9 +389,9 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
 fn scarce_memory_stops_expansion_and_offers() {
     let mut shaper = shaper(1);
     let low = Measured {
-        cpus: None,
         cpu: cpu(0.2),
         memory: Some(Memory { available: Bytes(50), total: Bytes(1000) }),
+        ..Measured::default()
     };
     shaper.cycle(&low, at(0));
     assert!(shaper.holding());
@@ -474,7 +476,7 @@ fn an_opportunistic_task_goes_beyond_capacity_before_any_other() {
 fn a_found_task_is_seated_while_draining_holding_and_full() {
     let mut shaper = shaper(1);
     let low = Memory { available: Bytes(50), total: Bytes(1000) };
-    shaper.cycle(&Measured { cpus: None, cpu: cpu(0.2), memory: Some(low) }, at(0));
+    shaper.cycle(&Measured { cpu: cpu(0.2), memory: Some(low), ..Measured::default() }, at(0));
     shaper.drain(at(0));
     assert!(shaper.holding() && shaper.draining());
     let ids: Vec<_> = (0..3).map(|i| discover(&mut shaper, 0, Standing::Slot, at(i))).collect();
@@ -937,12 +939,18 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             };
             let memory = available
                 .map(|available| Memory { available: Bytes(available), total: Bytes(2000) });
-            shaper.cycle(&Measured { cpus, cpu: Some(cpu), memory }, now);
+            // What is under pressure here is as random as the CPU.
+            let memory_full = memory.map(|_| Share::clamped(s));
+            let swap_growth = memory.map(|_| 100.0 * (w - 0.5));
+            let cpu = Some(cpu);
+            shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
         }
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand } => {
-            let policy =
-                Policy { active, passive, passive_max: max, expand, ..Policy::simulated() };
+            // The policies that are shipped in force before, all others from then on.
+            let (formula, order) = (Formula::Probe, QueueOrder::Complement);
+            let all = Policy { formula, order, ..Policy::simulated() };
+            let policy = Policy { active, passive, passive_max: max, expand, ..all };
             shaper.set_policy(policy, now);
         }
         Op::Resident { pick, bytes } => {

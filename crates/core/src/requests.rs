@@ -59,7 +59,8 @@ impl Shaper {
                     ticket,
                 ));
                 self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
-                self.waiters.insert(ticket, Waiter { request, first_requested, deadline });
+                let waiter = Waiter { request, first_requested, deadline, overtaken: 0 };
+                self.waiters.insert(ticket, waiter);
                 Ok(Asked::Waiting)
             }
         }

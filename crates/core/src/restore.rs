@@ -12,7 +12,8 @@
 //! | record attaching, its admission in the history | goes on |
 //! | record attaching, otherwise | rolled back whole; the client, unanswered, asks again |
 //! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
-//! | record releasing | the release is finished |
+//! | record releasing, known to the history | the release is finished |
+//! | record releasing, unknown to the history | cleaned up; finished where the history is damaged and processes are there |
 //! | group with processes, no usable record | goes on with what is known: null, and said |
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
@@ -172,6 +173,8 @@ impl Restore {
         let occupied = seen.occupied || known && seen.group.is_some() && seen.main_lives;
         match (&record.life, known, occupied) {
             (Life::Releasing(_), true, _) => Verdict::FinishRelease,
+            // The history lost it.
+            (Life::Releasing(_), false, true) if self.history_damaged => Verdict::FinishRelease,
             (Life::Releasing(_), false, _) => Verdict::Over,
             (Life::Attaching(_), false, _) => Verdict::RollBack,
             (Life::Placed(_), false, false) => Verdict::Over,
@@ -205,6 +208,8 @@ impl Restore {
                     self.reservations.insert(promise.0, promise.1);
                 }
                 if record.who.unit.is_some() {
+                    // Systemd may take long; the next daemon need not give the files back again.
+                    record.group = None;
                     self.start.due.called_off.push(id);
                     self.called_off.push(record.clone());
                 }
@@ -212,6 +217,7 @@ impl Restore {
                 return Left::Gone;
             }
             Verdict::FinishRelease if given_back => {
+                self.start.due.unrecorded.extend((!self.is_live(id)).then_some(id));
                 self.start.released.push(id);
                 self.keep(record, Seen { group: None, ..seen });
                 return Left::Gone;
@@ -342,7 +348,7 @@ mod tests {
 
     fn group(attachment: Attachment) -> GroupRecord {
         let path = "/lrs/1-4".to_owned();
-        GroupRecord { attachment, path, inode: 7, origin: Vec::new(), found: Vec::new() }
+        GroupRecord { attachment, path, inode: 7, origin: Default::default(), found: Vec::new() }
     }
 
     fn record(life: Life, attachment: Attachment) -> Task {
@@ -434,6 +440,19 @@ mod tests {
         assert_eq!(restore.judge(&in_place, &seen("inside")), Verdict::GoesOn);
     }
 
+    #[test]
+    fn a_release_that_a_damaged_history_lost_is_finished_where_processes_are() {
+        let releasing = || record(Life::Releasing(Hold::Kept), Attachment::Own);
+        let mut restore = restore(false);
+        restore.history_damaged = true;
+        assert_eq!(restore.judge(&releasing(), &seen("none")), Verdict::Over);
+        let verdict = restore.judge(&releasing(), &seen("inside"));
+        assert_eq!(verdict, Verdict::FinishRelease);
+        restore.take(releasing(), seen("inside"), verdict, true);
+        let (_, start) = restore.finish(BootTime::default());
+        assert_eq!((start.due.unrecorded, start.released), (vec![ID], vec![ID]));
+    }
+
     /// What is left of a task that was carried out like this.
     fn taken(known: bool, life: Life, verdict: Verdict, given_back: bool) -> (Restored, Start) {
         let mut restore = restore(known);
@@ -467,6 +486,7 @@ mod tests {
         assert_eq!((start.due.given_back, start.due.called_off), (vec![PROMISE], vec![ID]));
         assert_eq!(start.units.len(), 1);
         assert_eq!(restored.called_off[0].promise(), None);
+        assert_eq!(restored.called_off[0].group, None, "its files were given back");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::guard::Guard;
 use super::jobs::Jobs;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
+use super::probe::Probe;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
@@ -39,9 +40,12 @@ pub struct Shaper {
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
+    /// Slots on trial.
+    pub(super) probe: Probe,
     /// The weight of the root.
     pub(super) follow: Follow,
-    pub(super) tasks: BTreeMap<TaskId, Task>,
+    /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
+    pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     pub(super) waiters: BTreeMap<Ticket, Waiter>,
     /// The waiters, first come first.
@@ -50,7 +54,7 @@ pub struct Shaper {
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
     /// Tasks that have left their slots and wait for their figures, or for a unit to get its
     /// weights back.
-    pub(super) vacated: BTreeMap<TaskId, Task>,
+    pub(super) vacated: BTreeMap<TaskId, Box<Task>>,
     pub(super) jobs: Jobs,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
@@ -83,13 +87,18 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
+            probe: Probe::default(),
             follow: Follow::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
             queue: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            vacated: restored.called_off.into_iter().map(|task| (task.id, task)).collect(),
+            vacated: restored
+                .called_off
+                .into_iter()
+                .map(|task| (task.id, Box::new(task)))
+                .collect(),
             jobs: Jobs::restore(restored.jobs),
             totals: restored.totals,
             counters: restored.counters,
@@ -110,7 +119,7 @@ impl Shaper {
             if let Some(key) = task.labels.job_key() {
                 shaper.jobs.started(key);
             }
-            shaper.tasks.insert(id, task);
+            shaper.tasks.insert(id, Box::new(task));
         }
         for (id, reservation) in restored.reservations {
             shaper.counters.next_order =
@@ -134,18 +143,23 @@ impl Shaper {
 
     /// A task by id.
     pub fn task(&self, id: TaskId) -> Option<&Task> {
-        self.tasks.get(&id)
+        self.tasks.get(&id).map(Box::as_ref)
     }
 
     /// What is stored of a task: also of one that is over and whose record says what others have
     /// to get back.
     pub fn stored_task(&self, id: TaskId) -> Option<&Task> {
-        self.tasks.get(&id).or_else(|| self.vacated.get(&id))
+        self.tasks.get(&id).or_else(|| self.vacated.get(&id)).map(Box::as_ref)
+    }
+
+    /// All of which something is stored.
+    pub fn stored_tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values().chain(self.vacated.values()).map(Box::as_ref)
     }
 
     /// All tasks, by id.
     pub fn tasks(&self) -> impl ExactSizeIterator<Item = (TaskId, &Task)> {
-        self.tasks.iter().map(|(id, task)| (*id, task))
+        self.tasks.iter().map(|(id, task)| (*id, &**task))
     }
 
     /// A reservation by id.
@@ -241,6 +255,7 @@ impl Shaper {
             Input::Prepared { task, ready } => self.prepared(task, ready),
             Input::AttachBooked { task, origin, kin } => self.attach_booked(task, origin, kin),
             Input::Attached { task, group, born } => self.in_place(task, group, born, now),
+            Input::NotRecorded(task) => self.not_recorded(task),
             Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
             Input::Ended(tasks) => {
                 self.vacate(&tasks, now);

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::guard::GuardPolicy;
 use super::jobs::Finished;
 use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::order::QueueOrder;
+use super::probe::Formula;
 use super::slots::Rank;
 use super::task::{Task, Who};
 use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
@@ -24,12 +26,18 @@ pub struct Policy {
     pub passive_max: Option<u32>,
     /// Whether spare CPU opens slots.
     pub expand: bool,
+    /// How many slots are added.
+    pub formula: Formula,
     /// T of the expansion formula.
     pub io_wait_threshold: Share,
     /// E + S from which the CPU is saturated.
     pub cpu_saturation: Share,
     /// Cycles after which a free expanded slot is withdrawn.
     pub shrink_after: u32,
+    /// Which waiting request is next.
+    pub order: QueueOrder,
+    /// How often a waiting request may be overtaken by others of its priority.
+    pub overtake_max: u32,
     /// Life of a reservation that names none.
     pub reservation_ttl: Duration,
     /// Stage 1 of the guard; `None`: off.
@@ -47,6 +55,8 @@ impl Policy {
             dry_run: false,
             reserve,
             resume: MemoryAmount::Bytes(Bytes(200)),
+            memory_pressure: Share::clamped(0.2),
+            swap_growth: Bytes(16),
             enter_after: Duration::ZERO,
             exit_after: Duration::from_secs(5),
         };
@@ -55,9 +65,12 @@ impl Policy {
             passive: None,
             passive_max: None,
             expand: true,
+            formula: Formula::Lrs,
             io_wait_threshold: Share::clamped(0.3),
             cpu_saturation: Share::clamped(0.9),
             shrink_after: 3,
+            order: QueueOrder::Fifo,
+            overtake_max: 8,
             reservation_ttl: Duration::from_secs(30),
             guard: Some(guard),
             memory_reserve: reserve,
@@ -134,6 +147,8 @@ pub(super) struct Waiter {
     pub request: Request,
     pub first_requested: WallTime,
     pub deadline: Option<BootTime>,
+    /// How often one that came later went before it.
+    pub overtaken: u32,
 }
 
 /// How a request may wait.

@@ -34,7 +34,7 @@ use super::model::{Labels, Priority, ReservationId, Standing, TaskId, Tier};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Patience, Policy, Refusal, Request};
-use super::task::{Finder, GroupRecord, Kin, Task};
+use super::task::{Finder, GroupRecord, Kin, Origin, Task};
 use super::unit::UnitRecord;
 use crate::units::BootTime;
 
@@ -65,7 +65,7 @@ pub enum Input {
         /// The task.
         task: TaskId,
         /// Where its main process is.
-        origin: Vec<(String, String)>,
+        origin: Origin,
         /// Who is moved with it.
         kin: Kin,
     },
@@ -78,6 +78,8 @@ pub enum Input {
         /// Its counters, of a group that began with it.
         born: TaskSample,
     },
+    /// The record that [`Job::Attach`] needs could not be written; [`Input::AttachFailed`] follows.
+    NotRecorded(TaskId),
     /// They could not be put in place, or should not be any more: nothing of it is left.
     AttachFailed {
         /// The task.
@@ -236,7 +238,7 @@ pub enum Input {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ready {
     /// Where the main process is, per hierarchy.
-    pub origin: Option<Vec<(String, String)>>,
+    pub origin: Option<Origin>,
     /// The group, where it is not made by the attach.
     pub group: Option<GroupRecord>,
     /// What its counters said before it was a task's.

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// A group of one process per hierarchy, by name and path. Shared: the task, its group and what the
+/// executor holds of that have the same.
+pub type Origin = Arc<[(String, String)]>;
+
 /// Where a task came from, and what it is made of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Who {
@@ -100,7 +105,7 @@ pub struct Who {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_because: Option<String>,
     /// Where its main process was before, per hierarchy.
-    pub origin: Vec<(String, String)>,
+    pub origin: Origin,
 }
 
 /// How far a task is.
@@ -123,9 +128,9 @@ pub struct Attaching {
     /// The reservation it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Box<(ReservationId, Reservation)>>,
-    /// Its record was written; what is not recorded was not touched either.
+    /// How often its record was written; what is not recorded was not touched either.
     #[serde(skip)]
-    pub recorded: bool,
+    pub recorded: u32,
     /// It is from observe mode, and was in its slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked: Option<Box<Booked>>,
@@ -224,7 +229,7 @@ impl Task {
 
     /// Whether systemd may have been told weights of its unit, which it gets back at the end.
     pub fn owes_unit(&self) -> bool {
-        let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: false, .. }));
+        let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: 0, .. }));
         self.who.unit.is_some() && !untouched
     }
 
@@ -371,7 +376,7 @@ pub struct GroupRecord {
     /// Where the main process was before, per hierarchy ("cpu", "cpuacct", ..., "unified"; the
     /// first controller where several are mounted together). Own: release goes back there; empty:
     /// to the root's parent. In place: tells in which hierarchies the group is the task's alone.
-    pub origin: Vec<(String, String)>,
+    pub origin: Origin,
     /// In place: file name and content of every weight file as found.
     pub found: Vec<(String, String)>,
 }

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use quick_xml::Reader;
@@ -188,7 +189,8 @@ fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn read(path: &Path, trust: &Trust) -> io::Result<String> {
-    let file = fs::File::open(path)?;
+    // The open of a pipe would wait for one that writes.
+    let file = fs::OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     let objection = match metadata.is_file() {
         true => trust.objection(&metadata),

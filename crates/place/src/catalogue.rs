@@ -1,16 +1,19 @@
 //! The policies by name, with their sources and the one table of what each reads.
 //!
-//! | policy | priorities | tiers | replicas | network | groups |
-//! |---|---|---|---|---|---|
-//! | `fifo` | x | | x | | |
-//! | `data-local` | x | | x | | |
-//! | `lrs` | x | x | x | | |
-//! | `layering` | x | x | x | | |
-//! | `delay`, `delay-simple` | x | | x | | x |
-//! | `lsap` | | | x | needed | |
-//! | `lsap-uniform` | | | x | | |
-//! | `lsap-fair` | | | x | needed | needed |
+//! | policy | priorities | tiers | replicas | network | groups | rates |
+//! |---|---|---|---|---|---|---|
+//! | `fifo` | x | | x | | | |
+//! | `data-local` | x | | x | | | |
+//! | `lrs` | x | x | x | | | |
+//! | `layering` | x | x | x | | | |
+//! | `wco` | x | | x | | | x |
+//! | `delay`, `delay-simple` | x | | x | | x | |
+//! | `lsap` | | | x | needed | | |
+//! | `lsap-uniform` | | | x | | | |
+//! | `lsap-fair` | | | x | needed | needed | |
+//! | `dla` | x | | x | needed | | |
 //!
+//! `dla` also needs the capacity of the nodes, and uses demands and predicted ends of tasks.
 //! What is marked is used where the file has it; what [`Entry::needs`] names has to be there.
 
 use std::fmt;
@@ -19,11 +22,13 @@ use crate::check::Fault;
 use crate::cluster::Cluster;
 use crate::delay::{Delay, Patience};
 use crate::dispatcher::Dispatcher;
+use crate::dla::Dla;
 use crate::fifo::Fifo;
 use crate::layering::Layering;
 use crate::local::DataLocal;
 use crate::lsap::Lsap;
 use crate::turn::Policy;
+use crate::wco::Wco;
 
 /// A policy that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +51,8 @@ pub enum Needs {
     Network,
     /// Groups of jobs with weights.
     Groups,
+    /// What each node has of CPUs, memory and disk.
+    Capacity,
 }
 
 impl Needs {
@@ -53,6 +60,7 @@ impl Needs {
         match self {
             Needs::Network => "network",
             Needs::Groups => "groups",
+            Needs::Capacity => "nodes[].capacity",
         }
     }
 
@@ -60,6 +68,7 @@ impl Needs {
         match self {
             Needs::Network => cluster.knows_network(),
             Needs::Groups => cluster.has_groups(),
+            Needs::Capacity => cluster.knows_capacity(),
         }
     }
 }
@@ -95,6 +104,13 @@ pub const POLICIES: &[Entry] = &[
         make: |_| Box::new(DataLocal),
     },
     Entry {
+        name: "wco",
+        about: "jobs that compute beside jobs that read and write, by their computing rates",
+        source: "P. Lu, thesis 2015, ch. 2, Fig. 2.5",
+        needs: &[],
+        make: |_| Box::new(Wco::new(fastrand::Rng::with_seed(1))),
+    },
+    Entry {
         name: "delay",
         about: "fair between groups; a job waits 10 s for its node, 10 s more for its rack",
         source: "Zaharia et al., EuroSys 2010, Alg. 3",
@@ -128,6 +144,13 @@ pub const POLICIES: &[Entry] = &[
         source: "Guo, Fox, Zhou, MapReduce'12, section 4 (lsap-fair-sched)",
         needs: &[Needs::Network, Needs::Groups],
         make: |_| Box::new(Lsap::FAIR),
+    },
+    Entry {
+        name: "dla",
+        about: "tasks matched with idle nodes that hold their input; waits if that is sooner",
+        source: "Ru et al., DLAforBT",
+        needs: &[Needs::Network, Needs::Capacity],
+        make: |_| Box::new(Dla),
     },
 ];
 

@@ -8,16 +8,21 @@ use std::fmt;
 use std::time::Duration;
 
 use lrs_core::model::{Label, Priority};
+use lrs_core::units::Share;
 
 use crate::cluster::{
     Cluster, GroupId, Job, JobId, Network, Node, NodeId, RackId, State, Task, TaskId,
 };
 use crate::groups::Group;
 use crate::input::{ClusterInput, GroupInput, JobInput, NetworkInput, NodeInput, TaskInput};
+use crate::resources::Resources;
 
 /// Most slots of a tier of a node. A figure beyond it is a mistake, and would be memory in the
 /// policies that list every slot.
 pub const MOST_SLOTS: u32 = 10_000;
+
+/// Most of a resource, so that sums over a cluster stay exact enough.
+pub const MOST_RESOURCES: f64 = 1e18;
 
 /// Most levels of groups.
 pub const DEEPEST: usize = 16;
@@ -93,7 +98,7 @@ impl Checker {
         if nodes.is_empty() {
             self.fault("nodes", "there is none; name at least one");
         }
-        for (index, NodeInput { name, rack, slots }) in nodes.into_iter().enumerate() {
+        for (index, NodeInput { name, rack, slots, capacity }) in nodes.into_iter().enumerate() {
             let at = format!("nodes[{index}]");
             self.name(format_args!("{at}.name"), &name);
             for (tier, count) in [("active", slots.active), ("passive", slots.passive)] {
@@ -102,12 +107,13 @@ impl Checker {
                     self.fault(format_args!("{at}.slots.{tier}"), what);
                 }
             }
+            self.resources(&format!("{at}.capacity"), capacity.unwrap_or_default());
             if self.nodes.insert(name.clone(), NodeId(index)).is_some() {
                 self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
             }
             let next = RackId(self.racks.len());
             let rack = *self.racks.entry(rack).or_insert(next);
-            self.cluster.nodes.push(Node::new(name, rack, slots.active, slots.passive));
+            self.cluster.nodes.push(Node::new(name, rack, slots, capacity));
         }
     }
 
@@ -200,6 +206,15 @@ impl Checker {
         checked
     }
 
+    fn resources(&mut self, at: &str, amounts: Resources) {
+        for (field, amount) in amounts.fields() {
+            if !(0.0..=MOST_RESOURCES).contains(&amount) {
+                let what = format!("{amount}; an amount is a number from 0 to {MOST_RESOURCES:e}");
+                self.fault(format_args!("{at}.{field}"), what);
+            }
+        }
+    }
+
     fn seconds(&mut self, at: impl fmt::Display, seconds: f64) -> Duration {
         Duration::try_from_secs_f64(seconds).unwrap_or_else(|_| {
             self.fault(at, format_args!("{seconds}; a time is a number of seconds from 0 on"));
@@ -215,19 +230,26 @@ impl Checker {
     }
 
     fn job(&mut self, at: String, job: JobInput) {
-        let JobInput { name, group, priority, arrived, waited_seconds, tasks } = job;
+        let JobInput { name, group, priority, computing_rate, arrived, waited_seconds, tasks } =
+            job;
         self.name(format_args!("{at}.name"), &name);
         let id = JobId(self.cluster.jobs.len());
         if self.jobs.insert(name.clone(), id).is_some() {
             self.fault(format_args!("{at}.name"), format_args!("{name:?} is there already"));
         }
         let group = self.group(format_args!("{at}.group"), group);
+        if let Some(rate) = computing_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
+            let what = format!("{rate}; a computing rate is a number from 0 to 1");
+            self.fault(format_args!("{at}.computing_rate"), what);
+        }
         let arrived = self.seconds(format_args!("{at}.arrived"), arrived);
         let waited = self.seconds(format_args!("{at}.waited_seconds"), waited_seconds);
         self.cluster.jobs.push(Job {
             name,
             group,
             priority: Priority(priority),
+            rate: computing_rate.map(Share::clamped),
+            measured: 0,
             arrived,
             waited,
             maps: Default::default(),
@@ -246,7 +268,7 @@ impl Checker {
     }
 
     fn task(&mut self, at: &str, job: JobId, task: TaskInput) {
-        let TaskInput { name, kind, bytes, replicas: names, running } = task;
+        let TaskInput { name, kind, bytes, replicas: names, demand, running } = task;
         self.name(format_args!("{at}.name"), &name);
         let mut replicas: Vec<NodeId> = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
@@ -259,8 +281,14 @@ impl Checker {
                 None => {}
             }
         }
+        self.resources(&format!("{at}.demand"), demand);
+        let remaining = running.as_ref().and_then(|running| running.remaining_seconds);
+        let remaining = remaining
+            .map(|left| self.seconds(format_args!("{at}.running.remaining_seconds"), left));
         let id = TaskId(self.cluster.tasks.len());
-        self.cluster.tasks.push(Task { name, job, kind, bytes, replicas, state: State::Waiting });
+        let state = State::Waiting;
+        let task = Task { name, job, kind, bytes, replicas, demand, remaining, state };
+        self.cluster.tasks.push(task);
         let Some(running) = running else { return self.cluster.list(id) };
         let at = format!("{at}.running");
         let Some(node) = self.node(format_args!("{at}.node"), &running.node) else { return };
@@ -286,7 +314,7 @@ mod tests {
         let found = faults(
             r#"{
               "nodes": [
-                {"name": "a", "slots": {"active": 10001}},
+                {"name": "a", "slots": {"active": 10001}, "capacity": {"cpus": -1}},
                 {"name": "a", "slots": {}},
                 {"name": "", "slots": {}}
               ],
@@ -306,17 +334,18 @@ mod tests {
               ],
               "jobs": [
                 {"name": "j", "group": "i", "arrived": -1, "tasks": [
-                  {"name": "t", "replicas": ["x", "a", "a"]},
+                  {"name": "t", "replicas": ["x", "a", "a"], "demand": {"disk_bytes": 1e19}},
                   {"name": "t", "running": {"node": "y"}},
                   {"name": "u", "running": {"node": "a", "tier": "passive"}}
                 ]},
                 {"name": "j", "tasks": []},
-                {"name": "m", "group": "k", "waited_seconds": -1, "tasks": []}
+                {"name": "m", "group": "k", "computing_rate": 1.5, "waited_seconds": -1, "tasks": []}
               ]
             }"#,
         );
         let expected = [
             "nodes[0].slots.active: 10001 slots",
+            "nodes[0].capacity.cpus: -1",
             "nodes[1].name: \"a\" is there already",
             "nodes[2].name: ",
             "groups[0].weight: 0;",
@@ -332,12 +361,14 @@ mod tests {
             "jobs[0].arrived: -1",
             "jobs[0].tasks[0].replicas[0]: \"x\" is not among the nodes",
             "jobs[0].tasks[0].replicas[2]: \"a\" is there already",
+            "jobs[0].tasks[0].demand.disk_bytes: 1",
             "jobs[0].tasks[1].name: \"t\" is the name of tasks[0] already",
             "jobs[0].tasks[1].running.node: \"y\" is not among the nodes",
             "jobs[0].tasks[2].running.tier: more passive tasks than slots on a",
             "jobs[1].name: \"j\" is there already",
             "jobs[1].group: missing",
             "jobs[2].group: \"k\" has groups below it",
+            "jobs[2].computing_rate: 1.5",
             "jobs[2].waited_seconds: -1",
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
@@ -364,8 +395,12 @@ mod tests {
             between_racks_bytes_per_sec: f64::INFINITY,
             pairs: Vec::new(),
         };
-        let nodes =
-            vec![NodeInput { name: "a".into(), rack: String::new(), slots: Default::default() }];
+        let nodes = vec![NodeInput {
+            name: "a".into(),
+            rack: String::new(),
+            slots: Default::default(),
+            capacity: None,
+        }];
         let input = ClusterInput { nodes, network: Some(network), ..ClusterInput::default() };
         assert_eq!(check(input).unwrap_err().0.len(), 2);
     }

@@ -15,10 +15,13 @@ use std::ops::Index;
 use std::time::Duration;
 
 use lrs_core::model::{Priority, Tier};
+use lrs_core::units::Share;
 use serde::Serialize;
 
 use crate::groups::Group;
 use crate::input::Kind;
+pub use crate::node::Node;
+use crate::resources::Resources;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
@@ -51,82 +54,6 @@ ids! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackId(pub(crate) usize);
 
-/// A node.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its rack.
-    pub rack: RackId,
-    pub(crate) active: Slots,
-    pub(crate) passive: Slots,
-    /// What runs, in the order of its start, with its tier now.
-    running: Vec<(TaskId, Tier)>,
-}
-
-/// The slots of a tier.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slots {
-    capacity: u32,
-    used: u32,
-}
-
-impl Node {
-    /// A node on which nothing runs.
-    pub(crate) fn new(name: String, rack: RackId, active: u32, passive: u32) -> Node {
-        let slots = |capacity| Slots { capacity, used: 0 };
-        Node { name, rack, active: slots(active), passive: slots(passive), running: Vec::new() }
-    }
-
-    /// Slots of both tiers, free or not.
-    pub fn slots(&self) -> u32 {
-        self.active.capacity.saturating_add(self.passive.capacity)
-    }
-
-    /// Free slots of a tier.
-    pub fn free(&self, tier: Tier) -> u32 {
-        let Slots { capacity, used } = match tier {
-            Tier::Active => self.active,
-            Tier::Passive => self.passive,
-        };
-        capacity.saturating_sub(used)
-    }
-
-    /// The tier of the next task to start here: active slots fill first (thesis 4.3.1).
-    pub fn next_free(&self) -> Option<Tier> {
-        [Tier::Active, Tier::Passive].into_iter().find(|tier| self.free(*tier) > 0)
-    }
-
-    /// The tasks that run here, in the order of their start.
-    pub fn running(&self) -> impl Iterator<Item = TaskId> {
-        self.running.iter().map(|(task, _)| *task)
-    }
-
-    fn of(&mut self, tier: Tier) -> &mut Slots {
-        match tier {
-            Tier::Active => &mut self.active,
-            Tier::Passive => &mut self.passive,
-        }
-    }
-
-    fn add(&mut self, task: TaskId, tier: Tier) {
-        self.running.push((task, tier));
-        self.of(tier).used += 1;
-    }
-
-    fn remove(&mut self, task: TaskId) {
-        let Some(index) = self.running.iter().position(|(other, _)| *other == task) else { return };
-        let (_, tier) = self.running.remove(index);
-        self.of(tier).used -= 1;
-    }
-
-    fn move_to(&mut self, tier: Tier, index: usize) {
-        let from = std::mem::replace(&mut self.running[index].1, tier);
-        self.of(from).used -= 1;
-        self.of(tier).used += 1;
-    }
-}
-
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -136,6 +63,10 @@ pub struct Job {
     pub group: GroupId,
     /// Higher is sooner.
     pub priority: Priority,
+    /// Its computing rate; none: never measured.
+    pub rate: Option<Share>,
+    /// Ended tasks that the rate is the mean of.
+    pub(crate) measured: u32,
     /// When it arrived.
     pub arrived: Duration,
     /// How long it has been passed over, as far as the input says.
@@ -251,6 +182,10 @@ pub struct Task {
     pub bytes: u64,
     /// The nodes that hold its input; none: it runs equally well anywhere.
     pub replicas: Vec<NodeId>,
+    /// What it takes.
+    pub demand: Resources,
+    /// In what time it is predicted to end, if it runs.
+    pub remaining: Option<Duration>,
     pub(crate) state: State,
 }
 
@@ -334,6 +269,39 @@ impl Cluster {
     /// Slots of all nodes, free or not.
     pub fn slots(&self) -> u64 {
         self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+    }
+
+    /// Whether the input says what each node has.
+    pub fn knows_capacity(&self) -> bool {
+        self.nodes.iter().all(|node| node.capacity.is_some())
+    }
+
+    /// What the tasks of a node may take together; nothing where the input does not say.
+    pub fn capacity(&self, node: NodeId) -> Resources {
+        self[node].capacity.unwrap_or_default()
+    }
+
+    /// What of it no task takes.
+    pub fn idle(&self, node: NodeId) -> Resources {
+        let used = self[node].running().map(|task| self[task].demand).sum();
+        self.capacity(node) - used
+    }
+
+    /// Free slots of all nodes.
+    pub fn free_slots(&self) -> u64 {
+        let free =
+            |node: &Node| u64::from(node.free(Tier::Active)) + u64::from(node.free(Tier::Passive));
+        self.nodes.iter().map(free).sum()
+    }
+
+    /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
+    /// One from the input counts until then.
+    pub fn learn(&mut self, job: JobId, rate: Share) {
+        let of = &mut self.jobs[job.0];
+        let before = of.rate.filter(|_| of.measured > 0).map_or(0.0, Share::value);
+        let sum = before * f64::from(of.measured) + rate.value();
+        of.measured = of.measured.saturating_add(1);
+        of.rate = Share::of(sum, f64::from(of.measured));
     }
 
     /// All groups, in the order of the input.
@@ -482,9 +450,6 @@ impl Cluster {
 
     /// Priority and place of what runs in a tier of a node.
     fn seated(&self, node: NodeId, tier: Tier) -> impl Iterator<Item = (Priority, usize)> {
-        let running = self[node].running.iter().enumerate();
-        running
-            .filter(move |(_, (_, of))| *of == tier)
-            .map(|(index, (task, _))| (self[self[*task].job].priority, index))
+        self[node].seated(tier).map(|(index, task)| (self[self[task].job].priority, index))
     }
 }

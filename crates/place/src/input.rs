@@ -17,6 +17,7 @@ use lrs_core::model::Tier;
 use serde::{Deserialize, Serialize};
 
 use crate::groups::Order;
+use crate::resources::Resources;
 
 /// A cluster at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct NodeInput {
     pub rack: String,
     /// Slots for the tasks of this file, those that run included.
     pub slots: SlotsInput,
+    /// What its tasks may take together, those that run included; none: not known.
+    #[serde(default)]
+    pub capacity: Option<Resources>,
 }
 
 /// Slots of a node. A node without tiers has only active ones.
@@ -111,6 +115,9 @@ pub struct JobInput {
     /// Higher is sooner.
     #[serde(default)]
     pub priority: i32,
+    /// Its computing rate, 0 to 1, as lrsd measures it; none: never measured.
+    #[serde(default)]
+    pub computing_rate: Option<f64>,
     /// When it arrived, seconds since any fixed moment; earlier is sooner.
     #[serde(default)]
     pub arrived: f64,
@@ -136,6 +143,9 @@ pub struct TaskInput {
     /// Names of the nodes that hold its input; none: it runs equally well anywhere.
     #[serde(default)]
     pub replicas: Vec<String>,
+    /// What it takes.
+    #[serde(default)]
+    pub demand: Resources,
     /// Where it runs; none: it waits.
     #[serde(default)]
     pub running: Option<RunningInput>,
@@ -150,6 +160,9 @@ pub struct RunningInput {
     /// Its tier there.
     #[serde(default = "active")]
     pub tier: Tier,
+    /// In how many seconds it is predicted to end; none: not known.
+    #[serde(default)]
+    pub remaining_seconds: Option<f64>,
 }
 
 fn active() -> Tier {

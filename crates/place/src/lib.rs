@@ -17,7 +17,8 @@
 //! | [`lsap`], [`solver`] | all tasks and slots at once, at the least sum of costs |
 //! | [`groups`], [`preempt`] | shares of groups of jobs, and whose turn it is; what to preempt for them |
 //! | [`delay`] | delay scheduling |
-//! | [`dispatcher`], [`layering`] | the thesis: LRS (ch. 4), slot layering (ch. 3) |
+//! | [`dla`], [`resources`] | DLAforBT: matching by idle resources; CPUs, memory, disk |
+//! | [`dispatcher`], [`layering`], [`wco`] | the thesis: LRS (ch. 4), slot layering (ch. 3), WCO (ch. 2) |
 //!
 //! Words: a *policy* decides; a task is *local* where its input is. *Tier*, *slot*, *job* are the
 //! node's (docs/glossary.md).
@@ -27,16 +28,20 @@ pub mod check;
 pub mod cluster;
 pub mod delay;
 pub mod dispatcher;
+pub mod dla;
 pub mod fifo;
 pub mod groups;
 pub mod input;
 pub mod layering;
 pub mod local;
 pub mod lsap;
+mod node;
 pub mod plan;
 pub mod preempt;
+pub mod resources;
 pub mod solver;
 pub mod turn;
+pub mod wco;
 
 #[cfg(test)]
 mod proptests;

@@ -13,6 +13,11 @@ use crate::input::{
     TaskInput,
 };
 use crate::plan::plan;
+use crate::resources::Resources;
+
+fn amounts(amount: f64) -> Resources {
+    Resources { cpus: amount, memory_bytes: amount, disk_bytes: amount }
+}
 
 fn clusters() -> impl Strategy<Value = ClusterInput> {
     let node = (0_usize..3, 0_u32..4, 0_u32..4);
@@ -28,6 +33,7 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     name: name(index),
                     rack: rack.to_string(),
                     slots: SlotsInput { active, passive },
+                    capacity: groups.then(|| amounts(2.0 + active as f64)),
                 })
                 .collect();
             let mut free: Vec<u32> = nodes.iter().map(|node| node.slots.active).collect();
@@ -37,13 +43,15 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     let at = free.iter().position(|free| *free > 0).filter(|_| index % 5 == 4);
                     let running = at.map(|node| {
                         free[node] -= 1;
-                        RunningInput { node: name(node), tier: Tier::Active }
+                        let remaining_seconds = (bytes % 2 == 0).then_some(bytes as f64);
+                        RunningInput { node: name(node), tier: Tier::Active, remaining_seconds }
                     });
                     TaskInput {
                         name: index.to_string(),
                         kind: if reduce { Kind::Reduce } else { Kind::Map },
                         bytes,
                         replicas: on.into_iter().map(name).collect(),
+                        demand: amounts((bytes % 3) as f64),
                         running,
                     }
                 };
@@ -56,6 +64,7 @@ fn clusters() -> impl Strategy<Value = ClusterInput> {
                     name: format!("j{index}"),
                     group: groups.then(|| format!("g{}", index % 3)),
                     priority,
+                    computing_rate: (arrived > 0).then(|| f64::from(arrived) / 3.0),
                     arrived: f64::from(arrived),
                     waited_seconds: f64::from(arrived) * 8.0,
                     tasks: tasks_of(tasks),

@@ -101,6 +101,18 @@ pub enum Reason {
     DueAtInput,
     /// Its job has let enough slots pass; this one is not at its input.
     WaitedLongEnough,
+    /// The first task of a job without a rate.
+    Sample,
+    /// Nothing runs on the node.
+    AloneOnNode,
+    /// With it the mean rate on the node is this.
+    SuitsNode(f64),
+    /// There are slots for all that waits.
+    MoreSlotsThanTasks,
+    /// Matched with a node that holds its input and is idle to this share.
+    Matched(f64),
+    /// Its input reaches this node first.
+    SoonestInput,
     /// Its job's priority is above the lowest active one: the node makes it active.
     AboveLowestActive,
     /// The maps have as many slots of the node as their share of all tasks.
@@ -109,6 +121,12 @@ pub enum Reason {
     NotAboveLowestActive,
     /// It waits for a slot this near to its input.
     WaitsForInput(Locality),
+    /// The last free node would be bound by one resource with it.
+    SuitsNoNode,
+    /// Its rate is not known, and one of its tasks runs to be measured.
+    SampleRuns,
+    /// A node with its input is free in so many seconds, before the input could be moved.
+    FreeSoon(f64),
     /// Every slot is taken.
     NoFreeSlot,
     /// The policy started none of its tasks on what is free.
@@ -120,6 +138,14 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
+            Reason::SuitsNode(rate) => return write!(f, "suits, mean rate there {rate:.2}"),
+            Reason::Matched(idle) => return write!(f, "matched with its input, idle {idle:.2}"),
+            Reason::FreeSoon(seconds) => {
+                return write!(
+                    f,
+                    "a node with its input is free in {seconds:.1} s, before it moves"
+                );
+            }
             Reason::FirstInQueue => "next of the first job in the queue",
             Reason::Nearest(Locality::Node) => "input on the node, any job",
             Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
@@ -130,6 +156,10 @@ impl fmt::Display for Reason {
             Reason::PassiveAny => "passive slot, no input on the node",
             Reason::DueAtInput => "its turn, and input on the node",
             Reason::WaitedLongEnough => "its turn, has waited long enough",
+            Reason::Sample => "sample, its job has no rate",
+            Reason::AloneOnNode => "suits, nothing runs there",
+            Reason::MoreSlotsThanTasks => "more free slots than tasks",
+            Reason::SoonestInput => "input is there soonest",
             Reason::AboveLowestActive => "priority above the lowest active",
             Reason::MapsHaveTheirShare => "the maps have their share of the free slots",
             Reason::NotAboveLowestActive => {
@@ -137,6 +167,10 @@ impl fmt::Display for Reason {
             }
             Reason::WaitsForInput(Locality::Node) => "waits for a slot on a node with its input",
             Reason::WaitsForInput(_) => "waits for a slot in a rack with its input",
+            Reason::SuitsNoNode => "the nodes with free slots would be bound by one resource",
+            Reason::SampleRuns => {
+                "has no computing rate yet; waits until its first task is measured"
+            }
             Reason::NoFreeSlot => "no slot is free",
             Reason::NotChosen => "the policy starts none of its tasks on the free slots",
         })

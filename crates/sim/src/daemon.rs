@@ -612,7 +612,9 @@ impl Daemon {
             }
             _ => None,
         };
-        let node = Measured { cpus: sample.cpus, cpu, memory };
+        let memory_full = rates.pressure.map(|pressure| pressure.memory_full);
+        let swap_growth = rates.swap_growth;
+        let node = Measured { cpus: sample.cpus, cpu, memory, memory_full, swap_growth };
         self.node_last = (now.boot, sample);
         let all: Vec<TaskId> = self.held.keys().copied().collect();
         let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();

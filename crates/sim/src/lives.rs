@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lrs_core::model::{Label, Labels, Priority, ReservationId, Standing, TaskId};
+use lrs_core::order::QueueOrder;
+use lrs_core::probe::Formula;
 use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::step::FoundAgain;
 use lrs_core::step::Input;
@@ -595,7 +597,10 @@ impl Lives {
         let mut some = |most| self.rng.bool().then(|| self.rng.u32(1..most));
         let (active, passive, passive_max) = (some(5), some(6), some(9));
         let expand = self.rng.bool();
-        self.policy = Policy { active, passive, passive_max, expand, ..Policy::simulated() };
+        // The policies that are shipped in force before, all others from then on.
+        let (formula, order) = (Formula::Probe, QueueOrder::Complement);
+        let all = Policy { formula, order, ..Policy::simulated() };
+        self.policy = Policy { active, passive, passive_max, expand, ..all };
         if self.rng.bool() {
             self.out.node.hardware.cpus = self.rng.u32(1..5);
         }

@@ -12,7 +12,7 @@ use lrs_core::books::Books;
 use lrs_core::event::{Event, EventKind};
 use lrs_core::model::{ReservationId, TaskId};
 use lrs_core::state::Reservation;
-use lrs_core::task::{Attachment, GroupRecord, Task};
+use lrs_core::task::{Attachment, GroupRecord, Origin, Task};
 
 use crate::node::Node;
 use crate::tree::{Inode, ROOT};
@@ -91,12 +91,12 @@ pub fn origin_of(task: &Task) -> Inode {
 }
 
 /// A place as records have it. The only hierarchy's paths are inodes.
-pub fn origin(group: Inode) -> Vec<(String, String)> {
-    vec![("unified".into(), group.0.to_string())]
+pub fn origin(group: Inode) -> Origin {
+    [("unified".into(), group.0.to_string())].into()
 }
 
 /// The group that was made for a task.
-pub fn own_group(group: Inode, origin: Vec<(String, String)>) -> GroupRecord {
+pub fn own_group(group: Inode, origin: Origin) -> GroupRecord {
     let (attachment, path) = (Attachment::Own, format!("/{}", group.0));
     GroupRecord { attachment, path, inode: group.0, origin, found: Vec::new() }
 }

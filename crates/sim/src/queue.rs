@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lrs_core::model::{Label, Labels};
+use lrs_core::order::QueueOrder;
+use lrs_core::probe::Formula;
 use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::task::Who;
 use lrs_core::units::{Pid, ProcessRef, WallTime};
@@ -35,6 +37,14 @@ pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
 
 /// The one of them that all others are compared with.
 const BASE: usize = 2;
+
+/// Ways to run LRS that are compared: the formula of expansion, and the order of the queue.
+pub const WAYS: [(&str, Formula, QueueOrder); 4] = [
+    ("LRS", Formula::Lrs, QueueOrder::Fifo),
+    ("complement", Formula::Lrs, QueueOrder::Complement),
+    ("probe", Formula::Probe, QueueOrder::Fifo),
+    ("both", Formula::Probe, QueueOrder::Complement),
+];
 
 const JOBS: usize = 4;
 
@@ -191,8 +201,8 @@ fn ask(process: ProcessRef, job: usize, node: &Node) -> Ask {
 pub struct Row {
     /// Of these queues.
     pub setting: Setting,
-    /// With LRS: makespan and response.
-    pub lrs: Took,
+    /// With LRS in each of its [`WAYS`].
+    pub lrs: Vec<Took>,
     /// With [`STATIC`] slots a core.
     pub fixed: Vec<Took>,
 }
@@ -202,7 +212,7 @@ pub struct Row {
 /// # Errors
 /// None: no daemon is killed.
 pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Alive<Row> {
-    let mut lrs = Mean::default();
+    let mut lrs = [Mean::default(); WAYS.len()];
     let mut fixed = [Mean::default(); STATIC.len()];
     for seed in seed..seed + rounds {
         let queue = random(seed, setting);
@@ -213,10 +223,13 @@ pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Ali
         for (mean, took) in fixed.iter_mut().zip(took) {
             mean.add(took, base);
         }
-        lrs.add(with_lrs(&queue, setting, policy.clone())?, base);
+        for (mean, (_, formula, order)) in lrs.iter_mut().zip(WAYS) {
+            let policy = Policy { formula, order, ..policy.clone() };
+            mean.add(with_lrs(&queue, setting, policy)?, base);
+        }
     }
-    let fixed = fixed.iter().map(|mean| mean.ratio(rounds)).collect();
-    Ok(Row { setting, lrs: lrs.ratio(rounds), fixed })
+    let ratios = |means: &[Mean]| means.iter().map(|mean| mean.ratio(rounds)).collect();
+    Ok(Row { setting, lrs: ratios(&lrs), fixed: ratios(&fixed) })
 }
 
 /// Geometric means, as sums of logarithms.
@@ -238,8 +251,9 @@ impl Mean {
 /// The head of a table of [`Row`]s, in Markdown.
 pub fn head() -> String {
     let fixed: Vec<String> = STATIC.iter().map(|a_core| format!(" {a_core} |")).collect();
-    let dashes = "---|".repeat(STATIC.len() + 5);
-    format!("| CPUs | disk | jobs | ratio of | LRS |{}\n|{dashes}", fixed.concat())
+    let ways: Vec<String> = WAYS.iter().map(|(name, ..)| format!(" {name} |")).collect();
+    let dashes = "---|".repeat(STATIC.len() + WAYS.len() + 4);
+    format!("| CPUs | disk | jobs | ratio of |{}{}\n|{dashes}", ways.concat(), fixed.concat())
 }
 
 impl fmt::Display for Row {
@@ -248,8 +262,9 @@ impl fmt::Display for Row {
         let disk = if channels == 1 { "serial" } else { "deep" };
         let jobs = if interleaved { "interleaved" } else { "one after another" };
         let line = |f: &mut fmt::Formatter<'_>, what: &str, value: fn(&Took) -> f64| {
-            write!(f, "| {cpus} | {disk} | {jobs} | {what} | {:.2} |", value(&self.lrs))?;
-            self.fixed.iter().try_for_each(|took| write!(f, " {:.2} |", value(took)))
+            write!(f, "| {cpus} | {disk} | {jobs} | {what} |")?;
+            let all = self.lrs.iter().chain(&self.fixed);
+            all.map(value).try_for_each(|ratio| write!(f, " {ratio:.2} |"))
         };
         line(f, "makespan", |took| took.makespan)?;
         writeln!(f)?;

@@ -86,7 +86,7 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
     }
     for (id, group) in groups {
         let occupied = out.node.tree.members(group).next().is_some();
-        if restore.group(id, own_group(group, Vec::new()), occupied) == Left::Unneeded {
+        if restore.group(id, own_group(group, Default::default()), occupied) == Left::Unneeded {
             remove.push(group);
         }
     }

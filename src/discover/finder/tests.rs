@@ -192,6 +192,13 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     let again = finder.pass(&hints, at(5));
     finder.answered(again[0].process, refused("it was released"));
     assert_eq!(finder.pass(&hints, at(10_000)), [], "what was released is left alone");
+    assert!(again[0].again && !found[0].again, "nor may it be made a task anew");
+    // What the loop cannot take just now is not lost.
+    hints.insert(hint(Some(Priority(6)), Some(false)));
+    let again = finder.pass(&hints, at(10_001));
+    let busy = CommandError::new(ErrorKind::Unavailable, "it is being released");
+    finder.answered(again[0].process, Err(busy));
+    assert_eq!(finder.pass(&hints, at(10_002)), again);
 }
 
 #[test]

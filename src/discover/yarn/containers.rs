@@ -226,6 +226,8 @@ impl Entry {
             standing,
             presumed,
             attach: self.attach.clone()?,
+            // Its process is its task's, and the loop knows which it released.
+            again: false,
             finder: Finder::Yarn,
         })
     }

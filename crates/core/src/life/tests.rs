@@ -2,6 +2,7 @@ use super::*;
 use crate::model::{Labels, ReservationId};
 use crate::state::{Need, Policy, Request, Restored};
 use crate::step::{Answer, Input, Step, Ticket};
+use crate::task::Who;
 use crate::task::{Finder, FoundRecord};
 use crate::unit::{UnitRecord, Weights};
 use crate::units::{Pid, ProcessRef};
@@ -55,6 +56,7 @@ fn the_record_of_a_failed_unit_admission_has_no_promise_any_more() {
     let step = feed(&mut shaper, Input::AttachFailed { task: id, reason: "no".into() });
     let stored: Vec<Record> = step.records.into_iter().collect();
     assert_eq!(stored, [Record::Reservation(promise), Record::Task(id)], "in this order");
+    assert_eq!(shaper.stored_tasks().map(|task| task.id).collect::<Vec<_>>(), [id], "to try again");
     assert_eq!(shaper.stored_task(id).unwrap().promise(), None, "else it is promised twice");
     assert!(shaper.task(id).is_none() && shaper.reservation(promise).is_some());
     let step = feed(&mut shaper, Input::Removed(id));
@@ -71,6 +73,14 @@ fn a_unit_whose_admission_was_not_recorded_gets_nothing_back() {
     let (id, _) = unit_with_promise(&mut shaper);
     feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
     assert!(shaper.task(id).unwrap().owes_unit());
+    // Its record failed: nothing was begun.
+    feed(&mut shaper, Input::NotRecorded(id));
+    assert!(!shaper.task(id).unwrap().owes_unit());
+    // The second one did, and systemd was asked after the first.
+    feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
+    feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
+    feed(&mut shaper, Input::NotRecorded(id));
+    assert!(shaper.task(id).unwrap().owes_unit());
 }
 
 /// Whether the finder of a task, of which the main process runs on, must leave that alone after
@@ -81,7 +91,7 @@ fn left_alone(inputs: impl Fn(TaskId) -> Vec<Input>) -> bool {
     let who = Who { found: Some(found), ..who() };
     let id = ask(&mut shaper, who, Need::Discovered, None);
     let path = "/lrs/1".to_owned();
-    let (attachment, origin, found) = (Attachment::Own, Vec::new(), Vec::new());
+    let (attachment, origin, found) = (Attachment::Own, Default::default(), Vec::new());
     let group = GroupRecord { attachment, path, inode: 2, origin, found };
     feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
     feed(&mut shaper, Input::Attached { task: id, group, born: TaskSample::default() });

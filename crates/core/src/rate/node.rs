@@ -17,6 +17,8 @@ pub struct NodeRates {
     pub disk_read_per_sec: Option<f64>,
     /// Bytes a second written to whole disks.
     pub disk_write_per_sec: Option<f64>,
+    /// Bytes a second by which the swap in use grew; below 0, it shrank.
+    pub swap_growth: Option<f64>,
     /// Shares of wall time under pressure.
     pub pressure: Option<PressureShares>,
 }
@@ -49,6 +51,10 @@ impl NodeRates {
                 .and_then(|(old, new)| per_second(old.read.0, new.read.0, elapsed)),
             disk_write_per_sec: disk
                 .and_then(|(old, new)| per_second(old.written.0, new.written.0, elapsed)),
+            swap_growth: old.memory.zip(new.memory).and_then(|(old, new)| {
+                let grown = new.swap_used.0 as f64 - old.swap_used.0 as f64;
+                (!elapsed.is_zero()).then(|| grown / elapsed.as_secs_f64())
+            }),
             pressure: old.pressure.zip(new.pressure).and_then(|(old, new)| {
                 Some(PressureShares {
                     cpu_some: share_of_time(old.cpu_some, new.cpu_some, elapsed)?,

@@ -129,3 +129,12 @@ fn a_default_of_the_environment_stands_in_for_what_only_the_java_process_knows()
     assert_eq!((of("env.X:-/a-b"), of("env.X-d")), (Some("/a-b"), Some("d")));
     assert_eq!((of("env.X"), of("other-key")), (None, None));
 }
+
+#[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let site = dir.path().join("yarn-site.xml");
+    assert!(std::process::Command::new("mkfifo").arg(&site).status().unwrap().success());
+    let error = Properties::new(&[], Trust::of("yarn")).add(&site).unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+}

@@ -1,0 +1,122 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::jobs::Finished;
+use crate::model::{Label, Labels};
+use crate::state::{Need, Patience, Policy, Request, Restored};
+use crate::step::{Input, Job, Last, Step};
+use crate::task::Who;
+use crate::units::{Moment, WallTime};
+
+fn key(job: &str) -> JobKey {
+    JobKey { job: Label::new(job).unwrap(), kind: None }
+}
+
+/// One active and one passive slot, and jobs with these rates.
+fn shaper(order: QueueOrder, rates: &[(&str, f64)]) -> Shaper {
+    let policy = Policy {
+        active: Some(1),
+        passive: Some(1),
+        passive_max: Some(1),
+        order,
+        ..Policy::simulated()
+    };
+    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1 };
+    let jobs = rates.iter().map(|(job, rate)| (key(job), finished(*rate))).collect();
+    Shaper::new(policy, 1, Restored { jobs, ..Restored::default() })
+}
+
+fn feed(shaper: &mut Shaper, input: Input) -> Step {
+    shaper.handle(input, Moment::default())
+}
+
+/// Asks for a task of `job`; the numbers are the places in the queue.
+fn ask(shaper: &mut Shaper, number: u64, job: &str) -> Step {
+    let labels = Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() };
+    let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
+    let who = Who::default();
+    let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+    let first_requested = WallTime::from_unix_micros(i64::try_from(number).unwrap());
+    let patience = Some(Patience { first_requested, deadline: None });
+    feed(shaper, Input::Request { ticket: Ticket(number), request, patience })
+}
+
+fn granted(step: &Step) -> Vec<u64> {
+    let of = |job: &Job| match job {
+        Job::Prepare { ticket, .. } => Some(ticket.0),
+        _ => None,
+    };
+    step.jobs.iter().filter_map(of).collect()
+}
+
+/// The first task ends, and gives its slot to the next.
+fn end_first(shaper: &mut Shaper) -> Vec<u64> {
+    let first = shaper.tasks().next().map(|(id, _)| id).unwrap();
+    feed(shaper, Input::Ended(vec![first]));
+    granted(&feed(shaper, Input::Figures(vec![(first, Last::Unread)])))
+}
+
+/// The order in which requests for these jobs are granted.
+fn order_of(order: QueueOrder, rates: &[(&str, f64)], jobs: &[&str]) -> Vec<u64> {
+    let mut shaper = shaper(order, rates);
+    let mut served = Vec::new();
+    for (number, job) in (0..).zip(jobs) {
+        served.extend(granted(&ask(&mut shaper, number, job)));
+    }
+    while shaper.tasks().len() > 0 {
+        served.extend(end_first(&mut shaper));
+    }
+    served
+}
+
+const RATES: [(&str, f64); 2] = [("cpu", 1.0), ("io", 0.0)];
+
+#[test]
+fn computing_goes_beside_io() {
+    let jobs = ["cpu", "cpu", "cpu", "cpu", "io", "io", "io", "io"];
+    assert_eq!(order_of(QueueOrder::Fifo, &RATES, &jobs), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let served = order_of(QueueOrder::Complement, &RATES, &jobs);
+    assert_eq!(served, [0, 1, 4, 2, 5, 3, 6, 7], "computing and I/O side by side");
+}
+
+#[test]
+fn equal_rates_are_served_as_they_come() {
+    let jobs = ["cpu"; 6];
+    assert_eq!(order_of(QueueOrder::Complement, &RATES, &jobs), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_unknown_job_is_sampled_once_and_first() {
+    let jobs = ["cpu", "cpu", "cpu", "cpu", "new", "new"];
+    let served = order_of(QueueOrder::Complement, &RATES, &jobs);
+    assert_eq!(served[2], 4, "its first task goes before the others: {served:?}");
+    assert_eq!(served[3], 2, "its second one does not: {served:?}");
+}
+
+proptest! {
+    #[test]
+    fn overtaking_is_bounded_and_everybody_is_served_once(
+        jobs in proptest::collection::vec(prop::sample::select(vec!["cpu", "io", "mid", "new"]), 1..60),
+    ) {
+        let rates = [("cpu", 1.0), ("io", 0.05), ("mid", 0.5)];
+        let served = order_of(QueueOrder::Complement, &rates, &jobs);
+        let mut sorted = served.clone();
+        sorted.sort_unstable();
+        prop_assert!(sorted.iter().copied().eq(0..jobs.len() as u64));
+        for (turn, number) in served.iter().enumerate() {
+            let overtook = served[..turn].iter().filter(|other| *other > number).count();
+            prop_assert!(overtook <= 8, "{} was overtaken {} times: {:?}", number, overtook, served);
+        }
+    }
+}
+
+#[test]
+fn a_queue_of_ten_thousand_is_served() {
+    let mut shaper = shaper(QueueOrder::Complement, &RATES);
+    for number in 0..10_000 {
+        ask(&mut shaper, number, &format!("job-{}", number % 3000));
+    }
+    for _ in 0..20 {
+        assert_eq!(end_first(&mut shaper).len(), 1);
+    }
+}
