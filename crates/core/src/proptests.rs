@@ -557,27 +557,82 @@ fn labels_learnt_late_move_a_task_to_its_job() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Request { priority: i32, wait: Option<Option<u64>>, job: u8 },
-    Discover { priority: i32, standing: Standing, job: u8 },
-    Redeem { pick: usize, priority: Option<i32> },
-    Attached { pick: usize },
-    AttachFailed { pick: usize },
-    Reserve { priority: i32, ttl: Option<u64> },
-    Cancel { pick: usize },
-    End { picks: Vec<usize> },
-    Release { pick: usize },
-    SetPriority { pick: usize, priority: i32 },
-    SetStanding { pick: usize, standing: Standing },
-    AddLabels { pick: usize, job: u8 },
-    ForgetWaiter { pick: usize },
+    Request {
+        priority: i32,
+        wait: Option<Option<u64>>,
+        job: u8,
+    },
+    Discover {
+        priority: i32,
+        standing: Standing,
+        job: u8,
+    },
+    Redeem {
+        pick: usize,
+        priority: Option<i32>,
+    },
+    Attached {
+        pick: usize,
+    },
+    AttachFailed {
+        pick: usize,
+    },
+    Reserve {
+        priority: i32,
+        ttl: Option<u64>,
+    },
+    Cancel {
+        pick: usize,
+    },
+    End {
+        picks: Vec<usize>,
+    },
+    Release {
+        pick: usize,
+    },
+    SetPriority {
+        pick: usize,
+        priority: i32,
+    },
+    SetStanding {
+        pick: usize,
+        standing: Standing,
+    },
+    AddLabels {
+        pick: usize,
+        job: u8,
+    },
+    ForgetWaiter {
+        pick: usize,
+    },
     Drain,
     Resume,
-    Cycle { cpus: Option<u32>, e: f64, w: f64, s: f64, available: Option<u64> },
+    Cycle {
+        cpus: Option<u32>,
+        e: f64,
+        w: f64,
+        s: f64,
+        available: Option<u64>,
+    },
     Expire,
-    Configure { active: Option<u32>, passive: Option<u32>, max: Option<u32>, expand: bool },
-    Resident { pick: usize, bytes: u64 },
+    Configure {
+        active: Option<u32>,
+        passive: Option<u32>,
+        max: Option<u32>,
+        expand: bool,
+        probe: bool,
+        complement: bool,
+    },
+    Resident {
+        pick: usize,
+        bytes: u64,
+    },
     Restart,
-    Live { pick: usize, what: u8, flag: bool },
+    Live {
+        pick: usize,
+        what: u8,
+        flag: bool,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -613,9 +668,9 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(cpus, e, w, s, available)| Op::Cycle { cpus, e, w, s, available }),
         2 => Just(Op::Expire),
         1 => (prop::option::of(1..6u32), prop::option::of(0..6u32), prop::option::of(0..9u32),
-              any::<bool>())
-            .prop_map(|(active, passive, max, expand)| Op::Configure {
-                active, passive, max, expand,
+              any::<[bool; 3]>())
+            .prop_map(|(active, passive, max, [expand, probe, complement])| Op::Configure {
+                active, passive, max, expand, probe, complement,
             }),
         2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
         1 => Just(Op::Restart),
@@ -946,9 +1001,9 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
         }
         Op::Expire => shaper.expire(now),
-        Op::Configure { active, passive, max, expand } => {
-            // The policies that are shipped in force before, all others from then on.
-            let (formula, order) = (Formula::Probe, QueueOrder::Complement);
+        Op::Configure { active, passive, max, expand, probe, complement } => {
+            let formula = if probe { Formula::Probe } else { Formula::Lrs };
+            let order = if complement { QueueOrder::Complement } else { QueueOrder::Fifo };
             let all = Policy { formula, order, ..Policy::simulated() };
             let policy = Policy { active, passive, passive_max: max, expand, ..all };
             shaper.set_policy(policy, now);

@@ -597,8 +597,8 @@ impl Lives {
         let mut some = |most| self.rng.bool().then(|| self.rng.u32(1..most));
         let (active, passive, passive_max) = (some(5), some(6), some(9));
         let expand = self.rng.bool();
-        // The policies that are shipped in force before, all others from then on.
-        let (formula, order) = (Formula::Probe, QueueOrder::Complement);
+        let formula = if self.rng.bool() { Formula::Probe } else { Formula::Lrs };
+        let order = if self.rng.bool() { QueueOrder::Complement } else { QueueOrder::Fifo };
         let all = Policy { formula, order, ..Policy::simulated() };
         self.policy = Policy { active, passive, passive_max, expand, ..all };
         if self.rng.bool() {
