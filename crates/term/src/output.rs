@@ -25,6 +25,8 @@ pub struct Output {
     json: bool,
     width: usize,
     terminal: bool,
+    /// Tables are cut to it.
+    table_width: Option<usize>,
 }
 
 impl Output {
@@ -39,14 +41,16 @@ impl Output {
             json,
             width: columns,
             terminal,
+            table_width: terminal.then_some(columns),
         }
     }
 
-    /// A plain one of the least width that keeps what is printed, for tests.
+    /// A plain one of 80 columns that keeps what is printed, for tests.
     pub fn captured(json: bool) -> (Output, Captured) {
         let captured = Captured::default();
         let to = Box::new(captured.clone());
-        (Output { to, json, width: WIDTH, terminal: false }, captured)
+        let (width, table_width) = (WIDTH, Some(WIDTH));
+        (Output { to, json, width, terminal: false, table_width }, captured)
     }
 
     /// Whether JSON is wanted.
@@ -103,7 +107,7 @@ impl Output {
     /// A table, each cell on one line. On a terminal it fits the width, and `elastic` columns give
     /// way; elsewhere nothing is cut, for who reads there searches.
     pub fn table(&mut self, table: &Columns) -> Result<(), Failure> {
-        let text = table.render(self.terminal.then_some(self.width));
+        let text = table.render(self.table_width);
         self.line(text)
     }
 }
