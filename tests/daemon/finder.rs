@@ -1,19 +1,44 @@
 //! The daemon when the thread that finds tasks is of no use.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::harness::Daemon;
 
-/// Hadoop's configuration is on a mount that does not answer: here a pipe that nobody writes.
+/// A file system with a server that never answers, as a dead disk or NFS server: who opens
+/// something in it waits until the server ends (fuse(4)).
+struct DeadMount {
+    server: Option<std::fs::File>,
+    on: PathBuf,
+}
+
+impl DeadMount {
+    fn on(dir: &Path) -> DeadMount {
+        use std::os::fd::AsRawFd;
+        let server = std::fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+        let options = std::ffi::CString::new(options).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("dead", dir, "fuse", flags, Some(options.as_c_str())).unwrap();
+        DeadMount { server: Some(server), on: dir.to_owned() }
+    }
+}
+
+impl Drop for DeadMount {
+    fn drop(&mut self) {
+        self.server = None;
+        rustix::mount::unmount(&self.on, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// Hadoop's configuration is on a mount that does not answer.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
     let mut daemon = Daemon::new("hang", "");
     let conf = daemon.dir.path().join("conf");
     std::fs::create_dir(&conf).unwrap();
-    let site = conf.join("yarn-site.xml");
-    let kind = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, &site, kind, 0o600.into(), 0).unwrap();
+    let mut dead = DeadMount::on(&conf);
     daemon.configure(&format!(
         "[slots]\nactive = 1\npassive = 1\n[yarn]\nenabled = true\nconf_dir = {conf:?}\n"
     ));
@@ -43,9 +68,8 @@ fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
     daemon.finish(active);
     daemon.eventually("a promotion", |daemon| (tier(daemon, passive) == "active").then_some(()));
 
-    // The mount answers. The finder then sees that this is no file and closes it, perhaps before anything can be
-    // written, so nothing is.
-    drop(std::fs::OpenOptions::new().write(true).open(&site).unwrap());
+    // The mount answers, if only with an error.
+    dead.server = None;
     daemon.eventually("no warning", |daemon| warning(daemon).is_none().then_some(()));
     daemon.finish(passive);
     daemon.nothing_left();
