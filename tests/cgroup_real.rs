@@ -1226,7 +1226,11 @@ fn a_process_whose_main_thread_ended_is_held_where_the_others_are() {
     }
     assert!(!cgroup::has_ended(process));
     let group = fixture.admit(process);
-    assert_eq!(fixture.tree().holds(&group, process).unwrap(), Some(true));
+    let threads = fs::read_dir(format!("/proc/{}/task", process.pid)).unwrap();
+    let places: Vec<String> = threads
+        .map(|thread| fs::read_to_string(thread.unwrap().path().join("cgroup")).unwrap_or_default())
+        .collect();
+    assert_eq!(fixture.tree().holds(&group, process).unwrap(), Some(true), "{places:?}");
     job.end();
     fixture.tree().remove(&group).unwrap();
     fixture.close();
