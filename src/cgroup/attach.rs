@@ -182,7 +182,7 @@ impl Mover<'_> {
     /// Paths of the process's groups by hierarchy; `None` where the mount does not show it, which
     /// is an error in the primary one.
     fn places(&self, pid: Pid) -> Result<Vec<Option<String>>, CgroupError> {
-        let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        let membership = Membership::of_process(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         let path = |hierarchy| membership.path_in(hierarchy).map(str::to_owned);
         let places: Vec<_> = self.hierarchies.iter().map(path).collect();
         if places.first().is_some_and(Option::is_some) {
@@ -197,7 +197,7 @@ impl Mover<'_> {
 
     /// The task of this root whose group `pid` is in.
     pub(super) fn task_of(&self, pid: Pid) -> Result<Option<TaskId>, CgroupError> {
-        let Some(membership) = Membership::read(pid)? else { return Ok(None) };
+        let Some(membership) = Membership::of_process(pid)? else { return Ok(None) };
         let name = membership.path_in(self.primary()).and_then(|path| {
             let rest = path.strip_prefix(self.root)?.strip_prefix('/')?;
             rest.split('/').next()

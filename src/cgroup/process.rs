@@ -204,6 +204,12 @@ impl Membership {
         Membership::read_file(&proc_file(pid, "cgroup"))
     }
 
+    /// That of the process, whichever of its threads lives.
+    pub(super) fn of_process(pid: Pid) -> Result<Option<Membership>, CgroupError> {
+        let Some(facts) = Facts::read(pid)? else { return Ok(None) };
+        Membership::of_living_thread(pid, &facts)
+    }
+
     /// Like [`Membership::read`], of another thread where the main one has ended: the kernel
     /// leaves that one behind when it moves a process.
     pub(super) fn of_living_thread(

@@ -17,7 +17,7 @@ use super::attach::{self, Mover};
 use super::mounts::Hierarchy;
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
-use super::process::{Facts, Membership, is_within};
+use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
@@ -430,10 +430,8 @@ impl TierTree {
     /// Present group of `process` per hierarchy, for [`GroupRecord::origin`]. Ask before the
     /// attach, so that a stored record is complete before anything moves.
     pub fn origin(&self, process: ProcessRef) -> Result<Origin, CgroupError> {
-        let gone = || CgroupError::ProcessGone(process.pid);
-        let facts = Facts::read(process.pid)?.ok_or_else(gone)?;
-        // A main thread that has ended is shown in the root groups of v1.
-        let membership = Membership::of_living_thread(process.pid, &facts)?.ok_or_else(gone)?;
+        let membership =
+            Membership::of_process(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
         Ok(self
             .root
             .hierarchies
