@@ -21,7 +21,7 @@
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
-//! | [`cli`], [`demo`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_testbed` |
+//! | [`cli`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_bench` for its demo |
 //!
 //! What is deliberately absent: only `driver`, the threads it owns and the log call [`clock`]; only
 //! `cgroup` writes below the cgroup root; the servers never see `cgroup` or `state`; nothing in
@@ -34,7 +34,6 @@ pub mod cli;
 pub mod command;
 pub mod config;
 pub mod daemon;
-pub mod demo;
 pub mod discover;
 pub mod doctor;
 pub mod driver;

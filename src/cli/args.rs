@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
+use lrs_bench::{DemoArgs, InnerArgs};
 use lrs_place::catalogue::{Entry, POLICIES};
 
 use super::show::table::fields;
 use super::values::{Patience, Since, duration, label};
-use crate::demo::{DemoArgs, InnerArgs};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]
@@ -160,7 +160,8 @@ pub(super) enum Command {
         )]
         args: Vec<OsString>,
     },
-    /// A tour on this machine: a private daemon, real tasks, live tiers; leaves nothing behind
+    /// LRS against static slots on this machine in under two minutes: a private daemon and real tasks;
+    /// leaves a page with pictures and nothing else
     Demo(DemoArgs),
     /// Completions for a shell, on stdout
     Completions {
@@ -175,7 +176,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
     },
-    #[command(name = "__demo", hide = true)]
+    #[command(name = "__bench", hide = true)]
     DemoInner(InnerArgs),
     #[command(name = "__daemon", hide = true)]
     Daemon {

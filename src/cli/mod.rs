@@ -86,8 +86,8 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         }
         Command::Yarn { command } => yarn::execute(&command, lrsd, out),
         Command::Bench { args } => match exec::bench(cli.json, args)? {},
-        Command::Demo(args) => crate::demo::supervise(&args, out),
-        Command::DemoInner(args) => crate::demo::run(&args, out),
+        Command::Demo(args) => lrs_bench::demo(&args, out),
+        Command::DemoInner(args) => lrs_bench::run(&args, out),
         Command::Daemon { config } => {
             Err(Failure::ended(lrs_testbed::supervise::daemon(&config, crate::daemon::main)))
         }

@@ -98,7 +98,10 @@ impl BenchChoice {
 
 /// What the supervisor of a bench tells the process that runs it.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct InnerArgs {
+pub struct InnerArgs {
+    /// Which report the terminal gets: `bench` or `demo`
+    #[arg(long)]
+    pub(crate) what: String,
     /// Working directory, made and removed by the supervisor
     #[arg(long)]
     pub(crate) workdir: PathBuf,

@@ -111,8 +111,8 @@ pub(super) fn space(suite: &Suite, workdir: &Path) -> Result<(), Failure> {
 }
 
 /// Makes the output directory; answers its absolute path.
-pub(super) fn output(asked: Option<&Path>, suite: &Suite) -> Result<PathBuf, Failure> {
-    let path = asked.map_or_else(|| default_output(suite), Path::to_owned);
+pub(super) fn output(asked: Option<&Path>, what: &str, suite: &Suite) -> Result<PathBuf, Failure> {
+    let path = asked.map_or_else(|| default_output(what, suite), Path::to_owned);
     let path = std::path::absolute(&path).unwrap_or(path);
     let cannot = |what: &str, path: &Path, error: std::io::Error| {
         Failure::failed(format!("cannot {what} {}: {error}", path.display()))
@@ -133,10 +133,11 @@ pub(super) fn output(asked: Option<&Path>, suite: &Suite) -> Result<PathBuf, Fai
     Ok(path)
 }
 
-/// `lrs-bench-six-loads-20260102-030405`, in UTC.
-fn default_output(suite: &Suite) -> PathBuf {
+/// `lrs-bench-six-loads-20260102-030405`, `lrs-demo-20260102-030405`, in UTC.
+fn default_output(what: &str, suite: &Suite) -> PathBuf {
     let digits: String =
         wall_time().to_string().chars().filter(char::is_ascii_digit).take(14).collect();
     let (day, time) = digits.split_at(digits.len().min(8));
-    PathBuf::from(format!("lrs-bench-{}-{day}-{time}", suite.name))
+    let name = if what == suite.name { what.to_owned() } else { format!("{what}-{}", suite.name) };
+    PathBuf::from(format!("lrs-{name}-{day}-{time}"))
 }

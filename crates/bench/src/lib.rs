@@ -16,6 +16,7 @@
 
 mod args;
 mod check;
+mod demo;
 mod disk;
 mod lrs;
 pub mod order;
@@ -27,6 +28,7 @@ mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use lrs_term::{Failure, Output};
@@ -34,7 +36,9 @@ use lrs_testbed::process::this_executable;
 use lrs_testbed::supervise::{PREFIXES, Workdir, supervise as supervised, swept};
 use lrs_testbed::sweep::{Extra, Sweep};
 
-use args::{BenchArgs, Cli, Inner, InnerArgs};
+pub use args::InnerArgs;
+use args::{BenchArgs, BenchChoice, Cli, Inner};
+pub use demo::{DemoArgs, demo};
 use suite::Suite;
 
 /// Name of the suite's copy in the output directory.
@@ -107,30 +111,62 @@ fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failure> {
     check::select(&mut suite, &args.choice)?;
     check::programs(&suite)?;
     check::rights(&suite)?;
-    let base = args.dir.as_deref().or(suite.directory.as_deref());
-    let [_, prefix] = PREFIXES;
-    let workdir = Workdir::make(base, prefix)?;
-    check::space(&suite, &workdir.path)?;
-    let output = check::output(args.out.as_deref(), &suite)?;
+    start(&Start {
+        what: "bench",
+        suite: &suite,
+        text: &text,
+        dir: args.dir.as_deref().or(suite.directory.as_deref()),
+        out: args.out.as_deref(),
+        lrsctl: &lrsctl,
+        choice: &args.choice,
+        json: out.is_json(),
+        limit: None,
+    })
+}
+
+/// A bench that is to be started.
+struct Start<'a> {
+    /// `bench` or `demo`.
+    what: &'static str,
+    suite: &'a Suite,
+    /// Of the suite.
+    text: &'a str,
+    dir: Option<&'a Path>,
+    out: Option<&'a Path>,
+    lrsctl: &'a Path,
+    choice: &'a BenchChoice,
+    json: bool,
+    limit: Option<Duration>,
+}
+
+/// Makes the directories and starts the process that runs the bench.
+fn start(it: &Start<'_>) -> Result<(), Failure> {
+    let [demo, bench] = PREFIXES;
+    let workdir = Workdir::make(it.dir, if it.what == "demo" { demo } else { bench })?;
+    check::space(it.suite, &workdir.path)?;
+    let output = check::output(it.out, it.what, it.suite)?;
     let copy = output.join(SUITE);
     // With --out where the suite is, the copy may be the suite.
-    if std::fs::read_to_string(&copy).ok().as_deref() != Some(&*text) {
-        std::fs::write(&copy, text).map_err(|error| {
+    if std::fs::read_to_string(&copy).ok().as_deref() != Some(it.text) {
+        std::fs::write(&copy, it.text).map_err(|error| {
             Failure::failed(format!("cannot write {}: {error}", copy.display()))
         })?;
     }
     let mut command = Command::new(this_executable());
-    if out.is_json() {
+    if it.json {
         command.arg("--json");
     }
-    command.args(["__bench", "--cgroup-root", &workdir.name, "--workdir"]).arg(&workdir.path);
-    command.arg("--lrsctl").arg(&lrsctl).arg("--out").arg(&output);
-    command.args(args.choice.words()).arg("--").args(std::env::args_os());
-    supervised("bench", command, &workdir, DISK, None)
+    command.args(["__bench", "--what", it.what, "--cgroup-root", &workdir.name, "--workdir"]);
+    command.arg(&workdir.path).arg("--lrsctl").arg(it.lrsctl).arg("--out").arg(&output);
+    command.args(it.choice.words()).arg("--").args(std::env::args_os());
+    supervised(it.what, command, &workdir, DISK, it.limit)
 }
 
-/// `lrs-bench __bench`: the bench itself.
-fn run(args: &InnerArgs, out: &mut Output) -> Result<(), Failure> {
+/// `lrs-bench __bench`, of the demo `lrsctl __bench`: the bench itself.
+///
+/// # Errors
+/// A run failed, or the bench could not go on; the message says which and why.
+pub fn run(args: &InnerArgs, out: &mut Output) -> Result<(), Failure> {
     let sweep = Sweep { workdir: &args.workdir, cgroup_root: &args.cgroup_root, extra: DISK };
     swept(&sweep, || {
         // The supervisor has checked the keys of lrsd.

@@ -60,15 +60,6 @@ impl Verdict {
             Some(_) => Verdict::Slower,
         }
     }
-
-    /// What it says of the denominator.
-    pub(super) fn of_the_other(self) -> Verdict {
-        match self {
-            Verdict::Faster => Verdict::Slower,
-            Verdict::Slower => Verdict::Faster,
-            Verdict::NoDifference | Verdict::TooFewPairs => self,
-        }
-    }
 }
 
 /// What LRS is compared with.

@@ -229,7 +229,7 @@ pub(super) fn alone(runs: &[&Run]) -> Vec<Alone> {
 }
 
 /// What the group's task took by itself in this round.
-fn alone_time(alone: &[&Run], round: u32, group: &str) -> Option<f64> {
+pub(super) fn alone_time(alone: &[&Run], round: u32, group: &str) -> Option<f64> {
     let of_round = alone.iter().filter(|run| run.round == round);
     let task = of_round
         .flat_map(|run| &run.tasks)

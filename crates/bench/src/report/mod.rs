@@ -7,6 +7,7 @@
 //! that has pictures.
 
 mod compare;
+mod demo;
 mod figures;
 mod model;
 mod page;
@@ -24,24 +25,42 @@ use std::path::Path;
 
 use self::model::Report;
 use super::record::{Machine, Run};
-use lrs_term::{Failure, Output, say};
+use lrs_term::{Failure, Output, printable, say};
 
 /// The node and the suite.
 const MACHINE: &str = "machine.json";
 /// The runs, one a line.
 const RUNS: &str = "runs.jsonl";
+/// The report with its pictures.
+const PAGE: &str = "report.html";
 
 /// Writes report.json and report.html into `dir`, and the table (with `--json` the report) to
-/// `out`.
+/// `out`, of `what` that was run: a bench or the demo.
 pub(crate) fn write(
     dir: &Path,
+    what: &str,
     machine: &Machine,
     runs: &[Run],
     out: &mut Output,
 ) -> Result<(), Failure> {
     let report = Report::new(machine, runs);
     files(dir, &report, runs)?;
-    print(&report, out)
+    if what == "demo" {
+        demo::print(&report, runs, out)?;
+    } else {
+        print(&report, out)?;
+    }
+    where_it_is(dir, out)
+}
+
+/// The last line, so that nobody has to look for the pictures.
+fn where_it_is(dir: &Path, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return Ok(());
+    }
+    let page = dir.join(PAGE);
+    let page = std::path::absolute(&page).unwrap_or(page);
+    out.line(format_args!("Report with pictures: file://{}", printable(&page.to_string_lossy())))
 }
 
 /// `--report`: the report of what `dir` keeps, as [`write()`] makes it or as Markdown on `out`.
@@ -57,10 +76,15 @@ pub(crate) fn again(dir: &Path, as_markdown: bool, out: &mut Output) -> Result<(
     if as_markdown {
         return out.line(page::markdown(&report)?);
     }
-    if let Err(failure) = files(dir, &report, &runs) {
-        say(format_args!("lrs-bench: warning: {failure}; the report is only printed"));
+    let kept = files(dir, &report, &runs);
+    print(&report, out)?;
+    match kept {
+        Ok(()) => where_it_is(dir, out),
+        Err(failure) => {
+            say(format_args!("lrs-bench: warning: {failure}; the report is only printed"));
+            Ok(())
+        }
     }
-    print(&report, out)
 }
 
 fn files(dir: &Path, report: &Report, runs: &[Run]) -> Result<(), Failure> {
@@ -68,7 +92,7 @@ fn files(dir: &Path, report: &Report, runs: &[Run]) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot make the report: {error}")))?;
     json.push(b'\n');
     keep(&dir.join("report.json"), &json)?;
-    keep(&dir.join("report.html"), page::html(report, runs)?.as_bytes())
+    keep(&dir.join(PAGE), page::html(report, runs)?.as_bytes())
 }
 
 fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {

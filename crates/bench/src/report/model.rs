@@ -62,9 +62,9 @@ pub(crate) struct SettingReport {
     pub(crate) runs: usize,
     /// Medians over the complete ones.
     pub(crate) figures: Figures,
-    /// Makespan of the setting over that of the reference, by round. None for the reference.
+    /// Makespan of the reference over that of the setting, by round. None for the reference.
     pub(crate) ratio: Option<Ratio>,
-    /// What the ratio says about the setting.
+    /// What the ratio says about the reference.
     pub(crate) verdict: Option<Verdict>,
 }
 
@@ -132,7 +132,7 @@ impl LoadReport {
                 let counted = complete(runs, &setting.name);
                 let ratio = reference
                     .filter(|reference| *reference != setting.name)
-                    .and_then(|reference| compare::ratio(&counted, &complete(runs, reference)));
+                    .and_then(|reference| compare::ratio(&complete(runs, reference), &counted));
                 (made > 0).then(|| SettingReport {
                     name: setting.name.clone(),
                     kind: setting.kind,

@@ -30,6 +30,7 @@ struct Markdown<'a> {
 struct Load<'a> {
     report: &'a LoadReport,
     makespans: Option<String>,
+    slowdowns: Option<String>,
     ratios: Option<String>,
     courses: Vec<String>,
 }
@@ -46,6 +47,7 @@ pub(super) fn html(report: &Report, runs: &[Run]) -> Result<String, Failure> {
     let loads = report.loads.iter().map(|load| Load {
         report: load,
         makespans: pictures::makespans(load),
+        slowdowns: pictures::slowdowns(load),
         ratios: ratios(load),
         courses: courses(load, runs),
     });
@@ -78,11 +80,11 @@ fn ratios(load: &LoadReport) -> Option<String> {
         .settings
         .iter()
         .filter_map(|one| {
-            let (ratio, verdict) = (one.ratio.clone()?, one.verdict?.of_the_other());
+            let (ratio, verdict) = (one.ratio.clone()?, one.verdict?);
             Some(Row { label: one.name.clone(), ratio, verdict })
         })
         .collect();
-    let axis = "makespan over that of LRS: right of 1 the setting takes longer";
+    let axis = "makespan of LRS over that of the setting: left of 1 LRS takes less time";
     pictures::forest(&rows, load.noise.as_ref(), axis)
 }
 

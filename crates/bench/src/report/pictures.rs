@@ -13,6 +13,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::compare::{Ratio, Verdict};
+use super::figures::Summary;
 use super::model::{LoadReport, SettingReport};
 use super::words;
 use crate::record::{Outcome, Point, Run, SettingKind, Task};
@@ -114,36 +115,63 @@ fn dot(at: (f64, f64)) -> Circle<(f64, f64), i32> {
     Circle::new(at, 2, INK.stroke_width(1))
 }
 
-/// Makespan of each setting: the median as a bar, quartiles as an error mark, each run a dot.
-/// `None` if no run is complete.
+/// Makespan of each setting. `None` if no run is complete.
 pub(super) fn makespans(load: &LoadReport) -> Option<String> {
-    let all = load.settings.iter().flat_map(|one| &one.figures.makespans);
-    let most = all.map(|makespan| makespan.seconds).reduce(f64::max)?;
-    let values = 0.0..most * 1.03;
-    let count = load.settings.len();
-    Some(picture(WIDTH, ROW * count as u32 + AXIS, |canvas| {
-        let mut chart = rows(canvas, count, values.clone(), "makespan, seconds")?;
-        for (row, one) in load.settings.iter().enumerate() {
-            makespan(&mut chart, &values, row, one)?;
+    let bar = |one: &SettingReport| {
+        let figures = &one.figures;
+        let dots = figures.makespans.iter().map(|makespan| makespan.seconds).collect();
+        let shown = words::seconds(figures.makespan.as_ref().map(|makespan| makespan.median));
+        Some((figures.makespan.clone()?, shown, dots))
+    };
+    bar_chart(load, "makespan, seconds", bar)
+}
+
+/// What an active task pays for those beside it. `None` if no task was run alone.
+pub(super) fn slowdowns(load: &LoadReport) -> Option<String> {
+    let bar = |one: &SettingReport| {
+        let slowdown = one.figures.slowdown.clone()?;
+        let shown = words::times(Some(&slowdown));
+        Some((slowdown, shown, Vec::new()))
+    };
+    bar_chart(load, "run time of an active task (static slots: of any) over that alone", bar)
+}
+
+/// What a bar shows: its figures, the median in words, and dots.
+type Bar = (Summary, String, Vec<f64>);
+
+/// A bar for each setting: the median, quartiles as an error mark, each run a dot.
+fn bar_chart(
+    load: &LoadReport,
+    axis: &str,
+    of: impl Fn(&SettingReport) -> Option<Bar>,
+) -> Option<String> {
+    let bars: Vec<Option<Bar>> = load.settings.iter().map(of).collect();
+    let ends = bars.iter().flatten().flat_map(|(summary, _, dots)| {
+        dots.iter().copied().chain([summary.median, summary.quartiles[1]])
+    });
+    let values = 0.0..ends.reduce(f64::max)? * 1.03;
+    Some(picture(WIDTH, ROW * bars.len() as u32 + AXIS, |canvas| {
+        let mut chart = rows(canvas, bars.len(), values.clone(), axis)?;
+        for (row, (one, shown)) in load.settings.iter().zip(&bars).enumerate() {
+            bar(&mut chart, &values, row, one, shown.as_ref())?;
         }
         Ok(())
     }))
 }
 
-fn makespan(
+fn bar(
     chart: &mut Chart<'_, '_>,
     values: &std::ops::Range<f64>,
     row: usize,
     one: &SettingReport,
+    shown: Option<&Bar>,
 ) -> Drawn {
-    let figures = &one.figures;
-    let Some(makespan) = &figures.makespan else {
+    let Some((summary, value, dots)) = shown else {
         return label(chart, values, row, (&one.name, "no complete run"), RED);
     };
-    let failed = one.runs - figures.complete;
-    let value = words::seconds(Some(makespan.median));
+    let failed = one.runs - one.figures.complete;
     let (value, colour) =
-        if failed == 0 { (value, INK) } else { (format!("{failed} failed; {value}"), RED) };
+        if failed == 0 { (value.clone(), INK) } else { (format!("{failed} failed; {value}"), RED) };
     label(chart, values, row, (&one.name, &value), colour)?;
     let bar = match one.kind {
         SettingKind::Lrs => BLUE.mix(1.0),
@@ -152,10 +180,9 @@ fn makespan(
         SettingKind::Static | SettingKind::Alone => GREY.mix(0.9),
     };
     let (top, middle, foot) = (-(row as f64) - 0.5, -(row as f64) - 0.69, -(row as f64) - 0.88);
-    chart.draw_series([Rectangle::new([(0.0, top), (makespan.median, foot)], bar.filled())])?;
-    let dots = figures.makespans.iter().map(|one| dot((one.seconds, middle)));
-    chart.draw_series(dots)?;
-    let [low, high] = makespan.quartiles;
+    chart.draw_series([Rectangle::new([(0.0, top), (summary.median, foot)], bar.filled())])?;
+    chart.draw_series(dots.iter().map(|at| dot((*at, middle))))?;
+    let [low, high] = summary.quartiles;
     let mark = |points: [(f64, f64); 2]| PathElement::new(points, INK.stroke_width(2));
     chart.draw_series([
         mark([(low, middle), (high, middle)]),
@@ -169,7 +196,7 @@ fn makespan(
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) ratio: Ratio,
-    /// Of LRS, whichever side of the ratio it is on: its gains look alike in all pictures.
+    /// Of LRS.
     pub(super) verdict: Verdict,
 }
 
@@ -194,7 +221,10 @@ pub(super) fn forest(ratios: &[Row], noise: Option<&Ratio>, axis: &str) -> Optio
             let band = [(interval.low, 0.0), (interval.high, foot)];
             chart.draw_series([Rectangle::new(band, GREY.mix(0.25).filled())])?;
         }
-        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, foot)], INK.stroke_width(1))])?;
+        // Not through the labels.
+        let beside = (0..ratios.len()).map(|nth| -(nth as f64));
+        let line = |top: f64| [(1.0, top - 0.46), (1.0, top - 0.94)];
+        chart.draw_series(beside.map(|top| PathElement::new(line(top), INK.stroke_width(1))))?;
         for (nth, row) in ratios.iter().enumerate() {
             ratio(&mut chart, &values, nth, row)?;
         }

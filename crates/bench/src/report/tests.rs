@@ -105,7 +105,7 @@ fn a_report_is_written_and_fits_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let (machine, runs) = (synthetic::machine(), synthetic::runs(6));
     let (mut out, printed) = Output::captured(false);
-    write(dir.path(), &machine, &runs, &mut out).unwrap();
+    write(dir.path(), "bench", &machine, &runs, &mut out).unwrap();
     let text = printed.text();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

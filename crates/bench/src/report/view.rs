@@ -29,7 +29,7 @@ const fn column(head: &'static str, on: On, cell: fn(&SettingReport) -> String) 
 }
 
 /// Head of the column that says whether LRS wins.
-const OVER_LRS: &str = "/ LRS";
+const LRS_OVER: &str = "LRS /";
 
 /// The times of the settings.
 pub(super) const TIMES: &[Column] = &[
@@ -38,7 +38,7 @@ pub(super) const TIMES: &[Column] = &[
         words::seconds(one.figures.makespan.as_ref().map(|makespan| makespan.median))
     }),
     column("quartiles", On::Both, |one| words::quartiles(one.figures.makespan.as_ref())),
-    column(OVER_LRS, On::Both, |one| {
+    column(LRS_OVER, On::Both, |one| {
         if one.is_reference() { "1".to_owned() } else { words::ratio(one.ratio.as_ref()) }
     }),
     column("interval", On::Both, |one| {
@@ -103,7 +103,7 @@ pub(super) fn style(verdict: Verdict) -> &'static str {
 pub(super) fn settings(load: &LoadReport, columns: &[Column]) -> Table {
     let columns: Vec<&Column> = columns.iter().filter(|one| one.on != On::Terminal).collect();
     let class = |one: &SettingReport, head: &str| match (head, one.verdict) {
-        (OVER_LRS, Some(verdict)) => style(verdict.of_the_other()),
+        (LRS_OVER, Some(verdict)) => style(verdict),
         ("runs", _) if one.runs > one.figures.complete => "bad",
         _ => "",
     };

@@ -50,7 +50,9 @@ pub(super) fn of_load(
         warnings.extend(no_candidates(settings, kind));
     }
     let fewest = comparisons.iter().map(|one| one.ratio.pairs.len()).min();
-    if let Some(fewest) = fewest.filter(|fewest| *fewest < ENOUGH_PAIRS) {
+    // Fewer rounds are said once, of the whole.
+    let asked = ENOUGH_PAIRS.min(machine.rounds as usize);
+    if let Some(fewest) = fewest.filter(|fewest| *fewest < asked) {
         warnings.push(format!("fewer than {ENOUGH_PAIRS} complete pairs ({fewest})"));
     }
     let best = comparisons.iter().find(|one| one.against == Against::BestStatic);
@@ -66,6 +68,14 @@ pub(super) fn of_report(machine: &Machine, loads: &[LoadReport], runs: &[Run]) -
     let mut warnings = Vec::new();
     if kind_name(machine, SettingKind::Lrs).is_none() {
         warnings.push("no setting of LRS was run, so there is nothing to compare with".to_owned());
+    }
+    if (machine.rounds as usize) < ENOUGH_PAIRS {
+        let what = if (machine.rounds as usize) < LEAST_FOR_INTERVAL {
+            format!("no verdict: an interval needs {LEAST_FOR_INTERVAL}")
+        } else {
+            format!("a sound comparison has {ENOUGH_PAIRS}")
+        };
+        warnings.push(format!("rounds: {}; {what}", machine.rounds));
     }
     let missing = machine.loads.iter().filter(|load| !runs.iter().any(|run| run.load == load.name));
     let missing: Vec<&str> = missing.map(|load| &*load.name).collect();

@@ -4,7 +4,7 @@ use super::compare::{Against, Mean, Over, Ratio, Verdict};
 use super::figures::Summary;
 use super::model::{LoadReport, Report};
 use crate::record::{LoadClass, Machine, SettingKind};
-use crate::stats::{Interval, LEAST_FOR_INTERVAL};
+use crate::stats::Interval;
 use lrs_core::units::Bytes;
 use lrs_term::printable;
 
@@ -133,10 +133,7 @@ pub(super) fn verdict(ratio: &Ratio, verdict: Verdict, floor: Option<f64>) -> St
             percent(low),
             percent(high)
         ),
-        (Verdict::TooFewPairs, _) | (_, None) => format!(
-            "too few pairs to tell ({} complete, an interval needs {LEAST_FOR_INTERVAL})",
-            ratio.pairs.len()
-        ),
+        (Verdict::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
         (Verdict::NoDifference, _) => "no difference that can be told from noise".to_owned(),
     }
 }
@@ -227,9 +224,8 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
         "Makespan: first arrival to last exit. Medians over complete runs; the range beside a \
          median is its quartiles."
             .to_owned(),
-        "Ratios are of makespans in the same round. The column \"/ LRS\" is the setting over LRS: \
-         above 1 the setting takes longer. Comparisons, means and noise are LRS over the other: \
-         below 1 LRS takes less time. Each is the median over the rounds with its 95 % interval \
+        "Ratios are of makespans in the same round, LRS over the other everywhere, also in the \
+         column \"LRS /\": below 1 LRS takes less time. Each is the median over the rounds with its 95 % interval \
          (percentile bootstrap, 10,000 resamples, seeded), which needs 6 pairs."
             .to_owned(),
         format!(

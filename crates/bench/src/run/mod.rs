@@ -54,7 +54,7 @@ pub(super) fn bench(
     // A sync of a busy disk that still goes on is not waited for.
     runtime.shutdown_background();
     let Some((machine, runs)) = done.filter(|(_, runs)| !runs.is_empty()) else { return ended };
-    report::write(&args.out, &machine, &runs, out)?;
+    report::write(&args.out, &args.what, &machine, &runs, out)?;
     out.flush()?;
     ended?;
     let failed = runs.iter().filter(|run| !run.faults.is_empty()).count();

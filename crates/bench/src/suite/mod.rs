@@ -200,6 +200,11 @@ impl Suite {
         Ok((read::suite(&text, file, cpus, judge)?, text))
     }
 
+    /// The suite of this text, as [`Suite::load`] reads it from a file.
+    pub(crate) fn read(text: &str, cpus: u32, judge: Judge<'_>) -> Result<Suite, String> {
+        read::suite(text, Path::new("the demo's suite"), cpus, judge)
+    }
+
     /// The suite of `--quick`.
     pub(crate) fn make_quick(&mut self) {
         self.rounds = self.quick.rounds;

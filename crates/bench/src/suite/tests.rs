@@ -231,11 +231,15 @@ fn every_shipped_suite_can_be_read_on_small_and_large_nodes() {
             let (suite, _) = suite.unwrap_or_else(|errors| panic!("{errors}"));
             assert_eq!(Some(&*suite.name), path.file_stem().and_then(|stem| stem.to_str()));
             assert!(suite.loads.iter().all(|load| load.check.is_some()), "{}", suite.name);
+            names.push(suite.name.clone());
+            if suite.name == "demo" {
+                // Two minutes leave no time for more than what an operator would choose from.
+                continue;
+            }
             let kinds: Vec<SettingKind> = suite.settings.iter().map(|one| one.kind).collect();
             for kind in [SettingKind::Static, SettingKind::StaticCgroup, SettingKind::LrsAgain] {
                 assert!(kinds.contains(&kind), "{kind:?} in {}", suite.name);
             }
-            names.push(suite.name);
         }
     }
     names.dedup();

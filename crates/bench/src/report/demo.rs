@@ -1,0 +1,227 @@
+//! The demo's report on a terminal: first what LRS is for (what the first task on each core pays
+//! for the others, and how long a task's owner waits), then the makespan, then the slots of a run.
+//!
+//! Two rounds can show no small difference: where the makespans of two settings overlap they are
+//! called about the same.
+
+use lrs_term::{Column, Columns, Failure, Output, wrap};
+
+use super::figures::{Figures, alone_time, run_time};
+use super::model::{LoadReport, Report, SettingReport, complete};
+use super::words;
+use crate::record::{Point, Run, SettingKind};
+use crate::stats::Spread;
+
+/// From which share of the CPU other work counts as a distortion.
+const BUSY: f64 = 0.1;
+
+/// Percent below which two makespans are about the same, however often they were taken.
+const LEVEL: f64 = 3.0;
+
+/// Columns of the picture of the slots.
+const WIDTH: usize = 60;
+
+/// A setting and what the demo says of it.
+struct Shown<'a> {
+    one: &'a SettingReport,
+    /// Run time of the first task on each core over that of one alone, mean.
+    first_tasks: Option<f64>,
+    /// CPU seconds of the tasks of a run, median.
+    cpu_seconds: Option<f64>,
+}
+
+/// Prints the report.
+pub(super) fn print(report: &Report, runs: &[Run], out: &mut Output) -> Result<(), Failure> {
+    let Some(load) = report.loads.first() else { return Ok(()) };
+    let width = out.width();
+    let machine = &report.machine;
+    let intro = format!(
+        "{} CPUs, {}, disk {}. {} tasks: {}. {} rounds.",
+        machine.cpus,
+        machine.kernel,
+        machine.disk,
+        load.load.tasks,
+        load.load.about,
+        machine.rounds
+    );
+    out.line(wrap("", 0, &intro, width))?;
+    out.line("")?;
+    let shown: Vec<Shown<'_>> =
+        load.settings.iter().map(|one| Shown::of(one, runs, machine.cpus)).collect();
+    table(&shown, out)?;
+    out.line("")?;
+    for sentence in sentences(&shown) {
+        out.line(wrap("", 0, &sentence, width))?;
+    }
+    let last = load.reference().and_then(|lrs| {
+        let of_lrs = complete(&runs.iter().collect::<Vec<_>>(), &lrs.name);
+        of_lrs.into_iter().max_by_key(|run| run.round)
+    });
+    if let Some(run) = last {
+        out.line("")?;
+        for line in slots(run) {
+            out.line(line)?;
+        }
+    }
+    out.line("")?;
+    for warning in failures(load) {
+        out.line(wrap("failed: ", 8, &warning, width))?;
+    }
+    out.line(wrap(
+        "",
+        0,
+        "An impression of a minute, not a benchmark: `lrsctl bench` is one.",
+        width,
+    ))
+}
+
+impl<'a> Shown<'a> {
+    fn of(one: &'a SettingReport, runs: &[Run], cpus: u32) -> Shown<'a> {
+        let all: Vec<&Run> = runs.iter().collect();
+        let counted = complete(&all, &one.name);
+        let alone: Vec<&Run> = all.iter().copied().filter(|run| run.setting == "alone").collect();
+        let firsts = counted.iter().flat_map(|run| {
+            let mut tasks: Vec<_> = run.tasks.iter().collect();
+            let start = |task: &&crate::record::Task| task.started.unwrap_or(f64::INFINITY);
+            tasks.sort_by(|a, b| start(a).total_cmp(&start(b)));
+            let ratio = |task: &&crate::record::Task| {
+                Some(run_time(task)? / alone_time(&alone, run.round, &task.group)?)
+            };
+            tasks
+                .into_iter()
+                .take(cpus as usize)
+                .filter_map(|task| ratio(&task))
+                .collect::<Vec<_>>()
+        });
+        let seconds = counted.iter().filter_map(|run| {
+            let share = run.node.effective? - run.node.others?;
+            Some(share * run.lasted_seconds * f64::from(cpus))
+        });
+        Shown {
+            one,
+            first_tasks: Spread::new(firsts.collect()).map(|all| all.mean()),
+            cpu_seconds: Spread::new(seconds.collect()).map(|all| all.median()),
+        }
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.one.figures
+    }
+}
+
+fn table(shown: &[Shown<'_>], out: &mut Output) -> Result<(), Failure> {
+    let mut table = Columns::new(&[
+        ("setting", Column::Text),
+        ("slowdown", Column::Figure),
+        ("response", Column::Figure),
+        ("all done", Column::Figure),
+        ("each round", Column::Figure),
+        ("CPU s", Column::Figure),
+        ("CPU", Column::Figure),
+        ("iowait", Column::Figure),
+    ]);
+    for it in shown {
+        let figures = it.figures();
+        let each = figures.makespans.iter().map(|one| words::figure(one.seconds));
+        table.row(vec![
+            it.one.name.clone(),
+            words::known(it.first_tasks, |times| format!("{times:.2} x")),
+            words::seconds(figures.response_mean),
+            words::seconds(figures.makespan.as_ref().map(|makespan| makespan.median)),
+            each.collect::<Vec<_>>().join(", "),
+            words::known(it.cpu_seconds, words::figure),
+            words::percent(figures.effective),
+            words::percent(figures.iowait),
+        ]);
+    }
+    out.table(&table)?;
+    let legend = "slowdown: the first task on each core, its time over that of one alone. response: \
+                  from submission to end, mean of all tasks. CPU s: used by the tasks.";
+    let width = out.width();
+    out.line(wrap("", 0, legend, width))
+}
+
+fn sentences(shown: &[Shown<'_>]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let of = |kind: SettingKind| shown.iter().filter(move |it| it.one.kind == kind);
+    let Some(lrs) = of(SettingKind::Lrs).next() else { return sentences };
+    let crowded = of(SettingKind::Static).max_by(|a, b| {
+        let slots = |it: &Shown<'_>| it.figures().slots_in_use.unwrap_or(0.0);
+        slots(a).total_cmp(&slots(b))
+    });
+    if let Some((ours, (name, theirs))) =
+        lrs.first_tasks.zip(crowded.and_then(|it| Some((&it.one.name, it.first_tasks?))))
+    {
+        sentences.push(format!(
+            "Under LRS the first task on each core took {ours:.2} x its time alone; with {name} \
+             {theirs:.2} x.{}",
+            if ours > theirs { " LRS lost here: it was to be below the latter." } else { "" }
+        ));
+    }
+    let makespan = |it: &Shown<'_>| it.figures().makespan.clone();
+    let best = of(SettingKind::Static)
+        .filter_map(|it| Some((it, makespan(it)?)))
+        .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    if let (Some(ours), Some((best, theirs))) = (makespan(lrs), best) {
+        let change = (ours.median / theirs.median.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
+        let apart = ours.range[1] < theirs.range[0] || theirs.range[1] < ours.range[0];
+        sentences.push(match change {
+            change if !apart || change.abs() < LEVEL => format!(
+                "All tasks were done after about the same time as with the better number of slots \
+                 ({}).",
+                best.one.name
+            ),
+            change if change < 0.0 => format!(
+                "All tasks were done after {:.0}% less time than with the better number of slots \
+                 ({}).",
+                -change, best.one.name
+            ),
+            change => format!(
+                "All tasks were done after {change:.0}% more time than with the better number of \
+                 slots ({}): LRS lost here.",
+                best.one.name
+            ),
+        });
+    }
+    let others = shown.iter().filter_map(|it| it.figures().others).fold(0.0, f64::max);
+    if others > BUSY {
+        sentences.push(format!(
+            "Other work took up to {:.0}% of this node's CPU meanwhile: the figures are distorted \
+             by it.",
+            others * 100.0
+        ));
+    }
+    sentences
+}
+
+/// The slots in use over the time of a run, a figure a column; `+` is more than 9.
+fn slots(run: &Run) -> Vec<String> {
+    let end = run.lasted_seconds.max(f64::MIN_POSITIVE);
+    let line = |name: &str, value: fn(&Point) -> Option<u32>| {
+        let at = |column: usize| {
+            let time = (column as f64 + 0.5) * end / WIDTH as f64;
+            // A value holds since the point before.
+            let point = run.timeline.iter().find(|point| point.at >= time);
+            match point.or(run.timeline.last()).and_then(value) {
+                None => ' ',
+                Some(0) => '.',
+                Some(count) => char::from_digit(count, 10).unwrap_or('+'),
+            }
+        };
+        format!("  {name:<8}{}", (0..WIDTH).map(at).collect::<String>())
+    };
+    vec![
+        format!(
+            "{} over {}: tasks in each tier, and without a slot",
+            run.setting,
+            words::seconds(Some(end))
+        ),
+        line("active", |point| point.active_used),
+        line("passive", |point| point.passive_used),
+        line("waiting", |point| Some(point.waiting)),
+    ]
+}
+
+fn failures(load: &LoadReport) -> Vec<String> {
+    load.failed.iter().map(super::view::failed).collect()
+}
