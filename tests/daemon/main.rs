@@ -19,4 +19,5 @@ mod lifecycle;
 mod modes;
 mod neighbours;
 mod owner;
+mod parking;
 mod tiers;
