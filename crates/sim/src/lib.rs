@@ -12,6 +12,7 @@
 //! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
 //! | `neighbours` | tests of a service beside LRS |
+//! | [`cluster`] | many nodes, and the placement policies of `lrs_place` |
 //! | [`queue`] | queues of jobs: LRS against fixed numbers of slots |
 //!
 //! Random lives by the million, each with crashes between any two deeds of the daemon:
@@ -35,6 +36,7 @@
 //! units, tasks in place, observe mode, a release that fails and a state directory that cannot be
 //! written are not modelled; the core's unit tests and the real-kernel tests have them.
 
+pub mod cluster;
 pub mod daemon;
 pub mod invariants;
 pub mod lives;
