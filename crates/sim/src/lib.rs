@@ -1,8 +1,8 @@
-//! A simulated node that runs the core of LRS through whole lives of tasks: no root, no kernel, no
-//! real time.
+//! Simulated nodes that run the core of LRS through whole lives of tasks, and clusters of them: no root,
+//! no kernel, no real time.
 //!
 //! Everything follows from a seed: the clock is virtual, random numbers are an argument, maps are
-//! ordered. The crate does no I/O (its `clippy.toml` is the core's).
+//! ordered. The library does no I/O (its `clippy.toml` is the core's); the program reads suites.
 //!
 //! | module | what |
 //! |---|---|
@@ -29,6 +29,12 @@
 //!
 //! ```text
 //! cargo run --release -p lrs-sim -- queue --cpus 4 --rounds 20
+//! ```
+//!
+//! Placement policies on clusters:
+//!
+//! ```text
+//! cargo run --release -p lrs-sim -- run config/sim/million.toml
 //! ```
 //!
 //! Limits. What lrsd does around the core is modelled and not run: the order of its deeds, one group
