@@ -9,6 +9,7 @@
 //! |---|---|
 //! | own group | neutral weights; processes and record stay, a daemon installed again goes on |
 //! | group in place | what was found, told to systemd too for its units; released, record gone |
+//! | the root, left idle by a daemon that was killed | neutral weight |
 //! | nobody in its group any more | weights as above; the next daemon books the end |
 //!
 //! What YARN was offered is given back by `lrs-yarn --give-back`, which has the ledger.
@@ -122,6 +123,10 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
         return Ok(complete);
     }
     let groups = RecordedGroups::find(&config.tree_settings())?;
+    if let Err(error) = groups.wake_root(&config.tree_settings()) {
+        complete = false;
+        last_words(&format!("lrsd: the cgroup of all tasks: {error}"));
+    }
     let mut desk = Desk { groups, store };
     for record in &recovered.tasks {
         let mut task = format!("task {}", record.id);

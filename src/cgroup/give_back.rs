@@ -22,6 +22,7 @@ use super::{
     members, open,
 };
 use crate::core::model::Tier;
+use crate::systemd::SLICE;
 
 /// The hierarchies in which records name groups.
 #[derive(Debug)]
@@ -39,6 +40,22 @@ impl RecordedGroups {
     pub fn find(settings: &TreeSettings) -> Result<RecordedGroups, CgroupError> {
         let (version, hierarchies) = open::hierarchies(settings)?;
         Ok(RecordedGroups { version, hierarchies })
+    }
+
+    /// Makes the root that a daemon with `settings` has one like others, where it was left idle:
+    /// its tasks run on, and no daemon is there to wake it.
+    ///
+    /// # Errors
+    /// A file could not be read or written; asked again it goes on.
+    pub fn wake_root(&self, settings: &TreeSettings) -> Result<(), CgroupError> {
+        let root = settings.root.as_deref().unwrap_or(open::AUTO_ROOT);
+        for path in [root, SLICE] {
+            let dir = self.hierarchies[0].dir(path);
+            if files::read_value_if_there(&dir.join(CPU_IDLE))?.as_deref() == Some("1") {
+                neutralise_cpu(&dir)?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives the group its neutral weights if it is LRS's own, else those found. Answers
@@ -65,17 +82,22 @@ impl RecordedGroups {
 /// Makes the files of an own group, and the I/O priorities of its threads, those of a new one.
 fn neutralise(group: &Group) -> Result<(), CgroupError> {
     if let Some(dir) = &group.dirs.cpu {
-        // Before the weight, which an idle group does not take.
-        settle(dir, CPU_IDLE, "0")?;
-        for scale in [CPU_WEIGHT, CPU_SHARES] {
-            settle(dir, scale.file, &scale.neutral.to_string())?;
-        }
+        neutralise_cpu(dir)?;
     }
     if let Some(dir) = &group.dirs.io {
         neutralise_disk(dir, |_| false)?;
     }
     // Only those that carry LRS's mark.
     ioprio::apply(&members::processes(group)?, Tier::Active).map(drop)
+}
+
+fn neutralise_cpu(dir: &Path) -> Result<(), CgroupError> {
+    // Before the weight, which an idle group does not take.
+    settle(dir, CPU_IDLE, "0")?;
+    for scale in [CPU_WEIGHT, CPU_SHARES] {
+        settle(dir, scale.file, &scale.neutral.to_string())?;
+    }
+    Ok(())
 }
 
 /// Makes the disk tier files in `dir` those of a new group, but for those `in_use`.

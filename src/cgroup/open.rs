@@ -27,7 +27,7 @@ use crate::core::model::TaskId;
 use crate::units::Pid;
 
 /// `cgroup.root = "auto"`.
-const AUTO_ROOT: &str = "lrs";
+pub(super) const AUTO_ROOT: &str = "lrs";
 
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";

@@ -27,6 +27,7 @@ use super::{
     owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
+use crate::core::neighbours::RootWeight;
 use crate::units::{Pid, ProcessRef};
 
 /// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
@@ -198,6 +199,10 @@ impl TierTree {
     pub fn shape_root(&self, plan: &WeightPlan) -> Result<(), CgroupError> {
         if self.observing {
             return Ok(());
+        }
+        if let Some(weight) = self.root_weight {
+            // An earlier daemon with "auto" may have left it idle, and an idle group takes no weight.
+            self.weigh_root(RootWeight::Weight(weight))?;
         }
         if self.root.is_scope {
             let weight = weights::CPU_WEIGHT.root(plan, self.root_weight);

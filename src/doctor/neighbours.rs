@@ -58,6 +58,7 @@ fn usages(mount: &Path, own: &Path) -> Reading<BTreeMap<PathBuf, Duration>> {
     for entry in std::fs::read_dir(mount).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path != own
+            && !path.ends_with("lrsd.slice")
             && let Some(usage) = usage(&path)
         {
             usages.insert(path, usage);
@@ -88,7 +89,8 @@ pub(super) fn check(facts: &Facts, config: &Config) -> Option<Check> {
         Auto::Auto => Check::ok(
             ID,
             format!(
-                "beside LRS's tasks other groups use CPUs ({names}); passive tasks are behind them"
+                "beside LRS's tasks other groups use CPUs ({names}); passive tasks are behind them \
+                 while no active task wants a CPU"
             ),
         ),
         Auto::Fixed(weight) => Check::warn(

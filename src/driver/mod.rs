@@ -197,7 +197,10 @@ impl Driver {
             if let Some(watchdog) = &watchdog {
                 timeout = timeout.min(watchdog.patience(now));
             }
-            self.watcher.wait(timeout, &mut ready).map_err(DriverError::Wait)?;
+            if let Err(error) = self.watcher.wait(timeout, &mut ready) {
+                self.leave_root();
+                return Err(DriverError::Wait(error));
+            }
             let now = clock::now();
             let flow = self.turn(&ready, now);
             if let Some(watchdog) = &mut watchdog {
@@ -206,7 +209,10 @@ impl Driver {
             match flow {
                 Flow::On => {}
                 Flow::Stop => return self.stop(),
-                Flow::Broken => return Err(DriverError::WorkerPanicked),
+                Flow::Broken => {
+                    self.leave_root();
+                    return Err(DriverError::WorkerPanicked);
+                }
             }
         }
     }
@@ -331,6 +337,9 @@ impl Driver {
             now,
         );
         self.feed(Input::Stop, now);
+        // Before the threads are waited for, which may take longer than the stop may; and again when
+        // what they finished may have changed it.
+        self.leave_root();
         self.workers.stop();
         // What the threads finished meanwhile counts; a reading does not matter any more.
         while let Ok(message) = self.inbox.try_recv() {

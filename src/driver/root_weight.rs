@@ -57,7 +57,7 @@ impl RootState {
             Err(error) => error.to_string(),
         };
         if before.as_ref().is_none_or(|before| before.why != why) {
-            tracing::warn!(error = %why, "the weight of the LRS root was not written, so tasks compete with other groups as before; it is tried again: {why}");
+            tracing::warn!(error = %why, "the weight of the LRS root was not written, or systemd does not know it; it is tried again: {why}");
         }
         let pause = before.map_or(1, |before| before.pause.saturating_mul(2).min(LONGEST_PAUSE));
         self.missing = Some(Missing { why, pause, passed: 0 });
@@ -84,7 +84,7 @@ impl Driver {
             self.workers.ask(UnitJob::ShapeRoot { plan: self.plan });
         }
         self.root_weight.written = None;
-        self.follow_root();
+        self.weigh_root();
     }
 
     /// Takes the answer to a [`UnitJob::ShapeRoot`]. systemd has written over what was in the file.
@@ -97,14 +97,16 @@ impl Driver {
 
     /// Gives the root the weight that the active tier wants now, where that is another.
     pub(super) fn follow_root(&mut self) {
-        if self.root_weight.written != self.wanted_root() {
+        // What failed is tried again once in a while, not at every step.
+        let failed = self.root_weight.missing.is_some() && !self.tree.root_is_systemds();
+        if self.root_weight.written != self.wanted_root() && !failed {
             self.weigh_root();
         }
     }
 
     /// Compares the weight of the root with its files, once a cycle, and puts it right.
     pub(super) fn check_root(&mut self, now: Moment) {
-        if self.root_weight.missing.is_some() {
+        if self.root_weight.missing.is_some() && !self.tree.root_is_systemds() {
             return;
         }
         let drifts = self.weigh_root();
@@ -162,6 +164,8 @@ impl Driver {
                 }
                 if same { drifts } else { Vec::new() }
             }
+            // It is weighed when it is made anew, with the next task.
+            Err(error) if error.is_gone() => Vec::new(),
             Err(error) => {
                 self.root_weight.answered(Err(error));
                 Vec::new()

@@ -89,3 +89,27 @@ fn a_number_is_in_force_whatever_is_wanted_and_a_stop_leaves_the_most() {
     daemon.stop();
     assert_eq!(weight(&root(&daemon)), 100, "nothing follows the tasks while no daemon runs");
 }
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_root_left_idle_is_woken_by_a_number_and_by_what_gives_weights_back() {
+    let mut daemon = Daemon::start("woken", QUICK);
+    let sleeper = daemon.run(&[], &["cat"]);
+    daemon.task_of(sleeper);
+    weighs(&daemon, 0);
+    daemon.kill();
+    assert_eq!(weight(&root(&daemon)), 0, "nothing wakes it while no daemon runs");
+
+    daemon.configure(&format!("tiers.root_weight = 50\n{QUICK}"));
+    daemon.launch();
+    weighs(&daemon, 50);
+
+    daemon.stop();
+    daemon.configure(QUICK);
+    daemon.launch();
+    weighs(&daemon, 0);
+    daemon.kill();
+    let (code, text) = daemon.give_back();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(weight(&root(&daemon)), 100);
+}

@@ -10,11 +10,13 @@
 //! root that was put behind would keep its tasks from ever showing what they want. A task that has
 //! just become active counts as one CPU until a whole cycle of it was read. The weight rises at
 //! once and falls after [`HOLD`] cycles, and small changes change nothing, so it is not written each
-//! cycle.
+//! cycle. What a task waits for depends on the weight itself: a root that a reading wakes soon after
+//! it went idle is held awake for twice as long the next time.
 //!
 //! Limits. An active task that slept for longer than that and wakes is behind the services until the
 //! next reading, a cycle at most; ahead of passive tasks it always is. Tasks in groups of others are
-//! outside of the root, and its weight does nothing for them.
+//! outside of the root, and so are tasks below a unit that they may not leave: its weight does nothing
+//! for them.
 
 use std::collections::VecDeque;
 
@@ -24,6 +26,12 @@ use super::task::Attachment;
 
 /// For so many cycles the most that was wanted counts.
 const HOLD: u64 = 4;
+
+/// It is held for so many cycles at the most.
+const LONGEST_HOLD: u64 = 64;
+
+/// A root that wakes within so many holds of going idle did so too early.
+const SOON: u64 = 10;
 
 /// A rate takes two readings.
 const KNOWN_AFTER: u64 = 2;
@@ -77,6 +85,10 @@ pub struct Follow {
     cycle: u64,
     /// The most that was wanted of late and in which cycle, first; each later one is less.
     wanted: VecDeque<(u64, f64)>,
+    /// For how much longer than [`HOLD`] the most counts: it is doubled so often.
+    doubled: u32,
+    /// In which cycle it became idle last.
+    idle_since: Option<u64>,
 }
 
 impl Follow {
@@ -87,18 +99,19 @@ impl Follow {
 
     /// `wanted` CPUs are wanted now, and `most` can be promised.
     pub fn step(&mut self, wanted: f64, most: u32) {
-        self.newcomer = false;
+        let newcomer = std::mem::take(&mut self.newcomer);
         let wanted = if wanted.is_finite() { wanted.clamp(0.0, f64::from(most)) } else { 0.0 };
         while self.wanted.back().is_some_and(|(_, earlier)| *earlier <= wanted) {
             self.wanted.pop_back();
         }
         self.wanted.push_back((self.cycle, wanted));
-        while self.wanted.front().is_some_and(|(cycle, _)| cycle + HOLD <= self.cycle) {
+        while self.wanted.front().is_some_and(|(cycle, _)| cycle + self.hold() <= self.cycle) {
             self.wanted.pop_front();
         }
         let wanted = self.wanted.front().map_or(wanted, |(_, most)| *most).min(f64::from(most));
         let weight = NEUTRAL * wanted;
-        self.weight = Some(match self.weight {
+        let before = self.weight;
+        let after = match before {
             Some(RootWeight::Idle) if wanted < WAKE => RootWeight::Idle,
             _ if wanted < SLEEP => RootWeight::Idle,
             Some(RootWeight::Weight(has))
@@ -107,7 +120,22 @@ impl Follow {
                 RootWeight::Weight(has)
             }
             _ => RootWeight::Weight(weight.round().max(1.0) as u32),
-        });
+        };
+        self.weight = Some(after);
+        match (before == Some(RootWeight::Idle), after == RootWeight::Idle) {
+            (false, true) => self.idle_since = Some(self.cycle),
+            // A task that came is no sign that the others had been held too short.
+            (true, false) if !newcomer => {
+                let soon = |since: u64| self.cycle < since + SOON * self.hold();
+                let early = self.idle_since.is_some_and(soon);
+                self.doubled = if early { self.doubled.saturating_add(1) } else { 0 };
+            }
+            _ => {}
+        }
+    }
+
+    fn hold(&self) -> u64 {
+        HOLD.saturating_mul(1 << self.doubled.min(16)).min(LONGEST_HOLD)
     }
 }
 
@@ -132,8 +160,10 @@ impl Shaper {
             .slots
             .active_tier()
             .filter_map(|id| self.tasks.get(&id))
-            // On its way it may become either; a group of others is outside of the root.
+            // On its way it may become either; a group of others is outside of the root, and so is
+            // one that was made below a unit.
             .filter(|task| task.group.is_none() || task.attachment() == Attachment::Own)
+            .filter(|task| task.who.stays_because.is_none())
             .map(|task| task.counts.demand.unwrap_or(1.0))
             .sum();
         self.follow.step(wanted, self.slots.active_capacity.max(1));
@@ -192,6 +222,7 @@ mod tests {
         let mut follow = Follow::default();
         assert_eq!(follow.after(0.0), RootWeight::Idle);
         assert_eq!(follow.after(0.04), RootWeight::Idle, "a little from idle is idle");
+        follow.newcomer = true;
         assert_eq!(follow.after(1.0), RootWeight::Weight(100));
         assert_eq!(follow.after(9.0), RootWeight::Weight(400), "no more than the slots are");
         assert_eq!(follow.after(3.9), RootWeight::Weight(400), "nearly the same is the same");
@@ -203,6 +234,35 @@ mod tests {
             assert_eq!(follow.after(0.0), RootWeight::Weight(3));
         }
         assert_eq!(follow.after(0.0), RootWeight::Idle);
+    }
+
+    /// An active writer that computes little, beside services that fill the CPUs: it waits where the
+    /// root is idle, and next to nothing where it is not.
+    #[test]
+    fn a_root_that_makes_its_tasks_wait_does_not_go_idle_again_and_again() {
+        let mut follow = Follow::default();
+        let (mut idle, mut falls) = (0, 0);
+        for _ in 0..1200 {
+            let before = follow.weight();
+            let waits = before == Some(RootWeight::Idle);
+            let after = follow.after(if waits { 1.0 } else { 0.005 });
+            idle += u32::from(after == RootWeight::Idle);
+            falls += u32::from(after == RootWeight::Idle && before != Some(after));
+        }
+        assert!(idle <= 25 && falls <= 25, "idle in {idle} of 1200 cycles, {falls} times");
+    }
+
+    #[test]
+    fn a_newcomer_does_not_hold_the_root_awake_for_longer() {
+        let mut follow = Follow::default();
+        for _ in 0..20 {
+            follow.newcomer = true;
+            assert_eq!(follow.after(1.0), RootWeight::Weight(100));
+            for _ in 0..HOLD {
+                follow.after(0.0);
+            }
+            assert_eq!(follow.weight(), Some(RootWeight::Idle));
+        }
     }
 
     #[test]

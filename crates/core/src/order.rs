@@ -70,7 +70,7 @@ impl Shaper {
         let equals = self.queue.iter().take_while(|(other, _, _)| *other == priority);
         let all = equals.take(LOOKED_AT).filter_map(|(_, _, ticket)| {
             let waiter = self.waiters.get(ticket)?;
-            let job = waiter.request.labels.job_key();
+            let job = waiter.request.labels.job_key(Some(waiter.request.uid));
             let rate = job.as_ref().and_then(|job| known.rate(job));
             Some((*ticket, waiter.overtaken, job, rate))
         });
@@ -122,7 +122,7 @@ impl<'a> Known<'a> {
         let mut known = Known { shaper, by_tasks, running, samples: 0 };
         let own = |task: &Task| task.counts.meter.computing_rate().map(|rate| rate.value());
         for task in shaper.tasks.values() {
-            if let (Some(job), Some(rate)) = (task.labels.job_key(), own(task)) {
+            if let (Some(job), Some(rate)) = (task.job_key(), own(task)) {
                 let rates = known.by_tasks.entry(job).or_default();
                 *rates = rates.add(rate);
             }
@@ -132,7 +132,7 @@ impl<'a> Known<'a> {
             if matches!(task.seat, Seat::Slotless | Seat::Arriving) {
                 continue;
             }
-            let job = task.labels.job_key();
+            let job = task.job_key();
             match own(task).or_else(|| known.rate(job.as_ref()?)) {
                 Some(rate) => known.running = known.running.add(rate),
                 None => unknown.extend(job),
