@@ -69,6 +69,8 @@ pub struct Figures {
     starts: u64,
     lost: u64,
     preempted: u64,
+    /// Figures that are not counted.
+    set: BTreeMap<&'static str, f64>,
 }
 
 impl Default for Figures {
@@ -88,6 +90,7 @@ impl Default for Figures {
             starts: 0,
             lost: 0,
             preempted: 0,
+            set: BTreeMap::new(),
         }
     }
 }
@@ -144,6 +147,11 @@ impl Figures {
         self.offered += makespan.as_secs_f64() * slots as f64;
     }
 
+    /// Sets a figure that is not counted.
+    pub fn set(&mut self, name: &'static str, value: f64) {
+        self.set.insert(name, value);
+    }
+
     /// Tasks that have ended so far.
     pub fn tasks(&self) -> u64 {
         self.tasks
@@ -190,7 +198,7 @@ impl Figures {
             "lost" => ratio(self.lost as f64, self.tasks as f64),
             "preempted" => ratio(self.preempted as f64, self.tasks as f64),
             "tasks" => Some(self.tasks as f64),
-            _ => None,
+            _ => self.set.get(name).copied(),
         }
     }
 
@@ -204,6 +212,7 @@ impl Figures {
         let classes: Map<_, _> =
             self.classes.keys().map(|class| (class.clone(), of(Some(class)).into())).collect();
         let mut all = of(None);
+        all.extend(self.set.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
         all.insert("classes".into(), classes.into());
         all.into()
     }

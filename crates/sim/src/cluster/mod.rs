@@ -13,6 +13,7 @@
 //! | [`shaped`] | a node with the real core inside |
 //! | [`run`] | the queue of events |
 //! | [`once`] | one decision for one moment, many times |
+//! | [`formula`] | figures that need no cluster |
 //! | [`figures`] | what is counted, in bounded memory |
 //! | [`suite`] | files of cases, and what the sources published beside what comes out |
 //!
@@ -25,6 +26,7 @@
 //! made elsewhere.
 
 pub mod figures;
+pub mod formula;
 pub mod machine;
 pub mod once;
 pub mod run;

@@ -3,7 +3,7 @@
 //!
 //! So many slots are free, the others are taken by tasks without input; the waiting tasks have their
 //! input somewhere. The policy is asked about all nodes, again and again until it starts nothing more.
-//! Where costs are given, each pair of nodes has a cost of its own for an input, drawn from a normal
+//! Where costs vary, each pair of racks, and each rack, has its cost for an input, drawn from a normal
 //! distribution, and not less than a twentieth of its mean.
 
 use std::time::Duration;
@@ -129,18 +129,24 @@ fn occupy(
 fn network(scenario: &Scenario, once: Once, rng: &mut Pcg64Mcg) -> NetworkInput {
     let bytes_per_sec = |cost: f64| BYTES as f64 / cost;
     let mut pairs = Vec::new();
-    let draws = [once.within_rack, once.between_racks].map(|[_, deviation]| deviation > 0.0);
-    if draws.contains(&true) {
-        let count = scenario.nodes.count;
+    if once.within_rack[1] > 0.0 || once.between_racks[1] > 0.0 {
         let racks = scenario.nodes.racks.max(1);
-        for from in 0..count {
-            for to in (0..count).filter(|to| *to != from) {
-                let [mean, deviation] = match from % racks == to % racks {
-                    true => once.within_rack,
-                    false => once.between_racks,
-                };
-                let drawn = Normal::new(mean, deviation).map_or(mean, |normal| normal.sample(rng));
-                let bytes_per_sec = bytes_per_sec(drawn.max(mean / 20.0));
+        let mut draw = |[mean, deviation]: [f64; 2]| {
+            let drawn = Normal::new(mean, deviation).map_or(mean, |normal| normal.sample(rng));
+            drawn.max(mean / 20.0)
+        };
+        let mut costs = vec![vec![0.0; racks]; racks];
+        for from in 0..racks {
+            costs[from][from] = draw(once.within_rack);
+            for to in 0..from {
+                costs[from][to] = draw(once.between_racks);
+                costs[to][from] = costs[from][to];
+            }
+        }
+        let nodes = 0..scenario.nodes.count;
+        for (from, to) in nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to))) {
+            if from != to {
+                let bytes_per_sec = bytes_per_sec(costs[from % racks][to % racks]);
                 let (from, to) = (format!("n{from}"), format!("n{to}"));
                 pairs.push(PairInput { from, to, bytes_per_sec });
             }

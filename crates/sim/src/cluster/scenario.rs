@@ -4,6 +4,8 @@
 //! with its key by [`Scenario::check`]; the rest of the cluster is checked where `lrsctl plan` checks
 //! its file ([`lrs_place::check`]).
 
+use std::time::Duration;
+
 use lrs_place::catalogue::{Entry, Needs};
 use lrs_place::check::{Fault, check};
 use lrs_place::cluster::Cluster;
@@ -14,7 +16,8 @@ use lrs_place::resources::Resources;
 use lrs_place::turn::Policy;
 use lrs_place::wco::Wco;
 use serde::Deserialize;
-use std::time::Duration;
+
+use crate::cluster::formula::Analysis;
 
 /// A case: what is simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -54,6 +57,10 @@ pub struct Scenario {
     pub preempt: Option<Preempt>,
     /// One decision instead of a run.
     pub once: Option<Once>,
+    /// Figures of the analysis of delay scheduling instead of a run.
+    pub analysis: Option<Analysis>,
+    /// The time of the solver for so many tasks and slots instead of a run.
+    pub solver: Option<usize>,
 }
 
 impl Default for Scenario {
@@ -76,6 +83,8 @@ impl Default for Scenario {
             failures: None,
             preempt: None,
             once: None,
+            analysis: None,
+            solver: None,
         }
     }
 }

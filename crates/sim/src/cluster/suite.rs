@@ -31,6 +31,7 @@ use toml::Table;
 
 use crate::cluster::Clock;
 use crate::cluster::figures::Figures;
+use crate::cluster::formula::solver_time;
 use crate::cluster::once::decide;
 use crate::cluster::run::{Refused, run};
 use crate::cluster::scenario::Scenario;
@@ -202,9 +203,11 @@ fn merge(base: &mut Table, over: Table) {
 /// # Errors
 /// With what is wrong in it.
 pub fn play(scenario: &Scenario, clock: Clock, done: &dyn Fn(u64)) -> Result<Figures, Refused> {
-    match scenario.once {
-        Some(once) => decide(scenario, once, clock, done),
-        None => run(scenario, clock, done),
+    match (scenario.once, scenario.analysis, scenario.solver) {
+        (_, Some(analysis), _) => Ok(analysis.figures()),
+        (_, None, Some(rows)) => Ok(solver_time(rows, scenario.rounds, clock, done)),
+        (Some(once), None, None) => decide(scenario, once, clock, done),
+        (None, None, None) => run(scenario, clock, done),
     }
 }
 
@@ -214,9 +217,9 @@ pub fn work(scenario: &Scenario) -> u64 {
         .job
         .iter()
         .map(|class| u64::from(class.jobs) * (u64::from(class.maps) + u64::from(class.reduces)));
-    let round = match scenario.once {
-        Some(_) => 1,
-        None => tasks.sum::<u64>() * scenario.arrivals.repeat,
+    let round = match (scenario.once, scenario.analysis, scenario.solver) {
+        (None, None, None) => tasks.sum::<u64>() * scenario.arrivals.repeat,
+        _ => 1,
     };
     round * scenario.rounds
 }
@@ -254,7 +257,7 @@ impl Published {
 }
 
 fn is_share(figure: &str) -> bool {
-    ["node_local", "rack_local", "busy", "lost", "preempted"].contains(&figure)
+    figure.ends_with("_local") || ["busy", "lost", "preempted", "wait_share"].contains(&figure)
 }
 
 fn percent(value: f64) -> String {
