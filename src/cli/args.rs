@@ -68,7 +68,12 @@ pub(super) enum Command {
         id: String,
     },
     /// Jobs and their computing rates
-    Jobs,
+    Jobs {
+        /// Ask which of them suits this node best: jobs without a rate first (run one task as a
+        /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
+        #[arg(long)]
+        suits: bool,
+    },
     /// Run a command in a slot
     ///
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit

@@ -63,6 +63,15 @@ pub(super) fn jobs(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() { out.json(&jobs) } else { show::tasks::jobs(&jobs, out) }
 }
 
+/// `lrsctl jobs --suits`
+pub(super) fn suits(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
+    let jobs = ask(lrsd, Asked::Other, |mut lrsd| async move {
+        let every = proto::EvaluateJobsRequest::default();
+        lrsd.evaluate_jobs(every).await.map(|jobs| jobs.into_inner().jobs)
+    })?;
+    if out.is_json() { out.json(&jobs) } else { show::tasks::suits(&jobs, out) }
+}
+
 /// `lrsctl why ID`
 pub(super) fn why(lrsd: &Lrsd, id: String, times: &Times, out: &mut Output) -> Result<(), Failure> {
     let story = ask(lrsd, Asked::Other, |lrsd| {

@@ -12,9 +12,8 @@
 //!
 //! Limits. Of a long queue the first [`LOOKED_AT`] requests are compared. How often a request was
 //! overtaken is not stored: a client that asks again after a restart of the daemon begins with 0, so
-//! that each restart can add [`Policy::overtake_max`] to its wait. A job's rate is that of its
-//! name, whoever ran it: a user who lies by the name of a job bends the order of that job's waiting
-//! requests, within the bound. In simulated queues it was within 0.04
+//! that each restart can add [`Policy::overtake_max`] to its wait.
+//! In simulated queues it was within 0.04
 //! of the first come, on either side (docs/policies.md), so it is not the default.
 //!
 //! [`Policy::overtake_max`]: super::state::Policy::overtake_max
@@ -145,7 +144,7 @@ impl Known {
         let mut known = Known::default();
         let own = |task: &Task| task.counts.meter.computing_rate().map(|rate| rate.value());
         for task in shaper.tasks.values() {
-            if let (Some(job), Some(rate)) = (task.labels.job_key(), own(task)) {
+            if let (Some(job), Some(rate)) = (task.job_key(), own(task)) {
                 let rates = known.by_tasks.entry(job).or_default();
                 *rates = rates.add(rate);
             }
@@ -154,7 +153,7 @@ impl Known {
             if matches!(task.seat, Seat::Slotless | Seat::Arriving) {
                 continue;
             }
-            known.runs(&shaper.jobs, own(task), task.labels.job_key());
+            known.runs(&shaper.jobs, own(task), task.job_key());
         }
         known
     }
@@ -173,7 +172,7 @@ impl Known {
             }
             self.looked = Some(*place);
             let Some(waiter) = shaper.waiters.get(&place.2) else { continue };
-            let job = waiter.request.labels.job_key();
+            let job = waiter.request.labels.job_key(Some(waiter.request.uid));
             let rate = job.as_ref().and_then(|job| self.rate(&shaper.jobs, job));
             let (ticket, overtaken) = (place.2, waiter.overtaken);
             self.candidates.push_back(Candidate { ticket, overtaken, job, rate });

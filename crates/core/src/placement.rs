@@ -314,7 +314,7 @@ impl Shaper {
             number: post_increment(&mut self.counters.next_task),
         };
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
-        if let Some(key) = labels.job_key() {
+        if let Some(key) = labels.job_key(Some(uid)) {
             self.jobs.started(key);
         }
         let reason = reason.to_owned();

@@ -87,9 +87,9 @@ impl Wco {
 impl Policy for Wco {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
         // Each start takes one of both, so this holds for the whole turn.
-        let waiting: usize =
-            turn.cluster().queue().map(|job| turn.cluster()[job].waiting_tasks()).sum();
-        let plenty = turn.cluster().free_slots() >= waiting as u64;
+        let cluster = turn.cluster();
+        let waiting: usize = cluster.queue().map(|job| cluster[job].waiting_tasks()).sum();
+        let plenty = cluster.free_slots() >= waiting as u64;
         for node in nodes {
             while let Some(tier) = turn.cluster()[*node].next_free() {
                 let rest = |turn: &Turn<'_>| {

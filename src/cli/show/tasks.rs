@@ -163,7 +163,9 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
         ("RUNNING", Column::Figure),
         ("FINISHED", Column::Figure),
         ("RATE", Column::Figure),
+        ("SPREAD", Column::Figure),
         ("CLASS", Column::Text),
+        ("UID", Column::Figure),
         ("KIND", Column::Elastic(6)),
         ("JOB", Column::Elastic(12)),
     ]);
@@ -172,9 +174,48 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
             job.running.to_string(),
             job.finished.to_string(),
             rate(job.computing_rate),
+            rate(job.computing_rate_spread),
             wire::class_word(job.class).to_owned(),
+            known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),
+        ]);
+    }
+    out.table(&table)
+}
+
+/// `lrsctl jobs --suits`: the job to take first in front.
+pub(crate) fn suits(jobs: &[proto::EvaluatedJob], out: &mut Output) -> Result<(), Failure> {
+    use proto::evaluate_job_response::Advice;
+    if jobs.is_empty() {
+        say(format_args!("no jobs"));
+        return Ok(());
+    }
+    let mut table = Columns::new(&[
+        ("SUITS", Column::Text),
+        ("NEW RATE", Column::Figure),
+        ("MEAN", Column::Figure),
+        ("SCORE", Column::Figure),
+        ("UID", Column::Figure),
+        ("KIND", Column::Elastic(6)),
+        ("JOB", Column::Elastic(12)),
+    ]);
+    for job in jobs {
+        let evaluation = job.evaluation.clone().unwrap_or_default();
+        let word = match evaluation.advice() {
+            Advice::Suits => "yes",
+            Advice::DoesNotSuit => "no",
+            Advice::SampleFirst => "sample",
+            Advice::Unspecified => super::DASH,
+        };
+        table.row(vec![
+            word.to_owned(),
+            rate(evaluation.new_rate),
+            rate(evaluation.mean_rate),
+            rate(evaluation.score),
+            known(job.uid, |uid| uid.to_string()),
+            known(job.kind.clone(), |kind| kind),
+            known(job.job.clone(), |job| job),
         ]);
     }
     out.table(&table)
