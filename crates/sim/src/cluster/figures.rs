@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use lrs_place::cluster::Locality;
+use lrs_place::input::Kind;
 use serde_json::{Map, Value, json};
 
 /// The figures that are there, in the order in which they are shown, with what they are.
@@ -17,6 +18,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("job_p50", "the same, median"),
     ("job_p95", "the same, 95th percentile"),
     ("job_p99", "the same, 99th percentile"),
+    ("map_mean", "seconds that a map held its slot, mean"),
     ("throughput", "tasks that ended a second"),
     ("node_local", "share of the starts with input that were on a node that holds it"),
     ("rack_local", "share of these on such a node or in its rack"),
@@ -37,12 +39,14 @@ pub struct Counts {
     times: Histogram<u64>,
     seconds: f64,
     local: [u64; 3],
+    /// Number of maps that have ended, and how long these held their slots.
+    maps: (u64, f64),
 }
 
 impl Default for Counts {
     fn default() -> Counts {
         let times = histogram();
-        Counts { times, seconds: 0.0, local: [0; 3] }
+        Counts { times, seconds: 0.0, local: [0; 3], maps: (0, 0.0) }
     }
 }
 
@@ -106,9 +110,14 @@ impl Figures {
     }
 
     /// A task ended, and held its slot for so long.
-    pub fn end(&mut self, held: Duration) {
+    pub fn end(&mut self, class: &str, kind: Kind, held: Duration) {
         self.tasks += 1;
         self.held += held.as_secs_f64();
+        if kind == Kind::Map {
+            for counts in [&mut self.all, self.classes.entry(class.to_owned()).or_default()] {
+                counts.maps = (counts.maps.0 + 1, counts.maps.1 + held.as_secs_f64());
+            }
+        }
     }
 
     /// A task was lost with its node, or preempted.
@@ -183,6 +192,7 @@ impl Figures {
             "job_p95" => at(0.95),
             "job_p99" => at(0.99),
             "jobs" => Some(jobs),
+            "map_mean" => ratio(counts.maps.1, counts.maps.0 as f64),
             "node_local" => ratio(counts.local[0] as f64, located),
             "rack_local" => ratio((counts.local[0] + counts.local[1]) as f64, located),
             _ if class.is_some() => None,

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use lrs_core::model::Priority;
 use lrs_core::units::{Pid, WallTime};
 use lrs_place::cluster::TaskId;
 use lrs_place::input::SlotsInput;
@@ -22,6 +23,23 @@ pub const REQUEST: Duration = Duration::from_millis(50);
 
 /// Rounds of computing and disk requests in a task: few, since each is an event.
 const ROUNDS: u32 = 4;
+
+/// A task that starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Start {
+    /// The task.
+    pub task: TaskId,
+    /// Tells jobs apart.
+    pub job: u64,
+    /// The job's.
+    pub priority: Priority,
+    /// What it does.
+    pub todo: Todo,
+    /// When its input is there.
+    pub ready: Duration,
+    /// Now.
+    pub now: Duration,
+}
 
 /// A task that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,22 +74,15 @@ impl Machine {
         })
     }
 
-    /// A task starts, and first moves its input for so long. `job` tells jobs apart.
+    /// A task starts, and first moves its input.
     ///
     /// # Errors
     /// None: nothing kills the daemon.
-    pub fn start(
-        &mut self,
-        task: TaskId,
-        job: u64,
-        todo: Todo,
-        transfer: Duration,
-        now: Duration,
-    ) -> Alive<()> {
+    pub fn start(&mut self, start: Start) -> Alive<()> {
         match self {
-            Machine::Slots(slots) => slots.start(task, todo, transfer, now),
-            Machine::Shared(shared) => shared.start(task, todo, transfer, now),
-            Machine::Lrs(shaped) => shaped.start(task, job, todo, transfer, now)?,
+            Machine::Slots(slots) => slots.start(start),
+            Machine::Shared(shared) => shared.start(start),
+            Machine::Lrs(shaped) => shaped.start(start)?,
         }
         Ok(())
     }
@@ -120,9 +131,9 @@ pub struct Slots {
 }
 
 impl Slots {
-    fn start(&mut self, task: TaskId, todo: Todo, transfer: Duration, now: Duration) {
-        let takes = Duration::from_secs_f64(todo.seconds() / self.speed);
-        self.running.push((now + transfer + takes, task));
+    fn start(&mut self, start: Start) {
+        let takes = Duration::from_secs_f64(start.todo.seconds() / self.speed);
+        self.running.push((start.ready + takes, start.task));
     }
 
     fn advance(&mut self, to: Duration, ended: &mut Vec<Ended>) {
@@ -177,13 +188,11 @@ impl Shared {
         Shared { node, booted: now, tasks: Vec::new(), moving: Vec::new() }
     }
 
-    fn start(&mut self, task: TaskId, todo: Todo, transfer: Duration, now: Duration) {
-        let first = if transfer.is_zero() { load(todo) } else { Load::sleeper() };
-        let pid = self.node.tree.start(ROOT, 0, first).pid;
-        self.tasks.push((pid, task));
-        if !transfer.is_zero() {
-            self.moving.push((now + transfer, pid, load(todo)));
-        }
+    fn start(&mut self, start: Start) {
+        let pid = self.node.tree.start(ROOT, 0, Load::sleeper()).pid;
+        self.tasks.push((pid, start.task));
+        self.moving.push((start.ready, pid, load(start.todo)));
+        begin(&mut self.moving, start.now, &mut self.node);
     }
 
     fn advance(&mut self, to: Duration, ended: &mut Vec<Ended>) {

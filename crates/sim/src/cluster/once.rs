@@ -6,6 +6,7 @@
 //! Where costs vary, each pair of racks, and each rack, has its cost for an input, drawn from a normal
 //! distribution, and not less than a twentieth of its mean.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lrs_core::model::{Priority, Tier};
@@ -135,18 +136,19 @@ fn network(scenario: &Scenario, once: Once, rng: &mut Pcg64Mcg) -> NetworkInput 
             let drawn = Normal::new(mean, deviation).map_or(mean, |normal| normal.sample(rng));
             drawn.max(mean / 20.0)
         };
-        let mut costs = vec![vec![0.0; racks]; racks];
-        for from in 0..racks {
-            costs[from][from] = draw(once.within_rack);
-            for to in 0..from {
-                costs[from][to] = draw(once.between_racks);
-                costs[to][from] = costs[from][to];
-            }
-        }
+        // The lower number first.
+        let costs: BTreeMap<(usize, usize), f64> = (0..racks)
+            .flat_map(|to| (0..=to).map(move |from| (from, to)))
+            .map(|(from, to)| {
+                let of = if from == to { once.within_rack } else { once.between_racks };
+                ((from, to), draw(of))
+            })
+            .collect();
         let nodes = 0..scenario.nodes.count;
         for (from, to) in nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to))) {
             if from != to {
-                let bytes_per_sec = bytes_per_sec(costs[from % racks][to % racks]);
+                let (one, other) = (from % racks, to % racks);
+                let bytes_per_sec = bytes_per_sec(costs[&(one.min(other), one.max(other))]);
                 let (from, to) = (format!("n{from}"), format!("n{to}"));
                 pairs.push(PairInput { from, to, bytes_per_sec });
             }

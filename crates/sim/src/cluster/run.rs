@@ -21,7 +21,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::cluster::Clock;
 use crate::cluster::figures::Figures;
-use crate::cluster::machine::{Ended, Machine};
+use crate::cluster::machine::{Ended, Machine, Start};
 use crate::cluster::scenario::Scenario;
 use crate::cluster::workload::{Arrival, Todo, Workload, exponential, random, spread};
 use crate::outside::Killed;
@@ -314,12 +314,12 @@ impl<'a> Run<'a> {
         let (job, kind) = (self.cluster[task].job, self.cluster[task].kind);
         self.cluster.finish(task);
         self.running -= 1;
-        self.figures.end(at.saturating_sub(since));
         self.last_end = self.last_end.max(at);
         let Some(live) = self.jobs.get_mut(job.number()).and_then(Option::as_mut) else {
             return Err(Refused::Broken("a task of a job that is over ended".into()));
         };
         let class = &self.scenario.job[live.arrival.class];
+        self.figures.end(&class.name, kind, at.saturating_sub(since));
         live.last_end = live.last_end.max(at);
         let took = &mut live.took[kind as usize];
         *took = (took.0 + at.saturating_sub(since), took.1 + 1);
@@ -379,9 +379,14 @@ impl<'a> Run<'a> {
         let Some(machine) = &mut self.machines[choice.node.number()] else {
             return Err(Refused::Broken("a task starts on a node that is down".into()));
         };
-        let transfer = Duration::from_secs_f64(seconds);
-        let todo = self.todo[choice.task.number()];
-        machine.start(choice.task, live.arrival.serial, todo, transfer, now)?;
+        machine.start(Start {
+            task: choice.task,
+            job: live.arrival.serial,
+            priority: self.cluster[task.job].priority,
+            todo: self.todo[choice.task.number()],
+            ready: now + Duration::from_secs_f64(seconds),
+            now,
+        })?;
         Ok(())
     }
 

@@ -17,9 +17,8 @@ use lrs_core::units::{Pid, ProcessRef};
 use lrs_place::cluster::TaskId;
 use lrs_place::input::SlotsInput;
 
-use crate::cluster::machine::{Ended, begin, hardware, load, take, wall};
+use crate::cluster::machine::{Ended, Start, begin, hardware, load, take, wall};
 use crate::cluster::scenario::Nodes;
-use crate::cluster::workload::Todo;
 use crate::daemon::{Ask, Daemon};
 use crate::load::Load;
 use crate::node::Node;
@@ -78,28 +77,23 @@ impl Shaped {
     ///
     /// # Errors
     /// None: nothing kills the daemon.
-    pub fn start(
-        &mut self,
-        task: TaskId,
-        job: u64,
-        todo: Todo,
-        transfer: Duration,
-        now: Duration,
-    ) -> Alive<()> {
+    pub fn start(&mut self, start: Start) -> Alive<()> {
         let process = self.out.node.tree.start(self.home, 0, Load::sleeper());
-        self.tasks.push((process.pid, task));
+        self.tasks.push((process.pid, start.task));
         let call = Call(self.calls);
         self.calls += 1;
-        self.asked.insert(call, (process.pid, load(todo), now + transfer));
-        self.daemon.admit(call, self.ask(process, job), &mut self.out)?;
+        self.asked.insert(call, (process.pid, load(start.todo), start.ready));
+        let ask = self.ask(process, &start);
+        self.daemon.admit(call, ask, &mut self.out)?;
         self.answers()
     }
 
-    fn ask(&self, process: ProcessRef, job: u64) -> Ask {
+    fn ask(&self, process: ProcessRef, start: &Start) -> Ask {
         let who = Who { process: Some(process), admitted_by: Some(0), ..Who::default() };
         // Letters and digits are a label.
-        let labels = Labels { job: Label::new(&format!("job{job}")).ok(), ..Labels::default() };
-        let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
+        let job = Label::new(&format!("job{}", start.job)).ok();
+        let labels = Labels { job, ..Labels::default() };
+        let (uid, priority, reservation, need) = (0, Some(start.priority), None, Need::Slot);
         let request =
             Request { uid, who, labels, priority, reservation, need, opportunistic: false };
         let first_requested = self.out.node.now().wall;
