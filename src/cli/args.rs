@@ -11,7 +11,7 @@ use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 use lrs_place::catalogue::{Entry, POLICIES};
 
 use super::show::table::fields;
-use super::values::{Patience, Since, duration, label};
+use super::values::{Patience, Since, duration, event_type, label, some_time};
 use crate::demo::{DemoArgs, InnerArgs};
 
 /// Control and watch the Local Resource Shaper on this node.
@@ -33,7 +33,7 @@ pub(super) struct Cli {
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// How long an answer of lrsd may take (500ms, 5s); waiting for a slot has --wait [default: 30s]
-    #[arg(long, global = true, value_name = "DUR", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DUR", value_parser = some_time)]
     pub(super) timeout: Option<Duration>,
     /// Times in UTC with microseconds, not local and short
     #[arg(long, global = true)]
@@ -55,7 +55,7 @@ pub(super) enum Command {
     /// neither CPU nor disk; RATE the computing rate, the share of its time in which it computes or
     /// wants to (1 computes, 0 waits); CPU the share of the whole node's CPUs in the last cycle; WRITE/s
     /// bytes written to disk; AGE since admission; NAME job/kind name, with flags in front: starves
-    /// (passive, wants the CPU and gets less than a hundredth of the node), overflow, slotless,
+    /// (passive, wants the CPU and gets less than a tenth of one), overflow, slotless,
     /// opportunistic, capped, frozen, contested, main exited.
     #[command(after_help = "Examples:\n  \
         lrsctl tasks --mine --sort -cpu_share\n  \
@@ -68,7 +68,12 @@ pub(super) enum Command {
         id: String,
     },
     /// Jobs and their computing rates
-    Jobs,
+    Jobs {
+        /// Ask which of them suits this node best: jobs without a rate first (run one task as a
+        /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
+        #[arg(long)]
+        suits: bool,
+    },
     /// Run a command in a slot
     ///
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
@@ -220,8 +225,8 @@ pub(super) struct TasksArgs {
     pub(super) no_header: bool,
 }
 
-fn field() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(fields())
+fn field() -> PossibleValuesParser {
+    PossibleValuesParser::new(fields())
 }
 
 fn sort_key(text: &str) -> Result<String, String> {
@@ -250,7 +255,7 @@ pub(super) struct EventsArgs {
     #[arg(long)]
     pub(super) job: Option<String>,
     /// Only of these types: admitted, promoted, demoted, completed ...
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
     pub(super) types: Vec<String>,
 }
 

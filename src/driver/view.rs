@@ -301,7 +301,7 @@ impl Driver {
         let mut running_rates = std::collections::BTreeMap::<_, (f64, u32)>::new();
         for (_, task) in self.core.tasks() {
             let rate = task.counts.meter.computing_rate();
-            if let (Some(key), Some(rate)) = (task.labels.job_key(), rate) {
+            if let (Some(key), Some(rate)) = (task.job_key(), rate) {
                 let (sum, count) = running_rates.entry(key).or_default();
                 *sum += rate.value();
                 *count += 1;
@@ -325,6 +325,8 @@ impl Driver {
                     finished: finished.count,
                     computing_rate: rate.map(Share::value),
                     class: class(found).into(),
+                    uid: key.uid,
+                    computing_rate_spread: finished.rate_spread(),
                 }
             })
             .collect()

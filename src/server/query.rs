@@ -96,7 +96,43 @@ pub fn event(event: &Event) -> proto::Event {
     }
 }
 
-type JobRates<'a> = HashMap<(&'a str, Option<&'a str>), Share>;
+/// The rates of the jobs in a snapshot.
+struct JobRates<'a>(HashMap<(Option<u32>, &'a str, Option<&'a str>), Share>);
+
+impl<'a> JobRates<'a> {
+    fn of(snapshot: &'a Snapshot) -> JobRates<'a> {
+        let rates = snapshot.jobs.iter().filter_map(|job| {
+            let rate = job.computing_rate.map(Share::clamped)?;
+            Some(((job.uid, job.job.as_str(), job.kind.as_deref()), rate))
+        });
+        JobRates(rates.collect())
+    }
+
+    fn mean(&self) -> Option<Share> {
+        let sum: f64 = self.0.values().map(|rate| rate.value()).sum();
+        Share::of(sum, self.0.len() as f64)
+    }
+
+    /// The job's of `uid`; without one the mean over all users who have such a job.
+    fn rate(&self, uid: Option<u32>, job: &str, kind: Option<&str>) -> Option<Share> {
+        if uid.is_some() {
+            return self.0.get(&(uid, job, kind)).copied();
+        }
+        let named = |key: &(Option<u32>, &str, Option<&str>)| key.1 == job && key.2 == kind;
+        let rates: Vec<f64> =
+            self.0.iter().filter(|(key, _)| named(key)).map(|(_, rate)| rate.value()).collect();
+        Share::of(rates.iter().sum(), rates.len() as f64)
+    }
+
+    fn of_task(&self, task: &proto::Task) -> Option<Share> {
+        let own = task.computing_rate.map(Share::clamped);
+        let kind = task.kind.as_deref();
+        own.or_else(|| self.0.get(&(task.uid, task.job.as_deref()?, kind)).copied())
+    }
+}
+
+/// Most jobs that one call may ask about.
+const MAX_ASKED: usize = 1000;
 
 /// The co-location test on what the snapshot shows. A running task without a rate of its own
 /// stands with its job's; without that, see [`colocation`].
@@ -105,6 +141,60 @@ type JobRates<'a> = HashMap<(&'a str, Option<&'a str>), Share>;
 /// InvalidArgument when a field breaks its range or nothing says which job.
 pub fn evaluate(
     snapshot: &Snapshot,
+    asked: proto::EvaluateJobRequest,
+) -> Result<proto::EvaluateJobResponse, CommandError> {
+    evaluate_by(snapshot, &JobRates::of(snapshot), asked)
+}
+
+/// The co-location test for several jobs; first those to sample, then by score.
+///
+/// # Errors
+/// InvalidArgument as in [`evaluate`], and for more than 1,000 jobs.
+pub fn evaluate_all(
+    snapshot: &Snapshot,
+    asked: proto::EvaluateJobsRequest,
+) -> Result<proto::EvaluateJobsResponse, CommandError> {
+    if asked.jobs.len() > MAX_ASKED {
+        return Err(request::invalid(format!(
+            "{} jobs are asked about; at most {MAX_ASKED} can be in one call",
+            asked.jobs.len()
+        )));
+    }
+    let every = || {
+        let jobs = snapshot.jobs.iter();
+        let question = |job: &proto::Job| proto::EvaluateJobRequest {
+            job: Some(job.job.clone()),
+            kind: job.kind.clone(),
+            uid: job.uid,
+            ..proto::EvaluateJobRequest::default()
+        };
+        jobs.map(question).collect()
+    };
+    let asked = if asked.jobs.is_empty() { every() } else { asked.jobs };
+    let rates = JobRates::of(snapshot);
+    let mut jobs = Vec::with_capacity(asked.len());
+    for question in asked {
+        let (job, kind, uid) = (question.job.clone(), question.kind.clone(), question.uid);
+        let evaluation = evaluate_by(snapshot, &rates, question)?;
+        jobs.push(proto::EvaluatedJob { job, kind, uid, evaluation: Some(evaluation) });
+    }
+    let place = |job: &proto::EvaluatedJob| {
+        let evaluation = job.evaluation.as_ref();
+        let sample = evaluation.is_some_and(|one| {
+            one.advice == i32::from(proto::evaluate_job_response::Advice::SampleFirst)
+        });
+        (!sample, evaluation.and_then(|one| one.score).unwrap_or(0.0))
+    };
+    jobs.sort_by(|a, b| {
+        let (a, b) = (place(a), place(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    Ok(proto::EvaluateJobsResponse { jobs })
+}
+
+fn evaluate_by(
+    snapshot: &Snapshot,
+    rates: &JobRates<'_>,
     asked: proto::EvaluateJobRequest,
 ) -> Result<proto::EvaluateJobResponse, CommandError> {
     let given = request::rate("computing_rate", asked.computing_rate)?;
@@ -116,32 +206,16 @@ pub fn evaluate(
             "neither job nor computing_rate is given; say which job, or its rate",
         ));
     }
-    let rates: JobRates<'_> = snapshot
-        .jobs
-        .iter()
-        .filter_map(|job| {
-            let rate = job.computing_rate.map(Share::clamped)?;
-            Some(((job.job.as_str(), job.kind.as_deref()), rate))
-        })
-        .collect();
-    let known = job
-        .as_ref()
-        .and_then(|job| rates.get(&(job.as_str(), kind.as_ref().map(Label::as_str))).copied());
-    let running: Running = snapshot.tasks.values().map(|task| task_rate(task, &rates)).collect();
-    let sum: f64 = rates.values().map(|rate| rate.value()).sum();
-    let mean_known = Share::of(sum, rates.len() as f64);
+    let kind = kind.as_ref().map(Label::as_str);
+    let known = job.as_ref().and_then(|job| rates.rate(asked.uid, job.as_str(), kind));
+    let running: Running = snapshot.tasks.values().map(|task| rates.of_task(task)).collect();
     let question = Question {
         job_rate: given.or(known),
         running,
-        mean_rate: mean.or(mean_known),
+        mean_rate: mean.or(rates.mean()),
         threshold: snapshot.colocation_threshold,
     };
     Ok(answer(&question, &colocation::evaluate(&question)))
-}
-
-fn task_rate(task: &proto::Task, jobs: &JobRates<'_>) -> Option<Share> {
-    let own = task.computing_rate.map(Share::clamped);
-    own.or_else(|| jobs.get(&(task.job.as_deref()?, task.kind.as_deref())).copied())
 }
 
 fn answer(question: &Question, advice: &Advice) -> proto::EvaluateJobResponse {
@@ -187,5 +261,6 @@ fn answer(question: &Question, advice: &Advice) -> proto::EvaluateJobResponse {
         threshold: question.threshold,
         running: running.count(),
         reason,
+        score: advice.score(),
     }
 }

@@ -256,6 +256,10 @@ impl Shaper for Served {
         Err(Failure::unimplemented("not in the fake"))
     }
 
+    async fn evaluate_jobs(&self, _: Request<EvaluateJobsRequest>) -> Answer<EvaluateJobsResponse> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+
     async fn evaluate_job(&self, _: Request<EvaluateJobRequest>) -> Answer<EvaluateJobResponse> {
         Err(Failure::unimplemented("not in the fake"))
     }

@@ -124,8 +124,13 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 kind: text(of, "kind"),
                 computing_rate: of["computing_rate"].as_f64(),
                 mean_computing_rate: of["mean_computing_rate"].as_f64(),
+                uid: None,
             };
             client.evaluate_job(request).await.map(json_of)
+        }
+        "EvaluateJobs" => {
+            let request = proto::EvaluateJobsRequest { jobs: Vec::new() };
+            client.evaluate_jobs(request).await.map(|answer| json!(answer.into_inner().jobs))
         }
         "Events" => {
             let request = proto::WatchEventsRequest { since: Some(1), no_follow: true };
@@ -220,6 +225,13 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
             json!([maps(&events), truncated])
         }
         "EvaluateJob" => map(&call(client, method, &(options(),)).await?),
+        "EvaluateJobs" => {
+            let none = Vec::<HashMap<&str, Value<'_>>>::new();
+            let reply = call(client, method, &(none,)).await?;
+            let body = reply.body();
+            let jobs: Vec<HashMap<String, Value<'_>>> = body.deserialize().unwrap();
+            maps(&jobs)
+        }
         "Events" => {
             let reply = call(client, method, &(1u64, 0u32)).await?;
             let body = reply.body();
@@ -380,6 +392,7 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     ] {
         let _ = step!("EvaluateJob", question);
     }
+    step!("EvaluateJobs", json!({})).unwrap();
     step!("GetStatus", json!({})).unwrap();
     step!("Events", json!({})).unwrap();
     // At the end, when every name is known.

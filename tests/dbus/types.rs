@@ -88,6 +88,7 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, MANAGER, "CancelReservation", ("r0000001-1",));
     replied!(PATH, MANAGER, "SetPriority", (&*id, 1i32));
     replied!(PATH, MANAGER, "EvaluateJob", (with([("computing_rate", Value::from(0.1))]),));
+    replied!(PATH, MANAGER, "EvaluateJobs", (vec![with([("computing_rate", Value::from(0.1))])],));
     replied!(PATH, MANAGER, "Events", (1u64, 0u32));
     replied!(&*task, TASK, "Release", ());
     replied!(&*task, TASK, "SetPriority", (1i32,));

@@ -391,6 +391,7 @@ async fn evaluate_job_reads_rates_off_the_snapshot() {
         job: name.into(),
         kind: kind.map(str::to_owned),
         computing_rate: rate,
+        uid: Some(1000),
         ..Default::default()
     };
     bench.publish(|snapshot: &mut Snapshot| {
@@ -406,6 +407,7 @@ async fn evaluate_job_reads_rates_off_the_snapshot() {
         kind: kind.map(str::to_owned),
         computing_rate: rate,
         mean_computing_rate: mean,
+        uid: None,
     };
     let empty = client.evaluate_job(ask(Some("a"), None, None, None)).await.unwrap().into_inner();
     assert_eq!(empty.advice(), Advice::Suits);
@@ -438,6 +440,25 @@ async fn evaluate_job_reads_rates_off_the_snapshot() {
     let answer = client.evaluate_job(ask(Some("a"), None, Some(0.0), Some(1.0))).await.unwrap();
     assert_eq!(answer.get_ref().new_rate, Some((0.5 + 0.25 + 1.0) / 4.0), "a given rate wins");
     assert_eq!(answer.get_ref().mean_rate, Some(1.0));
+
+    let all = client.evaluate_jobs(proto::EvaluateJobsRequest::default()).await.unwrap();
+    let order: Vec<_> = all.get_ref().jobs.iter().map(|job| (job.job(), job.kind())).collect();
+    assert_eq!(order, [("fresh", ""), ("a", ""), ("a", "map")], "samples, then the nearest to M");
+    let scores = all.get_ref().jobs.iter().map(|job| job.evaluation.as_ref().unwrap().score);
+    assert_eq!(scores.collect::<Vec<_>>(), [None, Some(0.0), Some(0.125)]);
+    let many = proto::EvaluateJobsRequest { jobs: vec![ask(Some("a"), None, None, None); 1001] };
+    let error = client.evaluate_jobs(many).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    // Another user's job of that name says nothing about one's own.
+    let of = |uid| proto::EvaluateJobRequest { uid: Some(uid), ..ask(Some("a"), None, None, None) };
+    bench.publish(|snapshot| {
+        let jobs = snapshot.jobs.iter().cloned();
+        snapshot.jobs = Arc::new(jobs.map(|job| proto::Job { uid: Some(7), ..job }).collect());
+    });
+    let answer = client.evaluate_job(of(7)).await.unwrap();
+    assert_ne!(answer.get_ref().advice(), Advice::SampleFirst);
+    let answer = client.evaluate_job(of(8)).await.unwrap();
+    assert_eq!(answer.get_ref().advice(), Advice::SampleFirst);
 
     for unknown in ["fresh", "never-seen"] {
         let answer = client.evaluate_job(ask(Some(unknown), None, None, None)).await.unwrap();

@@ -134,20 +134,16 @@ impl Books {
         let label = |key| event.inputs.get(key).and_then(Value::as_str).map(Label::new);
         let Some(Ok(job)) = label("job") else { return };
         let kind = label("kind").and_then(Result::ok);
-        let key = JobKey { job, kind };
+        let uid = event.inputs.get("uid").and_then(Value::as_u64);
+        let key = JobKey { uid: uid.and_then(|uid| u32::try_from(uid).ok()), job, kind };
         if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&key) {
             // The core's table drops the job idle longest; these books, which only matter
             // after a restart, drop the first by name.
             self.jobs.pop_first();
         }
-        let finished = self.jobs.entry(key).or_default();
-        finished.count += 1;
         let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
         let rate = event.inputs.get("computing_rate").and_then(Value::as_f64);
-        if let Some(rate) = rate.filter(|_| ended_at) {
-            finished.rate_sum += rate;
-            finished.rated += 1;
-        }
+        self.jobs.entry(key).or_default().add(rate.filter(|_| ended_at));
     }
 }
 

@@ -89,6 +89,18 @@ pub enum Advice {
     SampleFirst,
 }
 
+impl Advice {
+    /// How far newCR is from M, to either side; of several jobs the one with the least brings the
+    /// node nearest to the mean (thesis 2.5). With nothing running, none.
+    pub fn score(&self) -> Option<f64> {
+        match *self {
+            Advice::Suits { new_rate, mean_rate } => Some((new_rate? - mean_rate).abs()),
+            Advice::DoesNotSuit { new_rate, mean_rate } => Some((new_rate - mean_rate).abs()),
+            Advice::SampleFirst => None,
+        }
+    }
+}
+
 /// Applies the test.
 pub fn evaluate(question: &Question) -> Advice {
     let Some(job_rate) = question.job_rate else {

@@ -1,8 +1,9 @@
 //! Jobs: sets of like tasks, and what their tasks were bound by (thesis 2.3).
 //!
 //! One running task of a job stands for the rest until tasks have finished; from then on the
-//! job's rate is the mean over its finished tasks of the same kind. Tasks that ended while
-//! the daemon was away count as finished and leave the rate alone.
+//! job's rate is the mean over its finished tasks of the same kind. Of those the last [`REMEMBERED`]
+//! or so decide: programs and their data change, and the thesis (2.4) argues against old history.
+//! Tasks that ended while the daemon was away count as finished and leave the rate alone.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +16,53 @@ use crate::units::Share;
 /// the memory. Of those without running tasks the one idle longest goes first.
 pub const MAX_JOBS: usize = 4096;
 
+/// For how many tasks the mean rate of a job stands at the most: from then on each that finishes
+/// takes the weight of one from those before it, so after 22 more these weigh half.
+const REMEMBERED: u64 = 32;
+
 /// What finished tasks of a job say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// Tasks that ended.
     pub count: u64,
-    /// Sum of the computing rates of those that had one.
+    /// Sum of the computing rates of those that had one, aged.
     pub rate_sum: f64,
-    /// How many had one.
+    /// How many had one, aged.
     pub rated: u64,
+    /// Sum of the squares of the rates; `None` in what an earlier lrsd recorded.
+    #[serde(default)]
+    pub rate_squares: Option<f64>,
 }
 
 impl Finished {
+    /// A task ended; `rate` is `None` when it is not known.
+    pub fn add(&mut self, rate: Option<f64>) {
+        self.count += 1;
+        let Some(rate) = rate else { return };
+        let mut squares = self.rate_squares.unwrap_or_else(|| {
+            let mean = self.mean_rate().map_or(0.0, Share::value);
+            mean * self.rate_sum
+        });
+        if self.rated >= REMEMBERED {
+            let kept = (REMEMBERED - 1) as f64 / self.rated as f64;
+            self.rate_sum *= kept;
+            squares *= kept;
+            self.rated = REMEMBERED - 1;
+        }
+        self.rated += 1;
+        self.rate_sum += rate;
+        self.rate_squares = Some(squares + rate * rate);
+    }
+
     /// Mean computing rate, once a task with a rate has finished.
     pub fn mean_rate(&self) -> Option<Share> {
         Share::of(self.rate_sum, self.rated as f64)
+    }
+
+    /// Standard deviation of the computing rate, once two tasks with a rate have finished.
+    pub fn rate_spread(&self) -> Option<f64> {
+        let mean = self.mean_rate().filter(|_| self.rated > 1)?.value();
+        Some((self.rate_squares? / self.rated as f64 - mean * mean).max(0.0).sqrt())
     }
 }
 
@@ -66,11 +99,7 @@ impl Jobs {
     pub fn ended(&mut self, key: JobKey, rate: Option<Share>) {
         let job = self.touch(key);
         job.running = job.running.saturating_sub(1);
-        job.finished.count += 1;
-        if let Some(rate) = rate {
-            job.finished.rate_sum += rate.value();
-            job.finished.rated += 1;
-        }
+        job.finished.add(rate.map(Share::value));
     }
 
     /// A task of `key` left without having ended.
@@ -89,7 +118,7 @@ impl Jobs {
         self.jobs.get(key)?.finished.mean_rate()
     }
 
-    /// Every job, how many of its tasks run, and its finished tasks; by name and kind.
+    /// Every job, how many of its tasks run, and its finished tasks; by user, name and kind.
     pub fn iter(&self) -> impl Iterator<Item = (&JobKey, u32, &Finished)> {
         self.jobs.iter().map(|(key, job)| (key, job.running, &job.finished))
     }
@@ -119,7 +148,7 @@ mod tests {
     use crate::model::Label;
 
     fn key(job: &str) -> JobKey {
-        JobKey { job: Label::new(job).unwrap(), kind: None }
+        JobKey { uid: None, job: Label::new(job).unwrap(), kind: None }
     }
 
     fn rate_of(jobs: &Jobs, wanted: &JobKey) -> Option<f64> {
@@ -137,6 +166,28 @@ mod tests {
         let rate = rate_of(&jobs, &key("grep")).unwrap();
         assert!((rate - 0.3).abs() < 1e-9, "{rate}");
         assert_eq!(jobs.iter().next().unwrap().2.count, 3);
+    }
+
+    #[test]
+    fn old_rates_fade_and_the_spread_is_that_of_the_tasks() {
+        let mut finished = Finished::default();
+        assert_eq!(finished.rate_spread(), None);
+        for task in 0..1000 {
+            finished.add(Some(if task % 2 == 0 { 0.2 } else { 0.4 }));
+        }
+        let near = |found: Option<f64>, wanted: f64| (found.unwrap() - wanted).abs() < 0.01;
+        assert!(near(finished.mean_rate().map(Share::value), 0.3), "{finished:?}");
+        assert!(near(finished.rate_spread(), 0.1), "{finished:?}");
+        for _ in 0..22 {
+            finished.add(Some(0.9));
+        }
+        assert!(near(finished.mean_rate().map(Share::value), 0.6), "{finished:?}");
+        assert_eq!(finished.count, 1022);
+        // All that an earlier lrsd kept: a mean.
+        let mut older = Finished { count: 9, rate_sum: 4.5, rated: 9, rate_squares: None };
+        assert_eq!(older.rate_spread(), None);
+        older.add(Some(0.5));
+        assert!(near(older.rate_spread(), 0.0), "{older:?}");
     }
 
     #[test]

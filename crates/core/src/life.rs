@@ -169,7 +169,7 @@ impl Shaper {
             return;
         }
         let Some(mut task) = self.remove_task(id) else { return };
-        if let Some(key) = task.labels.job_key() {
+        if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
         let (seat, owes, parked) = (task.seat, task.owes_unit(), task.is_from_parking());
@@ -253,11 +253,12 @@ impl Shaper {
             let away = last == Last::Away;
             let at = (!away).then_some(now.wall);
             let rate = task.counts.meter.computing_rate().filter(|_| !away);
-            if let Some(key) = task.labels.job_key() {
+            if let Some(key) = task.job_key() {
                 self.jobs.ended(key, rate);
             }
             self.totals.completed += 1;
             let mut inputs = Map::new();
+            inputs.insert("uid".into(), json!(task.uid));
             let cpu = task.counts.since_admission().cpu;
             inputs.insert("cpu_seconds".into(), json!(cpu.map(|cpu| cpu.as_secs_f64())));
             let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
@@ -317,7 +318,7 @@ impl Shaper {
 
     /// A task is none any more; what it has of others is given back, unless it is contested.
     fn let_go(&mut self, task: Box<Task>, now: Moment) {
-        if let Some(key) = task.labels.job_key() {
+        if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
         self.totals.released += 1;

@@ -79,9 +79,13 @@ pub enum Class {
     Io,
 }
 
-/// A job and the kind of task within it: the unit whose tasks are alike (thesis 2.3).
+/// A user's job and the kind of task within it: the unit whose tasks are alike (thesis 2.3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobKey {
+    /// Whose it is: what one user's tasks did says nothing about another's job of that name. `None`:
+    /// not known, of tasks that an earlier lrsd recorded.
+    #[serde(default)]
+    pub uid: Option<u32>,
     /// Name of the job.
     pub job: Label,
     /// map, reduce, any word.
@@ -255,9 +259,9 @@ impl Labels {
         }
     }
 
-    /// The job whose rate this task counts for, if it named one.
-    pub fn job_key(&self) -> Option<JobKey> {
-        self.job.clone().map(|job| JobKey { job, kind: self.kind.clone() })
+    /// The job of `uid` whose rate a task with these labels counts for, if it named one.
+    pub fn job_key(&self, uid: Option<u32>) -> Option<JobKey> {
+        self.job.clone().map(|job| JobKey { uid, job, kind: self.kind.clone() })
     }
 }
 

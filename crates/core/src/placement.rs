@@ -11,6 +11,7 @@ use serde_json::json;
 use super::counts::Counts;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::order::Known;
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
 use super::state::{Need, Refusal, Request, Reservation};
@@ -31,6 +32,7 @@ struct Newcomer {
 impl Shaper {
     /// Puts everything where the contract wants it; see the module page.
     pub(super) fn settle(&mut self, now: Moment) {
+        let mut known = None;
         loop {
             let capacity = self.slots.active_capacity;
             while self.slots.active_used() > capacity {
@@ -84,7 +86,7 @@ impl Shaper {
             let slots = &mut self.slots;
             slots.passive_capacity =
                 slots.passive_capacity.min(slots.passive_max).max(slots.passive_in_use());
-            if !self.grant_waiter(now) {
+            if !self.grant_waiter(&mut known, now) {
                 break;
             }
         }
@@ -100,13 +102,11 @@ impl Shaper {
     }
 
     /// Gives the next waiter a slot, if there is one for it.
-    pub(super) fn grant_waiter(&mut self, now: Moment) -> bool {
+    fn grant_waiter(&mut self, known: &mut Option<Known>, now: Moment) -> bool {
         if self.gather_until.is_some() || self.active_offered() + self.passive_offered() == 0 {
             return false;
         }
-        let Some(id) = self.next_waiter() else { return false };
-        self.overtake(id);
-        let Some(waiter) = self.take_waiter(id) else { return false };
+        let Some((id, waiter)) = self.next_waiter(known) else { return false };
         self.place(waiter.request, id, now);
         true
     }
@@ -318,7 +318,7 @@ impl Shaper {
             |(id, _)| *id,
         );
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
-        if let Some(key) = labels.job_key() {
+        if let Some(key) = labels.job_key(Some(uid)) {
             self.jobs.started(key);
         }
         let reason = reason.to_owned();

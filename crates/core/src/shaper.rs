@@ -120,7 +120,7 @@ impl Shaper {
             shaper.counters.next_order =
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.sit(task.seat, task.rank(), id);
-            if let Some(key) = task.labels.job_key() {
+            if let Some(key) = task.job_key() {
                 shaper.jobs.started(key);
             }
             shaper.tasks.insert(id, Box::new(task));

@@ -65,9 +65,10 @@ impl Shaper {
         if task.labels == before {
             return;
         }
-        let after = task.labels.job_key();
-        if before.job_key() != after {
-            if let Some(key) = before.job_key() {
+        let uid = task.uid;
+        let after = task.labels.job_key(uid);
+        if before.job_key(uid) != after {
+            if let Some(key) = before.job_key(uid) {
                 self.jobs.left(key);
             }
             if let Some(key) = after {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
-use super::model::{Label, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
+use super::model::{JobKey, Label, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
 use super::sample::TaskSample;
 use super::slots::{Rank, Seat};
 use super::state::Reservation;
@@ -161,6 +161,11 @@ pub enum Hold {
 }
 
 impl Task {
+    /// The job whose rate this task counts for, if it named one.
+    pub fn job_key(&self) -> Option<JobKey> {
+        self.labels.job_key(self.uid)
+    }
+
     /// A task of which nothing is known but its id and its seat.
     pub fn lost(id: TaskId, order: Order, seat: Seat) -> Task {
         Task {

@@ -1,5 +1,7 @@
 //! One task, and the jobs.
 
+use std::ops::Deref;
+
 use super::when::Times;
 use super::{bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word};
 use crate::cli::failure::Failure;
@@ -7,8 +9,24 @@ use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::proto;
 use crate::wire;
 
+/// A task, and the CPUs of its node.
+#[derive(Clone, Copy)]
+pub(crate) struct OnNode<'a> {
+    pub(crate) task: &'a proto::Task,
+    /// `None`: not known.
+    pub(crate) cpus: Option<u32>,
+}
+
+impl Deref for OnNode<'_> {
+    type Target = proto::Task;
+
+    fn deref(&self) -> &proto::Task {
+        self.task
+    }
+}
+
 /// What people know the task by, what is odd about it in front.
-pub(super) fn title(task: &proto::Task) -> String {
+pub(super) fn title(task: OnNode<'_>) -> String {
     let mut words: Vec<String> = oddities(task).into_iter().map(|odd| format!("[{odd}]")).collect();
     match (&task.job, &task.kind) {
         (Some(job), Some(kind)) => words.push(format!("{job}/{kind}")),
@@ -24,7 +42,7 @@ pub(super) fn title(task: &proto::Task) -> String {
     words.join(" ")
 }
 
-pub(super) fn oddities(task: &proto::Task) -> Vec<&'static str> {
+pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
     [
         (starves(task), "starves"),
         (task.overflow, "overflow"),
@@ -40,20 +58,20 @@ pub(super) fn oddities(task: &proto::Task) -> Vec<&'static str> {
     .collect()
 }
 
-/// A passive task that wants the CPU, as far as is known, and has got less than a hundredth of the
-/// node in the last cycle.
-fn starves(task: &proto::Task) -> bool {
+/// A passive task that wants the CPU, as far as is known, and has got less than a tenth of one in the
+/// last cycle.
+fn starves(task: OnNode<'_>) -> bool {
     let wants = matches!(
         proto::Class::try_from(task.class),
         Ok(proto::Class::Cpu | proto::Class::Moderate)
     );
     task.tier == proto::Tier::Passive as i32
         && wants
-        && task.cpu_share.is_some_and(|share| share < 0.01)
+        && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * f64::from(cpus) < 0.1)
 }
 
 /// `lrsctl task ID`: everything, a line each.
-pub(crate) fn task(task: &proto::Task, times: &Times, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<(), Failure> {
     let time = |at: &Option<prost_types::Timestamp>| times.write(at.as_ref());
     let text = |value: &Option<String>| known(value.as_deref(), str::to_owned);
     let kernel = task.kernel.unwrap_or_default();
@@ -145,7 +163,9 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
         ("RUNNING", Column::Figure),
         ("FINISHED", Column::Figure),
         ("RATE", Column::Figure),
+        ("SPREAD", Column::Figure),
         ("CLASS", Column::Text),
+        ("UID", Column::Figure),
         ("KIND", Column::Elastic(6)),
         ("JOB", Column::Elastic(12)),
     ]);
@@ -154,9 +174,48 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
             job.running.to_string(),
             job.finished.to_string(),
             rate(job.computing_rate),
+            rate(job.computing_rate_spread),
             wire::class_word(job.class).to_owned(),
+            known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),
+        ]);
+    }
+    out.table(&table)
+}
+
+/// `lrsctl jobs --suits`: the job to take first in front.
+pub(crate) fn suits(jobs: &[proto::EvaluatedJob], out: &mut Output) -> Result<(), Failure> {
+    use proto::evaluate_job_response::Advice;
+    if jobs.is_empty() {
+        say(format_args!("no jobs"));
+        return Ok(());
+    }
+    let mut table = Columns::new(&[
+        ("SUITS", Column::Text),
+        ("NEW RATE", Column::Figure),
+        ("MEAN", Column::Figure),
+        ("SCORE", Column::Figure),
+        ("UID", Column::Figure),
+        ("KIND", Column::Elastic(6)),
+        ("JOB", Column::Elastic(12)),
+    ]);
+    for job in jobs {
+        let evaluation = job.evaluation.clone().unwrap_or_default();
+        let word = match evaluation.advice() {
+            Advice::Suits => "yes",
+            Advice::DoesNotSuit => "no",
+            Advice::SampleFirst => "sample",
+            Advice::Unspecified => super::DASH,
+        };
+        table.row(vec![
+            word.to_owned(),
+            rate(evaluation.new_rate),
+            rate(evaluation.mean_rate),
+            rate(evaluation.score),
+            known(job.uid, |uid| uid.to_string()),
+            known(job.kind.clone(), |kind| kind),
+            known(job.job.clone(), |job| job),
         ]);
     }
     out.table(&table)

@@ -107,6 +107,14 @@ struct EvaluateOptions {
     kind: Option<String>,
     computing_rate: Option<f64>,
     mean_computing_rate: Option<f64>,
+    uid: Option<u32>,
+}
+
+impl EvaluateOptions {
+    fn asked(self) -> proto::EvaluateJobRequest {
+        let EvaluateOptions { job, kind, computing_rate, mean_computing_rate, uid } = self;
+        proto::EvaluateJobRequest { job, kind, computing_rate, mean_computing_rate, uid }
+    }
 }
 
 impl Manager {
@@ -189,7 +197,7 @@ impl Manager {
         limited(tasks)
     }
 
-    /// Jobs known here, by name and kind.
+    /// Jobs known here, by user, name and kind.
     #[zbus(out_args("jobs"))]
     fn list_jobs(&self) -> Result<Vec<Dict>, CallError> {
         let call = self.call()?;
@@ -296,13 +304,23 @@ impl Manager {
         self.call()?.explain(id)
     }
 
-    /// The co-location test: does this job suit this node? Options: job, kind (s),
+    /// The co-location test: does this job suit this node? Options: job, kind (s), uid (u),
     /// computing_rate, mean_computing_rate (d). Advice only.
     #[zbus(out_args("advice"))]
     fn evaluate_job(&self, question: Options) -> Result<Dict, CallError> {
-        let EvaluateOptions { job, kind, computing_rate, mean_computing_rate } = question.read()?;
-        let asked = proto::EvaluateJobRequest { job, kind, computing_rate, mean_computing_rate };
+        let asked = question.read::<EvaluateOptions>()?.asked();
         Ok(value::message(&query::evaluate(&self.call()?.snapshot(), asked)?))
+    }
+
+    /// The same for several jobs, the one to take first in front; of no questions every job known
+    /// here. Each answer has job, kind, uid as asked, and evaluation (a{sv}).
+    #[zbus(out_args("jobs"))]
+    fn evaluate_jobs(&self, questions: Vec<Options>) -> Result<Vec<Dict>, CallError> {
+        let asked = |one: Options| one.read::<EvaluateOptions>().map(EvaluateOptions::asked);
+        let jobs = questions.into_iter().map(asked).collect::<Result<_, _>>()?;
+        let asked = proto::EvaluateJobsRequest { jobs };
+        let answer = query::evaluate_all(&self.call()?.snapshot(), asked)?;
+        limited(answer.jobs.iter().map(value::message).collect())
     }
 
     /// Kept events from sequence number since on, oldest first: at most limit, and at most

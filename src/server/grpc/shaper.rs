@@ -204,6 +204,13 @@ impl Shaper for GrpcServer {
         Ok(Response::new(query::evaluate(&self.service.snapshot(), request.into_inner())?))
     }
 
+    async fn evaluate_jobs(
+        &self,
+        request: Request<proto::EvaluateJobsRequest>,
+    ) -> Answer<proto::EvaluateJobsResponse> {
+        Ok(Response::new(query::evaluate_all(&self.service.snapshot(), request.into_inner())?))
+    }
+
     async fn get_yarn(&self, _: Request<proto::GetYarnRequest>) -> Answer<proto::YarnStatus> {
         Ok(Response::new(query::yarn(&self.service.snapshot())))
     }

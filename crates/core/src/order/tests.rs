@@ -9,7 +9,7 @@ use crate::task::Who;
 use crate::units::{Moment, WallTime};
 
 fn key(job: &str) -> JobKey {
-    JobKey { job: Label::new(job).unwrap(), kind: None }
+    JobKey { uid: Some(0), job: Label::new(job).unwrap(), kind: None }
 }
 
 /// One active and one passive slot, and jobs with these rates.
@@ -21,7 +21,7 @@ fn shaper(order: QueueOrder, rates: &[(&str, f64)]) -> Shaper {
         order,
         ..Policy::simulated()
     };
-    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1 };
+    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1, rate_squares: None };
     let jobs = rates.iter().map(|(job, rate)| (key(job), finished(*rate))).collect();
     Shaper::new(policy, 1, Restored { jobs, ..Restored::default() })
 }
