@@ -14,7 +14,7 @@ use super::unit_worker::{CalledOff, UnitJob};
 use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
 use crate::rights::Role;
@@ -225,9 +225,9 @@ impl Driver {
         self.feed(Input::Attached { task: id, group: record, born }, now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
-        self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
-        if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
-            self.tell_unit(id, tier);
+        self.settle_in(id, Some(written.map_or(tier.into(), |(written, _)| written)), now);
+        if let Some(level) = self.core.level(id) {
+            self.tell_unit(id, level);
         }
         let task = self.task_view(id, now.boot);
         self.found_is_placed(id);
@@ -250,7 +250,7 @@ impl Driver {
     }
 
     /// Weights, watches and sampling of a task that is in place.
-    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Level>, now: Moment) {
         if self.align(id, has, now) {
             self.read_back(id);
         }
