@@ -15,7 +15,7 @@ use super::unit_worker::{CalledOff, UnitJob};
 use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attachment, CgroupError, Group};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
 use crate::rights::Role;
@@ -249,9 +249,10 @@ impl Driver {
         self.feed(Input::Attached { task: id, group: record, born }, now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
-        self.settle_in(id, written.map(|(written, _)| written).or(tier), now);
-        if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
-            self.tell_unit(id, tier);
+        let level = written.map(|(written, _)| written).or(tier.map(Level::from));
+        self.settle_in(id, level, now);
+        if let Some(level) = self.core.level(id) {
+            self.tell_unit(id, level);
         }
         let task = self.task_view(id, now.boot);
         self.found_is_placed(id);
@@ -274,7 +275,7 @@ impl Driver {
     }
 
     /// Weights, watches and sampling of a task that is in place.
-    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Level>, now: Moment) {
         if self.align(id, has, now) {
             self.read_back(id);
         }

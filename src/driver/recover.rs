@@ -138,6 +138,7 @@ impl Driver {
             sources_gone: Vec::new(),
             reading: false,
             next_cycle: now.boot,
+            next_lane_look: now.boot,
             cycles: 0,
             cpus,
             started_at: now.wall,

@@ -15,6 +15,7 @@ mod crash;
 mod disks;
 mod finder;
 mod give_back;
+mod lane;
 mod lifecycle;
 mod modes;
 mod neighbours;

@@ -47,6 +47,7 @@ impl Shaper {
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         let Some(cpu) = measured.cpu else { return };
+        self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_trial(&cpu, now);
         if cpu.saturated(self.policy.cpu_saturation) {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);

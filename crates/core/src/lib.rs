@@ -12,6 +12,7 @@ mod cycle;
 pub mod event;
 pub mod guard;
 pub mod jobs;
+pub mod lane;
 pub mod leaving;
 mod life;
 pub mod model;

@@ -301,9 +301,10 @@ impl Shaper {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Releasing(hold) = task.life else { return };
         task.life = Life::Placed(hold);
-        let tier = task.tier();
         self.step.store(Record::Task(id));
-        self.step.set_tier(id, tier);
+        if let Some(level) = self.level(id) {
+            self.step.set_level(id, level);
+        }
     }
 
     /// A task was given back; its processes go on elsewhere. It may have left its slot before.

@@ -160,13 +160,14 @@ impl Shaper {
         now: Moment,
     ) {
         self.reseat(id, seat);
+        self.lane.leave(id, now.boot);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Life::Attaching(Attaching { reason: of_admission, booked: None, .. }) =
             &mut task.life
         {
             // It has no tier to lose yet; its admission will say where it sits, and why.
             *of_admission = reason.to_owned();
-            self.step.set_tier(id, seat.tier());
+            self.step.set_level(id, seat.tier().into());
             return;
         }
         let priority = task.priority;
@@ -182,7 +183,7 @@ impl Shaper {
                 (EventKind::Demoted, Tier::Active)
             }
         };
-        self.step.set_tier(id, seat.tier());
+        self.step.set_level(id, seat.tier().into());
         let inputs = self.slot_inputs();
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(from.to_string());
@@ -226,7 +227,7 @@ impl Shaper {
             *reason = why.to_owned();
         }
         if seat.tier() != Seat::Arriving.tier() {
-            self.step.set_tier(id, seat.tier());
+            self.step.set_level(id, seat.tier().into());
         }
         self.settle(now);
     }
@@ -363,6 +364,7 @@ impl Shaper {
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
+        self.lane.forget(id);
         Some(task)
     }
 }

@@ -21,6 +21,7 @@ use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
+use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
 use super::parking::Parking;
@@ -45,6 +46,8 @@ pub struct Shaper {
     pub(super) probe: Probe,
     /// The weight of the root.
     pub(super) follow: Follow,
+    /// Passive tasks that compute promptly.
+    pub(super) lane: Lane,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
@@ -92,6 +95,7 @@ impl Shaper {
             guard: Guard::default(),
             probe: Probe::default(),
             follow: Follow::default(),
+            lane: Lane::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
@@ -328,6 +332,7 @@ impl Shaper {
                     }
                 }
             }
+            Input::LaneLooked(counters) => self.look_at_lane(&counters, now),
             Input::Restored(due) => self.restored(due, now),
             Input::Note { kind, task, reason, inputs } => {
                 self.note(kind, task, reason, inputs, now);

@@ -12,7 +12,8 @@ use std::time::Duration;
 use lrs_core::Measured;
 use lrs_core::capacity::CpuShares;
 use lrs_core::guard::Memory;
-use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
+use lrs_core::lane;
+use lrs_core::model::{Labels, Level, Priority, ReservationId, TaskId};
 use lrs_core::neighbours::RootWeight;
 use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
@@ -80,13 +81,17 @@ impl Plan {
         Plan { active: core.slots().active_capacity, passive_max: core.slots().passive_max }
     }
 
-    /// The weights of a tier: `RATIO` to one between the tiers when both are full.
-    pub fn weights(self, tier: Tier) -> Weights {
+    /// Weights of a task: `RATIO` to one between the tiers when both are full.
+    pub fn weights(self, level: impl Into<Level>) -> Weights {
         let passive_per_active = u64::from(self.passive_max.div_ceil(self.active.max(1)).max(1));
         let active = (RATIO * passive_per_active).clamp(100, 10_000);
-        match tier {
-            Tier::Active => Weights { cpu: active, idle: false, io: active },
-            Tier::Passive => Weights { cpu: 1, idle: false, io: 1 },
+        match level.into() {
+            Level::Active => Weights { cpu: active, idle: false, io: active },
+            Level::Lane => {
+                let cpu = (active as f64 * lane::WEIGHT).round() as u64;
+                Weights { cpu, idle: false, io: 1 }
+            }
+            Level::Passive => Weights { cpu: 1, idle: false, io: 1 },
         }
     }
 }
@@ -167,8 +172,8 @@ impl Daemon {
     fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
         let Step { weights, records, events, forget, jobs, answers } = step;
         let mut touched: BTreeSet<TaskId> = weights.iter().map(|(id, _)| *id).collect();
-        for (id, tier) in weights {
-            self.weigh(id, tier, out)?;
+        for (id, level) in weights {
+            self.weigh(id, level, out)?;
         }
         self.weigh_root(out)?;
         for event in &events {
@@ -284,11 +289,11 @@ impl Daemon {
 
     // --- deeds ---
 
-    /// Gives a task that is in place the weights of `tier`, where they differ.
-    pub(crate) fn weigh(&mut self, id: TaskId, tier: Tier, out: &mut Outside) -> Alive<()> {
+    /// Gives a task that is in place the weights of `level`, where they differ.
+    pub(crate) fn weigh(&mut self, id: TaskId, level: Level, out: &mut Outside) -> Alive<()> {
         let placed = self.core.task(id).filter(|task| task.is_placed());
         let Some(group) = placed.and_then(group_of) else { return Ok(()) };
-        write_weights(group, self.plan.weights(tier), out)
+        write_weights(group, self.plan.weights(level), out)
     }
 
     /// Gives the root what the active tier wants.
@@ -301,8 +306,8 @@ impl Daemon {
 
     /// The weights of its own tier.
     pub(crate) fn align(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        match self.core.task(id).map(Task::tier) {
-            Some(tier) => self.weigh(id, tier, out),
+        match self.core.level(id) {
+            Some(level) => self.weigh(id, level, out),
             None => Ok(()),
         }
     }
@@ -710,7 +715,8 @@ impl Daemon {
     fn check_weights(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return Ok(()) };
         let found = group_of(task).and_then(|group| out.node.tree.groups().get(&group));
-        if found.is_none_or(|found| found.weights == self.plan.weights(task.tier())) {
+        let expected = self.core.level(id).map(|level| self.plan.weights(level));
+        if found.is_none_or(|found| Some(found.weights) == expected) {
             return Ok(());
         }
         let found = vec!["weights are not those of the tier".to_owned()];

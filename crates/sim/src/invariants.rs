@@ -88,8 +88,9 @@ fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<
         let Some(found) = found.filter(|_| task.is_placed() && !task.is_contested()) else {
             continue;
         };
-        let (tier, expected) = (task.tier(), daemon.plan.weights(task.tier()));
-        ensure!(found.weights == expected, "task {id} is {tier} and has {:?}", found.weights);
+        let level = daemon.core.level(id).unwrap_or(task.tier().into());
+        let expected = daemon.plan.weights(level);
+        ensure!(found.weights == expected, "task {id} is {level} and has {:?}", found.weights);
     }
     let root = out.lrs().filter(|root| !foreign.contains(root));
     let root = root.and_then(|root| out.node.tree.groups().get(&root));

@@ -45,6 +45,7 @@ pub(super) fn title(task: OnNode<'_>) -> String {
 pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
     [
         (starves(task), "starves"),
+        (task.cpu_lane.is_some(), "lane"),
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
         (task.opportunistic, "opportunistic"),
