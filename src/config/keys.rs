@@ -273,7 +273,7 @@ table! {
     /// saturated: those that compute little, in bursts of less than 2 ms between waits for a disk
     /// or a timer. They get a tenth of an active task's CPU weight; who uses more than its part
     /// loses it at once. 0: none.
-    Live lane_share: Share = Share::ZERO, "0.0..=0.2", |v| number(v, Share::ZERO..=share(0.2));
+    Live lane_share: Share = share(0.025), "0.0..=0.2", |v| number(v, Share::ZERO..=share(0.2));
 }
 
 table! {
