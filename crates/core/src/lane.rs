@@ -109,7 +109,7 @@ pub struct Candidate {
 /// Why a task came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It computes in short bursts, and little.
+    /// It computes in short bursts.
     Bursts,
     /// The same of the job it begins for.
     Job,
@@ -338,7 +338,7 @@ impl Lane {
 impl Why {
     fn as_str(self) -> &'static str {
         match self {
-            Why::Bursts => "it computes little, in short bursts between waits",
+            Why::Bursts => "it computes in short bursts between waits",
             Why::Job => "tasks of its job compute little, in short bursts between waits",
             Why::Overrun => "it used more CPU than its part of the lane",
             Why::Changed => "its bursts are long now",
