@@ -144,7 +144,7 @@ fn grants(bencher: Bencher, order: QueueOrder) {
             let job = Label::new(&format!("job-{}", ticket % 100)).ok();
             let labels = Labels { job, ..Labels::default() };
             let first_requested = WallTime::from_unix_micros(ticket as i64);
-            let patience = Some(Patience { first_requested, deadline: None });
+            let patience = Some(Patience { first_requested, deadline: None, parks: false });
             let request = request(labels);
             shaper.handle(Input::Request { ticket: Ticket(ticket), request, patience }, at(1));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Driver;
 use super::admission::{Asked, refused};
 use super::log::log;
-use super::worker::Job;
+use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
@@ -38,6 +38,8 @@ pub(super) enum FollowUp {
     Feed(Box<Input>),
     /// An admission came to nothing.
     Failed(TaskId, CommandError),
+    /// A process that was parked is in its slot.
+    Attached(TaskId, AttachResult),
 }
 
 impl Driver {
@@ -54,6 +56,7 @@ impl Driver {
             match next {
                 FollowUp::Feed(input) => self.feed(*input, now),
                 FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
+                FollowUp::Attached(id, result) => self.attached(id, result, now),
             }
         }
         self.following_up = false;
@@ -109,6 +112,7 @@ impl Driver {
         for job in jobs {
             match job {
                 step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
+                step::Job::Park { task, ticket } => self.park(task, ticket),
                 step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
@@ -142,8 +146,15 @@ impl Driver {
 
     /// One that cannot be recorded is not admitted.
     fn not_recorded(&mut self, id: TaskId, mut error: String) {
+        if self.core.parked(id).is_some() {
+            let failed = Input::AttachFailed { task: id, reason: error };
+            return self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+        }
+        let from_parking = self.core.task(id).is_some_and(Task::is_from_parking);
         let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
-        if let Some(group) = group.filter(|group| group.record.attachment == Attachment::Own)
+        let own = |group: &Arc<Group>| group.record.attachment == Attachment::Own;
+        // One that waited in its group goes back first.
+        if let Some(group) = group.filter(|group| own(group) && !from_parking)
             && let Err(undo) = self.tree.remove(&group)
         {
             error = format!("{error}; and its cgroup stays: {undo}");

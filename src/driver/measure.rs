@@ -217,6 +217,9 @@ impl Driver {
 
     /// Groups of ended tasks that could not be removed at once.
     fn remove_again(&mut self) {
+        for id in std::mem::take(&mut self.not_unparked) {
+            self.begin_unparking(id);
+        }
         for (task, group) in std::mem::take(&mut self.not_removed) {
             self.workers.place(Job::Remove { task, group });
         }

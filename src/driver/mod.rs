@@ -25,6 +25,7 @@ mod find;
 mod keeping;
 mod log;
 mod measure;
+mod parking;
 mod placing;
 pub mod process;
 mod reader;
@@ -125,6 +126,10 @@ pub struct Driver {
     root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Waiters that could not be put back where they were at once.
+    not_unparked: Vec<TaskId>,
+    /// Requests for processes that are on their way back.
+    held: Vec<parking::Held>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
     unrestored: BTreeMap<TaskId, units::Owed>,
     /// Admissions that are being looked up, by the uid that asked.
@@ -370,6 +375,7 @@ impl Driver {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
+        self.unpark_all();
         self.leave_root();
         self.publish(now);
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();

@@ -129,6 +129,8 @@ impl Driver {
             let_go: HashSet::new(),
             root_weight: RootState::default(),
             not_removed: Vec::new(),
+            not_unparked: Vec::new(),
+            held: Vec::new(),
             unrestored: BTreeMap::new(),
             looking: HashMap::new(),
             ratio_groups: BTreeMap::new(),

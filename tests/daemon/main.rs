@@ -20,4 +20,5 @@ mod lifecycle;
 mod modes;
 mod neighbours;
 mod owner;
+mod parking;
 mod tiers;

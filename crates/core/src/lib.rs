@@ -18,6 +18,7 @@ mod life;
 pub mod model;
 pub mod neighbours;
 pub mod order;
+mod parking;
 mod placement;
 pub mod probe;
 pub mod rate;

@@ -310,16 +310,20 @@ impl Shaper {
         ticket: Ticket,
         now: Moment,
     ) -> TaskId {
-        let id = TaskId {
-            epoch: self.counters.epoch,
-            number: post_increment(&mut self.counters.next_task),
-        };
+        let parked = self.claim_parked(ticket);
+        let id = parked.as_ref().map_or_else(
+            || TaskId {
+                epoch: self.counters.epoch,
+                number: post_increment(&mut self.counters.next_task),
+            },
+            |(id, _)| *id,
+        );
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key(Some(uid)) {
             self.jobs.started(key);
         }
         let reason = reason.to_owned();
-        let task = Task {
+        let mut task = Task {
             id,
             labels,
             who,
@@ -343,9 +347,17 @@ impl Shaper {
             lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
-        self.tasks.insert(id, Box::new(task));
         self.follow.newcomer |= seat.tier() == Tier::Active;
-        self.step.jobs.push(Job::Prepare { task: id, ticket });
+        match parked {
+            // Once the move under way is done.
+            Some((_, None)) => {}
+            Some((_, Some(group))) => {
+                task.was_parked(group);
+                self.step.jobs.push(Job::Prepare { task: id, ticket });
+            }
+            None => self.step.jobs.push(Job::Prepare { task: id, ticket }),
+        }
+        self.tasks.insert(id, Box::new(task));
         id
     }
 

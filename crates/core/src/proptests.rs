@@ -261,7 +261,7 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     let mut shaper = shaper(1);
     let running: Vec<_> = (0..2).map(|i| admit(&mut shaper, 0, at(i))).collect();
     let wait = |shaper: &mut Shaper, priority, first: u64| {
-        let patience = Patience { first_requested: at(first).wall, deadline: None };
+        let patience = Patience { first_requested: at(first).wall, deadline: None, parks: false };
         match shaper.ask(request(priority), Some(patience), at(10)) {
             Ok(Answer::Waiting(id)) => id,
             other => panic!("{other:?}"),
@@ -294,7 +294,9 @@ fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
     let restored = Restored { gather_until: Some(at(2).boot), ..Restored::default() };
     let policy = Policy { active: Some(1), passive: Some(0), ..Policy::simulated() };
     let mut shaper = Shaper::new(policy, 1, restored);
-    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    let since = |seconds| {
+        Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false })
+    };
     let Ok(Answer::Waiting(young)) = shaper.ask(request(0), since(9), at(1)) else { panic!() };
     let Ok(Answer::Waiting(old)) = shaper.ask(request(0), since(3), at(1)) else { panic!() };
     assert_eq!(shaper.next_deadline(), Some(at(2).boot));
@@ -327,7 +329,9 @@ fn draining_keeps_reservations_and_waiters_and_refuses_new_ones() {
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     shaper.drain(at(1));
     assert_eq!(shaper.ask(request(5), None, at(1)), Err(Refusal::Draining));
-    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    let since = |seconds| {
+        Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false })
+    };
     assert_eq!(shaper.ask(request(0), since(1), at(1)), Err(Refusal::Draining));
     let Ok(Answer::Waiting(_)) = shaper.ask(request(0), since(0), at(1)) else {
         panic!("who waited before it began must wait on")
@@ -758,6 +762,7 @@ impl World {
                 Job::Remove { task, .. } => {
                     assert!(shaper.task(task.id).is_none(), "removed while it is there");
                 }
+                Job::Park { .. } => unreachable!("these requests do not park"),
                 Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
             }
         }
@@ -892,6 +897,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             let patience = wait.map(|wait| Patience {
                 first_requested: now.wall,
                 deadline: wait.map(|s| now.boot.after(Duration::from_secs(s))),
+                parks: false,
             });
             let offered = shaper.active_offered() + shaper.passive_offered();
             let asked = Request { labels: labels(job), ..request(priority) };
@@ -1082,7 +1088,6 @@ proptest! {
         ops in prop::collection::vec((op(), -20i64..40), 1..120),
     ) {
         let mut shaper = shaper(2);
-        shaper.set_policy(Policy { lane_share: Share::clamped(0.05), ..Policy::simulated() }, at(0));
         let mut world = World::default();
         let mut clock = 1000i64;
         for (op, advance) in ops {

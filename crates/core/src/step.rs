@@ -382,7 +382,15 @@ pub enum Job {
         /// The request that it comes from.
         ticket: Ticket,
     },
-    /// Put the processes in place, with the weights of its tier; then [`Input::Attached`] or
+    /// Find out the same for a request that is to wait in the group of its task; then the same.
+    /// Its task is [`Shaper::parked`](super::shaper::Shaper::parked).
+    Park {
+        /// The task to come.
+        task: TaskId,
+        /// The request that waits.
+        ticket: Ticket,
+    },
+    /// Put the processes in place, with the weights of its tier (none for one that is parked); then [`Input::Attached`] or
     /// [`Input::AttachFailed`]. Never begun where the record of the task could not be written.
     Attach(TaskId),
     /// Move the main process back into its group, with those that belong to it; then

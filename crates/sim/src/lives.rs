@@ -394,7 +394,8 @@ impl Lives {
             1 => Some(None),
             _ => Some(Some(now.boot.after(Duration::from_millis(self.rng.u64(0..20_000))))),
         };
-        let patience = patience.map(|deadline| Patience { first_requested: now.wall, deadline });
+        let (first_requested, parks) = (now.wall, self.rng.u8(0..4) > 0);
+        let patience = patience.map(|deadline| Patience { first_requested, deadline, parks });
         let reservation = if need == Need::Slot && self.rng.u8(0..3) == 0 {
             let used: BTreeSet<_> =
                 self.clients.values().filter_map(|c| c.ask.request.reservation).collect();

@@ -97,7 +97,7 @@ impl Shaped {
         let request =
             Request { uid, who, labels, priority, reservation, need, opportunistic: false };
         let first_requested = self.out.node.now().wall;
-        let patience = Some(Patience { first_requested, deadline: None });
+        let patience = Some(Patience { first_requested, deadline: None, parks: false });
         Ask { caller: 0, process, request, patience }
     }
 
