@@ -66,3 +66,30 @@ fn a_passive_task_of_short_bursts_is_in_the_lane_until_it_is_promoted() {
     assert_eq!(kinds, ["admitted", "lane_in", "lane_in", "lane_out", "promoted"]);
     assert_eq!(daemon.task_of(napper)["repaired"], 0);
 }
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_task_that_computes_once_it_is_in_the_lane_is_out_and_costs_little() {
+    let mut daemon = Daemon::start("lane-cheat", &settings("0.025"));
+    let hog = pinned(&mut daemon, "while :; do :; done");
+    daemon.task_of(hog);
+    let cheat = "trap c=1 USR1; while [ -z \"$c\" ]; do read -t 0.01; done; while :; do :; done";
+    let cheat = pinned(&mut daemon, cheat);
+    daemon.eventually("a task in the lane", |daemon| lane(daemon, cheat).map(drop));
+    let used = |daemon: &Daemon| daemon.task_of(cheat)["cpu_seconds"].as_f64().expect("CPU time");
+    let before = used(&daemon);
+    signal(cheat, Signal::USR1);
+    let out = daemon.eventually("a task out of the lane", |daemon| {
+        daemon.events().into_iter().find(|event| event["type"] == "lane_out")
+    });
+    assert!(out["reason"].as_str().expect("a reason").contains("more CPU"), "{out}");
+    let since = daemon.status()["node"]["sampled_at"].clone();
+    daemon.eventually("a cycle that has seen what it used", |daemon| {
+        let status = daemon.status();
+        let now = status["node"]["sampled_at"].as_str()?;
+        (now > since.as_str()? && used(daemon) > before).then_some(())
+    });
+    let cost = used(&daemon) - before;
+    assert!(cost < 0.3, "{cost} s");
+    assert_eq!(lane(&daemon, cheat), None);
+}

@@ -5,9 +5,10 @@
 //! [`WEIGHT`], a part of the active weight. The lane is bounded, and no client can ask for it:
 //!
 //! - Entry ([`Lane::cycle`]) is by burst, CPU time per voluntary switch below [`SHORT_BURST`], and by
-//!   computing rate: the part of a CPU that the task takes when it need not wait for one. The lowest
-//!   rate comes first, until `share` of each active slot is promised. A task whose burst is not known
-//!   yet may enter by the rate of its job.
+//!   computing rate, the part of a CPU that the task takes when it need not wait for one: the lowest
+//!   comes first, until `share` of each active slot is promised. A task whose burst is not known yet
+//!   may enter by the rate of its job. A high rate keeps nobody out who computes in short bursts: a
+//!   starved task has no exact one, and beside others it often computes less than alone.
 //! - A task has an allowance: its part of a CPU a second, [`DEPTH`] of it at once. [`Lane::look`]
 //!   compares it with the CPU counters every [`LOOK`]. A task over it leaves at once, and comes back
 //!   when the allowance is full again and a pause is over that doubles each time. Its job then lets no
@@ -22,9 +23,9 @@
 //! each time. Either way weights are seldom written.
 //!
 //! Limits. The bound is for all CPUs together: members on one CPU take from the task there. A part is
-//! at most `share`, so that one of them takes no more than that from one active task; a task with a
-//! higher rate is not let in, whatever else is free. Bursts are those of the thread that was seen
-//! awake: a task with many busy threads may show a short burst, and is kept out by its rate alone.
+//! at most `share`, so that one of them takes no more than that from one active task; a task that needs
+//! more is out again at once, whatever else is free. Bursts are those of the thread that was seen
+//! awake: a task with many busy threads may show a short burst, and is out by what it uses.
 //! Nothing is seen of what the kernel's own threads do for a task, to write its blocks for instance.
 //! A new task begins with a full allowance: a job of short tasks may add that of the lane each cycle.
 //! A program that computes for longer than its allowance while it starts is out again at once, also
@@ -108,13 +109,13 @@ pub struct Candidate {
 /// Why a task came or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It computes in short bursts, and little.
+    /// It computes in short bursts.
     Bursts,
     /// The same of the job it begins for.
     Job,
     /// It used more than its part, or what it used cannot be read.
     Overrun,
-    /// Its bursts are long now, or it computes more than its part.
+    /// Its bursts are long now.
     Changed,
     /// The budget became less.
     Budget,
@@ -210,8 +211,7 @@ impl Lane {
                 member.looked = (now, candidate.cpu.unwrap_or(member.looked.1));
             }
             let long = candidate.burst.is_some_and(|burst| burst > SHORT_BURST * LEAVE_FACTOR);
-            let much = candidate.rate.is_some_and(|rate| rate.value() > HEADROOM * most);
-            member.bad_cycles = if long || much { member.bad_cycles + 1 } else { 0 };
+            member.bad_cycles = if long { member.bad_cycles + 1 } else { 0 };
             if member.bad_cycles >= BAD_CYCLES {
                 gone.push((*task, Why::Changed));
             } else if member.part > most {
@@ -248,7 +248,7 @@ impl Lane {
         for (rate, candidate, why) in wanted {
             let Some(cpu) = candidate.cpu else { continue };
             let part = (rate * HEADROOM).max(LEAST_PART).min(most);
-            if rate > most || part <= 0.0 || promised + part > all + 1e-9 {
+            if why == Why::Job && rate > most || part <= 0.0 || promised + part > all + 1e-9 {
                 continue;
             }
             promised += part;
@@ -338,10 +338,10 @@ impl Lane {
 impl Why {
     fn as_str(self) -> &'static str {
         match self {
-            Why::Bursts => "it computes little, in short bursts between waits",
+            Why::Bursts => "it computes in short bursts between waits",
             Why::Job => "tasks of its job compute little, in short bursts between waits",
             Why::Overrun => "it used more CPU than its part of the lane",
-            Why::Changed => "its bursts are long now, or it computes more than the lane has",
+            Why::Changed => "its bursts are long now",
             Why::Budget => "tiers.lane_share of the active slots is promised to others",
         }
     }

@@ -1088,7 +1088,6 @@ proptest! {
         ops in prop::collection::vec((op(), -20i64..40), 1..120),
     ) {
         let mut shaper = shaper(2);
-        shaper.set_policy(Policy { lane_share: Share::clamped(0.05), ..Policy::simulated() }, at(0));
         let mut world = World::default();
         let mut clock = 1000i64;
         for (op, advance) in ops {

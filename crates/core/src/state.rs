@@ -73,7 +73,7 @@ impl Policy {
             shrink_after: 3,
             order: QueueOrder::Fifo,
             overtake_max: 8,
-            lane_share: Share::default(),
+            lane_share: Share::clamped(0.025),
             reservation_ttl: Duration::from_secs(30),
             guard: Some(guard),
             memory_reserve: reserve,

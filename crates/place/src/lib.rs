@@ -43,6 +43,7 @@ pub mod preempt;
 pub mod resources;
 pub mod solver;
 pub mod turn;
+mod waiting;
 pub mod wco;
 
 #[cfg(test)]

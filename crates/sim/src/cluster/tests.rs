@@ -230,3 +230,26 @@ fn a_policy_that_can_start_nothing_is_said_to_be_stuck() {
     let refused = run(&suite.unwrap().cases[0].1, no_clock, &|_| {}).unwrap_err();
     assert!(matches!(refused, Refused::Stuck(_, 1)), "{refused}");
 }
+
+#[test]
+fn the_suites_that_are_shipped_can_be_run() {
+    macro_rules! suites {
+        ($($file:literal)*) => {[$(($file, include_str!(concat!("../../../../config/sim/", $file)))),*]};
+    }
+    for (file, text) in suites! {
+        "million.toml" "cross.toml" "solver.toml" "tables/delay.toml" "tables/lsap.toml"
+        "tables/wco.toml" "tables/layering.toml" "tables/lrs.toml" "tables/dla.toml"
+    } {
+        let suite = Suite::parse(text).unwrap_or_else(|wrong| panic!("{file}: {wrong}"));
+        for (name, scenario) in &suite.cases {
+            let instead = scenario.analysis.is_some() || scenario.solver.is_some();
+            let faults = if instead { Vec::new() } else { scenario.check() };
+            assert!(faults.is_empty(), "{file}, {name}: {faults:?}");
+        }
+        for published in &suite.published {
+            let known = NAMES.iter().any(|(name, _)| *name == published.figure);
+            let set = ["skips_share", "wait_share", "expected_local", "sticky_local", "solve_ms"];
+            assert!(known || set.contains(&published.figure.as_str()), "{file}: {published:?}");
+        }
+    }
+}
