@@ -298,14 +298,29 @@ impl CommandSender {
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, CommandError> {
+        // Dropped after the receiver, so that the loop finds the reply closed.
+        let mut gone = Gone(Some(&self.wake));
         let (reply, answer) = oneshot::channel();
         self.send(command(reply)).await?;
-        answer.await.unwrap_or_else(|_| {
+        let answer = answer.await;
+        gone.0 = None;
+        answer.unwrap_or_else(|_| {
             Err(CommandError::new(
                 ErrorKind::Unavailable,
                 "lrsd stopped before it answered; ask again once it is back",
             ))
         })
+    }
+}
+
+/// Wakes the loop when a client leaves before it is answered: what it waited for is not wanted.
+struct Gone<'a>(Option<&'a OwnedFd>);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        if let Some(fd) = self.0 {
+            wake(fd);
+        }
     }
 }
 

@@ -15,10 +15,11 @@ use divan::{AllocProfiler, Bencher, black_box};
 use lrs::core::Measured;
 use lrs::core::capacity::CpuShares;
 use lrs::core::guard::Memory;
-use lrs::core::model::{Labels, Priority, TaskId};
+use lrs::core::model::{Label, Labels, Priority, TaskId};
+use lrs::core::order::QueueOrder;
 use lrs::core::rate::{Interval, RateMeter};
 use lrs::core::shaper::Shaper;
-use lrs::core::state::{Need, Policy, Request, Restored};
+use lrs::core::state::{Need, Patience, Policy, Request, Restored};
 use lrs::core::step::{Input, Job, Last, Reading, Ready, Ticket};
 use lrs::core::task::{Attachment, GroupRecord, Who};
 use lrs::proto;
@@ -44,6 +45,18 @@ fn at(seconds: u64) -> Moment {
     }
 }
 
+fn request(labels: Labels) -> Request {
+    Request {
+        uid: 0,
+        who: Who::default(),
+        labels,
+        priority: Some(Priority(0)),
+        reservation: None,
+        need: Need::Slot,
+        opportunistic: false,
+    }
+}
+
 /// A shaper with `tasks` tasks, the first [`CPUS`] of them active.
 fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
     let policy = Policy {
@@ -56,15 +69,7 @@ fn full(tasks: usize) -> (Shaper, Vec<TaskId>) {
     let mut shaper = Shaper::new(policy, CPUS, Restored::default());
     let ids = (0..tasks as u64)
         .map(|ticket| {
-            let request = Request {
-                uid: 0,
-                who: Who::default(),
-                labels: Labels::default(),
-                priority: Some(Priority(0)),
-                reservation: None,
-                need: Need::Slot,
-                opportunistic: false,
-            };
+            let request = request(Labels::default());
             let input = Input::Request { ticket: Ticket(ticket), request, patience: None };
             let [Job::Prepare { task, .. }] = shaper.handle(input, at(1)).jobs[..] else {
                 panic!("no slot for one of {tasks} tasks");
@@ -125,6 +130,30 @@ fn promotion(bencher: Bencher, tasks: usize) {
         let rest = shaper.handle(Input::Figures(vec![(ids[0], Last::Unread)]), at(2));
         // Dropped after the clock has stopped.
         (weights, rest, shaper, ids)
+    });
+}
+
+/// `resume` on a drained node where 10,000 requests wait: 512 of them get a slot in one turn.
+#[divan::bench(args = [QueueOrder::Fifo, QueueOrder::Complement], sample_count = 10, sample_size = 1)]
+fn grants(bencher: Bencher, order: QueueOrder) {
+    let waiting = || {
+        let policy = Policy { passive: Some(508), order, guard: None, ..Policy::simulated() };
+        let mut shaper = Shaper::new(policy, CPUS, Restored::default());
+        shaper.handle(Input::Drain, at(1));
+        for ticket in 0..10_000u64 {
+            let job = Label::new(&format!("job-{}", ticket % 100)).ok();
+            let labels = Labels { job, ..Labels::default() };
+            let first_requested = WallTime::from_unix_micros(ticket as i64);
+            let patience = Some(Patience { first_requested, deadline: None, parks: false });
+            let request = request(labels);
+            shaper.handle(Input::Request { ticket: Ticket(ticket), request, patience }, at(1));
+        }
+        shaper
+    };
+    bencher.with_inputs(waiting).bench_local_values(|mut shaper| {
+        let step = shaper.handle(Input::Resume, at(2));
+        assert_eq!(step.jobs.len(), 512);
+        (step, shaper)
     });
 }
 

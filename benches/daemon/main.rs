@@ -17,6 +17,7 @@ mod cost;
 #[path = "../../tests/attack/flood.rs"]
 #[allow(dead_code)]
 mod flood;
+mod gap;
 #[path = "../../tests/daemon/harness.rs"]
 #[allow(dead_code, clippy::disallowed_methods)]
 mod harness;
@@ -53,8 +54,9 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     ("promotion", promotion::run),
+    ("gap", gap::run),
     ("share", share::run),
     ("slowdown", slowdown::run),
     ("neighbours", neighbours::run),

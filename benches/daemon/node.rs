@@ -270,4 +270,10 @@ impl Rpc {
         let request = proto::AdmitRequest { pid, ..Default::default() };
         self.call(async |mut client| client.admit(request).await).task.expect("a task")
     }
+
+    /// Makes this process a task as soon as there is a slot.
+    pub fn wait_for_slot(&self) -> proto::Task {
+        let request = proto::AdmitRequest { wait_forever: true, ..Default::default() };
+        self.call(async |mut client| client.admit(request).await).task.expect("a task")
+    }
 }

@@ -96,14 +96,14 @@ pub fn become_real_time() {
 }
 
 /// Tells when a process ended.
-struct Exits {
+pub struct Exits {
     arm: Sender<OwnedFd>,
     armed: Receiver<()>,
     ended: Receiver<BootTime>,
 }
 
 impl Exits {
-    fn start() -> Exits {
+    pub fn start() -> Exits {
         let (arm, fds) = channel::<OwnedFd>();
         let (tell_armed, armed) = channel();
         let (tell, ended) = channel();
@@ -119,14 +119,14 @@ impl Exits {
         Exits { arm, armed, ended }
     }
 
-    fn arm(&self, pid: i32) {
+    pub fn arm(&self, pid: i32) {
         let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
         let fd = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
         self.arm.send(fd).expect("the thread listens");
         self.armed.recv().expect("the thread answers");
     }
 
-    fn ended(&self) -> BootTime {
+    pub fn ended(&self) -> BootTime {
         self.ended.recv().expect("the thread answers")
     }
 }

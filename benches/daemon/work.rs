@@ -14,6 +14,8 @@ use std::time::Duration;
 use lrs::clock::boot_time;
 use rustix::process::Signal;
 
+use crate::node::Rpc;
+
 /// First argument of a worker.
 pub const WORD: &str = "work";
 
@@ -42,6 +44,12 @@ pub fn main(arguments: &[String]) {
             black_box(spin(1 << 20));
         },
         ["pulse", busy, period] => pulse(micros(busy), micros(period)),
+        ["stamp"] => stamp(),
+        ["wait", socket] => {
+            let rpc = Rpc::connect(Path::new(socket)).expect("lrsd serves");
+            rpc.wait_for_slot();
+            stamp();
+        }
         ["ask", rounds, pause, time] => ask(rounds, micros(pause), micros(time)),
         ["answer", rounds] => answer(number(rounds)),
         ["nest", count] => nest(number(count)),
@@ -81,6 +89,12 @@ fn sleep() {
     loop {
         std::thread::park();
     }
+}
+
+/// Says when it is, in microseconds, and sleeps.
+fn stamp() {
+    println!("{}", boot_time().0.as_micros());
+    sleep();
 }
 
 /// Forks `count` processes that sleep, and says their pids: 10,000 of them cost the node their

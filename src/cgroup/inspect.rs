@@ -19,7 +19,7 @@ use super::tree::TierTree;
 use super::{
     Attachment, CgroupError, Drift, Group, KernelView, WeightPlan, files, ioprio, members,
 };
-use crate::core::model::Tier;
+use crate::core::model::{Level, Tier};
 use crate::kernfs::files::{Descriptors, KeptFile};
 
 /// freezer-subsystem.rst
@@ -121,12 +121,13 @@ impl TierTree {
         group: &Group,
         kept: &mut Kept,
         reading: &mut Reading,
-        tier: Tier,
+        level: impl Into<Level>,
         plan: &WeightPlan,
     ) -> Result<(KernelView, Vec<Drift>), CgroupError> {
-        self.renew_io(group, kept, reading, tier)?;
+        let level = level.into();
+        self.renew_io(group, kept, reading, level.tier())?;
         if kept.weight.is_none() {
-            return Ok((self.read_back(group)?, self.drift(group, tier, plan)?));
+            return Ok((self.read_back(group)?, self.drift(group, level, plan)?));
         }
         let view = KernelView {
             cpu_idle: reading.number(&mut kept.idle)?.map(|idle| idle == 1),
@@ -136,7 +137,7 @@ impl TierTree {
             // Own groups are kept, and have none.
             cpu_quota: None,
         };
-        Ok((view, self.drift_in(group, &view, tier, plan)?))
+        Ok((view, self.drift_in(group, &view, level, plan)?))
     }
 
     /// Between two of those: [`TierTree::reapply_io`] from files kept open.

@@ -17,12 +17,17 @@ use std::path::Path;
 use super::attach::Mover;
 use super::mounts::Hierarchy;
 use super::process::{Membership, is_within};
-use super::{CgroupError, files};
+use super::{CgroupError, Origin, files};
 use crate::units::ProcessRef;
 
-/// The first limit that would be escaped, in a sentence; also when it cannot be told.
-pub(super) fn escaped(mover: &Mover<'_>, process: ProcessRef) -> Option<String> {
-    match find(mover, process) {
+/// The first limit that would be escaped, in a sentence; also when it cannot be told. `home`: where
+/// the process was, by hierarchy, if that is not where it is.
+pub(super) fn escaped(
+    mover: &Mover<'_>,
+    process: ProcessRef,
+    home: Option<&Origin>,
+) -> Option<String> {
+    match find(mover, process, home) {
         Ok(found) => found,
         Err(error) => Some(format!(
             "cannot tell whether process {} would escape a limit: {error}",
@@ -66,12 +71,23 @@ fn limits_of(hierarchy: &Hierarchy) -> Vec<&'static str> {
     [of("cpu", CPU_LIMITS), of("blkio", BLKIO_LIMITS)].concat()
 }
 
-fn find(mover: &Mover<'_>, process: ProcessRef) -> Result<Option<String>, CgroupError> {
+fn find(
+    mover: &Mover<'_>,
+    process: ProcessRef,
+    home: Option<&Origin>,
+) -> Result<Option<String>, CgroupError> {
     // Refuses a process whose place cannot be seen.
     mover.present_group(process.pid)?;
     let membership = Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
     for hierarchy in mover.hierarchies {
-        let Some(path) = membership.path_in(hierarchy) else { continue };
+        let path = match home {
+            None => membership.path_in(hierarchy),
+            Some(home) => {
+                let place = home.iter().find(|(name, _)| *name == hierarchy.name);
+                place.map(|(_, path)| path.as_str())
+            }
+        };
+        let Some(path) = path else { continue };
         let limits = limits_of(hierarchy);
         let groups = Path::new(path).ancestors().map(Path::to_string_lossy);
         for name in groups.take_while(|name| name != "/" && !is_within(mover.root, name)) {

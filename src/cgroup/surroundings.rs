@@ -136,7 +136,7 @@ fn room(
     }
     // A limit of the group itself would be left.
     let beside = format!("{parent}/x");
-    if limits::escaped(&Mover { root: &beside, ..*mover }, process).is_some() {
+    if limits::escaped(&Mover { root: &beside, ..*mover }, process, None).is_some() {
         return Ok(None);
     }
     let dir = primary.dir(parent);

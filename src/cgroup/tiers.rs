@@ -12,7 +12,7 @@ use super::weights::{DISK_SCALES, Scale};
 use super::{
     Attachment, CgroupError, Drift, Group, GroupRecord, KernelView, WeightPlan, files, in_place,
 };
-use crate::core::model::Tier;
+use crate::core::model::{Level, Tier};
 use crate::core::neighbours::RootWeight;
 
 /// `cpu.idle` of a group (sched/core.c, 5.15+).
@@ -68,32 +68,33 @@ enum CpuWish {
 }
 
 impl TierTree {
-    fn cpu_wish(&self, record: &GroupRecord, tier: Tier, plan: &WeightPlan) -> CpuWish {
+    fn cpu_wish(&self, record: &GroupRecord, level: Level, plan: &WeightPlan) -> CpuWish {
         if record.attachment == Attachment::Own {
-            return match (self.idle_used, tier) {
-                (true, Tier::Passive) => CpuWish::Idle,
-                (true, Tier::Active) => CpuWish::Weight(self.scale.pair_beside_idle(plan).active),
-                (false, tier) => CpuWish::Weight(self.scale.pair(plan).of(tier)),
+            return match (self.idle_used, level) {
+                (true, Level::Passive) => CpuWish::Idle,
+                (true, level) => CpuWish::Weight(self.scale.pair_beside_idle(plan).of(level)),
+                (false, level) => CpuWish::Weight(self.scale.pair(plan).of(level)),
             };
         }
         let owners = in_place::found_number(record, self.scale.file);
-        let weight = self.scale.pair(plan).beside(owners).of(tier);
-        if tier == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
+        let weight = self.scale.pair(plan).beside(owners).of(level);
+        if level.tier() == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
             CpuWish::WeightOrIdle(weight)
         } else {
             CpuWish::Weight(weight)
         }
     }
 
-    /// Writes the weights of `tier`, only where they differ; answers what differed.
+    /// Writes the weights of `level`, only where they differ; answers what differed.
     /// The promotion path: no allocation of note, no waiting. On an error an in-place group is
     /// as it was before; an own one may be half written.
     pub fn write_tier(
         &self,
         group: &Group,
-        tier: Tier,
+        level: impl Into<Level>,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
+        let level = level.into();
         if self.observing {
             return Ok(Vec::new());
         }
@@ -102,12 +103,12 @@ impl TierTree {
             self.plans.note(&group.record, plan);
         }
         let mut comparison = Comparison { read: &mut by_path, write: true, drifts: Vec::new() };
-        let outcome = self.compare(group, tier, plan, &mut comparison);
+        let outcome = self.compare(group, level, plan, &mut comparison);
         let drifts = comparison.drifts;
         match outcome {
             Ok(()) => {
                 if in_place {
-                    self.plans.wrote(&group.record, self.weights_of(&group.record, tier, plan));
+                    self.plans.wrote(&group.record, self.weights_of(&group.record, level, plan));
                 }
                 Ok(drifts)
             }
@@ -146,14 +147,14 @@ impl TierTree {
     pub fn tier_files(
         &self,
         group: &Group,
-        tier: Tier,
+        level: Level,
         plan: &WeightPlan,
     ) -> Vec<(&'static str, u64)> {
-        let cpu = match self.cpu_wish(&group.record, tier, plan) {
+        let cpu = match self.cpu_wish(&group.record, level, plan) {
             CpuWish::Idle | CpuWish::WeightOrIdle(_) => (CPU_IDLE, 1),
             CpuWish::Weight(weight) => (self.scale.file, weight),
         };
-        std::iter::once(cpu).chain(self.io_weights(&group.record, tier, plan)).collect()
+        std::iter::once(cpu).chain(self.io_weights(&group.record, level.tier(), plan)).collect()
     }
 
     /// What is known of an in-place `group` once the weights that its owner wrote since
@@ -163,16 +164,16 @@ impl TierTree {
         in_place::heeded(group, &self.plans.last(&group.record))
     }
 
-    /// The weights of a group of somebody else's in `tier`, whether or not it may stay idle.
+    /// The weights of a group of somebody else's at `level`, whether or not it may stay idle.
     fn weights_of(
         &self,
         record: &GroupRecord,
-        tier: Tier,
+        level: Level,
         plan: &WeightPlan,
     ) -> Vec<(&'static str, u64)> {
         let owners = in_place::found_number(record, self.scale.file);
-        let cpu = (self.scale.file, self.scale.pair(plan).beside(owners).of(tier));
-        std::iter::once(cpu).chain(self.io_weights(record, tier, plan)).collect()
+        let cpu = (self.scale.file, self.scale.pair(plan).beside(owners).of(level));
+        std::iter::once(cpu).chain(self.io_weights(record, level.tier(), plan)).collect()
     }
 
     fn io_weights(
@@ -221,7 +222,11 @@ impl TierTree {
             let owners = in_place::found_number(&group.record, file);
             scales.iter().find(|scale| scale.file == file).is_some_and(|scale| {
                 let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
-                pairs.any(|pair| present == pair.active || present == pair.passive)
+                pairs.any(|pair| {
+                    [Level::Active, Level::Lane, Level::Passive]
+                        .map(|level| pair.of(level))
+                        .contains(&present)
+                })
             })
         }
     }
@@ -229,7 +234,7 @@ impl TierTree {
     fn compare(
         &self,
         group: &Group,
-        tier: Tier,
+        level: Level,
         plan: &WeightPlan,
         comparison: &mut Comparison<'_>,
     ) -> Result<(), CgroupError> {
@@ -237,25 +242,25 @@ impl TierTree {
             return Ok(());
         }
         if let Some(dir) = &group.dirs.cpu {
-            self.compare_cpu(dir, self.cpu_wish(&group.record, tier, plan), comparison)?;
+            self.compare_cpu(dir, self.cpu_wish(&group.record, level, plan), comparison)?;
         }
         if let Some(dir) = &group.dirs.io {
             for knob in &self.io.knobs {
-                self.compare_io(*knob, dir, group, tier, plan, comparison)?;
+                self.compare_io(*knob, dir, group, level.tier(), plan, comparison)?;
             }
         }
         Ok(())
     }
 
-    /// What differs from `tier`, without writing.
+    /// What differs from `level`, without writing.
     pub fn drift(
         &self,
         group: &Group,
-        tier: Tier,
+        level: impl Into<Level>,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
         let mut comparison = Comparison { read: &mut by_path, write: false, drifts: Vec::new() };
-        self.compare(group, tier, plan, &mut comparison).map(|()| comparison.drifts)
+        self.compare(group, level.into(), plan, &mut comparison).map(|()| comparison.drifts)
     }
 
     /// The same of what was read just now, of an own group without `io.prio.class`.
@@ -263,7 +268,7 @@ impl TierTree {
         &self,
         group: &Group,
         view: &KernelView,
-        tier: Tier,
+        level: Level,
         plan: &WeightPlan,
     ) -> Result<Vec<Drift>, CgroupError> {
         let mut read = |_: &Path, file: &str| {
@@ -274,7 +279,7 @@ impl TierTree {
             })
         };
         let mut comparison = Comparison { read: &mut read, write: false, drifts: Vec::new() };
-        self.compare(group, tier, plan, &mut comparison).map(|()| comparison.drifts)
+        self.compare(group, level, plan, &mut comparison).map(|()| comparison.drifts)
     }
 
     /// `cpu.idle` first: the weight of an idle group cannot be written, and leaving idle resets

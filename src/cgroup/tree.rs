@@ -460,7 +460,15 @@ impl TierTree {
     /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
     /// to do about it depends on who asks.
     pub fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
-        self.escapes_limits_into(process, &self.root.path)
+        self.escapes_limits_of(process, None)
+    }
+
+    /// The same of a process that was at `home` ([`TierTree::origin`]), where that is not where it is.
+    pub fn escapes_limits_of(&self, process: ProcessRef, home: Option<&Origin>) -> Option<String> {
+        if self.observing {
+            return None;
+        }
+        limits::escaped(&self.mover(), process, home)
     }
 
     /// The same of a move into `group`, a path: the limits above that go on.
@@ -468,7 +476,7 @@ impl TierTree {
         if self.observing {
             return None;
         }
-        limits::escaped(&Mover { root: group, ..self.mover() }, process)
+        limits::escaped(&Mover { root: group, ..self.mover() }, process, None)
     }
 
     /// The unit of systemd's that `process` is in, and how it is in there. `None`: it is in none,

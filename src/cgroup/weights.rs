@@ -12,7 +12,8 @@
 //! (`WEIGHT_IDLEPRIO`, kernel/sched/sched.h).
 
 use super::WeightPlan;
-use crate::core::model::Tier;
+use crate::core::lane;
+use crate::core::model::Level;
 
 /// A weight file: its name, its range, and the value every group starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub(super) const IO_WEIGHT: Scale = Scale {
 /// Whatever makes a disk tier by weight, on some kernel and scheduler.
 pub(super) const DISK_SCALES: [Scale; 3] = [IO_BFQ_WEIGHT, BLKIO_BFQ_WEIGHT, IO_WEIGHT];
 
-/// What is written for each tier.
+/// What is written for each tier, and for the I/O lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// Of an active task.
@@ -89,11 +90,12 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// The one of `tier`.
-    pub(super) fn of(self, tier: Tier) -> u64 {
-        match tier {
-            Tier::Active => self.active,
-            Tier::Passive => self.passive,
+    /// The one of `level`; in the I/O lane no less than of another passive task.
+    pub(super) fn of(self, level: impl Into<Level>) -> u64 {
+        match level.into() {
+            Level::Active => self.active,
+            Level::Lane => ((self.active as f64 * lane::WEIGHT).round() as u64).max(self.passive),
+            Level::Passive => self.passive,
         }
     }
 

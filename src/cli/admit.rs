@@ -9,7 +9,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
-use super::client::{self, Lrsd};
+use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
 use super::failure::{Asked, Exit, Failure, from_status};
 use super::output::{Output, Talk, printable, say};
@@ -25,7 +25,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// How long `admit` without `--wait` rides through a restart of the daemon.
 const RESTART: Duration = Duration::from_secs(3);
 
-/// What the answer to a `--wait=DUR` may take beyond DUR before the daemon counts as stuck.
+/// What the answer to a `--wait=DUR` may take beyond DUR before the daemon counts as stuck, unless
+/// `--timeout` says otherwise.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
 /// After so long without a slot `run --wait` says why it waits.
@@ -180,28 +181,30 @@ async fn ask(
     };
     let mut pause = BACKOFF.0;
     let mut said = false;
-    let mut queued = wait.is_some() && (talk.verbose || std::io::stderr().is_terminal());
+    let explains = talk.verbose || std::io::stderr().is_terminal();
+    let mut queued = true;
     loop {
-        let answer_within = match wait {
-            None => Some(lrsd.answer_within()),
-            Some(patience) => {
-                let left = left(patience);
-                request.wait_forever = left.is_none();
-                request.wait_ms = left.map_or(0, millis);
-                left.map(|left| left.saturating_add(ANSWER_GRACE))
+        let attempt = async {
+            let Some(patience) = wait else {
+                let answer = in_time(lrsd, attempt(lrsd, request.clone(), None)).await;
+                return answer.map_err(Miss::Final)?;
+            };
+            let left = left(patience);
+            request.wait_forever = left.is_none();
+            request.wait_ms = left.map_or(0, millis);
+            let grace = lrsd.timeout.unwrap_or(ANSWER_GRACE);
+            let within = left.map(|left| left.saturating_add(grace));
+            let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within));
+            let mut why = std::pin::pin!(say_why_queued(lrsd, explains));
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = answer.as_mut() => return answer,
+                    () = why.as_mut(), if queued => queued = false,
+                }
             }
         };
-        let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), answer_within));
-        let answer = tokio::select! {
-            biased;
-            answer = answer.as_mut() => answer,
-            () = tokio::time::sleep(QUEUED), if queued => {
-                queued = false;
-                say_why_queued(lrsd).await;
-                answer.await
-            }
-        };
-        let failure = match answer {
+        let failure = match attempt.await {
             Ok(slot) => return Ok(slot),
             Err(Miss::Final(failure)) => return Err(failure),
             Err(Miss::Away { failure, reached }) => {
@@ -227,13 +230,14 @@ async fn ask(
 }
 
 /// What stands between the request and a slot. A daemon that does not say is no reason to stop
-/// waiting for its other answer.
-async fn say_why_queued(lrsd: &Lrsd) {
-    let asked = async {
+/// waiting for its other answer; that it says nothing at all is worth a word.
+async fn say_why_queued(lrsd: &Lrsd, explains: bool) {
+    tokio::time::sleep(QUEUED).await;
+    let asked = in_time(lrsd, async {
         let mut connection = client::connect(lrsd).await.ok()?;
         connection.get_status(proto::GetStatusRequest {}).await.ok()
-    };
-    if let Ok(Some(status)) = tokio::time::timeout(lrsd.answer_within(), asked).await {
+    });
+    if let (Ok(Some(status)), true) = (asked.await, explains) {
         let why = super::show::status::why_queued(&status.into_inner());
         say(format_args!("lrsctl: waiting for a slot: {why} (Ctrl-C gives up)"));
     }

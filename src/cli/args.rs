@@ -12,7 +12,7 @@ use lrs_bench::{DemoArgs, InnerArgs};
 use lrs_place::catalogue::{Entry, POLICIES};
 
 use super::show::table::fields;
-use super::values::{Patience, Since, duration, label};
+use super::values::{Patience, Since, duration, event_type, label, some_time};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]
@@ -33,7 +33,7 @@ pub(super) struct Cli {
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// How long an answer of lrsd may take (500ms, 5s); waiting for a slot has --wait [default: 30s]
-    #[arg(long, global = true, value_name = "DUR", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DUR", value_parser = some_time)]
     pub(super) timeout: Option<Duration>,
     /// Times in UTC with microseconds, not local and short
     #[arg(long, global = true)]
@@ -55,7 +55,7 @@ pub(super) enum Command {
     /// neither CPU nor disk; RATE the computing rate, the share of its time in which it computes or
     /// wants to (1 computes, 0 waits); CPU the share of the whole node's CPUs in the last cycle; WRITE/s
     /// bytes written to disk; AGE since admission; NAME job/kind name, with flags in front: starves
-    /// (passive, wants the CPU and gets less than a hundredth of the node), overflow, slotless,
+    /// (passive, wants the CPU and gets less than a tenth of one), overflow, slotless,
     /// opportunistic, capped, frozen, contested, main exited.
     #[command(after_help = "Examples:\n  \
         lrsctl tasks --mine --sort -cpu_share\n  \
@@ -226,8 +226,8 @@ pub(super) struct TasksArgs {
     pub(super) no_header: bool,
 }
 
-fn field() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(fields())
+fn field() -> PossibleValuesParser {
+    PossibleValuesParser::new(fields())
 }
 
 fn sort_key(text: &str) -> Result<String, String> {
@@ -256,7 +256,7 @@ pub(super) struct EventsArgs {
     #[arg(long)]
     pub(super) job: Option<String>,
     /// Only of these types: admitted, promoted, demoted, completed ...
-    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
     pub(super) types: Vec<String>,
 }
 

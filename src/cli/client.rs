@@ -56,28 +56,40 @@ pub(super) fn ask<T, Fut>(
 where
     Fut: Future<Output = Result<T, tonic::Status>>,
 {
-    super::runtime()?.block_on(async {
-        let answer = async {
-            let connection = connect(lrsd).await?;
-            request(connection).await.map_err(|status| from_status(&status, asked))
-        };
-        let within = lrsd.answer_within();
-        let mut answer = std::pin::pin!(tokio::time::timeout(within, answer));
-        let answer = tokio::select! {
-            biased;
-            answer = answer.as_mut() => answer,
-            () = tokio::time::sleep(SILENCE) => {
-                let seconds = within.as_secs_f64();
-                say(format_args!("lrsctl: no answer from lrsd at {lrsd} yet; {seconds} s at most"));
-                answer.await
-            }
-        };
-        answer.unwrap_or_else(|_| Err(no_answer(within)))
-    })
+    let answer = async {
+        let connection = connect(lrsd).await?;
+        request(connection).await.map_err(|status| from_status(&status, asked))
+    };
+    super::runtime()?.block_on(in_time(lrsd, answer))?
+}
+
+/// What waits for nothing but lrsd: bounded, and with a word where it takes long.
+///
+/// # Errors
+/// There was no answer in time.
+pub(super) async fn in_time<T>(lrsd: &Lrsd, answer: impl Future<Output = T>) -> Result<T, Failure> {
+    let within = lrsd.answer_within();
+    let mut answer = std::pin::pin!(tokio::time::timeout(within, answer));
+    let answer = tokio::select! {
+        biased;
+        answer = answer.as_mut() => answer,
+        () = tokio::time::sleep(SILENCE) => {
+            let most = seconds(within);
+            say(format_args!("lrsctl: no answer from lrsd at {lrsd} yet; {most} s at most"));
+            answer.await
+        }
+    };
+    answer.map_err(|_| no_answer(within))
+}
+
+/// As people read them: tenths, and thousandths below a second.
+fn seconds(duration: Duration) -> f64 {
+    let parts = if duration < Duration::from_secs(1) { 1000.0 } else { 10.0 };
+    (duration.as_secs_f64() * parts).round() / parts
 }
 
 /// The daemon took the request and said nothing.
 pub(super) fn no_answer(after: Duration) -> Failure {
-    Failure::unreachable(format!("lrsd did not answer within {} s", after.as_secs_f64()))
+    Failure::unreachable(format!("lrsd did not answer within {} s", seconds(after)))
         .hint("it is stopped or stuck; its log (journalctl -u lrsd) may say why")
 }

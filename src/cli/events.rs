@@ -14,8 +14,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::args::EventsArgs;
-use super::client::{self, Lrsd};
+use super::client::{self, Lrsd, in_time};
 use super::failure::{Asked, Failure, from_status};
+use super::handle::{one, stands_for};
 use super::output::{Output, say};
 use super::show::events::{Names, line};
 use super::show::when::Times;
@@ -32,11 +33,21 @@ pub(super) fn events(
     out: &mut Output,
 ) -> Result<(), Failure> {
     super::runtime()?.block_on(async {
-        let mut connection = client::connect(lrsd).await?;
-        let mut names = HashMap::new();
-        for task in all_tasks(connection.clone()).await.map_err(|status| broken(&status, None))? {
-            names.insert(task.id.clone(), Names::of_task(&task));
-        }
+        let (mut connection, tasks) = in_time(lrsd, async {
+            let connection = client::connect(lrsd).await?;
+            let tasks = all_tasks(connection.clone()).await;
+            Ok::<_, Failure>((connection, tasks.map_err(|status| broken(&status, None))?))
+        })
+        .await??;
+        let task = match &args.task {
+            // A word that stands for none may stand for one that is over.
+            Some(word) => match one(word, &tasks).map_err(|status| broken(&status, None))? {
+                Some(task) => Some(task.id.clone()),
+                None => Some(word.clone()),
+            },
+            None => None,
+        };
+        let names = tasks.iter().map(|task| (task.id.clone(), Names::of_task(task))).collect();
         let (since, from) = match args.since {
             Some(Since::Seq(seq)) => (Some(seq), None),
             Some(Since::Ago(ago)) => {
@@ -47,7 +58,8 @@ pub(super) fn events(
             // "Print the past and end" is about all of the past when no beginning is named.
             None => ((args.no_follow || args.last.is_some()).then_some(1), None),
         };
-        let mut reader = Reader { args, times, from, names, last: VecDeque::new() };
+        let mut reader =
+            Reader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
         let mut next = since;
         if args.last.is_some() {
             next = reader.read(&mut connection, next, true, out).await?;
@@ -70,14 +82,19 @@ fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {
 
 /// Picks and prints.
 struct Reader<'a> {
+    lrsd: &'a Lrsd,
     args: &'a EventsArgs,
     times: &'a Times,
+    /// `--task`: the id of a running task, or the word as it was given.
+    task: Option<String>,
     /// Events before it are passed over.
     from: Option<WallTime>,
     /// Of the tasks that run.
     names: HashMap<String, Names>,
     /// With `-n`: what of the past may be printed.
-    last: VecDeque<proto::Event>,
+    last: VecDeque<(proto::Event, Option<Names>)>,
+    /// Events that are not kept any more; of no interest where later ones are asked for.
+    lost: Option<u64>,
 }
 
 impl Reader<'_> {
@@ -91,15 +108,20 @@ impl Reader<'_> {
     ) -> Result<Option<u64>, Failure> {
         let mut next = since;
         let request = proto::WatchEventsRequest { since, no_follow: past };
-        let mut stream = connection
-            .watch_events(request)
-            .await
-            .map_err(|status| broken(&status, None))?
-            .into_inner();
+        let opened = in_time(self.lrsd, connection.watch_events(request)).await?;
+        let mut stream = opened.map_err(|status| broken(&status, None))?.into_inner();
         let mut reader_gone = ReaderGone::watch();
         loop {
+            let message = async {
+                // What is past is there; what will happen may take any time.
+                if past {
+                    in_time(self.lrsd, stream.message()).await
+                } else {
+                    Ok(stream.message().await)
+                }
+            };
             let item = tokio::select! {
-                item = stream.message() => item.map_err(|status| broken(&status, next))?,
+                item = message => item?.map_err(|status| broken(&status, next))?,
                 () = reader_gone.wait() => return Ok(next),
             };
             match item.and_then(|item| item.item) {
@@ -109,10 +131,11 @@ impl Reader<'_> {
                     self.event(event, past, out)?;
                 }
                 Some(Item::Lost(lost)) => {
-                    if out.is_json() {
-                        out.json_line(&serde_json::json!({ "lost": lost }))?;
+                    self.lost = Some(lost);
+                    let earlier = self.from.is_some() || past && self.args.last.is_some();
+                    if !earlier {
+                        self.say_lost(out)?;
                     }
-                    say(format_args!("lrsctl: {lost} events before this are not kept any more"));
                 }
             }
             out.flush()?;
@@ -124,51 +147,65 @@ impl Reader<'_> {
         if let Some(names) = Names::of_event(&event) {
             self.names.insert(task.to_owned(), names);
         }
+        if self.from.is_some_and(|from| !is_since(&event, from)) {
+            self.lost = None;
+        } else if !past || self.args.last.is_none() {
+            self.say_lost(out)?;
+        }
         let wanted = self.wants(&event);
+        let over = matches!(&*event.r#type, "completed" | "released");
+        let names = self.names.get(task);
         if wanted && let (Some(most), true) = (self.args.last, past) {
-            self.last.push_back(event);
+            self.last.push_back((event.clone(), names.cloned()));
             if self.last.len() > most {
                 self.last.pop_front();
             }
-            return Ok(());
+        } else if wanted {
+            self.print(&event, names, out)?;
         }
-        if wanted {
-            self.print(&event, out)?;
-        }
-        if matches!(&*event.r#type, "completed" | "released") && self.args.last.is_none() {
+        if over {
             self.names.remove(task);
         }
         Ok(())
     }
 
-    fn print(&self, event: &proto::Event, out: &mut Output) -> Result<(), Failure> {
-        if out.is_json() {
-            return out.json_line(event);
-        }
-        let names = event.task.as_ref().and_then(|task| self.names.get(task));
-        line(event, names, self.times, out)
+    fn print(
+        &self,
+        event: &proto::Event,
+        names: Option<&Names>,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
+        if out.is_json() { out.json_line(event) } else { line(event, names, self.times, out) }
     }
 
     fn print_last(&mut self, out: &mut Output) -> Result<(), Failure> {
-        for event in std::mem::take(&mut self.last) {
-            self.print(&event, out)?;
+        if self.args.last.is_some_and(|most| self.last.len() < most) {
+            self.say_lost(out)?;
+        }
+        self.lost = None;
+        for (event, names) in std::mem::take(&mut self.last) {
+            self.print(&event, names.as_ref(), out)?;
         }
         Ok(out.flush()?)
+    }
+
+    fn say_lost(&mut self, out: &mut Output) -> Result<(), Failure> {
+        let Some(lost) = self.lost.take() else { return Ok(()) };
+        if out.is_json() {
+            out.json_line(&serde_json::json!({ "lost": lost }))?;
+        }
+        say(format_args!("lrsctl: {lost} events before this are not kept any more"));
+        Ok(())
     }
 
     /// Whether the event is among those asked for.
     fn wants(&self, event: &proto::Event) -> bool {
         let names = event.task.as_ref().and_then(|task| self.names.get(task));
-        let is_task = |word: &str| {
-            let id = event.task.as_deref().unwrap_or_default();
-            let number = word.strip_prefix('-').unwrap_or(word);
-            id == word
-                || names.is_some_and(|names| names.name.as_deref() == Some(word))
-                || id.rsplit_once('-').is_some_and(|(_, end)| end == number)
-        };
-        let recent = |from| event.at.as_ref().is_some_and(|at| wire::wall_time(at) >= from);
-        self.from.is_none_or(recent)
-            && self.args.task.as_deref().is_none_or(is_task)
+        let name = names.and_then(|names| names.name.as_deref());
+        let is_task =
+            |word: &str| event.task.as_deref().is_some_and(|id| stands_for(word, id, name));
+        self.from.is_none_or(|from| is_since(event, from))
+            && self.task.as_deref().is_none_or(is_task)
             && self
                 .args
                 .job
@@ -176,6 +213,10 @@ impl Reader<'_> {
                 .is_none_or(|job| names.is_some_and(|names| names.job.as_deref() == Some(job)))
             && (self.args.types.is_empty() || self.args.types.contains(&event.r#type))
     }
+}
+
+fn is_since(event: &proto::Event, from: WallTime) -> bool {
+    event.at.as_ref().is_some_and(|at| wire::wall_time(at) >= from)
 }
 
 /// Notices that stdout has no reader any more, so that `lrsctl events | head -1` ends when

@@ -1,12 +1,14 @@
-//! Words that stand for a task: its id, the end of its id (`-293`, `293`), its name.
+//! Words that stand for a task: its id, the number at the end of its id, its name.
 //!
-//! lrsd knows ids alone, and they are tried first: a name can take no task's id away. Limits: a
-//! name or the end of an id serves for a running task only.
+//! lrsd knows ids alone. A word of the form of an id is one and never a name, so that no user can
+//! catch what is meant for the task of another; a word that is the name of one task and the number of
+//! another is refused. Limits: a name or number serves for a running task only.
 
 use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};
 
 use super::output::printable;
+use crate::core::model::{ReservationId, TaskId};
 use crate::proto::Task;
 
 /// Asks with `word` as an id, and where lrsd knows none such, with the id of the one running task
@@ -23,37 +25,47 @@ where
     Fut: Future<Output = Result<T, Status>>,
 {
     let refused = match request(lrsd.clone(), word.clone()).await {
-        Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => status,
+        Err(status)
+            if matches!(status.code(), Code::NotFound | Code::InvalidArgument) && !is_id(&word) =>
+        {
+            status
+        }
         answer => return answer,
     };
-    match &*meant(&word, &all_tasks(lrsd.clone()).await?) {
-        [] => Err(refused),
-        [task] => request(lrsd, task.id.clone()).await,
-        several => {
-            let ids: Vec<&str> = several.iter().map(|task| task.id.as_str()).take(10).collect();
-            Err(Status::invalid_argument(format!(
-                "{} tasks are called {:?}; say which: {}{}",
-                several.len(),
-                printable(&word),
-                ids.join(", "),
-                if several.len() > ids.len() { " ..." } else { "" }
-            )))
-        }
+    match one(&word, &all_tasks(lrsd.clone()).await?)? {
+        None => Err(refused),
+        Some(task) => request(lrsd, task.id.clone()).await,
     }
 }
 
-/// The tasks that `word` stands for; none where it is the id of one, which lrsd has refused.
-fn meant<'t>(word: &str, tasks: &'t [Task]) -> Vec<&'t Task> {
-    if tasks.iter().any(|task| task.id == word) {
-        return Vec::new();
+/// The running task that `word` stands for, if there is one.
+///
+/// # Errors
+/// INVALID_ARGUMENT if there are several.
+pub(super) fn one<'t>(word: &str, tasks: &'t [Task]) -> Result<Option<&'t Task>, Status> {
+    let meant: Vec<&Task> =
+        tasks.iter().filter(|task| stands_for(word, &task.id, task.name.as_deref())).collect();
+    if let [] | [_] = meant[..] {
+        return Ok(meant.first().copied());
     }
-    let named: Vec<&Task> =
-        tasks.iter().filter(|task| task.name.as_deref() == Some(word)).collect();
-    if !named.is_empty() {
-        return named;
-    }
-    let number = word.strip_prefix('-').unwrap_or(word);
-    tasks.iter().filter(|task| task.id.rsplit('-').next() == Some(number)).collect()
+    let ids: Vec<&str> = meant.iter().map(|task| task.id.as_str()).take(10).collect();
+    Err(Status::invalid_argument(format!(
+        "{} tasks are called {:?}; say which: {}{}",
+        meant.len(),
+        printable(word),
+        ids.join(", "),
+        if meant.len() > ids.len() { " ..." } else { "" }
+    )))
+}
+
+/// Whether `word` stands for the task of this id and name.
+pub(super) fn stands_for(word: &str, id: &str, name: Option<&str>) -> bool {
+    let by_number = || id.rsplit_once('-').is_some_and(|(_, number)| number == word);
+    id == word || !is_id(word) && (name == Some(word) || by_number())
+}
+
+fn is_id(word: &str) -> bool {
+    word.parse::<TaskId>().is_ok() || word.parse::<ReservationId>().is_ok()
 }
 
 #[cfg(test)]
@@ -61,22 +73,22 @@ mod tests {
     use super::*;
 
     fn tasks() -> Vec<Task> {
-        [("t0abc-7", "sort"), ("t0abc-17", "7"), ("t0abc-18", "sort"), ("t0abd-18", "x")]
+        [("t0000abc-7", "sort"), ("t0000abc-17", "7"), ("t0000abc-18", "t0000abc-9")]
             .map(|(id, name)| Task { id: id.into(), name: Some(name.into()), ..Task::default() })
             .into()
     }
 
     #[test]
-    fn a_name_comes_before_the_end_of_an_id_and_an_id_before_both() {
+    fn a_word_is_an_id_or_else_a_name_or_number_of_one_task() {
         let tasks = tasks();
-        let ids = |word| meant(word, &tasks).iter().map(|task| &*task.id).collect::<Vec<_>>();
-        assert_eq!(ids("7"), ["t0abc-17"]);
-        assert_eq!(ids("-7"), ["t0abc-7"]);
-        assert_eq!(ids("17"), ["t0abc-17"]);
-        assert_eq!(ids("sort"), ["t0abc-7", "t0abc-18"]);
-        assert_eq!(ids("18"), ["t0abc-18", "t0abd-18"]);
-        assert_eq!(ids("t0abc-7"), [""; 0]);
-        assert_eq!(ids("8"), [""; 0], "only a whole number");
-        assert_eq!(ids(""), [""; 0]);
+        let id = |word| one(word, &tasks).map(|task| task.map(|task| &*task.id)).ok();
+        assert_eq!(id("7"), None, "the name of one, the number of another");
+        assert_eq!(id("17"), Some(Some("t0000abc-17")));
+        assert_eq!(id("sort"), Some(Some("t0000abc-7")));
+        assert_eq!(id("t0000abc-7"), Some(Some("t0000abc-7")));
+        assert_eq!(id("t0000abc-9"), Some(None), "no name has the form of an id");
+        for word in ["8", "", "-7"] {
+            assert_eq!(id(word), Some(None), "{word:?}");
+        }
     }
 }

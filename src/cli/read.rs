@@ -8,7 +8,7 @@ use super::output::{Output, Talk, printable};
 use super::show;
 use super::show::when::Times;
 use crate::{clock, proto};
-use lrs_api::client::all_tasks;
+use lrs_api::client::{Connection, all_tasks};
 
 /// `lrsctl status`
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
@@ -27,8 +27,10 @@ pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Fa
 
 /// `lrsctl tasks`
 pub(super) fn tasks(lrsd: &Lrsd, args: &TasksArgs, out: &mut Output) -> Result<(), Failure> {
-    let tasks = ask(lrsd, Asked::Other, all_tasks)?;
-    show::table::tasks(tasks, args, out)
+    let (cpus, tasks) = ask(lrsd, Asked::Other, |lrsd| async move {
+        Ok((cpus(lrsd.clone()).await?, all_tasks(lrsd).await?))
+    })?;
+    show::table::tasks(tasks, cpus, args, out)
 }
 
 /// `lrsctl task ID`
@@ -38,12 +40,19 @@ pub(super) fn task(
     times: &Times,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let task = ask(lrsd, Asked::Other, |lrsd| {
-        with_id(lrsd, id, |mut lrsd, id| async move {
+    let (cpus, task) = ask(lrsd, Asked::Other, |lrsd| async move {
+        let task = with_id(lrsd.clone(), id, |mut lrsd, id| async move {
             lrsd.get_task(proto::GetTaskRequest { id }).await.map(tonic::Response::into_inner)
-        })
+        });
+        Ok((cpus(lrsd).await?, task.await?))
     })?;
-    if out.is_json() { out.json(&task) } else { show::tasks::task(&task, times, out) }
+    let shown = show::tasks::OnNode { task: &task, cpus };
+    if out.is_json() { out.json(&task) } else { show::tasks::task(shown, times, out) }
+}
+
+async fn cpus(mut lrsd: Connection) -> Result<Option<u32>, tonic::Status> {
+    let status = lrsd.get_status(proto::GetStatusRequest {}).await?.into_inner();
+    Ok(show::status::cpus(&status))
 }
 
 /// `lrsctl jobs`

@@ -1,11 +1,11 @@
 //! Arguments that do not parse: clap's message, and a tip where people expect another command line.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Error;
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory as _, Error};
 
-use super::args::Cli;
 use super::failure::Exit;
 use super::output::say;
 
@@ -34,12 +34,24 @@ pub(super) fn report(error: &Error) -> ExitCode {
     if error.exit_code() == 0 {
         return ExitCode::SUCCESS;
     }
-    let words = Cli::command().ignore_errors(true).get_matches();
-    let run = words.subcommand_name() == Some("run");
+    let run = command(std::env::args_os().skip(1)).is_some_and(|word| word == "run");
     if let Some(tip) = tip(error, run) {
         say(format_args!("  tip: {tip}"));
     }
     if run { Exit::Usage.of_run() } else { Exit::Usage }.into()
+}
+
+/// The command among arguments that do not parse: the first word that is neither an option nor the
+/// value of one.
+fn command(mut words: impl Iterator<Item = OsString>) -> Option<OsString> {
+    loop {
+        let word = words.next()?;
+        if word == "--endpoint" || word == "--timeout" {
+            words.next();
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            return Some(word);
+        }
+    }
 }
 
 fn tip(error: &Error, run: bool) -> Option<&'static str> {
@@ -48,9 +60,15 @@ fn tip(error: &Error, run: bool) -> Option<&'static str> {
             let typed = error.get(ContextKind::InvalidSubcommand)?.to_string();
             ELSEWHERE.iter().find(|(word, _)| *word == typed).map(|(_, tip)| *tip)
         }
-        ErrorKind::UnknownArgument if run => Some(
+        ErrorKind::UnknownArgument if run && !is_option(error) => Some(
             "the command stands after `--` and a time after `=`: lrsctl run --wait=10s -- CMD...",
         ),
         _ => None,
     }
+}
+
+/// Whether what is not known begins as options do.
+fn is_option(error: &Error) -> bool {
+    let word = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    word.is_none_or(|word| word.starts_with('-'))
 }

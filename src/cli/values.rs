@@ -3,6 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+
+use crate::core::event::EventKind;
 use crate::core::model::Label;
 
 /// `--wait[=DUR]`.
@@ -72,10 +76,25 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis(duration)))
 }
 
+/// A [`duration`] in which something can happen.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|duration| match duration {
+        Duration::ZERO => Err("nothing is answered in no time; give at least 1ms".to_owned()),
+        duration => Ok(duration),
+    })
+}
+
 /// Milliseconds of the wire, rounded to the nearest.
 pub(crate) fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().saturating_add(500_000) / 1_000_000;
     u64::try_from(rounded).unwrap_or(u64::MAX)
+}
+
+/// The type of an event; the error names all.
+pub(crate) fn event_type(text: &str) -> Result<String, String> {
+    EventKind::deserialize(text.into_deserializer())
+        .map(|kind| kind.as_str().to_owned())
+        .map_err(|error: serde::de::value::Error| error.to_string())
 }
 
 /// Name, job or kind.
@@ -106,6 +125,13 @@ mod tests {
             assert!(duration(text).is_err(), "{text:?}");
         }
         assert!(duration(&format!("{}d", "9".repeat(40))).is_err());
+    }
+
+    #[test]
+    fn types_of_events_are_those_there_are() {
+        assert_eq!(event_type("offer_failed"), Ok("offer_failed".to_owned()));
+        assert!(event_type("promotd").unwrap_err().contains("`promoted`"));
+        assert!(some_time("0").is_err() && some_time("1ms").is_ok());
     }
 
     #[test]

@@ -269,6 +269,11 @@ table! {
     /// all other groups, while they want none. A number is in force whatever active tasks want.
     Restart root_weight: Auto<u32> = Auto::Auto, r#""auto" or 1..=10000"#,
         |v| auto(v, |v| number(v, 1..=10_000));
+    /// Part of a CPU, for each active slot, that passive tasks may use promptly while the CPUs are
+    /// saturated: those that compute in bursts of less than 2 ms between waits for a disk or a
+    /// timer. They get a tenth of an active task's CPU weight; who uses more than its part
+    /// loses it at once. 0: none.
+    Live lane_share: Share = share(0.025), "0.0..=0.2", |v| number(v, Share::ZERO..=share(0.2));
 }
 
 table! {

@@ -100,6 +100,7 @@ fn values_arrive_in_their_fields() {
         passive_cpu = "weight"
         io = false
         root_weight = 300
+        lane_share = 0.04
         [classify]
         io_below = 0.1
         cpu_above = 0.9
@@ -185,6 +186,7 @@ fn values_arrive_in_their_fields() {
             passive_cpu: PassiveCpu::Weight,
             io: DiskTiers::Off,
             root_weight: Auto::Fixed(300),
+            lane_share: Share::clamped(0.04),
         },
         classify: Classify {
             io_below: Share::clamped(0.1),
@@ -283,7 +285,10 @@ const FAULTY: &[(&str, &str)] = &[
     ("[slots]\ncpu_saturation = -inf", "expected 0.01..=1.0"),
     ("[slots]\nactve = 3", "lrs.toml:2: slots.actve = 3: unknown key; did you mean slots.active?"),
     ("[daemon]\nratio = 3", "daemon.ratio = 3: unknown key; did you mean tiers.ratio?"),
-    ("[tiers]\nzebra = 3", "the keys of [tiers] are ratio, passive_cpu, io, root_weight"),
+    (
+        "[tiers]\nzebra = 3",
+        "the keys of [tiers] are ratio, passive_cpu, io, root_weight, lane_share",
+    ),
     ("active = 3", "active = 3: unknown key; did you mean slots.active? put it below [slots]"),
     ("zebra = 3", "unknown key; every key stands in one of [daemon], [slots]"),
     ("\n[solts]\nactive = 3", "lrs.toml:2: solts: unknown section; did you mean [slots]?"),
@@ -632,12 +637,14 @@ fn valid_config() -> impl Strategy<Value = Config> {
         prop_oneof![Just(PassiveCpu::Auto), Just(PassiveCpu::Idle), Just(PassiveCpu::Weight)],
         prop_oneof![Just(DiskTiers::Weights), Just(DiskTiers::Idle), Just(DiskTiers::Off)],
         automatic(1u32..=10_000),
+        0.0..=0.2f64,
     )
-        .prop_map(|(ratio, passive_cpu, io, root_weight)| Tiers {
+        .prop_map(|(ratio, passive_cpu, io, root_weight, lane_share)| Tiers {
             ratio,
             passive_cpu,
             io,
             root_weight,
+            lane_share: Share::clamped(lane_share),
         });
     let classify =
         (share(0.0), share(0.0), 0.0..=1.0f64).prop_map(|(a, b, colocation_threshold)| Classify {

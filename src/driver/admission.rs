@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 use super::Driver;
 use super::entry::Entry;
 use super::keeping::{Kept, Said};
+use super::parking::Held;
 use super::process::{self, Pinned};
-use crate::cgroup::CgroupError;
+use crate::cgroup::{CgroupError, Origin};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
 use crate::core::state::{Need, Patience, Refusal, Request};
@@ -147,6 +148,12 @@ impl Driver {
             waiting.replies.extend(reply.take());
             return Ok(Begun::Later);
         }
+        if self.core.is_leaving(process) {
+            if let Some(reply) = reply.take() {
+                self.held.push(Held { caller, request, pid, said, reply });
+            }
+            return Ok(Begun::Later);
+        }
         if let Some(id) = request.reservation {
             let reservation = self.core.reservation(id);
             // An unknown one is the core's to refuse, with the right words.
@@ -182,7 +189,8 @@ impl Driver {
             need: Need::Slot,
             opportunistic: false,
         };
-        let patience = patience(&request, process, now);
+        let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
+        let patience = patience(&request, process, parks, now);
         let admission = Admission {
             caller,
             request,
@@ -220,10 +228,21 @@ impl Driver {
         request: &AdmitRequest,
         process: ProcessRef,
     ) -> Result<(), CommandError> {
+        self.check_limits_of(caller, request, process, None)
+    }
+
+    /// The same of a process that was at `home`, where that is not where it is.
+    pub(super) fn check_limits_of(
+        &self,
+        caller: &Caller,
+        request: &AdmitRequest,
+        process: ProcessRef,
+        home: Option<&Origin>,
+    ) -> Result<(), CommandError> {
         if request.in_place || self.rights.role(caller) == Role::Admin {
             return Ok(());
         }
-        match self.tree.escapes_limits(process) {
+        match self.tree.escapes_limits_of(process, home) {
             None => Ok(()),
             Some(reason) => Err(CommandError::new(
                 ErrorKind::PermissionDenied,
@@ -334,7 +353,12 @@ impl Driver {
 
 /// How long a request may wait, and its place: by the time the client first asked, which is
 /// believed as far back as its process exists.
-fn patience(request: &AdmitRequest, process: ProcessRef, now: Moment) -> Option<Patience> {
+fn patience(
+    request: &AdmitRequest,
+    process: ProcessRef,
+    parks: bool,
+    now: Moment,
+) -> Option<Patience> {
     let deadline = match request.wait {
         Wait::No => return None,
         Wait::For(duration) => Some(now.boot.after(duration)),
@@ -344,7 +368,7 @@ fn patience(request: &AdmitRequest, process: ProcessRef, now: Moment) -> Option<
     let age_micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
     let born = WallTime::from_unix_micros(now.wall.unix_micros().saturating_sub(age_micros));
     let first_requested = request.first_requested_at.unwrap_or(now.wall).max(born).min(now.wall);
-    Some(Patience { first_requested, deadline })
+    Some(Patience { first_requested, deadline, parks })
 }
 
 /// The core's refusal as clients know it.

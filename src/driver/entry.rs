@@ -9,7 +9,7 @@ use super::booked::Unattached;
 use super::watch::Key;
 use crate::cgroup::{Group, KernelView};
 use crate::command::Reply;
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId};
 use crate::proto;
 use crate::units::{BootTime, Pid};
 
@@ -46,8 +46,8 @@ pub struct Entry {
     pub untold: bool,
     /// What was read back.
     pub kernel: KernelView,
-    /// The tier whose weights were written last, and when.
-    pub written: Option<(Tier, BootTime)>,
+    /// Whose weights were written last, and when.
+    pub written: Option<(Level, BootTime)>,
     /// When it was last put in place.
     pub placed_at: BootTime,
 }

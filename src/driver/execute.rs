@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::Driver;
 use super::admission::{Asked, refused};
 use super::log::log;
-use super::worker::Job;
+use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{self, Answer, Input, Record, Step, Ticket};
 use crate::core::task::Task;
 use crate::state::StateError;
@@ -38,6 +38,8 @@ pub(super) enum FollowUp {
     Feed(Box<Input>),
     /// An admission came to nothing.
     Failed(TaskId, CommandError),
+    /// A process that was parked is in its slot.
+    Attached(TaskId, AttachResult),
 }
 
 impl Driver {
@@ -54,6 +56,7 @@ impl Driver {
             match next {
                 FollowUp::Feed(input) => self.feed(*input, now),
                 FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
+                FollowUp::Attached(id, result) => self.attached(id, result, now),
             }
         }
         self.following_up = false;
@@ -77,8 +80,8 @@ impl Driver {
         }
         self.touched.status = true;
         let Step { weights, events, records, forget, jobs, answers } = step;
-        for (id, tier) in &weights {
-            match self.write_tier(*id, *tier, now) {
+        for (id, level) in &weights {
+            match self.write_tier(*id, *level, now) {
                 Ok(()) => self.unwritten.remove(id),
                 Err(error) => self.unwritten.insert(*id, error),
             };
@@ -109,6 +112,7 @@ impl Driver {
         for job in jobs {
             match job {
                 step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
+                step::Job::Park { task, ticket } => self.park(task, ticket),
                 step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
@@ -142,8 +146,15 @@ impl Driver {
 
     /// One that cannot be recorded is not admitted.
     fn not_recorded(&mut self, id: TaskId, mut error: String) {
+        if self.core.parked(id).is_some() {
+            let failed = Input::AttachFailed { task: id, reason: error };
+            return self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+        }
+        let from_parking = self.core.task(id).is_some_and(Task::is_from_parking);
         let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
-        if let Some(group) = group.filter(|group| group.record.attachment == Attachment::Own)
+        let own = |group: &Arc<Group>| group.record.attachment == Attachment::Own;
+        // One that waited in its group goes back first.
+        if let Some(group) = group.filter(|group| own(group) && !from_parking)
             && let Err(undo) = self.tree.remove(&group)
         {
             error = format!("{error}; and its cgroup stays: {undo}");
@@ -252,27 +263,29 @@ impl Driver {
         self.core.stored_tasks().try_for_each(|task| self.store.put_task(task))
     }
 
-    /// Gives a placed task the weights of `tier`. One on its way gets them when it arrives.
-    fn write_tier(&mut self, id: TaskId, tier: Tier, now: Moment) -> Result<(), String> {
+    /// Gives a placed task the weights of `level`. One on its way gets them when it arrives.
+    fn write_tier(&mut self, id: TaskId, level: Level, now: Moment) -> Result<(), String> {
         self.heed_owner(id, now);
         if !self.core.task(id).is_some_and(Task::is_placed) {
             return Ok(());
         }
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         let Some(group) = &entry.group else { return Ok(()) };
-        match self.tree.write_tier(group, tier, &self.plan) {
+        match self.tree.write_tier(group, level, &self.plan) {
             Ok(_) => {
-                entry.written = Some((tier, now.boot));
+                let before = entry.written.replace((level, now.boot)).map(|(before, _)| before);
                 let group = Arc::clone(group);
-                self.write_io(&group, tier);
-                self.tell_unit(id, tier);
+                if before.map(Level::tier) != Some(level.tier()) {
+                    self.write_io(&group, level.tier());
+                }
+                self.tell_unit(id, level);
                 Ok(())
             }
             Err(error) => {
                 entry.written = None;
                 // Its group may be about to go with its last process; the check of the next
                 // cycle tells the two apart and tries again.
-                tracing::warn!(task = %id, %tier, %error, "task {id} did not get the weights of the {tier} tier: {error}");
+                tracing::warn!(task = %id, %level, %error, "task {id} did not get the weights of the {level} tier: {error}");
                 Err(error.to_string())
             }
         }
@@ -322,8 +335,8 @@ impl Driver {
 
     /// Writes the weights of a task that just arrived, where they differ from its tier. `true`:
     /// what was read back before may be old.
-    pub(super) fn align(&mut self, id: TaskId, has: Option<Tier>, now: Moment) -> bool {
-        let Some(wanted) = self.core.task(id).map(|task| task.tier()) else { return false };
+    pub(super) fn align(&mut self, id: TaskId, has: Option<Level>, now: Moment) -> bool {
+        let Some(wanted) = self.core.level(id) else { return false };
         if has != Some(wanted) {
             // Recorded by write_tier; the next cycle tries again.
             let _ = self.write_tier(id, wanted, now);
@@ -348,7 +361,7 @@ impl Driver {
     }
 
     /// Weights are not what was written: the core decides what is done about it.
-    pub(super) fn drifted(&mut self, id: TaskId, tier: Tier, drifts: &[Drift], now: Moment) {
+    pub(super) fn drifted(&mut self, id: TaskId, level: Level, drifts: &[Drift], now: Moment) {
         if drifts.is_empty() || self.core.task(id).is_none_or(Task::is_contested) {
             return;
         }
@@ -358,7 +371,7 @@ impl Driver {
         };
         // What its owner wants may be what the tier beside it is.
         let fits = group.record.attachment == Attachment::InPlace
-            && self.tree.drift(&group, tier, &self.plan).is_ok_and(|left| left.is_empty());
+            && self.tree.drift(&group, level, &self.plan).is_ok_and(|left| left.is_empty());
         let found = drifts
             .iter()
             .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
@@ -370,12 +383,11 @@ impl Driver {
     /// [`crate::core::step::Job::Repair`].
     fn repair(&mut self, id: TaskId, found: Vec<String>) {
         let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
-        let tier = self.core.task(id).map(|task| task.tier());
-        let (Some(group), Some(tier)) = (group, tier) else { return };
-        let result = match self.tree.write_tier(&group, tier, &self.plan) {
+        let (Some(group), Some(level)) = (group, self.core.level(id)) else { return };
+        let result = match self.tree.write_tier(&group, level, &self.plan) {
             Ok(_) => {
                 // Else systemd's next daemon-reload writes the foreign value again.
-                self.tell_unit(id, tier);
+                self.tell_unit(id, level);
                 Ok(())
             }
             Err(error) => Err(error.to_string()),

@@ -92,6 +92,8 @@ fn level(event: &Event) -> Level {
         | EventKind::Completed
         | EventKind::Released
         | EventKind::Refused
+        | EventKind::LaneIn
+        | EventKind::LaneOut
         | EventKind::Priority
         | EventKind::Standing
         | EventKind::Reserved

@@ -10,6 +10,7 @@ use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
 use crate::core::capacity::CpuShares;
 use crate::core::guard::Memory;
+use crate::core::lane;
 use crate::core::model::{TaskId, Tier};
 use crate::core::rate::NodeRates;
 use crate::core::step::{Input, Reading};
@@ -63,12 +64,12 @@ impl Driver {
         let check = placed()
             .filter(|(_, task, _)| task.attachment() != Attachment::None)
             .filter_map(|(id, task, entry)| {
-                let tier = task.tier();
-                let unwritten = entry.written.is_none_or(|(written, _)| written != tier);
+                let level = self.core.level(id)?;
+                let unwritten = entry.written.is_none_or(|(written, _)| written != level);
                 let weights = turn(task) || unwritten || entry.kernel == KernelView::default();
                 let in_place = task.attachment() == Attachment::InPlace;
                 let owner = in_place.then(|| self.owner_only(task)).flatten();
-                Some(Check { task: id, group: entry.group.clone()?, tier, owner, weights })
+                Some(Check { task: id, group: entry.group.clone()?, level, owner, weights })
             })
             .collect();
         let members = placed()
@@ -184,20 +185,18 @@ impl Driver {
                 // systemd may be about to write what it was told last; no foreign change.
                 continue;
             }
-            let (Some(group), Some(tier)) =
-                (entry.group.clone(), self.core.task(id).map(|task| task.tier()))
-            else {
+            let (Some(group), Some(level)) = (entry.group.clone(), self.core.level(id)) else {
                 continue;
             };
             match (result, entry.written) {
                 // Weights written since the reading was asked for are not what it read; the I/O
                 // priorities it gave were the old tier's.
-                (_, Some((tier, at))) if at > asked_at => self.write_io(&group, tier),
+                (_, Some((level, at))) if at > asked_at => self.write_io(&group, level.tier()),
                 (Ok(None), _) => {}
-                (Ok(Some((view, drifts))), Some((written, _))) if written == tier => {
+                (Ok(Some((view, drifts))), Some((written, _))) if written == level => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
-                        self.drifted(id, tier, &drifts, now);
+                        self.drifted(id, level, &drifts, now);
                         self.read_back(id);
                     }
                 }
@@ -218,9 +217,25 @@ impl Driver {
 
     /// Groups of ended tasks that could not be removed at once.
     fn remove_again(&mut self) {
+        for id in std::mem::take(&mut self.not_unparked) {
+            self.begin_unparking(id);
+        }
         for (task, group) in std::mem::take(&mut self.not_removed) {
             self.workers.place(Job::Remove { task, group });
         }
+    }
+
+    /// Has the core compare what the tasks in the I/O lane used with what they may.
+    pub(super) fn look_at_lane(&mut self, now: Moment) {
+        self.next_lane_look = now.boot.after(lane::LOOK);
+        let members = self.core.lane().members();
+        let counters = members.filter_map(|id| {
+            let group = self.entries.get(&id)?.group.as_ref()?;
+            // One that is gone ends in a moment.
+            Some((id, crate::sample::read_cpu(&group.dirs)?))
+        });
+        let counters = counters.collect();
+        self.feed(Input::LaneLooked(counters), now);
     }
 
     /// Threads seen between two cycles.

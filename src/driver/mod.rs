@@ -25,6 +25,7 @@ mod find;
 mod keeping;
 mod log;
 mod measure;
+mod parking;
 mod placing;
 pub mod process;
 mod reader;
@@ -125,6 +126,10 @@ pub struct Driver {
     root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Waiters that could not be put back where they were at once.
+    not_unparked: Vec<TaskId>,
+    /// Requests for processes that are on their way back.
+    held: Vec<parking::Held>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
     unrestored: BTreeMap<TaskId, units::Owed>,
     /// Admissions that are being looked up, by the uid that asked.
@@ -137,6 +142,7 @@ pub struct Driver {
     /// A reading is under way.
     reading: bool,
     next_cycle: BootTime,
+    next_lane_look: BootTime,
     cycles: u64,
     cpus: u32,
     hostname: String,
@@ -231,6 +237,9 @@ impl Driver {
             self.feed(Input::Tick, now);
         }
         self.forget_closed_waiters(now);
+        if self.core.lane().is_watched() && now.boot >= self.next_lane_look {
+            self.look_at_lane(now);
+        }
         if now.boot >= self.next_cycle && !self.reading {
             self.request_cycle(now);
         }
@@ -245,10 +254,9 @@ impl Driver {
         } else {
             self.next_cycle.since(now)
         };
-        match self.core.next_deadline() {
-            Some(deadline) => cycle.min(deadline.since(now)),
-            None => cycle,
-        }
+        let lane = self.core.lane().is_watched().then_some(self.next_lane_look);
+        let others = [self.core.next_deadline(), lane].into_iter().flatten();
+        others.fold(cycle, |first, other| first.min(other.since(now)))
     }
 
     fn take_messages(&mut self, now: Moment) -> Flow {
@@ -367,6 +375,7 @@ impl Driver {
                 tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
             }
         }
+        self.unpark_all();
         self.leave_root();
         self.publish(now);
         let placed: Vec<TaskId> = self.entries.keys().copied().collect();
@@ -409,6 +418,7 @@ pub fn policy(config: &Config) -> Policy {
         shrink_after: config.slots.shrink_after,
         order: config.slots.order,
         overtake_max: config.slots.overtake_max,
+        lane_share: config.tiers.lane_share,
         reservation_ttl: config.slots.reservation_ttl,
         guard: guard.enabled.then_some(GuardPolicy {
             dry_run: guard.dry_run,

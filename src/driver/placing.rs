@@ -9,12 +9,13 @@ use super::Driver;
 use super::admission::{Admission, Asked, cgroup_error};
 use super::entry::Entry;
 use super::execute::FollowUp;
+use super::parking::client_left;
 use super::process;
 use super::unit_worker::{CalledOff, UnitJob};
-use super::worker::Job;
-use crate::cgroup::{Attached, Attachment, CgroupError, Group};
+use super::worker::{AttachResult, Job};
+use crate::cgroup::{Attachment, CgroupError, Group};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
 use crate::rights::Role;
@@ -37,7 +38,12 @@ impl Driver {
                 self.insert_entry(id, entry);
                 Ok(())
             }
-            Some(Asked::Promise(_)) | None => return,
+            Some(Asked::Promise(_)) | None => {
+                // It left while its process was being moved.
+                let reason = client_left().message;
+                let failed = Input::AttachFailed { task: id, reason };
+                return self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+            }
         };
         let next = match fit.and_then(|()| self.prepare_attach(id)) {
             Ok(ready) => FollowUp::Feed(Box::new(Input::Prepared { task: id, ready })),
@@ -55,36 +61,43 @@ impl Driver {
 
     /// [`crate::core::step::Job::Attach`]: its record is written.
     pub(super) fn begin_attach(&mut self, id: TaskId) {
-        let has_group = self.entries.get(&id).is_some_and(|entry| entry.group.is_some());
+        if let Some(waiter) = self.core.parked(id) {
+            return self.workers.place_all(self.attach_job(waiter, None, None));
+        }
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
         let Some(task) = self.core.task(id) else { return };
+        if task.is_from_parking() {
+            return self.grant_parked(id);
+        }
         match (task.who.process, &task.who.unit) {
             // Systemd makes its files first.
-            (Some(process), Some(unit)) if !has_group => {
+            (Some(process), Some(unit)) if group.is_none() => {
                 let unit = unit.clone();
                 self.workers.ask(UnitJob::Prepare { task: id, process, unit });
             }
-            _ => {
-                if let Some(job) = self.attach_job(id) {
-                    self.workers.place(job);
-                }
-            }
+            _ => self.workers.place_all(self.attach_job(task, group, Some(task.tier()))),
         }
     }
 
     /// A process that waited may have changed hands or limits since it asked.
-    fn still_fit(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
+    pub(super) fn still_fit(&self, id: TaskId, admission: &Admission) -> Result<(), CommandError> {
         if admission.replies.iter().all(Reply::is_closed) {
-            return Err(CommandError::new(ErrorKind::Unavailable, "the client went away"));
+            return Err(client_left());
         }
         let pinned = process::pin(admission.process.pid)?;
-        let uid = self.core.task(id).and_then(|task| task.uid);
-        if pinned.process != admission.process || uid != Some(pinned.uids.effective) {
+        let task = self.core.stored_task(id);
+        if pinned.process != admission.process
+            || task.and_then(|task| task.uid) != Some(pinned.uids.effective)
+        {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!("process {} is not the one that asked any more", admission.process.pid),
             ));
         }
         self.check_owner(&admission.caller, pinned.process.pid, pinned.uids)?;
+        if let Some(task) = task.filter(|task| task.is_from_parking()) {
+            return self.still_parked(task, admission);
+        }
         if let Some(unit) = &admission.unit {
             self.check_unit(unit, Some(id))?;
         }
@@ -102,6 +115,15 @@ impl Driver {
         let mut ready = Ready::default();
         let Some(task) = self.core.task(id) else { return Ok(ready) };
         let Some(process) = task.who.process else { return Ok(ready) };
+        if let Some(group) = task.group.as_ref().filter(|_| task.is_from_parking()) {
+            let group = self.tree.presumed(group);
+            // It counts from now on.
+            ready.baseline = crate::sample::read_final(&group.dirs);
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.group = Some(Arc::new(group));
+            }
+            return Ok(ready);
+        }
         if task.who.found.is_none() {
             // A found one keeps where it was when it was judged.
             ready.origin = Some(self.tree.origin(process).map_err(cgroup_error)?);
@@ -142,17 +164,21 @@ impl Driver {
         Ok(())
     }
 
-    fn attach_job(&self, id: TaskId) -> Option<Job> {
-        let (task, entry) = (self.core.task(id)?, self.entries.get(&id)?);
+    fn attach_job(
+        &self,
+        task: &Task,
+        found: Option<Arc<Group>>,
+        tier: Option<Tier>,
+    ) -> Option<Job> {
         Some(Job::Attach {
-            task: id,
+            task: task.id,
             name: task.labels.name.clone().or_else(|| task.labels.job.clone()),
             process: task.who.process?,
             kin: task.kin(),
             origin: task.who.origin.clone(),
             owner: self.owner_only(task),
-            found: entry.group.clone(),
-            tier: task.tier(),
+            found,
+            tier,
             plan: self.plan,
             discovered: task.who.found.is_some(),
         })
@@ -198,12 +224,10 @@ impl Driver {
         (self.rights.role(&caller) != Role::Admin).then_some(uid)
     }
 
-    pub(super) fn attached(
-        &mut self,
-        id: TaskId,
-        result: Result<(Arc<Group>, Attached, Tier), CgroupError>,
-        now: Moment,
-    ) {
+    pub(super) fn attached(&mut self, id: TaskId, result: AttachResult, now: Moment) {
+        if self.core.parked(id).is_some() {
+            return self.parked(id, result, now);
+        }
         let (group, _, tier) = match result {
             Ok(placed) => placed,
             Err(error) => return self.admission_failed(id, self.why_not(id, error), now),
@@ -225,9 +249,10 @@ impl Driver {
         self.feed(Input::Attached { task: id, group: record, born }, now);
         // A found one may have got its tier just now.
         let written = self.entries.get(&id).and_then(|entry| entry.written);
-        self.settle_in(id, Some(written.map_or(tier, |(written, _)| written)), now);
-        if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
-            self.tell_unit(id, tier);
+        let level = written.map(|(written, _)| written).or(tier.map(Level::from));
+        self.settle_in(id, level, now);
+        if let Some(level) = self.core.level(id) {
+            self.tell_unit(id, level);
         }
         let task = self.task_view(id, now.boot);
         self.found_is_placed(id);
@@ -250,7 +275,7 @@ impl Driver {
     }
 
     /// Weights, watches and sampling of a task that is in place.
-    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Tier>, now: Moment) {
+    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Level>, now: Moment) {
         if self.align(id, has, now) {
             self.read_back(id);
         }

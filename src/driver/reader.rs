@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::worker::{Message, Outbox};
 use crate::cgroup::{CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree, WeightPlan};
 use crate::clock;
-use crate::core::model::{TaskId, Tier};
+use crate::core::model::{Level, TaskId};
 use crate::sample::{Sample, Sampler, TaskSource};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -50,8 +50,8 @@ pub struct Check {
     pub task: TaskId,
     /// Its group.
     pub group: Arc<Group>,
-    /// The tier it should have.
-    pub tier: Tier,
+    /// The weights it should have.
+    pub level: Level,
     /// In place, for a caller without an admin's rights: the uid to which all in it must belong.
     pub owner: Option<u32>,
     /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
@@ -145,7 +145,7 @@ pub(super) fn read_all(
                         .check
                         .into_iter()
                         .filter_map(|check| {
-                            let Check { task, group, tier, owner, .. } = &check;
+                            let Check { task, group, level, owner, .. } = &check;
                             let watched = kept.entry(*task).or_insert_with(|| Watched {
                                 files: tree.keep(group),
                                 cpu: None,
@@ -160,9 +160,10 @@ pub(super) fn read_all(
                             let ran = watched.ran(cpu_of(&sample, *task));
                             let files = &mut watched.files;
                             let found = if check.weights {
-                                tree.inspect(group, files, &mut reading, *tier, &plan).map(Some)
+                                tree.inspect(group, files, &mut reading, *level, &plan).map(Some)
                             } else if ran {
-                                tree.renew_io(group, files, &mut reading, *tier).map(|()| None)
+                                tree.renew_io(group, files, &mut reading, level.tier())
+                                    .map(|()| None)
                             } else {
                                 return None;
                             };

@@ -246,6 +246,9 @@ impl Driver {
 
     /// [`crate::core::step::Job::Release`].
     pub(super) fn begin_give_back(&mut self, id: TaskId) {
+        if self.core.parked(id).is_some() {
+            return self.begin_unparking(id);
+        }
         let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
         match task.who.unit.clone() {
@@ -261,6 +264,9 @@ impl Driver {
     }
 
     pub(super) fn released(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
+        if self.core.parked(id).is_some() {
+            return self.unparked(id, result, now);
+        }
         let Err(error) = result else { return self.feed(Input::Released(id), now) };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let replies = std::mem::take(&mut entry.release_replies);

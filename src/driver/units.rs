@@ -40,7 +40,7 @@ use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob}
 use crate::cgroup::Group;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::config::Mode;
-use crate::core::model::{Label, TaskId, Tier};
+use crate::core::model::{Label, Level, TaskId};
 use crate::core::step::{Input, Ready};
 use crate::proto;
 use crate::rights::{Action, Role};
@@ -214,12 +214,12 @@ impl Driver {
         }
     }
 
-    /// Tells systemd the weights of `tier`, which the files have already.
-    pub(super) fn tell_unit(&mut self, id: TaskId, tier: Tier) {
+    /// Tells systemd the weights of `level`, which the files have already.
+    pub(super) fn tell_unit(&mut self, id: TaskId, level: Level) {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let (Some(group), Some(unit)) = (&entry.group, &task.who.unit) else { return };
-        let settings = settings(&self.tree.tier_files(group, tier, &self.plan));
+        let settings = settings(&self.tree.tier_files(group, level, &self.plan));
         let unit = unit.name.clone();
         entry.telling += 1;
         self.workers.ask(UnitJob::Tell { task: id, unit, settings });
@@ -241,8 +241,8 @@ impl Driver {
         let untold = self.entries.iter().filter(|(_, entry)| entry.untold && entry.telling == 0);
         let untold: Vec<TaskId> = untold.map(|(id, _)| *id).collect();
         for id in untold {
-            if let Some(tier) = self.core.task(id).map(|task| task.tier()) {
-                self.tell_unit(id, tier);
+            if let Some(level) = self.core.level(id) {
+                self.tell_unit(id, level);
             }
         }
     }

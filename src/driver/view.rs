@@ -6,7 +6,7 @@ use super::Driver;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
-use crate::core::model::{Class, TaskId, Tier};
+use crate::core::model::{Class, Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::task::Task;
 use crate::proto;
@@ -43,7 +43,13 @@ fn attachment(attachment: Attachment) -> proto::Attachment {
 }
 
 /// One task.
-pub fn task(task: &Task, entry: &Entry, classify: &Classify, now: BootTime) -> proto::Task {
+pub fn task(
+    task: &Task,
+    level: Level,
+    entry: &Entry,
+    classify: &Classify,
+    now: BootTime,
+) -> proto::Task {
     let labels = &task.labels;
     let text = |label: &Option<crate::core::model::Label>| label.as_ref().map(|l| l.to_string());
     let path = task.group.as_ref().map(|group| group.path.clone()).filter(|path| !path.is_empty());
@@ -89,6 +95,7 @@ pub fn task(task: &Task, entry: &Entry, classify: &Classify, now: BootTime) -> p
         cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
         repaired: task.repaired,
         stays_because: task.who.stays_because.clone(),
+        cpu_lane: (level == Level::Lane).then(|| "io".to_owned()),
     }
 }
 
@@ -102,7 +109,9 @@ fn parent(path: &str) -> String {
 impl Driver {
     /// A task of the core as clients see it.
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
-        Some(task(self.core.task(id)?, self.entries.get(&id)?, &self.config.classify, now))
+        let level = self.core.level(id)?;
+        let entry = self.entries.get(&id)?;
+        Some(task(self.core.task(id)?, level, entry, &self.config.classify, now))
     }
 
     pub(super) fn status_view(&self) -> proto::Status {

@@ -48,8 +48,8 @@ pub enum Job {
         owner: Option<u32>,
         /// The group to manage in place, or one made for it below its unit.
         found: Option<Arc<Group>>,
-        /// Its tier.
-        tier: Tier,
+        /// Its tier; `None`: it waits for one, and the group keeps the weights it is made with.
+        tier: Option<Tier>,
         /// What the weights promise.
         plan: WeightPlan,
         /// It was found, not announced: nobody waits for it, and its process is only taken from
@@ -93,6 +93,9 @@ pub enum Job {
     },
 }
 
+/// The group of a task, and the tier whose weights it has; `None`: those it was made with.
+pub type AttachResult = Result<(Arc<Group>, Attached, Option<Tier>), CgroupError>;
+
 /// What the threads tell the loop.
 #[derive(Debug)]
 pub enum Message {
@@ -100,8 +103,8 @@ pub enum Message {
     Attached {
         /// The task.
         task: TaskId,
-        /// Its group, and the tier whose weights it has.
-        result: Result<(Arc<Group>, Attached, Tier), CgroupError>,
+        /// How it went.
+        result: AttachResult,
     },
     /// Answer to [`Job::Reattach`].
     Reattached {
@@ -247,6 +250,11 @@ impl Workers {
         }
     }
 
+    /// The same, if there is any.
+    pub fn place_all(&self, jobs: impl IntoIterator<Item = Job>) {
+        jobs.into_iter().for_each(|job| self.place(job));
+    }
+
     /// Queues work that needs systemd.
     pub fn ask(&self, job: UnitJob) {
         if let Some(jobs) = &self.unit_jobs {
@@ -368,9 +376,8 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                         let conditions = Conditions { owner, ..Conditions::default() };
                         attach(tree, task, group, (process, kin), conditions, (tier, &plan))
                     }
-                    Some(group) => tree
-                        .write_tier(&group, tier, &plan)
-                        .map(|_| (group, Attached { moved: 0 }, tier)),
+                    Some(group) => weigh(tree, &group, tier, &plan)
+                        .map(|()| (group, Attached { moved: 0 }, tier)),
                     None => tree.create(task, name.as_ref()).and_then(|group| {
                         // A member's process may have been put under a limit since it was looked at.
                         let bound = discovered || owner.is_some();
@@ -419,6 +426,15 @@ pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     }
 }
 
+fn weigh(
+    tree: &TierTree,
+    group: &Group,
+    tier: Option<Tier>,
+    plan: &WeightPlan,
+) -> Result<(), CgroupError> {
+    tier.map_or(Ok(()), |tier| tree.write_tier(group, tier, plan).map(drop))
+}
+
 fn with_origin(mut group: Group, origin: Origin) -> Group {
     group.record.origin = origin;
     group
@@ -430,12 +446,11 @@ fn attach(
     group: Group,
     (process, kin): (ProcessRef, Kin),
     conditions: Conditions<'_>,
-    (tier, plan): (Tier, &WeightPlan),
-) -> Result<(Arc<Group>, Attached, Tier), CgroupError> {
+    (tier, plan): (Option<Tier>, &WeightPlan),
+) -> AttachResult {
     let group = Arc::new(group);
-    let placed = tree
-        .write_tier(&group, tier, plan)
-        .and_then(|_| tree.attach_if(&group, process, kin, conditions))
+    let placed = weigh(tree, &group, tier, plan)
+        .and_then(|()| tree.attach_if(&group, process, kin, conditions))
         .map(|attached| (Arc::clone(&group), attached, tier));
     if placed.is_err()
         && let Err(error) = tree.remove(&group)
@@ -459,7 +474,7 @@ mod tests {
             origin: Origin::default(),
             owner: None,
             found: None,
-            tier: Tier::Passive,
+            tier: Some(Tier::Passive),
             plan: WeightPlan { ratio: 100, active_capacity: 1, passive_max: 1 },
             discovered,
         }

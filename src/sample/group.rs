@@ -158,7 +158,8 @@ impl GroupReader {
         None
     }
 
-    fn read_cpu(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
+    /// CPU time alone. `None`: the group is gone.
+    pub(super) fn read_cpu(&mut self, context: &mut Context<'_>) -> Option<TaskSample> {
         let mut sample = TaskSample::default();
         if let Some((file, form)) = &mut self.cpu {
             let parse = match form {

@@ -15,6 +15,7 @@
 //! ends itself.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::cgroup::GroupDirs;
 use crate::kernfs::files::{Descriptors, LimitError};
@@ -98,6 +99,19 @@ pub enum SampleError {
 /// first of a group that had a life before. Disk bytes and memory are left out, and what could
 /// not be read is `None`. Answers `None` when the group is gone.
 pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
+    read_now(dirs, group::GroupReader::read_times)
+}
+
+/// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the
+/// group is gone.
+pub fn read_cpu(dirs: &GroupDirs) -> Option<Option<Duration>> {
+    read_now(dirs, group::GroupReader::read_cpu).map(|sample| sample.cpu)
+}
+
+fn read_now(
+    dirs: &GroupDirs,
+    read: impl FnOnce(&mut group::GroupReader, &mut group::Context<'_>) -> Option<TaskSample>,
+) -> Option<TaskSample> {
     let dirs = GroupDirs { io: None, memory: None, ..dirs.clone() };
     let mut unsaid = Vec::new();
     let mut context = group::Context {
@@ -107,5 +121,5 @@ pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
         buffer: &mut Vec::new(),
         problems: &mut unsaid,
     };
-    group::GroupReader::new(dirs, 0).read_times(&mut context)
+    read(&mut group::GroupReader::new(dirs, 0), &mut context)
 }

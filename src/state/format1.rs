@@ -61,10 +61,9 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
     let baseline = old.baseline;
     let life = match old.phase {
         Phase::Attaching => Life::Attaching(Attaching {
-            recorded: 0,
-            reason: String::new(),
             used: old.used.map(|used| Box::new((used.id, used.reservation))),
             booked: old.booked.map(|group| Box::new(Booked { group, baseline })),
+            ..Attaching::default()
         }),
         Phase::Placed => Life::Placed(Hold::Kept),
         Phase::Releasing => Life::Releasing(Hold::Kept),

@@ -79,10 +79,10 @@ fn record(number: u64) -> Task {
         priority: Priority(i32::MIN),
         opportunistic: true,
         life: Life::Attaching(Attaching {
-            recorded: 0,
             reason: "an active slot was free".into(),
             used: Some(Box::new((ReservationId { epoch: 7, number: 3 }, used))),
             booked: Some(Box::new(booked)),
+            ..Attaching::default()
         }),
         admitted_at: Moment {
             boot: BootTime(Duration::from_secs(5)),

@@ -60,6 +60,10 @@ fn usage_errors_exit_2_and_those_of_run_125() {
         &["run", "--name", "a\nb", "--", "true"],
         &["run", "--name", &long, "--", "true"],
         &["run", "--priority", "2147483648", "--", "true"],
+        &["--bogus", "run", "--", "true"],
+        &["--timeout", "0", "run", "--", "true"],
+        &["--timeout", "0s", "status"],
+        &["events", "--type", "promotd"],
         &["admit"],
         &["admit", "0"],
         &["admit", "-4"],
@@ -71,7 +75,7 @@ fn usage_errors_exit_2_and_those_of_run_125() {
         &["--endpoint", "localhost", "status"],
     ] {
         let ended = fake.run(args);
-        let code = if args.first() == Some(&"run") { 125 } else { 2 };
+        let code = if args.contains(&"run") { 125 } else { 2 };
         assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
         assert_eq!(ended.out, "");
     }
@@ -91,6 +95,8 @@ fn what_people_of_other_tools_type_first_gets_a_tip() {
         let mut tips = ended.err.lines().filter(|line| line.starts_with("  tip: "));
         assert!(tips.any(|line| line.contains(tip)), "{args:?} {ended:?}");
     }
+    let ended = fake.run(&["run", "--wiat", "--", "true"]);
+    assert!(ended.err.contains("--wait") && !ended.err.contains("after `--`"), "{ended:?}");
 }
 
 #[test]
@@ -98,11 +104,21 @@ fn a_daemon_that_hangs_is_said_after_two_seconds_and_given_up_after_the_timeout(
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("lrsd.sock");
     let _never_accepts = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let ended = Ended::from(lrsctl(&socket, &["status", "--timeout", "2.5s"]).output().unwrap());
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    let said: Vec<&str> = ended.err.lines().collect();
-    assert!(said[0].contains("no answer from lrsd") && said[0].contains("2.5 s"), "{ended:?}");
-    assert!(said[1].contains("did not answer within 2.5 s"), "{ended:?}");
+    for (args, code) in [
+        (&["status"][..], 3),
+        (&["events"], 3),
+        (&["admit", "1"], 3),
+        (&["run", "--", "true"], 125),
+        (&["run", "--wait=1s", "--", "true"], 125),
+    ] {
+        let mut command = lrsctl(&socket, &[&["--timeout", "2.5s"], args].concat());
+        let ended = Ended::from(command.output().unwrap());
+        assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
+        let said: Vec<&str> = ended.err.lines().collect();
+        assert!(said[0].contains("no answer from lrsd") && said[0].contains("2.5 s"), "{ended:?}");
+        let limit = if args.contains(&"--wait=1s") { "3.5 s" } else { "2.5 s" };
+        assert!(said[1].contains(&format!("did not answer within {limit}")), "{ended:?}");
+    }
 }
 
 #[test]

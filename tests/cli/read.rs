@@ -194,6 +194,16 @@ fn events_json_is_one_object_a_line_and_says_what_is_lost() {
     });
     assert_eq!(lines[1], expected);
     assert!(ended.err.contains("7 events"), "{ended:?}");
+    for (args, said) in [
+        (&["-n", "1"][..], false),
+        (&["-n", "2"], true),
+        (&["--since", "10m"], false),
+        (&["--since", "40000d"], true),
+        (&["--since", "1"], true),
+    ] {
+        let ended = fake.run(&[&["events", "--no-follow"], args].concat());
+        assert_eq!(ended.err.contains("7 events"), said, "{args:?} {ended:?}");
+    }
 
     assert_eq!(fake.run(&["why", "t0000000-1", "--json"]).json()["events"][0], expected);
     let story = fake.run(&["why", "t0000000-1"]).out;

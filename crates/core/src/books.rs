@@ -112,6 +112,8 @@ impl Books {
             | EventKind::Expired
             | EventKind::Resized
             | EventKind::Probe
+            | EventKind::LaneIn
+            | EventKind::LaneOut
             | EventKind::Guard
             | EventKind::Drift
             | EventKind::Contested

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::neighbours;
 use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use super::sample::TaskSample;
+use super::{lane, neighbours};
 use crate::units::BootTime;
 
 /// The measurements of a task. Only what outlives a daemon is stored.
@@ -31,6 +31,9 @@ pub struct Counts {
     /// Over the last cycle.
     #[serde(skip)]
     pub rates: TaskRates,
+    /// CPU time per voluntary switch over the meter's last interval; `None`: not known.
+    #[serde(skip)]
+    pub burst: Option<Duration>,
     /// CPUs it used and waited for over the last cycle; `None`: not known.
     #[serde(skip)]
     pub demand: Option<f64>,
@@ -128,6 +131,7 @@ impl Counts {
         if let Some((begun, before)) = &self.opened
             && let Some(interval) = Interval::between((*begun, before), (at, sample), spread)
         {
+            self.burst = lane::burst(&interval);
             self.meter.advance(&interval);
         }
         self.opened = self.last;

@@ -47,6 +47,7 @@ impl Shaper {
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         let Some(cpu) = measured.cpu else { return };
+        self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_trial(&cpu, now);
         if cpu.saturated(self.policy.cpu_saturation) {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
@@ -69,7 +70,7 @@ impl Shaper {
             io_wait_threshold: self.policy.io_wait_threshold,
             room: slots.passive_max.saturating_sub(slots.passive_capacity),
         };
-        let by_formula = slots_to_add(cpu, &expansion);
+        let by_formula = if self.probe.is_trying() { 0 } else { slots_to_add(cpu, &expansion) };
         let tries = self.policy.formula == Formula::Probe && self.probe.may_try();
         let carried = if tries { slots_carried(cpu, expansion.slot_max) } else { 0 };
         let wanted = by_formula.max(carried.min(expansion.room));
@@ -167,7 +168,7 @@ impl Shaper {
             return;
         }
         slots.passive_capacity = to;
-        self.probe.withdrawn(to - slots.base, from - to);
+        self.probe.withdrawn(to - slots.base, from - to, now.boot);
         self.free_window.restart();
         self.record_capacity(EventKind::Shrunk, from, reason, inputs, now);
     }
@@ -239,7 +240,8 @@ impl Shaper {
     pub(super) fn resize(&mut self, now: Moment) {
         let before = (self.slots.active_capacity, self.slots.base);
         self.size();
-        self.probe.withdrawn(self.slots.passive_capacity.saturating_sub(self.slots.base), 0);
+        let expanded = self.slots.passive_capacity.saturating_sub(self.slots.base);
+        self.probe.withdrawn(expanded, 0, now.boot);
         self.free_window.restart();
         let after = (self.slots.active_capacity, self.slots.base);
         if before == after {

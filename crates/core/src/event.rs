@@ -71,6 +71,12 @@ pub enum EventKind {
     Shrunk,
     /// Slots on trial are kept or taken back.
     Probe,
+    /// A passive task computes promptly now.
+    #[serde(rename = "lane_in")]
+    LaneIn,
+    /// It does not any more.
+    #[serde(rename = "lane_out")]
+    LaneOut,
     /// The active tier or the base followed the node's CPUs or the settings.
     Resized,
     Guard,
@@ -115,6 +121,8 @@ impl EventKind {
             EventKind::Expanded => "expanded",
             EventKind::Shrunk => "shrunk",
             EventKind::Probe => "probe",
+            EventKind::LaneIn => "lane_in",
+            EventKind::LaneOut => "lane_out",
             EventKind::Resized => "resized",
             EventKind::Guard => "guard",
             EventKind::Drift => "drift",

@@ -38,7 +38,9 @@ use crate::units::{Moment, Share};
 impl Shaper {
     /// What an admission needs is known. The promise it used is kept by its record from now on.
     pub(super) fn prepared(&mut self, id: TaskId, ready: Ready) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let waiter = self.parking.task_mut(id);
+        let task = waiter.or_else(|| self.tasks.get_mut(&id).map(Box::as_mut));
+        let Some(task) = task else { return };
         let Life::Attaching(Attaching { used, recorded, .. }) = &mut task.life else { return };
         *recorded = recorded.saturating_add(1);
         if let Some(promise) = used {
@@ -85,6 +87,9 @@ impl Shaper {
         born: TaskSample,
         now: Moment,
     ) {
+        if self.parked_in(id, &group) {
+            return;
+        }
         self.arrive(id, now);
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_attaching()) else { return };
         let Life::Attaching(Attaching { reason, booked, .. }) =
@@ -151,6 +156,9 @@ impl Shaper {
     /// was used is back with what is left of its time. What was found, and asked for by nobody, is
     /// no refused request, however often its finder tries. A task of observe mode is one again.
     pub(super) fn attach_failed(&mut self, id: TaskId, reason: &str, now: Moment) {
+        if self.not_parked(id) {
+            return;
+        }
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if !task.is_attaching() {
             return;
@@ -164,7 +172,7 @@ impl Shaper {
         if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
-        let (seat, owes) = (task.seat, task.owes_unit());
+        let (seat, owes, parked) = (task.seat, task.owes_unit(), task.is_from_parking());
         if let Life::Attaching(Attaching { used, .. }) = &mut task.life
             && let Some(promise) = used.take()
         {
@@ -175,7 +183,9 @@ impl Shaper {
             self.reservations.insert(rid, reservation);
             self.step.store(Record::Reservation(rid));
         }
-        if owes {
+        if parked {
+            self.park_failed(task);
+        } else if owes {
             // Its record stays until systemd has back what it says, and has no promise any more.
             self.vacated.insert(id, task);
             self.step.store(Record::Task(id));
@@ -291,9 +301,10 @@ impl Shaper {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Life::Releasing(hold) = task.life else { return };
         task.life = Life::Placed(hold);
-        let tier = task.tier();
         self.step.store(Record::Task(id));
-        self.step.set_tier(id, tier);
+        if let Some(level) = self.level(id) {
+            self.step.set_level(id, level);
+        }
     }
 
     /// A task was given back; its processes go on elsewhere. It may have left its slot before.

@@ -15,6 +15,45 @@ pub enum Tier {
     Passive,
 }
 
+/// Whose weights a task has: its tier's, or those of the I/O lane ([`super::lane`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// The active tier's.
+    Active,
+    /// A passive task that computes promptly; on disks it is passive.
+    Lane,
+    /// The passive tier's.
+    Passive,
+}
+
+impl Level {
+    /// The tier of a task with these weights.
+    pub fn tier(self) -> Tier {
+        match self {
+            Level::Active => Tier::Active,
+            Level::Lane | Level::Passive => Tier::Passive,
+        }
+    }
+}
+
+impl From<Tier> for Level {
+    fn from(tier: Tier) -> Level {
+        match tier {
+            Tier::Active => Level::Active,
+            Tier::Passive => Level::Passive,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Level::Lane => f.write_str("I/O lane"),
+            Level::Active | Level::Passive => self.tier().fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

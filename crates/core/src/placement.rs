@@ -11,6 +11,7 @@ use serde_json::json;
 use super::counts::Counts;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
+use super::order::Known;
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
 use super::state::{Need, Refusal, Request, Reservation};
@@ -31,6 +32,7 @@ struct Newcomer {
 impl Shaper {
     /// Puts everything where the contract wants it; see the module page.
     pub(super) fn settle(&mut self, now: Moment) {
+        let mut known = None;
         loop {
             let capacity = self.slots.active_capacity;
             while self.slots.active_used() > capacity {
@@ -84,7 +86,7 @@ impl Shaper {
             let slots = &mut self.slots;
             slots.passive_capacity =
                 slots.passive_capacity.min(slots.passive_max).max(slots.passive_in_use());
-            if !self.grant_waiter(now) {
+            if !self.grant_waiter(&mut known, now) {
                 break;
             }
         }
@@ -100,13 +102,11 @@ impl Shaper {
     }
 
     /// Gives the next waiter a slot, if there is one for it.
-    pub(super) fn grant_waiter(&mut self, now: Moment) -> bool {
+    fn grant_waiter(&mut self, known: &mut Option<Known>, now: Moment) -> bool {
         if self.gather_until.is_some() || self.active_offered() + self.passive_offered() == 0 {
             return false;
         }
-        let Some(id) = self.next_waiter() else { return false };
-        self.overtake(id);
-        let Some(waiter) = self.take_waiter(id) else { return false };
+        let Some((id, waiter)) = self.next_waiter(known) else { return false };
         self.place(waiter.request, id, now);
         true
     }
@@ -160,13 +160,14 @@ impl Shaper {
         now: Moment,
     ) {
         self.reseat(id, seat);
+        self.lane.leave(id, now.boot);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Life::Attaching(Attaching { reason: of_admission, booked: None, .. }) =
             &mut task.life
         {
             // It has no tier to lose yet; its admission will say where it sits, and why.
             *of_admission = reason.to_owned();
-            self.step.set_tier(id, seat.tier());
+            self.step.set_level(id, seat.tier().into());
             return;
         }
         let priority = task.priority;
@@ -182,7 +183,7 @@ impl Shaper {
                 (EventKind::Demoted, Tier::Active)
             }
         };
-        self.step.set_tier(id, seat.tier());
+        self.step.set_level(id, seat.tier().into());
         let inputs = self.slot_inputs();
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(from.to_string());
@@ -226,7 +227,7 @@ impl Shaper {
             *reason = why.to_owned();
         }
         if seat.tier() != Seat::Arriving.tier() {
-            self.step.set_tier(id, seat.tier());
+            self.step.set_level(id, seat.tier().into());
         }
         self.settle(now);
     }
@@ -309,16 +310,20 @@ impl Shaper {
         ticket: Ticket,
         now: Moment,
     ) -> TaskId {
-        let id = TaskId {
-            epoch: self.counters.epoch,
-            number: post_increment(&mut self.counters.next_task),
-        };
+        let parked = self.claim_parked(ticket);
+        let id = parked.as_ref().map_or_else(
+            || TaskId {
+                epoch: self.counters.epoch,
+                number: post_increment(&mut self.counters.next_task),
+            },
+            |(id, _)| *id,
+        );
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key(Some(uid)) {
             self.jobs.started(key);
         }
         let reason = reason.to_owned();
-        let task = Task {
+        let mut task = Task {
             id,
             labels,
             who,
@@ -342,15 +347,24 @@ impl Shaper {
             lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
-        self.tasks.insert(id, Box::new(task));
         self.follow.newcomer |= seat.tier() == Tier::Active;
-        self.step.jobs.push(Job::Prepare { task: id, ticket });
+        match parked {
+            // Once the move under way is done.
+            Some((_, None)) => {}
+            Some((_, Some(group))) => {
+                task.was_parked(group);
+                self.step.jobs.push(Job::Prepare { task: id, ticket });
+            }
+            None => self.step.jobs.push(Job::Prepare { task: id, ticket }),
+        }
+        self.tasks.insert(id, Box::new(task));
         id
     }
 
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
+        self.lane.forget(id);
         Some(task)
     }
 }

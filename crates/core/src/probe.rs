@@ -13,6 +13,9 @@
 //! The spread is that of the means compared, three times their standard error, and never taken for
 //! smaller than [`NOISE`] of the figure before: two cycles say little of how steady a load is.
 //!
+//! A trial ends without a verdict, as one that gained nothing, where slots are withdrawn meanwhile (the
+//! CPU is saturated, the guard holds, the settings change). The formula adds nothing while one runs.
+//!
 //! Limits. Only cycles with every slot taken count. The figures are the node's, so a service beside
 //! LRS that begins to compute in the same two cycles looks like progress. A step that gains less
 //! than about a quarter is not told from noise, and is taken back.
@@ -119,6 +122,10 @@ impl Probe {
     pub fn end_cycle(&mut self, progress: Progress, full: bool, now: BootTime) -> Option<Verdict> {
         let whole = std::mem::replace(&mut self.full, full) && full;
         if !whole {
+            // What is compared has to be what was done right before.
+            if self.trial.is_none() {
+                self.before.clear();
+            }
             return None;
         }
         let Some(trial) = &mut self.trial else {
@@ -153,6 +160,11 @@ impl Probe {
         }
     }
 
+    /// Whether a trial runs. What else changes the number of slots would be judged with it.
+    pub fn is_trying(&self) -> bool {
+        self.trial.is_some()
+    }
+
     /// `slots` were added on trial.
     pub fn tried(&mut self, slots: u32) {
         let trial =
@@ -167,10 +179,15 @@ impl Probe {
         self.owed
     }
 
-    /// Capacity was withdrawn to `expanded` slots above the base: a trial of them ends unjudged.
-    pub fn withdrawn(&mut self, expanded: u32, slots: u32) {
-        self.owed = self.owed.saturating_sub(slots).min(expanded);
-        self.trial = None;
+    /// `slots` were withdrawn, and `expanded` are left above the base. A trial of them ends as one
+    /// that gained nothing: what is left of it goes too, and there is a pause before the next.
+    pub fn withdrawn(&mut self, expanded: u32, slots: u32, now: BootTime) {
+        let mut owed = self.owed;
+        if let Some(trial) = self.trial.take() {
+            owed += trial.slots;
+            self.paused = Some((BootTime(now.0 + PAUSE), mean(&self.before)));
+        }
+        self.owed = owed.saturating_sub(slots).min(expanded);
         self.before.clear();
     }
 }

@@ -11,10 +11,10 @@ use super::Measured;
 use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
 use super::guard::Memory;
-use super::model::{Label, Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, TaskId, Tier};
 use super::order::QueueOrder;
 use super::probe::Formula;
-use super::sample::{TaskPressure, TaskSample};
+use super::sample::{TaskPressure, TaskSample, ThreadCounters};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{Asked, Need, Patience, Policy, Refusal, Request, Restored, Totals};
@@ -261,7 +261,7 @@ fn waiters_are_served_by_priority_then_by_first_request() {
     let mut shaper = shaper(1);
     let running: Vec<_> = (0..2).map(|i| admit(&mut shaper, 0, at(i))).collect();
     let wait = |shaper: &mut Shaper, priority, first: u64| {
-        let patience = Patience { first_requested: at(first).wall, deadline: None };
+        let patience = Patience { first_requested: at(first).wall, deadline: None, parks: false };
         match shaper.ask(request(priority), Some(patience), at(10)) {
             Ok(Answer::Waiting(id)) => id,
             other => panic!("{other:?}"),
@@ -294,7 +294,9 @@ fn after_a_restart_the_oldest_waiter_comes_first_however_late_it_reconnects() {
     let restored = Restored { gather_until: Some(at(2).boot), ..Restored::default() };
     let policy = Policy { active: Some(1), passive: Some(0), ..Policy::simulated() };
     let mut shaper = Shaper::new(policy, 1, restored);
-    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    let since = |seconds| {
+        Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false })
+    };
     let Ok(Answer::Waiting(young)) = shaper.ask(request(0), since(9), at(1)) else { panic!() };
     let Ok(Answer::Waiting(old)) = shaper.ask(request(0), since(3), at(1)) else { panic!() };
     assert_eq!(shaper.next_deadline(), Some(at(2).boot));
@@ -327,7 +329,9 @@ fn draining_keeps_reservations_and_waiters_and_refuses_new_ones() {
     let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     shaper.drain(at(1));
     assert_eq!(shaper.ask(request(5), None, at(1)), Err(Refusal::Draining));
-    let since = |seconds| Some(Patience { first_requested: at(seconds).wall, deadline: None });
+    let since = |seconds| {
+        Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false })
+    };
     assert_eq!(shaper.ask(request(0), since(1), at(1)), Err(Refusal::Draining));
     let Ok(Answer::Waiting(_)) = shaper.ask(request(0), since(0), at(1)) else {
         panic!("who waited before it began must wait on")
@@ -622,10 +626,20 @@ enum Op {
         expand: bool,
         probe: bool,
         complement: bool,
+        lane: bool,
     },
     Resident {
         pick: usize,
         bytes: u64,
+    },
+    /// Each computed so many milliseconds, in so many bursts.
+    Bursts {
+        ms: u64,
+        bursts: u64,
+    },
+    /// Each task in the lane used so many milliseconds.
+    LaneLook {
+        ms: Option<u64>,
     },
     Restart,
     Live {
@@ -663,16 +677,18 @@ fn op() -> impl Strategy<Value = Op> {
         1 => pick().prop_map(|pick| Op::ForgetWaiter { pick }),
         1 => Just(Op::Drain),
         2 => Just(Op::Resume),
-        6 => (prop::option::of(0..6u32), 0.0..1.0f64, 0.0..0.5f64, 0.0..0.3f64,
+        6 => (prop::option::of(0..6u32), prop_oneof![0.0..1.0f64, Just(0.95)], 0.0..0.5f64, 0.0..0.3f64,
               prop::option::of(0..2000u64))
             .prop_map(|(cpus, e, w, s, available)| Op::Cycle { cpus, e, w, s, available }),
         2 => Just(Op::Expire),
         1 => (prop::option::of(1..6u32), prop::option::of(0..6u32), prop::option::of(0..9u32),
-              any::<[bool; 3]>())
-            .prop_map(|(active, passive, max, [expand, probe, complement])| Op::Configure {
-                active, passive, max, expand, probe, complement,
+              any::<[bool; 4]>())
+            .prop_map(|(active, passive, max, [expand, probe, complement, lane])| Op::Configure {
+                active, passive, max, expand, probe, complement, lane,
             }),
         2 => (pick(), 0..300u64).prop_map(|(pick, bytes)| Op::Resident { pick, bytes }),
+        20 => (1..60u64, 10..200u64).prop_map(|(ms, bursts)| Op::Bursts { ms, bursts }),
+        3 => prop::option::of(0..60u64).prop_map(|ms| Op::LaneLook { ms }),
         1 => Just(Op::Restart),
         9 => (pick(), 0..10u8, any::<bool>())
             .prop_map(|(pick, what, flag)| Op::Live { pick, what, flag }),
@@ -686,11 +702,21 @@ struct World {
     reserved: BTreeSet<ReservationId>,
     waiting: BTreeSet<Ticket>,
     answered: BTreeSet<Ticket>,
-    tiers: BTreeMap<TaskId, Tier>,
+    levels: BTreeMap<TaskId, Level>,
+    /// CPU time and switches.
+    used: BTreeMap<TaskId, (Duration, u64)>,
     last_seq: u64,
 }
 
 impl World {
+    /// The counters of a task that computed so long, in so many bursts.
+    fn uses(&mut self, id: TaskId, ms: u64, bursts: u64) -> (Duration, u64) {
+        let (cpu, voluntary) = self.used.entry(id).or_default();
+        *cpu += Duration::from_millis(ms);
+        *voluntary += bursts;
+        (*cpu, *voluntary)
+    }
+
     fn absorb(&mut self, shaper: &mut Shaper) {
         loop {
             let step = shaper.take_step();
@@ -703,7 +729,7 @@ impl World {
 
     fn carry_out(&mut self, step: Step, shaper: &mut Shaper) {
         let Step { weights, records, events, forget, jobs, answers } = step;
-        self.tiers.extend(weights);
+        self.levels.extend(weights);
         assert!(records.is_disjoint(&forget), "stored and forgotten at once");
         for record in records {
             match record {
@@ -736,6 +762,7 @@ impl World {
                 Job::Remove { task, .. } => {
                     assert!(shaper.task(task.id).is_none(), "removed while it is there");
                 }
+                Job::Park { .. } => unreachable!("these requests do not park"),
                 Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
             }
         }
@@ -797,8 +824,8 @@ fn check(shaper: &Shaper, world: &World) {
         let attaching = task.is_attaching();
         assert_eq!(attaching, world.attaching.contains(&id));
         assert!(attaching || task.seat != Seat::Arriving, "in place, and without a seat");
-        if let Some(told) = world.tiers.get(&id) {
-            assert_eq!(*told, task.tier(), "the applier was told another tier");
+        if let Some(told) = world.levels.get(&id) {
+            assert_eq!(Some(*told), shaper.level(id), "the applier was told another tier");
         }
     }
     let seat = |name| seats.get(name).copied().unwrap_or(0);
@@ -811,6 +838,10 @@ fn check(shaper: &Shaper, world: &World) {
         "reservations told and held differ"
     );
     assert_eq!(shaper.waiting(), world.waiting.len());
+    for id in shaper.lane().members() {
+        let told = world.levels.get(&id);
+        assert_eq!(told, Some(&Level::Lane), "{id} is in the lane, and the applier does not know");
+    }
 }
 
 fn restart(shaper: &Shaper) -> Shaper {
@@ -866,6 +897,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             let patience = wait.map(|wait| Patience {
                 first_requested: now.wall,
                 deadline: wait.map(|s| now.boot.after(Duration::from_secs(s))),
+                parks: false,
             });
             let offered = shaper.active_offered() + shaper.passive_offered();
             let asked = Request { labels: labels(job), ..request(priority) };
@@ -901,7 +933,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::AttachFailed { pick } => {
             if let Some(id) = nth(world.attaching.iter().copied(), pick) {
                 world.attaching.remove(&id);
-                world.tiers.remove(&id);
+                world.levels.remove(&id);
                 shaper.attach_failed(id, "test", now);
             }
         }
@@ -1001,11 +1033,12 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
         }
         Op::Expire => shaper.expire(now),
-        Op::Configure { active, passive, max, expand, probe, complement } => {
+        Op::Configure { active, passive, max, expand, probe, complement, lane } => {
             let formula = if probe { Formula::Probe } else { Formula::Lrs };
             let order = if complement { QueueOrder::Complement } else { QueueOrder::Fifo };
             let all = Policy { formula, order, ..Policy::simulated() };
-            let policy = Policy { active, passive, passive_max: max, expand, ..all };
+            let lane_share = Share::clamped(if lane { 0.05 } else { 0.0 });
+            let policy = Policy { active, passive, passive_max: max, expand, lane_share, ..all };
             shaper.set_policy(policy, now);
         }
         Op::Resident { pick, bytes } => {
@@ -1013,6 +1046,23 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                 let sample = TaskSample { resident: Some(Bytes(bytes)), ..TaskSample::default() };
                 shaper.read(now.boot, Reading { task: id, due: false, sample });
             }
+        }
+        Op::Bursts { ms, bursts } => {
+            let all: Vec<_> = shaper.tasks().map(|(id, _)| id).collect();
+            for task in all {
+                let (ran, voluntary) = world.uses(task, ms, bursts);
+                let thread = ThreadCounters { ran, voluntary, ..ThreadCounters::default() };
+                let (cpu, thread) = (Some(ran), Some(thread));
+                let sample = TaskSample { cpu, thread, ..used(0) };
+                shaper.read(now.boot, Reading { task, due: true, sample });
+            }
+        }
+        Op::LaneLook { ms } => {
+            let members: Vec<_> = shaper.lane().members().collect();
+            let look = |id| (id, ms.map(|ms| world.uses(id, ms, 0).0));
+            let counters = members.into_iter().map(look).collect();
+            let step = shaper.handle(Input::LaneLooked(counters), now);
+            world.carry_out(step, shaper);
         }
         Op::Restart => {
             // Waiters ask again and half-done admissions are the driver's to finish; here they
@@ -1023,7 +1073,9 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             world.attaching.clear();
             world.waiting.clear();
             let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
-            world.tiers.retain(|id, _| alive.contains(id));
+            world.levels.retain(|id, _| alive.contains(id));
+            // A daemon that starts compares the weights of all tasks with their tiers.
+            world.levels.values_mut().for_each(|level| *level = level.tier().into());
         }
     }
 }
@@ -1045,7 +1097,7 @@ proptest! {
             step(&mut shaper, &mut world, op, now);
             world.absorb(&mut shaper);
             let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
-            world.tiers.retain(|id, _| alive.contains(id));
+            world.levels.retain(|id, _| alive.contains(id));
             check(&shaper, &world);
         }
         // Every reservation ends: at the end of time nothing is held any more.

@@ -48,7 +48,7 @@ impl Shaper {
                 self.refuse_or(Err(refusal), now)
             }
             Some(patience) => {
-                let Patience { first_requested, deadline } = patience;
+                let Patience { first_requested, deadline, parks } = patience;
                 // Draining keeps those who waited before it began and refuses new ones.
                 if self.draining_since.is_some_and(|since| first_requested >= since) {
                     return self.refuse_or(Err(Refusal::Draining), now);
@@ -59,7 +59,7 @@ impl Shaper {
                     ticket,
                 ));
                 self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
-                let waiter = Waiter { request, first_requested, deadline, overtaken: 0 };
+                let waiter = Waiter { request, first_requested, deadline, overtaken: 0, parks };
                 self.waiters.insert(ticket, waiter);
                 Ok(Asked::Waiting)
             }

@@ -21,8 +21,10 @@ use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
 use super::jobs::Jobs;
+use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
+use super::parking::Parking;
 use super::probe::Probe;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
@@ -44,6 +46,8 @@ pub struct Shaper {
     pub(super) probe: Probe,
     /// The weight of the root.
     pub(super) follow: Follow,
+    /// Passive tasks that compute promptly.
+    pub(super) lane: Lane,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
@@ -52,6 +56,8 @@ pub struct Shaper {
     pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, Ticket)>,
     /// When waits and reservations end.
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
+    /// Waiters that are in their groups.
+    pub(super) parking: Parking,
     /// Tasks that have left their slots and wait for their figures, or for a unit to get its
     /// weights back.
     pub(super) vacated: BTreeMap<TaskId, Box<Task>>,
@@ -89,11 +95,13 @@ impl Shaper {
             guard: Guard::default(),
             probe: Probe::default(),
             follow: Follow::default(),
+            lane: Lane::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
             queue: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            parking: Parking::default(),
             vacated: restored
                 .called_off
                 .into_iter()
@@ -149,12 +157,15 @@ impl Shaper {
     /// What is stored of a task: also of one that is over and whose record says what others have
     /// to get back.
     pub fn stored_task(&self, id: TaskId) -> Option<&Task> {
-        self.tasks.get(&id).or_else(|| self.vacated.get(&id)).map(Box::as_ref)
+        let task = || self.tasks.get(&id).or_else(|| self.vacated.get(&id)).map(Box::as_ref);
+        self.parked(id).or_else(task)
     }
 
     /// All of which something is stored.
     pub fn stored_tasks(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.values().chain(self.vacated.values()).map(Box::as_ref)
+        let tasks = self.tasks.values().chain(self.vacated.values()).map(Box::as_ref);
+        // One that has a slot and is still being moved is stored as it waited.
+        tasks.filter(|task| self.parked(task.id).is_none()).chain(self.all_parked())
     }
 
     /// All tasks, by id.
@@ -278,7 +289,9 @@ impl Shaper {
             Input::ReleaseFailed(task) => self.release_failed(task),
             Input::Removed(task) => {
                 self.vacated.remove(&task);
-                self.step.forget(Record::Task(task));
+                if !self.not_parked(task) {
+                    self.step.forget(Record::Task(task));
+                }
             }
             Input::Outside { task, found_in, limit, occupied } => {
                 self.outside(task, &found_in, limit.as_deref(), occupied, now);
@@ -319,13 +332,18 @@ impl Shaper {
                     }
                 }
             }
+            Input::LaneLooked(counters) => self.look_at_lane(&counters, now),
             Input::Restored(due) => self.restored(due, now),
             Input::Note { kind, task, reason, inputs } => {
                 self.note(kind, task, reason, inputs, now);
             }
             Input::Change(change) => self.note_change(change, now),
-            Input::Stop => self.flush_refusals(now),
+            Input::Stop => {
+                self.flush_refusals(now);
+                self.end_parking();
+            }
         }
+        self.park(now);
         self.take_step()
     }
 

@@ -38,6 +38,8 @@ pub struct Policy {
     pub order: QueueOrder,
     /// How often a waiting request may be overtaken by others of its priority.
     pub overtake_max: u32,
+    /// What the I/O lane may take of a CPU for each active slot; 0: nobody is in it.
+    pub lane_share: Share,
     /// Life of a reservation that names none.
     pub reservation_ttl: Duration,
     /// Stage 1 of the guard; `None`: off.
@@ -71,6 +73,7 @@ impl Policy {
             shrink_after: 3,
             order: QueueOrder::Fifo,
             overtake_max: 8,
+            lane_share: Share::clamped(0.025),
             reservation_ttl: Duration::from_secs(30),
             guard: Some(guard),
             memory_reserve: reserve,
@@ -149,6 +152,8 @@ pub(super) struct Waiter {
     pub deadline: Option<BootTime>,
     /// How often one that came later went before it.
     pub overtaken: u32,
+    /// See [`Patience::parks`].
+    pub parks: bool,
 }
 
 /// How a request may wait.
@@ -158,6 +163,8 @@ pub struct Patience {
     pub first_requested: WallTime,
     /// When it gives up; `None`: never.
     pub deadline: Option<BootTime>,
+    /// Its process asks for itself, and may wait in the group of the task to come.
+    pub parks: bool,
 }
 
 /// What a request came to at once.

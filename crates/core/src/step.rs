@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
-use super::model::{Labels, Priority, ReservationId, Standing, TaskId, Tier};
+use super::model::{Labels, Level, Priority, ReservationId, Standing, TaskId};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Patience, Policy, Refusal, Request};
@@ -212,6 +212,10 @@ pub enum Input {
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),
+    /// CPU counters of the tasks in the I/O lane, wanted each
+    /// [`LOOK`](super::lane::LOOK) while it [`is_watched`](super::lane::Lane::is_watched); `None`: one
+    /// that cannot be read.
+    LaneLooked(Vec<(TaskId, Option<std::time::Duration>)>),
     /// What the earlier daemon did not get to write, after [`Shaper::new`] and before anything else
     /// is decided. The caller stores all tasks later in its start.
     ///
@@ -308,8 +312,8 @@ pub struct Ticket(pub u64);
 /// What has to be carried out, in the order of the fields; see the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Tasks and the tier whose weights they get: those that lose come before those that gain.
-    pub weights: Vec<(TaskId, Tier)>,
+    /// Tasks and whose weights they get: those that lose come before those that gain.
+    pub weights: Vec<(TaskId, Level)>,
     /// The history, numbered in order.
     pub events: Vec<Event>,
     /// What has to be stored as it is now.
@@ -339,10 +343,10 @@ impl Step {
         self.answers.extend(answers);
     }
 
-    pub(super) fn set_tier(&mut self, task: TaskId, tier: Tier) {
-        // Only the last tier of a step is ever written.
+    pub(super) fn set_level(&mut self, task: TaskId, level: Level) {
+        // Only the last one of a step is ever written.
         self.weights.retain(|(other, _)| *other != task);
-        self.weights.push((task, tier));
+        self.weights.push((task, level));
     }
 
     pub(super) fn store(&mut self, record: Record) {
@@ -378,7 +382,15 @@ pub enum Job {
         /// The request that it comes from.
         ticket: Ticket,
     },
-    /// Put the processes in place, with the weights of its tier; then [`Input::Attached`] or
+    /// Find out the same for a request that is to wait in the group of its task; then the same.
+    /// Its task is [`Shaper::parked`](super::shaper::Shaper::parked).
+    Park {
+        /// The task to come.
+        task: TaskId,
+        /// The request that waits.
+        ticket: Ticket,
+    },
+    /// Put the processes in place, with the weights of its tier (none for one that is parked); then [`Input::Attached`] or
     /// [`Input::AttachFailed`]. Never begun where the record of the task could not be written.
     Attach(TaskId),
     /// Move the main process back into its group, with those that belong to it; then

@@ -131,6 +131,9 @@ pub struct Attaching {
     /// How often its record was written; what is not recorded was not touched either.
     #[serde(skip)]
     pub recorded: u32,
+    /// It waited in its group, where its process is.
+    #[serde(skip)]
+    pub parked: bool,
     /// It is from observe mode, and was in its slot before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked: Option<Box<Booked>>,
@@ -236,6 +239,20 @@ impl Task {
     pub fn owes_unit(&self) -> bool {
         let untouched = matches!(&self.life, Life::Attaching(Attaching { recorded: 0, .. }));
         self.who.unit.is_some() && !untouched
+    }
+
+    /// It waited in `group`.
+    pub(super) fn was_parked(&mut self, group: GroupRecord) {
+        self.who.origin = Arc::clone(&group.origin);
+        self.group = Some(group);
+        if let Life::Attaching(attaching) = &mut self.life {
+            attaching.parked = true;
+        }
+    }
+
+    /// Whether its processes were in its group before it was given a slot.
+    pub fn is_from_parking(&self) -> bool {
+        matches!(&self.life, Life::Attaching(Attaching { parked: true, .. }))
     }
 
     /// What it was in observe mode, while it is being attached.

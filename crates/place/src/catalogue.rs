@@ -41,6 +41,8 @@ pub struct Entry {
     pub source: &'static str,
     /// What the input has to have.
     pub needs: &'static [Needs],
+    /// It solves for all nodes together, and so wants to be asked about all of them at once.
+    pub together: bool,
     make: fn(&Cluster) -> Box<dyn Policy>,
 }
 
@@ -80,6 +82,7 @@ pub const POLICIES: &[Entry] = &[
         about: "active slots of all nodes before passive ones, one reduce a heartbeat",
         source: "P. Lu, thesis 2015, ch. 4, Alg. 2",
         needs: &[],
+        together: false,
         make: |_| Box::new(Dispatcher),
     },
     Entry {
@@ -87,6 +90,7 @@ pub const POLICIES: &[Entry] = &[
         about: "slots in two tiers by priority; reduces keep their share of each node",
         source: "P. Lu, thesis 2015, ch. 3, Alg. 1",
         needs: &[],
+        together: false,
         make: |_| Box::new(Layering),
     },
     Entry {
@@ -94,6 +98,7 @@ pub const POLICIES: &[Entry] = &[
         about: "the first job of the queue, its nearest task first",
         source: "Hadoop; P. Lu, thesis 2015, 2.1",
         needs: &[],
+        together: false,
         make: |_| Box::new(Fifo),
     },
     Entry {
@@ -101,6 +106,7 @@ pub const POLICIES: &[Entry] = &[
         about: "slot by slot the first task of any job that has its input there",
         source: "Guo, Fox, Zhou, MapReduce'12, section 2 (dl-sched)",
         needs: &[],
+        together: false,
         make: |_| Box::new(DataLocal),
     },
     Entry {
@@ -108,6 +114,7 @@ pub const POLICIES: &[Entry] = &[
         about: "jobs that compute beside jobs that read and write, by their computing rates",
         source: "P. Lu, thesis 2015, ch. 2, Fig. 2.5",
         needs: &[],
+        together: false,
         make: |_| Box::new(Wco::new(fastrand::Rng::with_seed(1))),
     },
     Entry {
@@ -115,6 +122,7 @@ pub const POLICIES: &[Entry] = &[
         about: "fair between groups; a job waits 10 s for its node, 10 s more for its rack",
         source: "Zaharia et al., EuroSys 2010, Alg. 3",
         needs: &[],
+        together: false,
         make: |_| Box::new(Delay::new(Patience::WAITS)),
     },
     Entry {
@@ -122,6 +130,7 @@ pub const POLICIES: &[Entry] = &[
         about: "fair between groups; a job lets so many slots pass that 95 % of 20 tasks are local",
         source: "Zaharia et al., EuroSys 2010, Alg. 2 and section 3.5",
         needs: &[],
+        together: false,
         make: |cluster| Box::new(Delay::new(Patience::skips(cluster))),
     },
     Entry {
@@ -129,6 +138,7 @@ pub const POLICIES: &[Entry] = &[
         about: "all tasks and slots at once, at the least seconds of moving input",
         source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-sched)",
         needs: &[Needs::Network],
+        together: true,
         make: |_| Box::new(Lsap::Seconds),
     },
     Entry {
@@ -136,6 +146,7 @@ pub const POLICIES: &[Entry] = &[
         about: "all tasks and slots at once, as many as possible at their input",
         source: "Guo, Fox, Zhou, MapReduce'12, section 3 (lsap-uniform-sched)",
         needs: &[],
+        together: true,
         make: |_| Box::new(Lsap::Uniform),
     },
     Entry {
@@ -143,6 +154,7 @@ pub const POLICIES: &[Entry] = &[
         about: "lsap, weighed against the shares of the groups",
         source: "Guo, Fox, Zhou, MapReduce'12, section 4 (lsap-fair-sched)",
         needs: &[Needs::Network, Needs::Groups],
+        together: true,
         make: |_| Box::new(Lsap::FAIR),
     },
     Entry {
@@ -150,6 +162,7 @@ pub const POLICIES: &[Entry] = &[
         about: "tasks matched with idle nodes that hold their input; waits if that is sooner",
         source: "Ru et al., DLAforBT",
         needs: &[Needs::Network, Needs::Capacity],
+        together: true,
         make: |_| Box::new(Dla),
     },
 ];

@@ -113,7 +113,7 @@ impl Checker {
             }
             let next = RackId(self.racks.len());
             let rack = *self.racks.entry(rack).or_insert(next);
-            self.cluster.nodes.push(Node::new(name, rack, slots, capacity));
+            self.cluster.add_node(Node::new(name, rack, slots, capacity));
         }
     }
 
@@ -244,18 +244,10 @@ impl Checker {
         }
         let arrived = self.seconds(format_args!("{at}.arrived"), arrived);
         let waited = self.seconds(format_args!("{at}.waited_seconds"), waited_seconds);
-        self.cluster.jobs.push(Job {
-            name,
-            group,
-            priority: Priority(priority),
-            rate: computing_rate.map(Share::clamped),
-            measured: 0,
-            arrived,
-            waited,
-            maps: Default::default(),
-            reduces: Default::default(),
-            running: 0,
-        });
+        let priority = Priority(priority);
+        let rate = computing_rate.map(Share::clamped);
+        let known = Job { rate, waited, ..Job::new(name, group, priority, arrived) };
+        self.cluster.jobs.push(known);
         let mut names = BTreeMap::new();
         for (index, task) in tasks.into_iter().enumerate() {
             let at = format!("{at}.tasks[{index}]");
@@ -289,6 +281,8 @@ impl Checker {
         let state = State::Waiting;
         let task = Task { name, job, kind, bytes, replicas, demand, remaining, state };
         self.cluster.tasks.push(task);
+        self.cluster.jobs[job.0].tasks.push(id);
+        *self.cluster.count(kind) += 1;
         let Some(running) = running else { return self.cluster.list(id) };
         let at = format!("{at}.running");
         let Some(node) = self.node(format_args!("{at}.node"), &running.node) else { return };

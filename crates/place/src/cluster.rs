@@ -1,12 +1,9 @@
-//! A cluster as the policies see it: checked, indexed, and changed only by [`Cluster::start`] and
-//! [`Cluster::finish`].
+//! A cluster as the policies see it: checked, indexed, and changed only by [`Cluster::start`],
+//! [`Cluster::finish`] and what is in [`crate::live`].
 //!
 //! Made from a [`crate::input::ClusterInput`] by [`crate::check`]. Everything is numbered, and
-//! `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and
-//! racks that hold their input, so that the question of every policy, "has this job a task whose
-//! input is here?", costs a search in a tree and not a walk over all tasks.
-//!
-//! Limits. A task that started is over or runs: there are no retries and no lost nodes here.
+//! `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and racks that
+//! hold their input ([`crate::waiting`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +19,20 @@ use crate::groups::Group;
 use crate::input::Kind;
 pub use crate::node::Node;
 use crate::resources::Resources;
+pub use crate::waiting::Waiting;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub(crate) usize);
+
+        impl $name {
+            /// Its number, from 0 on; that of a job or task that was forgotten is used again.
+            pub fn number(self) -> usize {
+                self.0
+            }
+        }
 
         impl Index<$name> for Cluster {
             type Output = $thing;
@@ -74,9 +79,31 @@ pub struct Job {
     pub(crate) maps: Waiting,
     pub(crate) reduces: Waiting,
     pub(crate) running: usize,
+    /// All of its tasks, whatever their state.
+    pub(crate) tasks: Vec<TaskId>,
+    /// Its number waits for another job.
+    pub(crate) forgotten: bool,
 }
 
 impl Job {
+    /// One without tasks.
+    pub(crate) fn new(name: String, group: GroupId, priority: Priority, arrived: Duration) -> Job {
+        Job {
+            name,
+            group,
+            priority,
+            rate: None,
+            measured: 0,
+            arrived,
+            waited: Duration::ZERO,
+            maps: Waiting::default(),
+            reduces: Waiting::default(),
+            running: 0,
+            tasks: Vec::new(),
+            forgotten: false,
+        }
+    }
+
     /// Its waiting tasks of a kind.
     pub fn waiting(&self, kind: Kind) -> &Waiting {
         match kind {
@@ -101,72 +128,6 @@ impl Job {
             Kind::Reduce => &mut self.reduces,
         }
     }
-}
-
-/// The waiting tasks of one kind of a job, in order, and by where their input is.
-#[derive(Clone, Debug, Default)]
-pub struct Waiting {
-    all: BTreeSet<TaskId>,
-    by_node: BTreeSet<(NodeId, TaskId)>,
-    by_rack: BTreeSet<(RackId, TaskId)>,
-    /// Those without input, which run equally well anywhere.
-    free: BTreeSet<TaskId>,
-}
-
-impl Waiting {
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = TaskId> {
-        self.all.iter().copied()
-    }
-
-    /// The first whose way to its input is no longer than `limit` on a node of a rack; the
-    /// shortest way wins.
-    pub fn first(&self, node: NodeId, rack: RackId, limit: Locality) -> Option<TaskId> {
-        let here = || after(&self.by_node, (node, TaskId(0))).filter(|(of, _)| *of == node);
-        let near = || after(&self.by_rack, (rack, TaskId(0))).filter(|(of, _)| *of == rack);
-        let mut found = here().map(|(_, task)| task).or_else(|| self.free.first().copied());
-        if limit >= Locality::Rack {
-            found = found.or_else(|| near().map(|(_, task)| task));
-        }
-        if limit >= Locality::Remote {
-            found = found.or_else(|| self.all.first().copied());
-        }
-        found
-    }
-
-    fn add(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
-        self.all.insert(id);
-        self.by_node.extend(task.replicas.iter().map(|node| (*node, id)));
-        self.by_rack.extend(racks.iter().map(|rack| (*rack, id)));
-        if task.replicas.is_empty() {
-            self.free.insert(id);
-        }
-    }
-
-    fn remove(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
-        self.all.remove(&id);
-        for node in &task.replicas {
-            self.by_node.remove(&(*node, id));
-        }
-        for rack in racks {
-            self.by_rack.remove(&(*rack, id));
-        }
-        self.free.remove(&id);
-    }
-}
-
-fn after<T: Copy + Ord>(set: &BTreeSet<T>, from: T) -> Option<T> {
-    set.range(from..).next().copied()
 }
 
 /// A task.
@@ -247,7 +208,16 @@ pub struct Cluster {
     pub(crate) groups: Vec<Group>,
     pub(crate) network: Option<Network>,
     /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
-    queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
+    pub(crate) queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
+    /// Slots of all nodes, and what of them is free: sums that policies ask for at every heartbeat.
+    slots: u64,
+    free: u64,
+    /// Tasks that wait or run, by kind.
+    maps: usize,
+    reduces: usize,
+    /// Numbers to be used again.
+    pub(crate) spare_jobs: Vec<JobId>,
+    pub(crate) spare_tasks: Vec<TaskId>,
 }
 
 impl Cluster {
@@ -257,8 +227,9 @@ impl Cluster {
     }
 
     /// All jobs, in the order of the input.
-    pub fn jobs(&self) -> impl Iterator<Item = JobId> + use<> {
-        (0..self.jobs.len()).map(JobId)
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> {
+        let jobs = self.jobs.iter().enumerate().filter(|(_, job)| !job.forgotten);
+        jobs.map(|(index, _)| JobId(index))
     }
 
     /// All tasks, in the order of the input.
@@ -268,7 +239,7 @@ impl Cluster {
 
     /// Slots of all nodes, free or not.
     pub fn slots(&self) -> u64 {
-        self.nodes.iter().map(|node| u64::from(node.slots())).sum()
+        self.slots
     }
 
     /// Whether the input says what each node has.
@@ -289,9 +260,36 @@ impl Cluster {
 
     /// Free slots of all nodes.
     pub fn free_slots(&self) -> u64 {
-        let free =
-            |node: &Node| u64::from(node.free(Tier::Active)) + u64::from(node.free(Tier::Passive));
-        self.nodes.iter().map(free).sum()
+        self.free
+    }
+
+    /// Maps among the tasks that wait or run, 0 to 1; 1 without tasks.
+    pub(crate) fn share_of_maps(&self) -> f64 {
+        let all = self.maps + self.reduces;
+        if all == 0 { 1.0 } else { self.maps as f64 / all as f64 }
+    }
+
+    pub(crate) fn count(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Map => &mut self.maps,
+            Kind::Reduce => &mut self.reduces,
+        }
+    }
+
+    pub(crate) fn add_node(&mut self, node: Node) {
+        self.slots += u64::from(node.slots());
+        self.free += u64::from(node.all_free());
+        self.nodes.push(node);
+    }
+
+    /// The only way to a node that changes, so that the sums stay right.
+    pub(crate) fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Node)) {
+        let node = &mut self.nodes[node.0];
+        self.slots -= u64::from(node.slots());
+        self.free -= u64::from(node.all_free());
+        change(node);
+        self.slots += u64::from(node.slots());
+        self.free += u64::from(node.all_free());
     }
 
     /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
@@ -383,7 +381,7 @@ impl Cluster {
             .flatten();
         match lower {
             Some((_, index)) => {
-                self.nodes[node.0].move_to(Tier::Passive, index);
+                self.change(node, |node| node.move_to(Tier::Passive, index));
                 self.seat(task, node, Tier::Active, now);
             }
             None => self.seat(task, node, tier, now),
@@ -393,25 +391,33 @@ impl Cluster {
 
     /// A running task is over; the earliest of the highest passive priority moves up.
     pub fn finish(&mut self, task: TaskId) {
-        let State::Running(node, _) = self[task].state else { return };
-        self.tasks[task.0].state = State::Ended;
+        if self.unseat(task) {
+            self.tasks[task.0].state = State::Ended;
+            *self.count(self[task].kind) -= 1;
+        }
+    }
+
+    /// Takes a running task off its node; `false` if it does not run.
+    pub(crate) fn unseat(&mut self, task: TaskId) -> bool {
+        let State::Running(node, _) = self[task].state else { return false };
         let job = self[task].job;
         self.jobs[job.0].running -= 1;
-        self.nodes[node.0].remove(task);
+        self.change(node, |node| node.remove(task));
         if self[node].free(Tier::Active) > 0
             && let Some((_, index)) = self
                 .seated(node, Tier::Passive)
                 .max_by_key(|(priority, index)| (*priority, Reverse(*index)))
         {
-            self.nodes[node.0].move_to(Tier::Active, index);
+            self.change(node, |node| node.move_to(Tier::Active, index));
         }
+        true
     }
 
     /// Puts a task, which is on no list, on a node.
     pub(crate) fn seat(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) {
         let job = self[task].job;
         self.jobs[job.0].running += 1;
-        self.nodes[node.0].add(task, tier);
+        self.change(node, |node| node.add(task, tier));
         self.tasks[task.0].state = State::Running(node, now);
     }
 

@@ -56,7 +56,9 @@ impl Patience {
 pub struct Delay {
     patience: Patience,
     jobs: BTreeMap<JobId, Passed>,
-    /// When the last heartbeat was.
+    /// The jobs that were passed over at the last heartbeat.
+    skipped: Vec<JobId>,
+    /// When that was.
     last: Option<Duration>,
 }
 
@@ -72,14 +74,15 @@ struct Passed {
 impl Delay {
     /// No job has waited yet, but for what the input says.
     pub fn new(patience: Patience) -> Delay {
-        Delay { patience, jobs: BTreeMap::new(), last: None }
+        Delay { patience, jobs: BTreeMap::new(), skipped: Vec::new(), last: None }
     }
 
     /// Time passes for the jobs that were passed over.
     fn pass(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.last.unwrap_or(now));
         self.last = Some(now);
-        for job in self.jobs.values_mut().filter(|job| job.skipped) {
+        for job in self.skipped.drain(..) {
+            let Some(job) = self.jobs.get_mut(&job) else { continue };
             job.waited = job.waited.saturating_add(elapsed);
             job.skipped = false;
         }
@@ -120,7 +123,9 @@ impl Delay {
             let Some(task) = task else {
                 let passed = self.passed(cluster, job);
                 passed.skips = passed.skips.saturating_add(1);
-                passed.skipped = true;
+                if !std::mem::replace(&mut passed.skipped, true) {
+                    self.skipped.push(job);
+                }
                 turn.hold(job, Reason::WaitsForInput(limit));
                 continue;
             };
@@ -150,6 +155,10 @@ impl Policy for Delay {
                 turn.start(task, *node, tier, reason);
             }
         }
+    }
+
+    fn forget(&mut self, job: JobId) {
+        self.jobs.remove(&job);
     }
 }
 

@@ -14,7 +14,7 @@
 
 use lrs_core::model::{Priority, Tier};
 
-use crate::cluster::{Cluster, Locality, NodeId, State, TaskId};
+use crate::cluster::{Cluster, Locality, NodeId, TaskId};
 use crate::input::Kind;
 use crate::turn::{Policy, Reason, Turn};
 
@@ -24,7 +24,7 @@ pub struct Layering;
 
 impl Policy for Layering {
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
-        let share = share_of_maps(turn.cluster());
+        let share = turn.cluster().share_of_maps();
         for node in nodes {
             reduce(*node, turn);
             maps(*node, share, turn);
@@ -83,15 +83,4 @@ fn next_map(cluster: &Cluster, node: NodeId, tier: Tier) -> Option<(TaskId, Reas
 /// Whether a task of this priority on a passive slot would be made active.
 fn above(priority: Priority, cluster: &Cluster, node: NodeId) -> bool {
     cluster.lowest_active(node).is_some_and(|lowest| priority > lowest)
-}
-
-/// Maps among the tasks that wait or run, 0 to 1; 1 without tasks.
-fn share_of_maps(cluster: &Cluster) -> f64 {
-    let mut maps = 0_usize;
-    let mut all = 0_usize;
-    for task in cluster.tasks().filter(|task| cluster[*task].state != State::Ended) {
-        all += 1;
-        maps += usize::from(cluster[task].kind == Kind::Map);
-    }
-    if all == 0 { 1.0 } else { maps as f64 / all as f64 }
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`input`], [`check`] | what a file says; all of its faults, or a cluster |
 //! | [`cluster`] | nodes, jobs and tasks, indexed by where input lies |
+//! | [`live`] | what a cluster goes through beside starts and ends: for a simulator |
 //! | [`turn`] | the trait of a policy; the only way in which it starts a task; reasons |
 //! | [`catalogue`] | the policies by name, with what each reads |
 //! | [`plan`] | one decision for a whole cluster, in figures |
@@ -33,6 +34,7 @@ pub mod fifo;
 pub mod groups;
 pub mod input;
 pub mod layering;
+pub mod live;
 pub mod local;
 pub mod lsap;
 mod node;
@@ -41,6 +43,7 @@ pub mod preempt;
 pub mod resources;
 pub mod solver;
 pub mod turn;
+mod waiting;
 pub mod wco;
 
 #[cfg(test)]

@@ -54,6 +54,17 @@ impl Node {
         capacity.saturating_sub(used)
     }
 
+    /// Free slots of both.
+    pub(crate) fn all_free(&self) -> u32 {
+        self.free(Tier::Active).saturating_add(self.free(Tier::Passive))
+    }
+
+    /// Gives it other slots; what runs goes on.
+    pub(crate) fn resize(&mut self, slots: SlotsInput) {
+        self.active.capacity = slots.active;
+        self.passive.capacity = slots.passive;
+    }
+
     /// The tier of the next task to start here: active slots fill first (thesis 4.3.1).
     pub fn next_free(&self) -> Option<Tier> {
         [Tier::Active, Tier::Passive].into_iter().find(|tier| self.free(*tier) > 0)

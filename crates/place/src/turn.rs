@@ -17,6 +17,9 @@ pub trait Policy {
     /// Starts tasks on `nodes`, which have reported in this order. A policy that decides at each
     /// heartbeat takes them one after the other; one that solves for the cluster, together.
     fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>);
+
+    /// A job is over and is forgotten; its number may come back as another job's.
+    fn forget(&mut self, _job: JobId) {}
 }
 
 /// What a policy decides on, and what it has decided.
@@ -38,6 +41,11 @@ impl<'a> Turn<'a> {
     /// The cluster, with what has started so far.
     pub fn cluster(&self) -> &Cluster {
         self.cluster
+    }
+
+    /// What has started, in order.
+    pub fn into_choices(self) -> Vec<Choice> {
+        self.choices
     }
 
     /// When this is.

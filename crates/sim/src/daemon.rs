@@ -12,7 +12,8 @@ use std::time::Duration;
 use lrs_core::Measured;
 use lrs_core::capacity::CpuShares;
 use lrs_core::guard::Memory;
-use lrs_core::model::{Labels, Priority, ReservationId, TaskId, Tier};
+use lrs_core::lane;
+use lrs_core::model::{Labels, Level, Priority, ReservationId, TaskId};
 use lrs_core::neighbours::RootWeight;
 use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
@@ -54,7 +55,7 @@ enum Asked {
 /// Work of the placing thread.
 #[derive(Clone, Debug)]
 enum Job {
-    Attach { task: TaskId, process: ProcessRef, origin: Inode, tier: Tier, plan: Plan },
+    Attach { task: TaskId, process: ProcessRef, origin: Inode, weights: Option<Weights> },
     MoveBack { task: TaskId, process: ProcessRef, group: Inode },
     Release { task: TaskId, group: Option<Inode>, origin: Inode },
     Remove(Inode),
@@ -80,13 +81,17 @@ impl Plan {
         Plan { active: core.slots().active_capacity, passive_max: core.slots().passive_max }
     }
 
-    /// The weights of a tier: `RATIO` to one between the tiers when both are full.
-    pub fn weights(self, tier: Tier) -> Weights {
+    /// Weights of a task: `RATIO` to one between the tiers when both are full.
+    pub fn weights(self, level: impl Into<Level>) -> Weights {
         let passive_per_active = u64::from(self.passive_max.div_ceil(self.active.max(1)).max(1));
         let active = (RATIO * passive_per_active).clamp(100, 10_000);
-        match tier {
-            Tier::Active => Weights { cpu: active, idle: false, io: active },
-            Tier::Passive => Weights { cpu: 1, idle: false, io: 1 },
+        match level.into() {
+            Level::Active => Weights { cpu: active, idle: false, io: active },
+            Level::Lane => {
+                let cpu = (active as f64 * lane::WEIGHT).round() as u64;
+                Weights { cpu, idle: false, io: 1 }
+            }
+            Level::Passive => Weights { cpu: 1, idle: false, io: 1 },
         }
     }
 }
@@ -116,6 +121,8 @@ pub struct Daemon {
     /// What weights are made of.
     pub plan: Plan,
     asked: BTreeMap<Ticket, Asked>,
+    /// Asked for processes that are on their way back from parking.
+    returning: Vec<(Call, Ask)>,
     next_ticket: u64,
     jobs: VecDeque<Job>,
     messages: VecDeque<Message>,
@@ -137,6 +144,7 @@ impl Daemon {
             held,
             shown: BTreeMap::new(),
             asked: BTreeMap::new(),
+            returning: Vec::new(),
             next_ticket: 0,
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
@@ -164,8 +172,8 @@ impl Daemon {
     fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
         let Step { weights, records, events, forget, jobs, answers } = step;
         let mut touched: BTreeSet<TaskId> = weights.iter().map(|(id, _)| *id).collect();
-        for (id, tier) in weights {
-            self.weigh(id, tier, out)?;
+        for (id, level) in weights {
+            self.weigh(id, level, out)?;
         }
         self.weigh_root(out)?;
         for event in &events {
@@ -205,7 +213,8 @@ impl Daemon {
                     self.prepare(task, ticket, out)?;
                     touched.insert(task);
                 }
-                step::Job::Attach(task) => self.begin_attach(task),
+                step::Job::Park { task, ticket } => self.park(task, ticket, out),
+                step::Job::Attach(task) => self.begin_attach(task, out)?,
                 step::Job::Reattach(task) => self.begin_reattach(task),
                 step::Job::Repair { task, found } => {
                     self.align(task, out)?;
@@ -280,11 +289,11 @@ impl Daemon {
 
     // --- deeds ---
 
-    /// Gives a task that is in place the weights of `tier`, where they differ.
-    pub(crate) fn weigh(&mut self, id: TaskId, tier: Tier, out: &mut Outside) -> Alive<()> {
+    /// Gives a task that is in place the weights of `level`, where they differ.
+    pub(crate) fn weigh(&mut self, id: TaskId, level: Level, out: &mut Outside) -> Alive<()> {
         let placed = self.core.task(id).filter(|task| task.is_placed());
         let Some(group) = placed.and_then(group_of) else { return Ok(()) };
-        write_weights(group, self.plan.weights(tier), out)
+        write_weights(group, self.plan.weights(level), out)
     }
 
     /// Gives the root what the active tier wants.
@@ -297,8 +306,8 @@ impl Daemon {
 
     /// The weights of its own tier.
     pub(crate) fn align(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
-        match self.core.task(id).map(Task::tier) {
-            Some(tier) => self.weigh(id, tier, out),
+        match self.core.level(id) {
+            Some(level) => self.weigh(id, level, out),
             None => Ok(()),
         }
     }
@@ -335,6 +344,10 @@ impl Daemon {
             calls.push(call);
             return Ok(());
         }
+        if self.core.is_leaving(ask.process) {
+            self.returning.push((call, ask));
+            return Ok(());
+        }
         let (request, patience) = (ask.request.clone(), ask.patience);
         let ticket =
             self.ticket(Asked::Task { ask: Box::new(ask), calls: vec![call], waited: false });
@@ -350,7 +363,8 @@ impl Daemon {
     fn task_of(&self, process: ProcessRef, out: &Outside) -> Option<TaskId> {
         let group = out.node.tree.alive(process)?.group;
         let is = |task: &Task| task.who.process == Some(process) || group_of(task) == Some(group);
-        self.core.tasks().find(|(_, task)| is(task)).map(|(id, _)| id)
+        let mut held = self.core.tasks().filter(|(id, _)| self.held.contains_key(id));
+        held.find(|(_, task)| is(task)).map(|(id, _)| id)
     }
 
     fn admitted_already(
@@ -378,15 +392,22 @@ impl Daemon {
     /// Finds out what the record of a new task has to say.
     fn prepare(&mut self, id: TaskId, ticket: Ticket, out: &mut Outside) -> Alive<()> {
         let Some(Asked::Task { ask, calls, waited }) = self.asked.remove(&ticket) else {
+            // It left while its process was being moved.
+            let reason = "the client went away".to_owned();
+            self.next.push_back(Input::AttachFailed { task: id, reason });
             return Ok(());
         };
         let process = out.node.tree.alive(ask.process);
         // One that waited may have changed hands.
         let fits = process.filter(|process| !waited || process.uid == ask.request.uid);
         self.held.insert(id, calls);
+        let parked = self.core.task(id).filter(|task| task.is_from_parking()).and_then(group_of);
+        let fits = fits.filter(|process| parked.is_none_or(|group| process.group == group));
         match fits.map(|process| process.group) {
             Some(group) => {
-                let ready = Ready { origin: Some(origin(group)), ..Ready::default() };
+                // One that was parked keeps where it was before.
+                let origin = parked.is_none().then(|| origin(group));
+                let ready = Ready { origin, ..Ready::default() };
                 self.next.push_back(Input::Prepared { task: id, ready });
             }
             None => self.messages.push_back(Message::Attached(id, Err(Refused::NoProcess))),
@@ -394,11 +415,37 @@ impl Daemon {
         Ok(())
     }
 
-    fn begin_attach(&mut self, task: TaskId) {
-        let Some(known) = self.core.task(task) else { return };
-        let Some(process) = known.who.process else { return };
-        let (tier, plan, origin) = (known.tier(), self.plan, origin_of(known));
-        self.jobs.push_back(Job::Attach { task, process, origin, tier, plan });
+    /// A waiter is to be parked.
+    fn park(&mut self, id: TaskId, ticket: Ticket, out: &Outside) {
+        let there = match self.asked.get(&ticket) {
+            Some(Asked::Task { ask, .. }) => {
+                let process = out.node.tree.alive(ask.process);
+                process.filter(|process| process.uid == ask.request.uid)
+            }
+            _ => None,
+        };
+        self.next.push_back(match there {
+            Some(process) => {
+                let ready = Ready { origin: Some(origin(process.group)), ..Ready::default() };
+                Input::Prepared { task: id, ready }
+            }
+            None => Input::AttachFailed { task: id, reason: "it is not there".into() },
+        });
+    }
+
+    fn begin_attach(&mut self, task: TaskId, out: &mut Outside) -> Alive<()> {
+        let waiter = self.core.parked(task);
+        let Some(known) = waiter.or_else(|| self.core.task(task)) else { return Ok(()) };
+        let weights = waiter.is_none().then(|| self.plan.weights(known.tier()));
+        if let (true, Some(group)) = (known.is_from_parking(), group_of(known)) {
+            write_weights(group, self.plan.weights(known.tier()), out)?;
+            self.messages.push_front(Message::Attached(task, Ok(group)));
+            return Ok(());
+        }
+        let Some(process) = known.who.process else { return Ok(()) };
+        let origin = origin_of(known);
+        self.jobs.push_back(Job::Attach { task, process, origin, weights });
+        Ok(())
     }
 
     fn attached(
@@ -407,6 +454,17 @@ impl Daemon {
         result: Result<Inode, Refused>,
         out: &mut Outside,
     ) -> Alive<()> {
+        if let Some(waiter) = self.core.parked(id) {
+            let origin = waiter.who.origin.clone();
+            let input = match result {
+                Ok(group) => {
+                    let born = TaskSample::default();
+                    Input::Attached { task: id, group: own_group(group, origin), born }
+                }
+                Err(error) => Input::AttachFailed { task: id, reason: format!("{error:?}") },
+            };
+            return self.feed(input, out);
+        }
         let Some(task) = self.core.task(id) else { return Ok(()) };
         let calls = self.held.get_mut(&id).map(std::mem::take).unwrap_or_default();
         match result {
@@ -494,7 +552,8 @@ impl Daemon {
     }
 
     fn begin_release(&mut self, id: TaskId) {
-        let Some(task) = self.core.task(id) else { return };
+        let task = self.core.parked(id).or_else(|| self.core.task(id));
+        let Some(task) = task else { return };
         let (group, origin) = (group_of(task), origin_of(task));
         self.jobs.push_back(Job::Release { task: id, group, origin });
     }
@@ -555,8 +614,8 @@ impl Daemon {
     pub fn work(&mut self, out: &mut Outside) -> Alive<bool> {
         let Some(job) = self.jobs.pop_front() else { return Ok(false) };
         match job {
-            Job::Attach { task, process, origin, tier, plan } => {
-                let placed = attach(task, process, plan.weights(tier), origin, out)?;
+            Job::Attach { task, process, origin, weights } => {
+                let placed = attach(task, process, weights, origin, out)?;
                 self.messages.push_back(Message::Attached(task, placed));
             }
             Job::MoveBack { task, process, group } => {
@@ -586,6 +645,11 @@ impl Daemon {
             Message::MovedBack(id, result) => {
                 self.feed(Input::Reattached { task: id, result }, out)?;
                 self.check_ended(&[id], out)?;
+            }
+            Message::Released(id) if self.core.parked(id).is_some() => {
+                self.feed(Input::Removed(id), out)?;
+                let again = std::mem::take(&mut self.returning).into_iter();
+                again.into_iter().try_for_each(|(call, ask)| self.admit(call, ask, out))?;
             }
             Message::Released(id) => self.feed(Input::Released(id), out)?,
         }
@@ -651,7 +715,8 @@ impl Daemon {
     fn check_weights(&mut self, id: TaskId, out: &mut Outside) -> Alive<()> {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return Ok(()) };
         let found = group_of(task).and_then(|group| out.node.tree.groups().get(&group));
-        if found.is_none_or(|found| found.weights == self.plan.weights(task.tier())) {
+        let expected = self.core.level(id).map(|level| self.plan.weights(level));
+        if found.is_none_or(|found| Some(found.weights) == expected) {
             return Ok(());
         }
         let found = vec!["weights are not those of the tier".to_owned()];
@@ -691,7 +756,7 @@ fn write_weights(group: Inode, weights: Weights, out: &mut Outside) -> Alive<()>
 fn attach(
     task: TaskId,
     process: ProcessRef,
-    weights: Weights,
+    weights: Option<Weights>,
     origin: Inode,
     out: &mut Outside,
 ) -> Alive<Result<Inode, Refused>> {
@@ -701,7 +766,9 @@ fn attach(
         Ok(group) => group,
         Err(error) => return Ok(Err(error)),
     };
-    write_weights(group, weights, out)?;
+    if let Some(weights) = weights {
+        write_weights(group, weights, out)?;
+    }
     // One that was moved since is somebody else's to place.
     let there = out.node.tree.alive(process).is_some_and(|process| process.group == origin);
     if there {

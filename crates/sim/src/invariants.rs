@@ -88,8 +88,9 @@ fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<
         let Some(found) = found.filter(|_| task.is_placed() && !task.is_contested()) else {
             continue;
         };
-        let (tier, expected) = (task.tier(), daemon.plan.weights(task.tier()));
-        ensure!(found.weights == expected, "task {id} is {tier} and has {:?}", found.weights);
+        let level = daemon.core.level(id).unwrap_or(task.tier().into());
+        let expected = daemon.plan.weights(level);
+        ensure!(found.weights == expected, "task {id} is {level} and has {:?}", found.weights);
     }
     let root = out.lrs().filter(|root| !foreign.contains(root));
     let root = root.and_then(|root| out.node.tree.groups().get(&root));
@@ -102,12 +103,15 @@ fn weights(daemon: &Daemon, out: &Outside, foreign: &BTreeSet<Inode>) -> Result<
 
 /// Every task is known to both sides, and no process is in a group that is no task's.
 fn groups(daemon: &Daemon, out: &Outside) -> Result<(), String> {
-    let decided: Vec<TaskId> = daemon.core.tasks().map(|(id, _)| id).collect();
+    let parked = |id: &TaskId| daemon.core.parked(*id).is_some();
+    let decided: Vec<TaskId> =
+        daemon.core.tasks().map(|(id, _)| id).filter(|id| !parked(id)).collect();
     let held: Vec<TaskId> = daemon.held.keys().copied().collect();
     ensure!(decided == held, "the core has {decided:?}, the daemon {held:?}");
     for (id, group) in out.task_groups() {
         let empty = out.node.tree.members(group).next().is_none();
-        ensure!(empty || daemon.held.contains_key(&id), "processes are left in the group of {id}");
+        let known = daemon.held.contains_key(&id) || parked(&id);
+        ensure!(empty || known, "processes are left in the group of {id}");
     }
     Ok(())
 }

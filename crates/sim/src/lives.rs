@@ -15,7 +15,7 @@ use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::step::FoundAgain;
 use lrs_core::step::Input;
 use lrs_core::task::{Finder, FoundRecord, Kin, Who};
-use lrs_core::units::{BootTime, Pid, ProcessRef, WallTime};
+use lrs_core::units::{BootTime, Pid, ProcessRef, Share, WallTime};
 
 use crate::daemon::{Ask, Daemon};
 use crate::invariants;
@@ -394,7 +394,8 @@ impl Lives {
             1 => Some(None),
             _ => Some(Some(now.boot.after(Duration::from_millis(self.rng.u64(0..20_000))))),
         };
-        let patience = patience.map(|deadline| Patience { first_requested: now.wall, deadline });
+        let (first_requested, parks) = (now.wall, self.rng.u8(0..4) > 0);
+        let patience = patience.map(|deadline| Patience { first_requested, deadline, parks });
         let reservation = if need == Need::Slot && self.rng.u8(0..3) == 0 {
             let used: BTreeSet<_> =
                 self.clients.values().filter_map(|c| c.ask.request.reservation).collect();
@@ -599,7 +600,8 @@ impl Lives {
         let expand = self.rng.bool();
         let formula = if self.rng.bool() { Formula::Probe } else { Formula::Lrs };
         let order = if self.rng.bool() { QueueOrder::Complement } else { QueueOrder::Fifo };
-        let all = Policy { formula, order, ..Policy::simulated() };
+        let lane_share = Share::clamped(if self.rng.bool() { 0.05 } else { 0.0 });
+        let all = Policy { formula, order, lane_share, ..Policy::simulated() };
         self.policy = Policy { active, passive, passive_max, expand, ..all };
         if self.rng.bool() {
             self.out.node.hardware.cpus = self.rng.u32(1..5);

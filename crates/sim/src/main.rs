@@ -1,5 +1,8 @@
-//! `lrs-sim lives`: random lives by the million, see [`lrs_sim::lives`].
+//! `lrs-sim`: random lives by the million ([`lrs_sim::lives`]), queues of one node
+//! ([`lrs_sim::queue`]), clusters ([`lrs_sim::cluster`]).
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+
+mod suites;
 
 use std::process::ExitCode;
 
@@ -26,6 +29,8 @@ enum Command {
     Replay(Replay),
     /// Queues of jobs: makespan and response with LRS and with fixed numbers of slots, as a table
     Queue(Queue),
+    /// Suites of clusters: the placement policies on workloads, beside what their sources published
+    Run(suites::Suites),
 }
 
 #[derive(Args)]
@@ -68,6 +73,7 @@ fn main() -> ExitCode {
         Command::Lives(lives) => run(&lives),
         Command::Replay(replay) => again(&replay),
         Command::Queue(queue) => compare(&queue),
+        Command::Run(suites) => suites::run(&suites),
     }
 }
 

@@ -192,7 +192,7 @@ fn ask(process: ProcessRef, job: usize, node: &Node) -> Ask {
     let labels = Labels { job: Label::new(&format!("job{job}")).ok(), ..Labels::default() };
     let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
     let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
-    let patience = Patience { first_requested: node.now().wall, deadline: None };
+    let patience = Patience { first_requested: node.now().wall, deadline: None, parks: false };
     Ask { caller: 0, process, request, patience: Some(patience) }
 }
 

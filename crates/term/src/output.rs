@@ -1,7 +1,7 @@
 //! Data to stdout, talk to stderr.
 //!
 //! Names come from other users of the node, so nothing of theirs reaches a terminal before
-//! [`printable`] made it harmless; JSON needs no such care, serde escapes what it must. Colour
+//! [`printable`] made it harmless, and JSON is escaped as far. Colour
 //! is left to anstream: only on a terminal, and not with NO_COLOR.
 
 use std::borrow::Cow;
@@ -85,18 +85,17 @@ impl Output {
 
     /// `value` as indented JSON on a terminal and on one line elsewhere.
     pub fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
-        if self.terminal {
-            serde_json::to_writer_pretty(&mut self.to, value).map_err(std::io::Error::from)?;
-        } else {
-            serde_json::to_writer(&mut self.to, value).map_err(std::io::Error::from)?;
+        if !self.terminal {
+            return self.json_line(value);
         }
-        self.line("")
+        let json = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+        self.line(harmless(json))
     }
 
     /// `value` as JSON on one line, for streams.
     pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.to, value).map_err(std::io::Error::from)?;
-        self.line("")
+        let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
+        self.line(harmless(json))
     }
 
     /// Everything out now: streams, and before the end.
@@ -139,12 +138,9 @@ pub fn say(text: Arguments<'_>) {
 }
 
 /// `text` with everything that could steer a terminal spelt out: control characters (C0, DEL,
-/// C1) and the bidirectional overrides that can reorder a line.
+/// C1), the marks and overrides of direction, which can reorder a line, and what has no width
+/// (joiners, soft hyphen, tags), which makes two names look like one.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     if !text.contains(steers) {
         return Cow::Borrowed(text);
     }
@@ -153,6 +149,32 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         if steers(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     Cow::Owned(safe)
+}
+
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// JSON with what steers a terminal escaped, which reads as the same text. serde escapes C0 only;
+/// the line breaks left are those between the values.
+fn harmless(json: String) -> String {
+    let beyond = |c: char| c != '\n' && steers(c);
+    if !json.contains(beyond) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if beyond(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Where a column stands in its cell, and whether it may be cut.
@@ -285,6 +307,36 @@ mod tests {
     fn nothing_steers_the_terminal() {
         assert_eq!(printable("plain ü 日本"), "plain ü 日本");
         assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}d\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{9b}d\\u{202e}");
+    }
+
+    #[test]
+    fn what_has_no_width_is_spelt_out() {
+        for c in [
+            '\u{ad}',
+            '\u{61c}',
+            '\u{200b}',
+            '\u{200c}',
+            '\u{200d}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{e0000}',
+            '\u{e0041}',
+            '\u{e007f}',
+        ] {
+            let safe = format!("a\\u{{{:x}}}b", u32::from(c));
+            assert_eq!(printable(&format!("a{c}b")), safe);
+        }
+        assert_eq!(printable("e\u{301} \u{1f600}"), "e\u{301} \u{1f600}", "accents and faces");
+    }
+
+    #[test]
+    fn json_is_harmless_and_means_the_same() {
+        let name = "\u{1b}[2J\u{9b}d\u{7f}\u{202e}\u{e0041} ü";
+        let (mut out, captured) = Output::captured(true);
+        out.json(&name).unwrap();
+        let text = captured.text();
+        assert!(!text.trim_end().contains(steers), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::core::model::Tier;
 
 fn plan(ratio: u32, active_capacity: u32, passive_max: u32) -> WeightPlan {
     WeightPlan { ratio, active_capacity, passive_max }
@@ -46,6 +47,16 @@ fn the_owners_weight_is_a_floor() {
     assert_eq!(pair.beside(Some(3)), pair);
     assert_eq!(pair.beside(Some(0)), pair);
     assert_eq!(pair.beside(None).of(Tier::Passive), 1);
+}
+
+#[test]
+fn the_lane_has_a_tenth_of_the_active_weight_and_no_less_than_passive_tasks() {
+    let plan_of_two = plan(100, 2, 8);
+    assert_eq!(CPU_SHARES.pair_beside_idle(&plan_of_two).of(Level::Lane), 120);
+    assert_eq!(CPU_WEIGHT.pair_beside_idle(&plan_of_two).of(Level::Lane), 12);
+    assert_eq!(CPU_WEIGHT.pair(&plan_of_two).of(Level::Lane), 40);
+    assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)).of(Level::Lane), 100);
+    assert_eq!(CPU_SHARES.pair(&plan_of_two).beside(Some(2)).of(Level::Lane), 102);
 }
 
 #[test]

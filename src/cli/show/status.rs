@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::tasks::title;
+use super::tasks::{OnNode, title};
 use super::{DASH, age, bytes, bytes_per_sec, known, percent, seconds_age};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, wrap};
@@ -41,7 +41,7 @@ pub(crate) fn status(
     field("slots", slots(status))?;
     field("cpu", cpu(&node, tasks))?;
     field("memory", memory(&node, status.guard.as_ref()))?;
-    if let Some(longest) = longest_passive(tasks) {
+    if let Some(longest) = longest_passive(tasks, cpus(status)) {
         field("passive", longest)?;
     }
     if verbose {
@@ -57,9 +57,23 @@ pub(crate) fn status(
     }
     if status.warnings.is_empty() {
         let more = if verbose { "" } else { "   (-v: tiers, guard, pressure, totals)" };
-        out.line(format_args!("{bold}ok{bold:#}{more}"))?;
+        let word = match proto::NodeState::try_from(status.state) {
+            Ok(proto::NodeState::Draining) => {
+                "draining: no new tasks until `lrsctl resume`".to_owned()
+            }
+            Ok(proto::NodeState::Holding) => "holding: the guard opens no passive slots".to_owned(),
+            Ok(proto::NodeState::Accepting | proto::NodeState::Unspecified) | Err(_) => {
+                format!("{bold}ok{bold:#}")
+            }
+        };
+        out.line(format_args!("{word}{more}"))?;
     }
     Ok(())
+}
+
+/// CPUs of the node, if the answer names them.
+pub(crate) fn cpus(status: &proto::Status) -> Option<u32> {
+    status.node.as_ref().map(|node| node.cores).filter(|cores| *cores > 0)
 }
 
 /// `active 2 of 2, passive 3 of 4 (may grow to 8), 4 requests wait`
@@ -119,14 +133,14 @@ fn memory(node: &proto::Node, guard: Option<&proto::Guard>) -> String {
 }
 
 /// The passive task that has been there longest, and what it gets.
-fn longest_passive(tasks: &[proto::Task]) -> Option<String> {
+fn longest_passive(tasks: &[proto::Task], cpus: Option<u32>) -> Option<String> {
     let passive = tasks.iter().filter(|task| task.tier == proto::Tier::Passive as i32);
     let age = |task: &proto::Task| task.elapsed_seconds.unwrap_or(0.0);
     let longest = passive.max_by(|one, other| age(one).total_cmp(&age(other)))?;
     Some(format!(
         "the longest is {} {}: {}, gets {} of the CPUs",
         longest.id,
-        title(longest),
+        title(OnNode { task: longest, cpus }),
         seconds_age(longest.elapsed_seconds),
         percent(longest.cpu_share)
     ))

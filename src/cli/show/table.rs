@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::tasks::{oddities, title};
+use super::tasks::{OnNode, oddities, title};
 use super::{brief_rate, bytes, known, percent, rate, seconds_age, tier_word};
 use crate::cli::args::TasksArgs;
 use crate::cli::failure::Failure;
@@ -13,7 +13,7 @@ use crate::cli::output::{Column, Columns, Output, say};
 use crate::{proto, wire};
 
 /// A column: the field, the head, how it stands, its text.
-struct Field(&'static str, &'static str, Column, fn(&proto::Task) -> String);
+struct Field(&'static str, &'static str, Column, fn(OnNode<'_>) -> String);
 
 const FIELDS: &[Field] = &[
     Field("id", "ID", Column::Text, |task| task.id.clone()),
@@ -21,7 +21,7 @@ const FIELDS: &[Field] = &[
     Field("priority", "PRI", Column::Figure, |task| {
         known(task.priority, |priority| priority.to_string())
     }),
-    Field("class", "CLASS", Column::Text, |task| class(task).to_owned()),
+    Field("class", "CLASS", Column::Text, |task| class(&task).to_owned()),
     Field("computing_rate", "RATE", Column::Figure, |task| rate(task.computing_rate)),
     Field("cpu_share", "CPU", Column::Figure, |task| percent(task.cpu_share)),
     Field("write_bytes_per_sec", "WRITE/s", Column::Figure, |task| {
@@ -79,6 +79,7 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
 /// The table, or in JSON the list: those asked for, in the order asked for.
 pub(crate) fn tasks(
     tasks: Vec<proto::Task>,
+    cpus: Option<u32>,
     args: &TasksArgs,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -92,7 +93,7 @@ pub(crate) fn tasks(
         // The active tier first, each tier in the order of the answer, which is that of admission.
         None if !out.is_json() => tasks.sort_by_key(|task| task.tier),
         None => {}
-        Some(key) => sort(&mut tasks, key)?,
+        Some(key) => sort(&mut tasks, cpus, key)?,
     }
     if out.is_json() {
         return out.json(&tasks);
@@ -114,13 +115,13 @@ pub(crate) fn tasks(
     let mut table =
         Columns::new(&fields.iter().map(|field| (field.1, field.2)).collect::<Vec<_>>());
     for task in &tasks {
-        table.row(fields.iter().map(|field| field.3(task)).collect());
+        table.row(fields.iter().map(|field| field.3(OnNode { task, cpus })).collect());
     }
     out.table(&if args.no_header { table.without_heads() } else { table })
 }
 
 /// By a field of the JSON, descending with `-` in front; what is unknown stands last.
-fn sort(tasks: &mut Vec<proto::Task>, key: &str) -> Result<(), Failure> {
+fn sort(tasks: &mut Vec<proto::Task>, cpus: Option<u32>, key: &str) -> Result<(), Failure> {
     let (descending, key) = match key.strip_prefix('-') {
         Some(key) => (true, key),
         None => (false, key),
@@ -128,8 +129,8 @@ fn sort(tasks: &mut Vec<proto::Task>, key: &str) -> Result<(), Failure> {
     let mut keyed = Vec::with_capacity(tasks.len());
     for task in tasks.drain(..) {
         let value = match key {
-            TITLE => Value::String(title(&task)),
-            "flags" => Value::String(oddities(&task).join(",")),
+            TITLE => Value::String(title(OnNode { task: &task, cpus })),
+            "flags" => Value::String(oddities(OnNode { task: &task, cpus }).join(",")),
             key => serde_json::to_value(&task)
                 .ok()
                 .and_then(|mut value| value.get_mut(key).map(Value::take))

@@ -1,5 +1,7 @@
 //! One task, and the jobs.
 
+use std::ops::Deref;
+
 use super::when::Times;
 use super::{bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word};
 use crate::cli::failure::Failure;
@@ -7,8 +9,24 @@ use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::proto;
 use crate::wire;
 
+/// A task, and the CPUs of its node.
+#[derive(Clone, Copy)]
+pub(crate) struct OnNode<'a> {
+    pub(crate) task: &'a proto::Task,
+    /// `None`: not known.
+    pub(crate) cpus: Option<u32>,
+}
+
+impl Deref for OnNode<'_> {
+    type Target = proto::Task;
+
+    fn deref(&self) -> &proto::Task {
+        self.task
+    }
+}
+
 /// What people know the task by, what is odd about it in front.
-pub(super) fn title(task: &proto::Task) -> String {
+pub(super) fn title(task: OnNode<'_>) -> String {
     let mut words: Vec<String> = oddities(task).into_iter().map(|odd| format!("[{odd}]")).collect();
     match (&task.job, &task.kind) {
         (Some(job), Some(kind)) => words.push(format!("{job}/{kind}")),
@@ -24,9 +42,10 @@ pub(super) fn title(task: &proto::Task) -> String {
     words.join(" ")
 }
 
-pub(super) fn oddities(task: &proto::Task) -> Vec<&'static str> {
+pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
     [
         (starves(task), "starves"),
+        (task.cpu_lane.is_some(), "lane"),
         (task.overflow, "overflow"),
         (task.slotless, "slotless"),
         (task.opportunistic, "opportunistic"),
@@ -40,20 +59,20 @@ pub(super) fn oddities(task: &proto::Task) -> Vec<&'static str> {
     .collect()
 }
 
-/// A passive task that wants the CPU, as far as is known, and has got less than a hundredth of the
-/// node in the last cycle.
-fn starves(task: &proto::Task) -> bool {
+/// A passive task that wants the CPU, as far as is known, and has got less than a tenth of one in the
+/// last cycle.
+fn starves(task: OnNode<'_>) -> bool {
     let wants = matches!(
         proto::Class::try_from(task.class),
         Ok(proto::Class::Cpu | proto::Class::Moderate)
     );
     task.tier == proto::Tier::Passive as i32
         && wants
-        && task.cpu_share.is_some_and(|share| share < 0.01)
+        && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * f64::from(cpus) < 0.1)
 }
 
 /// `lrsctl task ID`: everything, a line each.
-pub(crate) fn task(task: &proto::Task, times: &Times, out: &mut Output) -> Result<(), Failure> {
+pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<(), Failure> {
     let time = |at: &Option<prost_types::Timestamp>| times.write(at.as_ref());
     let text = |value: &Option<String>| known(value.as_deref(), str::to_owned);
     let kernel = task.kernel.unwrap_or_default();

@@ -76,6 +76,8 @@ impl Task {
     #[zbus(property)] fn unit(&self) -> String { text(self.task.unit.as_deref()) }
     /// What it would lose by leaving its unit; empty: it left.
     #[zbus(property)] fn stays_because(&self) -> String { text(self.task.stays_because.as_deref()) }
+    /// io: passive, and computes promptly in short bursts; empty: not so.
+    #[zbus(property)] fn cpu_lane(&self) -> String { text(self.task.cpu_lane.as_deref()) }
     /// yarn, or rule and its name; empty: admitted by a client.
     #[zbus(property)] fn found_by(&self) -> String { text(self.task.found_by.as_deref()) }
     /// Behind every task that is not.
@@ -124,7 +126,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
-        opportunistic cpu_quota repaired;
+        cpu_lane opportunistic cpu_quota repaired;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds kernel resident_bytes
     )

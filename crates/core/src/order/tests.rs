@@ -37,7 +37,7 @@ fn ask(shaper: &mut Shaper, number: u64, job: &str) -> Step {
     let who = Who::default();
     let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
     let first_requested = WallTime::from_unix_micros(i64::try_from(number).unwrap());
-    let patience = Some(Patience { first_requested, deadline: None });
+    let patience = Some(Patience { first_requested, deadline: None, parks: false });
     feed(shaper, Input::Request { ticket: Ticket(number), request, patience })
 }
 

@@ -39,7 +39,7 @@ impl Played {
         let owed = self.probe.owed();
         if owed > 0 {
             self.slots -= owed;
-            self.probe.withdrawn(self.slots, owed);
+            self.probe.withdrawn(self.slots, owed, now);
             self.downs.push(self.cycles);
         }
         let cpu = CpuShares { effective: Share::clamped(used), ..CpuShares::default() };
@@ -132,5 +132,48 @@ fn a_cycle_with_a_free_slot_says_nothing() {
     for cycle in 0..5u32 {
         assert_eq!(probe.end_cycle(done, cycle % 2 == 0, BootTime(CYCLE * cycle)), None);
         assert!(!probe.may_try());
+    }
+}
+
+#[test]
+fn a_trial_is_compared_with_what_was_done_right_before() {
+    let mut probe = Probe::default();
+    let done = Progress { cpus: 1.0, bytes: 0.0 };
+    let mut number = 0;
+    let mut cycle = |full| {
+        number += 1;
+        probe.end_cycle(done, full, BootTime(CYCLE * number));
+        probe.may_try()
+    };
+    assert!(!cycle(true) && cycle(true));
+    assert!(!cycle(false), "a slot came free: what was done before is forgotten");
+    assert!(!cycle(true) && cycle(true));
+}
+
+#[test]
+fn a_trial_whose_slots_are_withdrawn_goes_whole_and_is_not_begun_again_at_once() {
+    let mut probe = Probe::default();
+    let mut now = BootTime(Duration::ZERO);
+    let mut cycle = |probe: &mut Probe| {
+        now = now.after(CYCLE);
+        probe.end_cycle(Progress { cpus: 1.0, bytes: 0.0 }, true, now);
+        now
+    };
+    cycle(&mut probe);
+    cycle(&mut probe);
+    assert!(probe.may_try());
+    probe.tried(4);
+    assert!(probe.is_trying());
+    let now = cycle(&mut probe);
+    probe.withdrawn(3, 1, now);
+    assert_eq!((probe.is_trying(), probe.owed()), (false, 3), "the rest as it comes free");
+    for left in (0..3).rev() {
+        let now = cycle(&mut probe);
+        probe.withdrawn(left, 1, now);
+        assert_eq!(probe.owed(), left);
+    }
+    for _ in 0..100 {
+        cycle(&mut probe);
+        assert!(!probe.may_try(), "the pause is that of a trial without gain");
     }
 }

@@ -1,0 +1,165 @@
+//! Waiters in the groups of the tasks they are going to be: what [`crate::core::shaper::Shaper::parked`]
+//! decides, carried out. Why, and in which order, is on the page of the core's module.
+//!
+//! A parked process is no task here: it has no entry, so nothing measures it, compares its weights or
+//! shows it. Its request stays among those that wait, so whoever asks for the same process again joins
+//! that. What is asked for a process on its way back is held until it is there, because from where it
+//! is now nobody could tell where it belongs.
+//!
+//! Limits. A way back that failed is tried again in the next cycle.
+
+use super::Driver;
+use super::admission::{Admission, Asked, cgroup_error};
+use super::execute::FollowUp;
+use super::keeping::{Kept, Said};
+use super::worker::{AttachResult, Job};
+use crate::cgroup::{Attached, CgroupError, Origin};
+use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
+use crate::config::Mode;
+use crate::core::model::TaskId;
+use crate::core::step::{Input, Ready, Ticket};
+use crate::core::task::Task;
+use crate::proto;
+use crate::systemd::unit::UnitRecord;
+use crate::units::{Moment, Pid, ProcessRef};
+
+/// What is asked for a process that is on its way back.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) caller: Caller,
+    pub(super) request: AdmitRequest,
+    pub(super) pid: Pid,
+    pub(super) said: Said,
+    pub(super) reply: Reply<proto::Task>,
+}
+
+impl Driver {
+    /// Whether a process may wait in the group of its task: one that asks for itself, so that it does
+    /// nothing meanwhile, and that would be moved there anyway.
+    pub(super) fn may_park(
+        &self,
+        caller: &Caller,
+        request: &AdmitRequest,
+        process: ProcessRef,
+        unit: Option<&UnitRecord>,
+        kept: Option<&Kept>,
+    ) -> bool {
+        let stays = request.in_place || unit.is_some() || kept.is_some_and(Kept::is_below);
+        self.config.daemon.mode == Mode::Enforce && caller.pid == Some(process.pid) && !stays
+    }
+
+    /// [`crate::core::step::Job::Park`].
+    pub(super) fn park(&mut self, id: TaskId, ticket: Ticket) {
+        let input = match self.origin_of_waiter(id, ticket) {
+            Ok(origin) => {
+                let ready = Ready { origin: Some(origin), ..Ready::default() };
+                Input::Prepared { task: id, ready }
+            }
+            Err(error) => not_parked(id, error.message),
+        };
+        self.follow_ups.push_back(FollowUp::Feed(Box::new(input)));
+    }
+
+    /// Where the process of a request that waits is, if it may be taken from there.
+    fn origin_of_waiter(&self, id: TaskId, ticket: Ticket) -> Result<Origin, CommandError> {
+        match self.asked.get(&ticket) {
+            Some(Asked::Client(admission)) => {
+                self.still_fit(id, admission)?;
+                self.tree.origin(admission.process).map_err(cgroup_error)
+            }
+            _ => Err(client_left()),
+        }
+    }
+
+    /// A parked process is in its group, or could not be put there.
+    pub(super) fn parked(&mut self, id: TaskId, result: AttachResult, now: Moment) {
+        let input = match result {
+            Ok((group, ..)) => {
+                let (group, born) = (group.record.clone(), Default::default());
+                Input::Attached { task: id, group, born }
+            }
+            Err(error) => not_parked(id, error.to_string()),
+        };
+        self.feed(input, now);
+    }
+
+    /// Whether a process that waited in its group is there, and may be.
+    pub(super) fn still_parked(
+        &self,
+        task: &Task,
+        admission: &Admission,
+    ) -> Result<(), CommandError> {
+        let process = admission.process;
+        let Some(record) = &task.group else { return Ok(()) };
+        let inside = self.tree.holds(&self.tree.presumed(record), process).map_err(cgroup_error)?;
+        if inside == Some(true) {
+            let (caller, request) = (&admission.caller, &admission.request);
+            return self.check_limits_of(caller, request, process, Some(&task.who.origin));
+        }
+        Err(CommandError::new(
+            ErrorKind::FailedPrecondition,
+            format!(
+                "process {} was moved out of {}, where it waited for a slot; ask again",
+                process.pid, record.path
+            ),
+        ))
+    }
+
+    /// Gives a process that waited in its group the weights of its tier.
+    pub(super) fn grant_parked(&mut self, id: TaskId) {
+        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let tier = self.core.task(id).map(Task::tier);
+        let (Some(group), Some(tier)) = (group, tier) else { return };
+        let written = self.tree.write_tier(&group, tier, &self.plan);
+        let result = written.map(|_| (group, Attached { moved: 0 }, Some(tier)));
+        self.follow_ups.push_back(FollowUp::Attached(id, result));
+    }
+
+    /// Has a process put back where it was before it was parked.
+    pub(super) fn begin_unparking(&mut self, id: TaskId) {
+        let group = self.core.parked(id).and_then(|waiter| waiter.group.as_ref());
+        if let Some(group) = group.map(|record| self.tree.presumed(record)) {
+            self.workers.place(Job::Release { task: id, group: group.into() });
+        }
+    }
+
+    /// It is there, or not yet.
+    pub(super) fn unparked(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
+        if let Err(error) = result {
+            tracing::warn!(task = %id, %error, "a process that does not wait for a slot any more is still in the cgroup made for it, the next cycle tries again: {error}");
+            self.not_unparked.push(id);
+            return;
+        }
+        self.feed(Input::Removed(id), now);
+        for Held { caller, request, pid, said, reply } in std::mem::take(&mut self.held) {
+            self.admit_process(caller, request, pid, said, reply, now);
+        }
+    }
+
+    /// The daemon ends, and its threads have: what they did not get to.
+    pub(super) fn unpark_all(&mut self) {
+        let all: Vec<Task> = self.core.all_parked().cloned().collect();
+        for Task { id, group, .. } in all {
+            let released = group.map(|record| self.tree.release(&self.tree.presumed(&record)));
+            match released.unwrap_or(Ok(())) {
+                Ok(()) => {
+                    let removed = self.store.remove_task(id);
+                    self.noted(removed);
+                }
+                // The record tells the next daemon.
+                Err(error) => {
+                    tracing::warn!(task = %id, %error, "a process that waited for a slot stays in the cgroup made for it: {error}");
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn client_left() -> CommandError {
+    CommandError::new(ErrorKind::Unavailable, "the client went away")
+}
+
+fn not_parked(task: TaskId, reason: String) -> Input {
+    tracing::debug!(%task, "a process waits for a slot where it is, and is moved when it has one: {reason}");
+    Input::AttachFailed { task, reason }
+}

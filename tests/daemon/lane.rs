@@ -1,0 +1,95 @@
+//! The I/O lane: a passive task of short bursts computes promptly beside an active one.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Daemon, signal, weights};
+
+/// On whatever node: one CPU is full, and the test's tasks are on it.
+fn settings(share: &str) -> String {
+    format!(
+        "daemon.sample_period = \"1s\"\ntiers.lane_share = {share}\n\
+         [slots]\nactive = 1\npassive = 1\nexpand = false\ncpu_saturation = 0.01\n"
+    )
+}
+
+fn pinned(daemon: &mut Daemon, script: &str) -> i32 {
+    daemon.run(&[], &["taskset", "-c", "0", "bash", "-c", script])
+}
+
+fn lane(daemon: &Daemon, pid: i32) -> Option<String> {
+    daemon.task_of(pid)["cpu_lane"].as_str().map(str::to_owned)
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_passive_task_of_short_bursts_is_in_the_lane_until_it_is_promoted() {
+    let mut daemon = Daemon::start("lane", &settings("0.2"));
+    let hog = pinned(&mut daemon, "while :; do :; done");
+    let active = daemon.task_of(hog);
+    // Nothing comes from there.
+    let napper = pinned(&mut daemon, "while :; do read -t 0.01; done");
+    daemon.eventually("a task in the lane", |daemon| {
+        (lane(daemon, napper).as_deref() == Some("io")).then_some(())
+    });
+    let task = daemon.task_of(napper);
+    assert_eq!(task["tier"], "passive", "{task}");
+    let (of_active, of_lane) = (weights(&daemon.cpu_dir(&active)), weights(&daemon.cpu_dir(&task)));
+    let tenth = of_active.1.map(|weight| (weight as f64 / 10.0).round() as u64);
+    assert_eq!(of_lane.1, tenth);
+    assert_ne!(of_lane.0, Some(1), "idle");
+    assert_eq!(task["kernel"]["cpu_weight"], Value::from(tenth), "{task}");
+    let id = task["id"].as_str().expect("an id").to_owned();
+    assert!(daemon.ok(&["why", &id]).contains("short bursts"), "{}", daemon.ok(&["why", &id]));
+
+    // What the next daemon finds is no foreign change, and the task passive again.
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(lane(&daemon, napper), None);
+    daemon.eventually("a task in the lane again", |daemon| lane(daemon, napper).map(drop));
+
+    daemon.configure(&settings("0.0"));
+    daemon.ok(&["reload"]);
+    daemon.eventually("a passive task", |daemon| lane(daemon, napper).is_none().then_some(()));
+    let idle = weights(&daemon.cpu_dir(&task)).0;
+    assert_ne!(idle, Some(0), "it is as passive as before");
+    signal(hog, Signal::KILL);
+    daemon.eventually("a promotion", |daemon| {
+        (daemon.task_of(napper)["tier"] == "active").then_some(())
+    });
+    let kinds: Vec<String> = daemon
+        .events()
+        .iter()
+        .filter(|event| event["task"] == id.as_str())
+        .filter_map(|event| event["type"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(kinds, ["admitted", "lane_in", "lane_in", "lane_out", "promoted"]);
+    assert_eq!(daemon.task_of(napper)["repaired"], 0);
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_task_that_computes_once_it_is_in_the_lane_is_out_and_costs_little() {
+    let mut daemon = Daemon::start("lane-cheat", &settings("0.025"));
+    let hog = pinned(&mut daemon, "while :; do :; done");
+    daemon.task_of(hog);
+    let cheat = "trap c=1 USR1; while [ -z \"$c\" ]; do read -t 0.01; done; while :; do :; done";
+    let cheat = pinned(&mut daemon, cheat);
+    daemon.eventually("a task in the lane", |daemon| lane(daemon, cheat).map(drop));
+    let used = |daemon: &Daemon| daemon.task_of(cheat)["cpu_seconds"].as_f64().expect("CPU time");
+    let before = used(&daemon);
+    signal(cheat, Signal::USR1);
+    let out = daemon.eventually("a task out of the lane", |daemon| {
+        daemon.events().into_iter().find(|event| event["type"] == "lane_out")
+    });
+    assert!(out["reason"].as_str().expect("a reason").contains("more CPU"), "{out}");
+    let since = daemon.status()["node"]["sampled_at"].clone();
+    daemon.eventually("a cycle that has seen what it used", |daemon| {
+        let status = daemon.status();
+        let now = status["node"]["sampled_at"].as_str()?;
+        (now > since.as_str()? && used(daemon) > before).then_some(())
+    });
+    let cost = used(&daemon) - before;
+    assert!(cost < 0.3, "{cost} s");
+    assert_eq!(lane(&daemon, cheat), None);
+}
