@@ -123,7 +123,7 @@ impl LoadReport {
             runs.iter().copied().filter(|run| Some(&*run.setting) == alone_name).collect();
         let noise = reference.and_then(|reference| {
             let again = kind_name(machine, SettingKind::LrsAgain)?;
-            compare::ratio(&complete(runs, again), &complete(runs, reference))
+            compare::ratio(&complete(runs, reference), &complete(runs, again))
         });
         let shaped = machine.settings.iter().filter(|setting| setting.kind != SettingKind::Alone);
         let settings: Vec<SettingReport> = shaped
