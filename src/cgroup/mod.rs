@@ -330,10 +330,3 @@ pub enum CgroupError {
     #[error("{0}")]
     Unsupported(String),
 }
-
-impl CgroupError {
-    /// Whether it is that a group went away.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, CgroupError::Io { source, .. } if files::is_gone(source))
-    }
-}

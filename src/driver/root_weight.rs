@@ -164,8 +164,6 @@ impl Driver {
                 }
                 if same { drifts } else { Vec::new() }
             }
-            // It is weighed when it is made anew, with the next task.
-            Err(error) if error.is_gone() => Vec::new(),
             Err(error) => {
                 self.root_weight.answered(Err(error));
                 Vec::new()

@@ -17,7 +17,8 @@
 //!
 //! Limits. One that could not be parked is not tried again, and is moved when its turn comes. So is
 //! one that [`QueueOrder::Complement`](super::order::QueueOrder::Complement) takes from far behind.
-//! One that never gets a slot leaves a gap in the numbers of tasks.
+//! One that never gets a slot leaves a gap in the numbers of tasks, which are in the order in which
+//! requests came to be parked, and not in that of admissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
