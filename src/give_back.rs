@@ -8,6 +8,7 @@
 //! | record | then |
 //! |---|---|
 //! | own group | neutral weights; processes and record stay, a daemon installed again goes on |
+//! | own group of an admission cut short, such as of a request that waited | its processes go back where they were; group and record gone |
 //! | group in place | what was found, told to systemd too for its units; released, record gone |
 //! | the root, left idle by a daemon that was killed | neutral weight |
 //! | nobody in its group any more | weights as above; the next daemon books the end |
@@ -153,6 +154,14 @@ struct Desk {
 impl Desk {
     /// Answers what was done, for people.
     fn give_back(&mut self, record: &Task) -> Result<&'static str, TaskError> {
+        if let Some(group) = record.group.as_ref().filter(|_| record.frozen) {
+            self.groups.thaw(group)?;
+        }
+        if let Some(group) = record.group.as_ref().filter(|_| self.was_cut_short(record)) {
+            self.groups.roll_back(group)?;
+            self.release(record)?;
+            return Ok("its admission was not done; its processes are back where they were");
+        }
         let files = record.group.as_ref().map(|group| self.groups.give_back(group)).transpose();
         // Told even where the files could not be written: systemd writes them too.
         let told = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
@@ -180,6 +189,14 @@ impl Desk {
             }
             Some(Attachment::Own | Attachment::InPlace) | None => Ok("nobody is left in it"),
         }
+    }
+
+    /// Whether nobody was answered for a task whose group LRS made in its root: a daemon would
+    /// undo it. What stays in a unit has its group below that.
+    fn was_cut_short(&self, record: &Task) -> bool {
+        let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
+        let known = self.store.standing().live.contains_key(&record.id);
+        own && record.is_new() && !known && record.who.stays_because.is_none()
     }
 
     /// Gives the unit's properties back. `false`: there is no systemd to be told.
@@ -318,12 +335,16 @@ fn unshape(
     }));
     let counted = groups.last().and_then(|group| read_final(&group.dirs));
     for group in &groups {
+        if record.frozen {
+            tree.thaw(group)?;
+        }
         tree.release(group)?;
     }
     if let Some(unit) = record.who.unit.as_ref().filter(|_| crate::systemd::is_running()) {
         Manager::default().give_back(unit)?;
     }
     record.who.unit = None;
+    record.frozen = false;
     if let Some(booked) = record.booked().cloned() {
         // Its attach was under way; what it had before is still so.
         record.group = Some(booked.group);

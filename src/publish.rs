@@ -12,12 +12,15 @@ use tokio::sync::watch;
 
 use crate::command::{CommandSender, YarnFound};
 use crate::config::Config;
-use crate::core::event::Event;
-use crate::core::model::TaskId;
+use crate::core::event::{Event, EventKind};
+use crate::core::exit::Exit;
+use crate::core::model::{Class, TaskId};
 use crate::proto;
 
 /// The id that stands for the number of slots, in place of a task's.
 pub const SLOTS: &str = "slots";
+/// The same for what the guard did.
+pub const GUARD: &str = "guard";
 
 /// What is, as of the end of one turn of the loop.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +46,25 @@ pub struct Snapshot {
     pub yarn_found: Arc<YarnFound>,
 }
 
+/// A class as clients read it.
+pub(crate) fn class(class: Option<Class>) -> proto::Class {
+    match class {
+        None => proto::Class::Unknown,
+        Some(Class::Cpu) => proto::Class::Cpu,
+        Some(Class::Moderate) => proto::Class::Moderate,
+        Some(Class::Io) => proto::Class::Io,
+    }
+}
+
+/// How a process ended, as clients read it: its status, or the signal.
+pub(crate) fn exit(exit: Option<Exit>) -> (Option<i32>, Option<i32>) {
+    match exit {
+        None => (None, None),
+        Some(Exit::Status(status)) => (Some(status.into()), None),
+        Some(Exit::Signal { number, .. }) => (None, Some(number.into())),
+    }
+}
+
 /// What a server needs: where to ask, what to read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -58,8 +80,18 @@ pub struct Access {
 #[derive(Debug)]
 pub struct EventRing {
     kept: RwLock<VecDeque<Arc<Event>>>,
+    ended: RwLock<VecDeque<Ended>>,
     newest: watch::Sender<u64>,
     capacity: usize,
+}
+
+/// A task that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The event `completed`.
+    pub event: Arc<Event>,
+    /// How its main process ended; `None`: not known (yet).
+    pub exit: Option<Exit>,
 }
 
 /// Answer of [`EventRing::read`].
@@ -76,6 +108,7 @@ impl EventRing {
     pub fn new(capacity: usize, recovered: impl IntoIterator<Item = Event>) -> EventRing {
         let ring = EventRing {
             kept: RwLock::default(),
+            ended: RwLock::default(),
             newest: watch::Sender::new(0),
             capacity: capacity.max(1),
         };
@@ -88,14 +121,43 @@ impl EventRing {
     /// Adds one; the oldest goes when the ring is full.
     pub fn push(&self, event: Event) {
         let seq = event.seq;
+        let event = Arc::new(event);
+        self.note_end(&event);
         {
             let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
             if kept.len() == self.capacity {
                 kept.pop_front();
             }
-            kept.push_back(Arc::new(event));
+            kept.push_back(event);
         }
         self.newest.send_replace(seq);
+    }
+
+    fn note_end(&self, event: &Arc<Event>) {
+        let exit = Exit::noted(&event.inputs);
+        let mut ended = match event.kind {
+            EventKind::Completed | EventKind::Exit => {
+                self.ended.write().unwrap_or_else(PoisonError::into_inner)
+            }
+            _ => return,
+        };
+        if event.kind == EventKind::Completed {
+            if ended.len() == self.capacity {
+                ended.pop_front();
+            }
+            ended.push_back(Ended { event: Arc::clone(event), exit });
+        } else if let Some(task) = ended.iter_mut().rfind(|task| task.event.task == event.task) {
+            // As a rule it comes right after the end.
+            task.exit = exit;
+        }
+    }
+
+    /// The tasks that ended last, as many as events are kept, from the sequence number `from` of
+    /// their ends on.
+    pub fn ended(&self, from: u64) -> Vec<Ended> {
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
+        let start = ended.partition_point(|task| task.event.seq < from);
+        ended.iter().skip(start).cloned().collect()
     }
 
     /// At most `limit` events from sequence number `from` on.
@@ -108,11 +170,13 @@ impl EventRing {
     }
 
     /// All kept events about `id`, oldest first, and whether older ones are gone. [`SLOTS`] is about
-    /// the number of slots.
+    /// the number of slots, [`GUARD`] about the guard.
     pub fn about(&self, id: &str) -> (Vec<Arc<Event>>, bool) {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         let about = |e: &Event| {
-            e.task.as_deref() == Some(id) || (id == SLOTS && e.kind.is_about_capacity())
+            e.task.as_deref() == Some(id)
+                || (id == SLOTS && e.kind.is_about_capacity() && e.task.is_none())
+                || (id == GUARD && e.kind == EventKind::Guard)
         };
         let events = kept.iter().filter(|event| about(event)).cloned().collect();
         (events, kept.front().is_some_and(|first| first.seq > 1))
@@ -132,7 +196,6 @@ impl EventRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::EventKind;
     use crate::units::WallTime;
 
     fn event(seq: u64, task: &str) -> Event {
@@ -162,6 +225,31 @@ mod tests {
         let page = ring.read(6, 10);
         assert_eq!((page.lost, seqs(&page)), (0, vec![]));
         assert_eq!(ring.read(0, 1).lost, 2, "0 and 1 both mean the beginning");
+    }
+
+    #[test]
+    fn how_a_task_ended_is_added_to_its_end_before_or_after_it_also_of_recovered_events() {
+        let of = |seq, task, kind| Event { kind, ..event(seq, task) };
+        let exit = |seq, task| {
+            let mut event = of(seq, task, EventKind::Exit);
+            Exit::Status(3).note(&mut event.inputs);
+            event
+        };
+        let mut early = of(4, "b", EventKind::Completed);
+        Exit::Status(2).note(&mut early.inputs);
+        let first = of(1, "a", EventKind::Completed);
+        let ring = EventRing::new(2, [first, exit(2, "a"), exit(3, "b"), early]);
+        let ended = |from| -> Vec<_> {
+            ring.ended(from).into_iter().map(|task| (task.event.seq, task.exit)).collect()
+        };
+        let status = |status| Some(Exit::Status(status));
+        assert_eq!(ended(0), [(1, status(3)), (4, status(2))], "the events of the first are gone");
+        assert_eq!(ended(2), [(4, status(2))]);
+        ring.push(of(5, "c", EventKind::Completed));
+        assert_eq!(ended(0), [(4, status(2)), (5, None)], "bounded");
+        ring.push(exit(6, "c"));
+        ring.push(exit(7, "gone"));
+        assert_eq!(ended(5), [(5, status(3))]);
     }
 
     #[test]

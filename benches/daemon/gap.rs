@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lrs::units::BootTime;
 use lrs_bench::stats::Spread;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 
 use crate::harness::signal;
@@ -58,8 +59,8 @@ fn measure(name: &str, count: usize, waiter: impl Fn(&Node) -> Command) {
         ends.arm(pid);
         signal(pid, Signal::KILL);
         let ended = ends.ended();
-        let mut next = waiting.pop_front().expect("a client");
-        gaps.push(stamp(&mut next).since(ended));
+        let (answered, next) = first_answer(&mut waiting);
+        gaps.push(answered.since(ended));
         running.push_back(next);
         ending.wait().expect("wait");
     }
@@ -74,6 +75,18 @@ fn measure(name: &str, count: usize, waiter: impl Fn(&Node) -> Command) {
         spread.quantile(0.9),
         spread.max()
     );
+}
+
+/// The client that got the slot: those that started together are not in a known order.
+fn first_answer(waiting: &mut VecDeque<Child>) -> (BootTime, Child) {
+    let mut polled: Vec<_> = waiting
+        .iter()
+        .map(|client| PollFd::new(client.stdout.as_ref().expect("piped"), PollFlags::IN))
+        .collect();
+    poll(&mut polled, None).expect("poll");
+    let at = polled.iter().position(|one| !one.revents().is_empty()).expect("one that answers");
+    let mut client = waiting.remove(at).expect("a client");
+    (stamp(&mut client), client)
 }
 
 /// What [`work`] says with `wait` and `stamp`.

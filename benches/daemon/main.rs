@@ -134,7 +134,9 @@ fn main() -> ExitCode {
 /// Runs the benchmark in a child and removes what it may have left.
 fn sweep_up_after() -> ExitCode {
     let me = std::process::id();
-    let scratch = tempfile::Builder::new().prefix("lrs-bench-").tempdir().expect("a directory");
+    // A tmpfs, as /run is where systemd runs.
+    let mut builder = tempfile::Builder::new();
+    let scratch = builder.prefix("lrs-bench-").tempdir_in("/dev/shm").expect("a directory");
     let on_disk = supervise::scratch_on_disk();
     let (status, _) = supervise::run_again(|command| {
         command

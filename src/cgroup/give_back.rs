@@ -4,22 +4,25 @@
 //! lock it and have systemd start a scope, and only a daemon that systemd started knows which
 //! root it is; here whoever runs the package manager has only the records.
 //!
-//! A group of LRS's own keeps its processes, and its files say what those of a new group say:
+//! Processes of an admission that was cut short (those of requests that wait, above all) go back to
+//! where they were. Any other group of LRS's own keeps its processes, and its files say what those of a new group say:
 //! a passive task must not stay behind all others when nobody is left to promote it. A group of
 //! somebody else's gets what was found there.
 //!
 //! Limits. What the owner of a group in place has written since the daemon's end is overwritten
-//! with what was found, as [`super::in_place`] says; of units systemd knows better.
+//! with what was found, as [`super::in_place`] says; of units systemd knows better. A process that
+//! cannot go back to where it was goes to the group above LRS's root, and into no scope of its own.
 
 use std::path::Path;
 
+use super::attach::{BUDGET, Mover};
 use super::dirs::{self, inode};
 use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
 use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use super::{
-    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, in_place, ioprio,
-    members, open,
+    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, freeze, in_place,
+    ioprio, members, open,
 };
 use crate::core::model::Tier;
 use crate::systemd::SLICE;
@@ -58,6 +61,18 @@ impl RecordedGroups {
         Ok(())
     }
 
+    /// Thaws the group that its record says LRS froze.
+    ///
+    /// # Errors
+    /// As [`RecordedGroups::give_back`].
+    pub fn thaw(&self, record: &GroupRecord) -> Result<(), CgroupError> {
+        if inode(&self.hierarchies[0].dir(&record.path))? != Some(record.inode) {
+            return Ok(());
+        }
+        let dirs = dirs::of_group(&self.hierarchies, self.version, record);
+        freeze::thaw(&self.hierarchies, &Group { record: record.clone(), dirs })
+    }
+
     /// Gives the group its neutral weights if it is LRS's own, else those found. Answers
     /// whether processes are in it; `false` too for one that is gone or was only booked.
     ///
@@ -76,6 +91,31 @@ impl RecordedGroups {
             Attachment::InPlace | Attachment::None => in_place::restore(&group, &|_, _| true)?,
         }
         Ok(!members::processes(&group)?.is_empty())
+    }
+}
+
+impl RecordedGroups {
+    /// Moves what is in a group that LRS made in its root back to where it was, as a daemon does,
+    /// and removes the group. Fine when it is gone.
+    ///
+    /// # Errors
+    /// A file could not be written, or the processes fork faster than they can be moved; asked
+    /// again it goes on.
+    pub fn roll_back(&self, record: &GroupRecord) -> Result<(), CgroupError> {
+        if inode(&self.hierarchies[0].dir(&record.path))? != Some(record.inode) {
+            return Ok(());
+        }
+        let root = record.path.rsplit_once('/').map_or("/", |(root, _)| root);
+        let dirs = dirs::of_group(&self.hierarchies, self.version, record);
+        let group = Group { record: record.clone(), dirs };
+        ioprio::apply(&members::processes(&group)?, Tier::Active)?;
+        let mover = Mover { hierarchies: &self.hierarchies, root, budget: BUDGET };
+        mover.evacuate(&record.path, BUDGET, &|index| {
+            let name = &self.hierarchies[index].name;
+            let home = record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
+            home.map(|(_, path)| path.clone())
+        })?;
+        dirs::remove_everywhere(&self.hierarchies, &record.path)
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
+//! | `freeze` | a group frozen and thawed, for the guard |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
 //! **One directory for v1, v2 and hybrid.** A task has the same path in every hierarchy in use; the
@@ -46,6 +47,7 @@ mod attach;
 mod dirs;
 mod evacuate;
 mod files;
+mod freeze;
 mod give_back;
 mod in_place;
 mod inspect;

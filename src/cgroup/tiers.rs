@@ -223,7 +223,7 @@ impl TierTree {
             scales.iter().find(|scale| scale.file == file).is_some_and(|scale| {
                 let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
                 pairs.any(|pair| {
-                    [Level::Active, Level::Lane, Level::Passive]
+                    [Level::Active, Level::Lane, Level::SlowLane, Level::Passive]
                         .map(|level| pair.of(level))
                         .contains(&present)
                 })

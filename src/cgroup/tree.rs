@@ -23,8 +23,8 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
     GroupDirs, GroupRecord, KernelView, Kin, Origin, PassiveCpu, Surroundings, TreeSettings,
-    Version, WeightPlan, dirs, files, give_back, in_place, ioprio, limits, members, name, observe,
-    owner, quota, scope, surroundings,
+    Version, WeightPlan, dirs, files, freeze, give_back, in_place, ioprio, limits, members, name,
+    observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
@@ -371,6 +371,25 @@ impl TierTree {
             cpu_quota: quota::read(group)?,
             frozen: members::frozen(&self.root.hierarchies, group)?,
         })
+    }
+
+    /// Freezes a group of LRS's own. The kernel does it behind the answer.
+    ///
+    /// # Errors
+    /// `Refused` where somebody else froze it, `Unsupported` where the node has no freezer.
+    pub fn freeze(&self, group: &Group) -> Result<(), CgroupError> {
+        if self.observing || group.record.attachment != Attachment::Own {
+            return Err(CgroupError::Refused("it is in no group of LRS's own".into()));
+        }
+        freeze::freeze(&self.root.hierarchies, group)
+    }
+
+    /// Thaws a group that LRS froze; one that is not frozen, or gone, is left as it is.
+    ///
+    /// # Errors
+    /// `Io`; asked again it goes on.
+    pub fn thaw(&self, group: &Group) -> Result<(), CgroupError> {
+        freeze::thaw(&self.root.hierarchies, group)
     }
 
     /// Every process in the group and below. Empty when the group is gone.

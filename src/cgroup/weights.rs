@@ -94,9 +94,14 @@ impl Pair {
     pub(super) fn of(self, level: impl Into<Level>) -> u64 {
         match level.into() {
             Level::Active => self.active,
-            Level::Lane => ((self.active as f64 * lane::WEIGHT).round() as u64).max(self.passive),
+            Level::Lane => self.part(lane::WEIGHT),
+            Level::SlowLane => self.part(lane::SLOW_WEIGHT),
             Level::Passive => self.passive,
         }
+    }
+
+    fn part(self, of_active: f64) -> u64 {
+        ((self.active as f64 * of_active).round() as u64).max(self.passive)
     }
 
     /// Beside `found`, what the group's owner had given it: no tier is between the two. An

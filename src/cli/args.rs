@@ -11,8 +11,9 @@ use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 use lrs_bench::{DemoArgs, InnerArgs};
 use lrs_place::catalogue::{Entry, POLICIES};
 
+use super::show::history;
 use super::show::table::fields;
-use super::values::{Patience, Since, duration, event_type, label, some_time};
+use super::values::{Patience, Since, duration, event_type, label, some_time, user};
 
 /// Control and watch the Local Resource Shaper on this node.
 #[derive(Debug, Parser)]
@@ -67,21 +68,41 @@ pub(super) enum Command {
         #[arg(value_name = "TASK")]
         id: String,
     },
-    /// Jobs and their computing rates
+    /// Jobs, their computing rates and failures
+    ///
+    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; FAILED
+    /// tasks whose main process ended otherwise than with status 0, as far as that is known.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
         #[arg(long)]
         suits: bool,
     },
+    /// Tasks that ended: how, after how long, what they used
+    ///
+    /// The last 4096, the latest last. Columns: ENDED when, "away" while lrsd was not there; TIER the
+    /// tier it ended in; EXIT the main process's exit status, or the signal that killed it ("+core":
+    /// with a core), a dash where that is not known; TIME from admission to the end; CPU-S seconds of
+    /// CPU; MEMORY the peak, with ~ in front where it is the greatest that was sampled; READ and WRITE
+    /// bytes from and to disks.
+    #[command(after_help = "Examples:\n  \
+        lrsctl history --since 1h --failed\n  \
+        lrsctl history --job nightly -o id,exit,elapsed_seconds --no-header")]
+    History(HistoryArgs),
     /// Run a command in a slot
     ///
     /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
     /// status are the command's own. Inside a task the command runs in the outer slot. In a unit
     /// of systemd's it leaves the unit only if no limit and no stop is lost by that; else it stays,
     /// or is refused. The manual page has the cases (lrsctl man lrsctl-run).
+    #[command(after_help = "Examples:\n  \
+        lrsctl run -- sort big -o big.sorted\n  \
+        lrsctl run --wait=10m --job nightly --kind map -- ./task")]
     Run(RunArgs),
     /// Make running processes or systemd units tasks; prints one id a line
+    #[command(after_help = "Examples:\n  \
+        lrsctl admit --name backup 4711\n  \
+        lrsctl admit --unit backup.service")]
     Admit(AdmitArgs),
     /// Give a task back to where it came from; its processes go on
     Release {
@@ -99,6 +120,8 @@ pub(super) enum Command {
         priority: i32,
     },
     /// Promise a slot to a task that does not exist yet; prints the reservation's id
+    #[command(after_help = "Examples:\n  \
+        rid=$(lrsctl reserve --ttl 30s) && lrsctl run --reservation \"$rid\" -- ./task")]
     Reserve(ReserveArgs),
     /// Give a reservation back
     Cancel {
@@ -112,19 +135,27 @@ pub(super) enum Command {
         lrsctl events -n 20 --no-follow --type promoted,demoted")]
     Events(EventsArgs),
     /// Every decision that touched a task or reservation, with its inputs
+    #[command(after_help = "Examples:\n  \
+        lrsctl why nightly-17\n  \
+        lrsctl why slots")]
     Why {
         /// Id of the task, its number (the end of the id) or its name; or id of a reservation; or
-        /// "slots": how many there are
+        /// "slots": how many there are; "guard": what it held, and why
         #[arg(value_name = "TASK")]
         id: String,
     },
     /// Take no new tasks; running ones go on
+    #[command(after_help = "Example, before a reboot:\n  \
+        lrsctl drain && watch lrsctl tasks")]
     Drain,
     /// Offer slots again after a drain
     Resume,
     /// Apply a changed configuration file
     Reload,
     /// Can this node do what LRS promises, and what to change; needs no daemon
+    #[command(after_help = "Examples:\n  \
+        lrsctl doctor --config /etc/lrs/lrs.toml\n  \
+        lrsctl doctor --json | jq")]
     Doctor {
         /// Configuration file to judge by
         #[arg(long, value_name = "FILE")]
@@ -145,6 +176,19 @@ pub(super) enum Command {
     /// The cluster is a JSON file: nodes with slots and racks, jobs with tasks, where their input
     /// lies, bandwidths (docs/placement.md). Needs no daemon and changes nothing.
     Plan(PlanArgs),
+    /// The class of the map and reduce programs in a jar, predicted from their bytecode
+    ///
+    /// For a job that has never run and has no computing rate: a program whose longest path through
+    /// its bytecode is short is predicted to wait for its input (io), one with a long path to compute
+    /// (cpu). PATH counts instructions, with those of the jar's methods that are called; LIMIT is
+    /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
+    /// assume in the file for `lrsctl plan` until `lrsctl jobs` has one. A measured rate is better.
+    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Needs no daemon, runs
+    /// nothing of the jar; jars inside it are not opened.
+    #[command(after_help = "Examples:\n  \
+        lrsctl classify app.jar\n  \
+        lrsctl classify app.jar --class 'WordCount$TokenizerMapper' --json")]
+    Classify(ClassifyArgs),
     /// Static slots against LRS on this node, with the tasks of a suite: executes lrs-bench
     ///
     /// `lrsctl bench --help` and lrs-bench(1) have the options.
@@ -221,6 +265,34 @@ pub(super) struct TasksArgs {
     /// Only tasks of this job
     #[arg(long, value_parser = label)]
     pub(super) job: Option<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(super) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct HistoryArgs {
+    /// Only tasks of this job
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// Only tasks of this user: a name or a uid
+    #[arg(long, value_name = "USER", value_parser = user)]
+    pub(super) user: Option<u32>,
+    /// Only ends of so long ago at most (10m, 2h)
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(super) since: Option<Duration>,
+    /// Only tasks whose main process ended otherwise than with status 0
+    #[arg(long)]
+    pub(super) failed: bool,
+    /// Columns, by the names of the fields in the JSON
+    #[arg(
+        long,
+        short,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(history::fields())
+    )]
+    pub(super) output: Vec<String>,
     /// Without the line of column names
     #[arg(long)]
     pub(super) no_header: bool,
@@ -347,6 +419,16 @@ pub(super) struct PlanArgs {
     /// All policies side by side, in figures
     #[arg(long, conflicts_with = "policy")]
     pub(super) explain: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ClassifyArgs {
+    /// The jar of the job
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(super) jar: PathBuf,
+    /// Only this class: its name, or the end of it
+    #[arg(long, value_name = "NAME")]
+    pub(super) class: Option<String>,
 }
 
 fn policies() -> impl TypedValueParser<Value = &'static Entry> {

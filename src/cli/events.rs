@@ -144,27 +144,28 @@ impl Reader<'_> {
 
     fn event(&mut self, event: proto::Event, past: bool, out: &mut Output) -> Result<(), Failure> {
         let task = event.task.as_deref().unwrap_or_default();
-        if let Some(names) = Names::of_event(&event) {
-            self.names.insert(task.to_owned(), names);
+        let names = Names::of_event(&event).or_else(|| self.names.get(task).cloned());
+        match &*event.r#type {
+            "completed" | "released" => drop(self.names.remove(task)),
+            // It may come after the end.
+            "exit" => {}
+            _ => {
+                names.clone().map(|names| self.names.insert(task.to_owned(), names));
+            }
         }
         if self.from.is_some_and(|from| !is_since(&event, from)) {
             self.lost = None;
         } else if !past || self.args.last.is_none() {
             self.say_lost(out)?;
         }
-        let wanted = self.wants(&event);
-        let over = matches!(&*event.r#type, "completed" | "released");
-        let names = self.names.get(task);
+        let wanted = self.wants(&event, names.as_ref());
         if wanted && let (Some(most), true) = (self.args.last, past) {
-            self.last.push_back((event.clone(), names.cloned()));
+            self.last.push_back((event, names));
             if self.last.len() > most {
                 self.last.pop_front();
             }
         } else if wanted {
-            self.print(&event, names, out)?;
-        }
-        if over {
-            self.names.remove(task);
+            self.print(&event, names.as_ref(), out)?;
         }
         Ok(())
     }
@@ -199,8 +200,7 @@ impl Reader<'_> {
     }
 
     /// Whether the event is among those asked for.
-    fn wants(&self, event: &proto::Event) -> bool {
-        let names = event.task.as_ref().and_then(|task| self.names.get(task));
+    fn wants(&self, event: &proto::Event, names: Option<&Names>) -> bool {
         let name = names.and_then(|names| names.name.as_deref());
         let is_task =
             |word: &str| event.task.as_deref().is_some_and(|id| stands_for(word, id, name));

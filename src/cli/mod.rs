@@ -10,10 +10,12 @@
 
 mod admit;
 mod args;
+mod classify;
 mod client;
 mod events;
 mod exec;
 mod failure;
+mod groups;
 mod handle;
 mod inherited;
 mod local;
@@ -29,7 +31,7 @@ mod yarn;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use client::Lrsd;
 use failure::Failure;
@@ -39,7 +41,8 @@ use args::{Cli, Command, ConfigCommand};
 
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let matches = groups::grouped(Cli::command()).try_get_matches();
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
     };
@@ -65,6 +68,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Task { id } => read::task(lrsd, id, times, out),
         Command::Jobs { suits: false } => read::jobs(lrsd, out),
         Command::Jobs { suits: true } => read::suits(lrsd, out),
+        Command::History(args) => read::history(lrsd, args, times, out),
         Command::Events(args) => events::events(lrsd, &args, times, out),
         Command::Why { id } => read::why(lrsd, id, times, out),
         Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
@@ -80,6 +84,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
         Command::Plan(args) => plan::plan_file(&args, out),
+        Command::Classify(args) => classify::classify(&args, out),
         Command::Completions { shell } => pages::completions(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)

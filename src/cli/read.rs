@@ -1,13 +1,14 @@
 //! Commands that show something.
 
-use super::args::TasksArgs;
+use super::args::{HistoryArgs, TasksArgs};
 use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
 use super::show;
 use super::show::when::Times;
-use crate::{clock, proto};
+use crate::units::WallTime;
+use crate::{clock, proto, wire};
 use lrs_api::client::{Connection, all_tasks};
 
 /// `lrsctl status`
@@ -70,6 +71,41 @@ pub(super) fn suits(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
         lrsd.evaluate_jobs(every).await.map(|jobs| jobs.into_inner().jobs)
     })?;
     if out.is_json() { out.json(&jobs) } else { show::tasks::suits(&jobs, out) }
+}
+
+/// `lrsctl history`
+pub(super) fn history(
+    lrsd: &Lrsd,
+    args: HistoryArgs,
+    times: &Times,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let since = args.since.map(|ago| {
+        let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
+        let from = clock::now().wall.unix_micros().saturating_sub(ago);
+        wire::proto_time(WallTime::from_unix_micros(from))
+    });
+    let mut asked = proto::ListHistoryRequest {
+        job: args.job.clone(),
+        uid: args.user,
+        since,
+        failed: args.failed,
+        ..proto::ListHistoryRequest::default()
+    };
+    let tasks = ask(lrsd, Asked::Other, |mut lrsd| async move {
+        let mut tasks = Vec::new();
+        loop {
+            let page = lrsd.list_history(asked.clone()).await?.into_inner();
+            // A server that repeats itself must not keep the client forever.
+            let stuck = page.tasks.is_empty();
+            tasks.extend(page.tasks);
+            asked.page_token = page.next_page_token;
+            if asked.page_token.is_empty() || stuck {
+                return Ok(tasks);
+            }
+        }
+    })?;
+    if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
 }
 
 /// `lrsctl why ID`

@@ -17,7 +17,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("top", "`watch lrsctl tasks` shows the tasks as they change"),
     ("log", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
     ("logs", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
-    ("history", "`lrsctl events --no-follow` has what is kept"),
+    ("sacct", "`lrsctl history` has the tasks that ended"),
     ("submit", "`lrsctl run --wait -- CMD... &` waits for a slot in the background"),
     ("exec", "`lrsctl run -- CMD...` runs a command in a slot"),
     ("kill", "LRS ends no task; kill the process that `lrsctl task ID` shows"),

@@ -97,6 +97,18 @@ pub(crate) fn event_type(text: &str) -> Result<String, String> {
         .map_err(|error: serde::de::value::Error| error.to_string())
 }
 
+/// A user, by name or number.
+pub(crate) fn user(text: &str) -> Result<u32, String> {
+    if let Ok(uid) = text.parse() {
+        return Ok(uid);
+    }
+    match nix::unistd::User::from_name(text) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err("no such user; give a name or a uid".to_owned()),
+        Err(error) => Err(format!("the users cannot be looked up: {error}; give the uid")),
+    }
+}
+
 /// Name, job or kind.
 pub(crate) fn label(text: &str) -> Result<String, String> {
     Label::new(text).map(|label| label.as_str().to_owned()).map_err(|error| error.to_string())

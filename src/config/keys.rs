@@ -155,7 +155,7 @@ pub static SECTIONS: &[Section] = &[
     Section {
         name: "guard",
         doc: "When memory runs short LRS stops opening and offering passive slots. It never \
-              stops or kills a running task.",
+              kills a task, and freezes passive ones only where a dry_run below is false.",
         keys: GUARD,
     },
     Section { name: "cgroup", doc: "Where the cgroups of tasks are made.", keys: CGROUP },
@@ -271,8 +271,8 @@ table! {
         |v| auto(v, |v| number(v, 1..=10_000));
     /// Part of a CPU, for each active slot, that passive tasks may use promptly while the CPUs are
     /// saturated: those that compute in bursts of less than 2 ms between waits for a disk or a
-    /// timer. They get a tenth of an active task's CPU weight; who uses more than its part
-    /// loses it at once. 0: none.
+    /// timer. They get a tenth of an active task's CPU weight, and a fiftieth while they use more
+    /// than their part. 0: none.
     Live lane_share: Share = share(0.025), "0.0..=0.2", |v| number(v, Share::ZERO..=share(0.2));
 }
 
@@ -292,7 +292,7 @@ table! {
 }
 
 table! {
-    /// `[guard]`; stage 1 (stop expanding, stop offering passive slots) on memory.
+    /// `[guard]`; (1) no more passive slots, (2) headroom, (3) freeze.
     GUARD = "guard": Guard in Config, |config| &mut config.guard;
 
     /// Whether the guard holds slots back at all.
@@ -324,6 +324,33 @@ table! {
     #[serde(serialize_with = "quantity::show_duration")]
     Live exit_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
         |v| duration(v, Duration::ZERO..=DAY);
+    /// Added passive slots are taken back, and none is added for up to an hour, once active tasks wait
+    /// for CPUs and disks for so much more of the time than before they were added. 1.0: never.
+    Live interference: Share = share(0.25), "0.05..=1.0",
+        |v| number(v, share(0.05)..=Share::ONE);
+    /// Headroom: how long less than half of guard.memory_reserve has to be available, or twice
+    /// guard.memory_pressure be passed, before the I/O lane is emptied and passive tasks are frozen, half
+    /// of them at most.
+    #[serde(serialize_with = "quantity::show_duration")]
+    Live headroom_after: Duration = seconds(10), r#"a duration from "0s" to "24h""#,
+        |v| duration(v, Duration::ZERO..=DAY);
+    /// Report headroom and freeze nothing for it.
+    Live headroom_dry_run: bool = true, BOOLEAN, plain;
+    /// The same for freezing all of them, the lowest and newest first.
+    #[serde(serialize_with = "quantity::show_duration")]
+    Live freeze_after: Duration = seconds(30),
+        r#"a duration from "0s" to "24h", not below guard.headroom_after"#,
+        |v| duration(v, Duration::ZERO..=DAY);
+    /// Report that and freeze nothing for it.
+    Live freeze_dry_run: bool = true, BOOLEAN, plain;
+    /// Between two tasks that are frozen or thawed.
+    #[serde(serialize_with = "quantity::show_duration")]
+    Live freeze_hold: Duration = seconds(10), r#"a duration from "1s" to "1h""#,
+        |v| duration(v, seconds(1)..=seconds(3600));
+    /// How long a task is frozen at most; after that it runs for as long at least.
+    #[serde(serialize_with = "quantity::show_duration")]
+    Live freeze_max: Duration = seconds(600), r#"a duration from "10s" to "24h""#,
+        |v| duration(v, seconds(10)..=DAY);
     /// Report what the guard would do and hold nothing.
     Live dry_run: bool = false, BOOLEAN, plain;
 }

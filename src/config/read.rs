@@ -317,6 +317,7 @@ impl Reader<'_> {
             (Auto::Fixed(base), Auto::Fixed(max)) if max < base
         );
         let crossed = classify.io_below > classify.cpu_above;
+        let freezes_early = guard.freeze_after < guard.headroom_after;
         let resumes_early = match (guard.memory_reserve, guard.memory_resume) {
             (MemoryAmount::Bytes(reserve), MemoryAmount::Bytes(resume)) => resume < reserve,
             (MemoryAmount::OfTotal(reserve), MemoryAmount::OfTotal(resume)) => resume < reserve,
@@ -327,6 +328,7 @@ impl Reader<'_> {
             (below_base, "slots.passive", "slots.passive_max"),
             (crossed, "classify.io_below", "classify.cpu_above"),
             (resumes_early, "guard.memory_reserve", "guard.memory_resume"),
+            (freezes_early, "guard.headroom_after", "guard.freeze_after"),
         ] {
             // One of the two is in the file: the defaults are in order.
             let (path, place, problem) = match (broken, places.get(small), places.get(large)) {

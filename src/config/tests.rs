@@ -113,6 +113,13 @@ fn values_arrive_in_their_fields() {
         swap_growth = "3MiB"
         enter_after = "2s"
         exit_after = "1h"
+        interference = 0.5
+        headroom_after = "4s"
+        headroom_dry_run = false
+        freeze_after = "5s"
+        freeze_dry_run = false
+        freeze_hold = "6s"
+        freeze_max = "70s"
         dry_run = true
         [cgroup]
         root = "batch/lrs"
@@ -201,6 +208,13 @@ fn values_arrive_in_their_fields() {
             swap_growth: Bytes(3 << 20),
             enter_after: Duration::from_secs(2),
             exit_after: Duration::from_secs(3600),
+            interference: Share::clamped(0.5),
+            headroom_after: Duration::from_secs(4),
+            headroom_dry_run: false,
+            freeze_after: Duration::from_secs(5),
+            freeze_dry_run: false,
+            freeze_hold: Duration::from_secs(6),
+            freeze_max: Duration::from_secs(70),
             dry_run: true,
         },
         cgroup: Cgroup {
@@ -343,6 +357,13 @@ const FAULTY: &[(&str, &str)] = &[
         "metrics.listen = \"127.0.0.1:9000\": not built yet",
     ),
     ("[grpc]\nlisten = [\"127.0.0.1:7777\"]", "grpc.listen = \"127.0.0.1:7777\": not built yet"),
+    (
+        "[guard]\nfreeze_hold = \"0s\"",
+        "guard.freeze_hold = \"0s\": expected a duration from \"1s\"",
+    ),
+    ("[guard]\nfreeze_max = \"1s\"", "guard.freeze_max = \"1s\": expected a duration from \"10s\""),
+    ("[guard]\ninterference = 0", "guard.interference = 0: expected 0.05..=1.0"),
+    ("[guard]\nfreeze_after = \"2s\"", "is below guard.headroom_after = \"10s\""),
     ("[guard.freeze]\ndry_run = true", "guard.freeze: unknown key"),
     // Two keys together.
     (
@@ -561,7 +582,7 @@ fn guard() -> impl Strategy<Value = Guard> {
         (share(0.0), 0u64..1 << 60)
             .prop_map(|(a, b)| (MemoryAmount::OfTotal(a), MemoryAmount::Bytes(Bytes(b)))),
     ];
-    let limits = (share(0.01), (1u64..1 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
+    let limits = (share(0.05), (1u64..1 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
     let holds = (millis(0..=86_400_000), millis(0..=86_400_000));
     (any::<bool>(), amounts, limits, holds, any::<bool>()).prop_map(
         |(enabled, amounts, limits, (enter_after, exit_after), dry_run)| Guard {
@@ -572,6 +593,13 @@ fn guard() -> impl Strategy<Value = Guard> {
             swap_growth: limits.1,
             enter_after,
             exit_after,
+            interference: limits.0,
+            headroom_after: enter_after.min(exit_after),
+            headroom_dry_run: !dry_run,
+            freeze_after: enter_after.max(exit_after),
+            freeze_dry_run: dry_run,
+            freeze_hold: exit_after.clamp(Duration::from_secs(1), Duration::from_secs(3600)),
+            freeze_max: enter_after.max(Duration::from_secs(10)),
             dry_run,
         },
     )

@@ -22,6 +22,9 @@ pub(super) fn config(options: &DoctorOptions, config: &Config) -> Check {
     }
 }
 
+/// How to have a daemon.
+const START: &str = "`systemctl start lrsd` starts one, or `lrsd` as root";
+
 pub(super) fn runtime_dir(facts: &Facts, config: &Config) -> Check {
     const ID: &str = "runtime_dir";
     let place = &facts.runtime_dir;
@@ -132,9 +135,9 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
             ),
             "stop it, or give this one its own cgroup.root and daemon.runtime_dir",
         ),
-        (Socket::Absent, _) => Check::ok(ID, format!("none runs: there is no {path}")),
+        (Socket::Absent, _) => Check::ok(ID, format!("none runs: there is no {path}; {START}")),
         (Socket::Stale, _) => {
-            Check::ok(ID, format!("none runs; {path} is left over and will be replaced"))
+            Check::ok(ID, format!("none runs; {path} is left over and will be replaced; {START}"))
         }
     }
 }

@@ -10,6 +10,7 @@ use super::watch::Ready;
 use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group};
 use crate::core::model::TaskId;
+use crate::core::sample::TaskSample;
 use crate::core::step::{Input, Last, NotMoved};
 use crate::core::task::{Hold, Task};
 use crate::units::{Moment, Pid};
@@ -42,8 +43,8 @@ impl Driver {
                         entry.watched.remove(pid);
                         suspects.push(*id);
                     }
-                    let main = self.core.task(*id).and_then(|task| task.who.process);
-                    if main.is_some_and(|main| main.pid == *pid) {
+                    let task = self.core.task(*id);
+                    if task.is_some_and(|task| self.mains_ended.ended(task, *pid)) {
                         self.main_exited(*id, now);
                     }
                 }
@@ -56,6 +57,7 @@ impl Driver {
             suspects.dedup();
             self.check_ended(&suspects, now);
         }
+        self.tell_exits(now);
     }
 
     /// Ends those of `suspects` that have no process left.
@@ -146,7 +148,13 @@ impl Driver {
         let group = self.entries.get(&id).and_then(|entry| entry.group.as_ref());
         group
             .filter(|group| group.record.attachment != Attachment::None)
-            .and_then(|group| crate::sample::read_final(&group.dirs))
+            .and_then(|group| {
+                let last = crate::sample::read_final(&group.dirs)?;
+                // Of a group of its owner's it may be from before the task.
+                let is_own = group.record.attachment == Attachment::Own;
+                let peak = || crate::sample::read_memory_peak(&group.dirs);
+                Some(TaskSample { memory_peak: is_own.then(peak).flatten(), ..last })
+            })
             .map_or(Last::Unread, Last::Read)
     }
 

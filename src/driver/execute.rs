@@ -79,7 +79,10 @@ impl Driver {
             return self.follow_root();
         }
         self.touched.status = true;
-        let Step { weights, events, records, forget, jobs, answers } = step;
+        let Step { thaw, weights, events, records, forget, jobs, answers } = step;
+        for id in thaw {
+            self.thaw(id);
+        }
         for (id, level) in &weights {
             match self.write_tier(*id, *level, now) {
                 Ok(()) => self.unwritten.remove(id),
@@ -112,13 +115,17 @@ impl Driver {
         for job in jobs {
             match job {
                 step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
-                step::Job::Park { task, ticket } => self.park(task, ticket),
+                step::Job::Park { task, ticket } => self.to_park.push_back((task, ticket)),
                 step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
                 },
                 step::Job::Reattach(id) => self.begin_reattach(id),
                 step::Job::Repair { task, found } => self.repair(task, found),
+                step::Job::Freeze(id) => {
+                    let unstored = unstored.get(&Record::Task(id)).cloned();
+                    self.freeze(id, unstored);
+                }
                 step::Job::Release(id) => self.begin_give_back(id),
                 step::Job::Remove { task, leave_alone } => self.clean_up(*task, leave_alone),
             }
@@ -132,7 +139,12 @@ impl Driver {
         match record {
             Record::Task(id) => {
                 self.touched.tasks.insert(id);
-                self.core.stored_task(id).map_or(Ok(()), |task| self.store.put_task(task))
+                let Some(task) = self.core.stored_task(id) else { return Ok(()) };
+                if !self.not_thawed.contains(&id) {
+                    return self.store.put_task(task);
+                }
+                // So that the next daemon thaws it, should this one be killed.
+                self.store.put_task(&Task { frozen: true, ..task.clone() })
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {
@@ -211,8 +223,10 @@ impl Driver {
         }
         let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
         log(&event, labels);
-        self.touched.jobs |=
-            matches!(event.kind, EventKind::Admitted | EventKind::Completed | EventKind::Released);
+        self.touched.jobs |= matches!(
+            event.kind,
+            EventKind::Admitted | EventKind::Completed | EventKind::Exit | EventKind::Released
+        );
         let appended = self.store.append(&event);
         self.noted(appended);
         self.events.push(event);

@@ -68,7 +68,7 @@ pub(super) fn log(event: &Event, labels: Option<&Labels>) {
 /// How loud: see the table of [`crate::log`].
 fn level(event: &Event) -> Level {
     match event.kind {
-        EventKind::Guard if event.to.as_deref() == Some("0") => Level::INFO,
+        EventKind::Guard if matches!(event.to.as_deref(), Some("0" | "thawed")) => Level::INFO,
         EventKind::Guard => Level::WARN,
         // Once may be an operator's `systemctl set-property`; again is somebody who insists.
         EventKind::Drift if repairs(event) <= 1 => Level::INFO,
@@ -90,6 +90,7 @@ fn level(event: &Event) -> Level {
         | EventKind::Promoted
         | EventKind::Demoted
         | EventKind::Completed
+        | EventKind::Exit
         | EventKind::Released
         | EventKind::Refused
         | EventKind::LaneIn

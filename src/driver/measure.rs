@@ -28,13 +28,13 @@ impl Driver {
         self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
         self.cycles += 1;
         let mut due = Vec::with_capacity(self.entries.len());
-        // What an active task waits for is what the root has to weigh for.
-        let follows = self.tree.root_follows();
+        // What an active task waits for is what the root has to weigh for, and what expansion must
+        // not add to.
         let mut pressure = Vec::with_capacity(self.entries.len());
         let mut wanted: Vec<(TaskId, u32)> = Vec::new();
         for (id, task) in self.core.tasks() {
             let is_due = task.counts.is_due(now.boot);
-            if is_due || follows && task.tier() == Tier::Active {
+            if is_due || task.tier() == Tier::Active {
                 pressure.push(id);
             }
             if is_due {
@@ -92,6 +92,7 @@ impl Driver {
         self.reading = true;
         self.workers.read(request);
         self.remove_again();
+        self.thaw_again();
         self.restore_again();
         if self.root_weight.is_due() {
             self.shape_root();
@@ -225,11 +226,17 @@ impl Driver {
         }
     }
 
-    /// Has the core compare what the tasks in the I/O lane used with what they may.
+    /// Has the core compare what tasks in the I/O lane used with what they may. A few at a time, so that
+    /// no promotion waits for them, and each of them every [`lane::LOOK`].
     pub(super) fn look_at_lane(&mut self, now: Moment) {
-        self.next_lane_look = now.boot.after(lane::LOOK);
-        let members = self.core.lane().members();
-        let counters = members.filter_map(|id| {
+        let members: Vec<TaskId> = self.core.lane().members().collect();
+        let turns = members.len().div_ceil(LANE_BATCH).max(1);
+        self.next_lane_look = now.boot.after(lane::LOOK / turns as u32);
+        let after = |id: &&TaskId| self.lane_looked.is_none_or(|last| **id > last);
+        let batch: Vec<TaskId> = members.iter().filter(after).take(LANE_BATCH).copied().collect();
+        let all_looked_at = batch.last() == members.last();
+        self.lane_looked = batch.last().filter(|_| !all_looked_at).copied();
+        let counters = batch.into_iter().filter_map(|id| {
             let group = self.entries.get(&id)?.group.as_ref()?;
             // One that is gone ends in a moment.
             Some((id, crate::sample::read_cpu(&group.dirs)?))
@@ -243,6 +250,9 @@ impl Driver {
         self.feed(Input::Looked(looks), now);
     }
 }
+
+/// Tasks in the I/O lane that are looked at in one turn of the loop: about 0.2 ms.
+const LANE_BATCH: usize = 16;
 
 /// Cycles between two looks at a task's weights and at where its main process is.
 const CHECK_EVERY: u64 = 4;

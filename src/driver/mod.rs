@@ -19,9 +19,11 @@ mod admission;
 mod booked;
 mod completion;
 mod discovered;
+mod ending;
 mod entry;
 mod execute;
 mod find;
+mod freezing;
 mod keeping;
 mod log;
 mod measure;
@@ -39,7 +41,7 @@ mod view;
 mod watch;
 mod worker;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,6 +55,7 @@ use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Auto, Config};
 use crate::core::guard::GuardPolicy;
+use crate::core::guard::freeze::FreezePolicy;
 use crate::core::model::{Priority, TaskId};
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
@@ -111,6 +114,8 @@ pub struct Driver {
     unwritten: BTreeMap<TaskId, String>,
     following_up: bool,
     watcher: Watcher,
+    /// Main processes that ended, until it is told how.
+    mains_ended: ending::Mains,
     commands: CommandReceiver,
     workers: Workers,
     inbox: Receiver<Message>,
@@ -126,6 +131,10 @@ pub struct Driver {
     root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Tasks that could not be thawed.
+    not_thawed: BTreeSet<TaskId>,
+    /// Waiters that are to be parked once this turn's answers are out.
+    to_park: VecDeque<(TaskId, Ticket)>,
     /// Waiters that could not be put back where they were at once.
     not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
@@ -143,6 +152,8 @@ pub struct Driver {
     reading: bool,
     next_cycle: BootTime,
     next_lane_look: BootTime,
+    /// The task in the I/O lane that was looked at last.
+    lane_looked: Option<TaskId>,
     cycles: u64,
     cpus: u32,
     hostname: String,
@@ -237,13 +248,18 @@ impl Driver {
             self.feed(Input::Tick, now);
         }
         self.forget_closed_waiters(now);
-        if self.core.lane().is_watched() && now.boot >= self.next_lane_look {
+        if self.core.lane().members().len() > 0 && now.boot >= self.next_lane_look {
             self.look_at_lane(now);
         }
         if now.boot >= self.next_cycle && !self.reading {
             self.request_cycle(now);
         }
         self.publish(now);
+        // The next waiters may take a moment, the one that got a slot may not.
+        self.park_next(now);
+        if !self.answers.is_empty() {
+            self.publish(now);
+        }
         if self.workers.broken() { Flow::Broken } else { flow }
     }
 
@@ -254,7 +270,8 @@ impl Driver {
         } else {
             self.next_cycle.since(now)
         };
-        let lane = self.core.lane().is_watched().then_some(self.next_lane_look);
+        let is_looked_at = self.core.lane().members().len() > 0;
+        let lane = is_looked_at.then_some(self.next_lane_look);
         let others = [self.core.next_deadline(), lane].into_iter().flatten();
         others.fold(cycle, |first, other| first.min(other.since(now)))
     }
@@ -345,6 +362,7 @@ impl Driver {
             now,
         );
         self.feed(Input::Stop, now);
+        self.thaw_again();
         // Before the threads are waited for, which may take longer than the stop may; and again when
         // what they finished may have changed it.
         self.leave_root();
@@ -428,6 +446,15 @@ pub fn policy(config: &Config) -> Policy {
             swap_growth: guard.swap_growth,
             enter_after: guard.enter_after,
             exit_after: guard.exit_after,
+            interference: guard.interference,
+            freeze: FreezePolicy {
+                headroom_after: guard.headroom_after,
+                headroom_dry_run: guard.headroom_dry_run,
+                freeze_after: guard.freeze_after,
+                freeze_dry_run: guard.freeze_dry_run,
+                hold: guard.freeze_hold,
+                longest: guard.freeze_max,
+            },
         }),
         memory_reserve: guard.memory_reserve,
     }

@@ -48,16 +48,18 @@ impl Driver {
         self.config.daemon.mode == Mode::Enforce && caller.pid == Some(process.pid) && !stays
     }
 
-    /// [`crate::core::step::Job::Park`].
-    pub(super) fn park(&mut self, id: TaskId, ticket: Ticket) {
-        let input = match self.origin_of_waiter(id, ticket) {
-            Ok(origin) => {
-                let ready = Ready { origin: Some(origin), ..Ready::default() };
-                Input::Prepared { task: id, ready }
-            }
-            Err(error) => not_parked(id, error.message),
-        };
-        self.follow_ups.push_back(FollowUp::Feed(Box::new(input)));
+    /// [`crate::core::step::Job::Park`] of this turn.
+    pub(super) fn park_next(&mut self, now: Moment) {
+        while let Some((id, ticket)) = self.to_park.pop_front() {
+            let input = match self.origin_of_waiter(id, ticket) {
+                Ok(origin) => {
+                    let ready = Ready { origin: Some(origin), ..Ready::default() };
+                    Input::Prepared { task: id, ready }
+                }
+                Err(error) => not_parked(id, error.message),
+            };
+            self.feed(input, now);
+        }
     }
 
     /// Where the process of a request that waits is, if it may be taken from there.

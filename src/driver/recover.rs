@@ -2,7 +2,7 @@
 //!
 //! What becomes of each task is in [`crate::core::restore`].
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -120,6 +120,7 @@ impl Driver {
             unwritten: BTreeMap::new(),
             following_up: false,
             watcher,
+            mains_ended: super::ending::Mains::default(),
             commands: parts.commands,
             workers,
             inbox,
@@ -129,6 +130,8 @@ impl Driver {
             let_go: HashSet::new(),
             root_weight: RootState::default(),
             not_removed: Vec::new(),
+            not_thawed: BTreeSet::new(),
+            to_park: VecDeque::new(),
             not_unparked: Vec::new(),
             held: Vec::new(),
             unrestored: BTreeMap::new(),
@@ -139,6 +142,7 @@ impl Driver {
             reading: false,
             next_cycle: now.boot,
             next_lane_look: now.boot,
+            lane_looked: None,
             cycles: 0,
             cpus,
             started_at: now.wall,

@@ -6,10 +6,11 @@ use super::Driver;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
-use crate::core::model::{Class, Level, TaskId, Tier};
+use crate::core::model::{Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::task::Task;
 use crate::proto;
+use crate::publish::{class, exit};
 use crate::units::{BootTime, Share};
 use crate::wire::proto_time;
 
@@ -22,15 +23,6 @@ pub fn tier(tier: Tier) -> proto::Tier {
     match tier {
         Tier::Active => proto::Tier::Active,
         Tier::Passive => proto::Tier::Passive,
-    }
-}
-
-fn class(class: Option<Class>) -> proto::Class {
-    match class {
-        None => proto::Class::Unknown,
-        Some(Class::Cpu) => proto::Class::Cpu,
-        Some(Class::Moderate) => proto::Class::Moderate,
-        Some(Class::Io) => proto::Class::Io,
     }
 }
 
@@ -55,6 +47,7 @@ pub fn task(
     let path = task.group.as_ref().map(|group| group.path.clone()).filter(|path| !path.is_empty());
     let counts = &task.counts;
     let (used, rates) = (counts.since_admission(), counts.rates);
+    let (exit_status, exit_signal) = exit(task.exit);
     let class_of = counts.meter.class(classify.io_below, classify.cpu_above);
     proto::Task {
         id: task.id.to_string(),
@@ -78,9 +71,11 @@ pub fn task(
         attachment: attachment(task.attachment()).into(),
         overflow: task.seat == crate::core::slots::Seat::Overflow,
         slotless: task.seat == crate::core::slots::Seat::Slotless,
-        frozen: entry.kernel.frozen.unwrap_or(false),
+        frozen: entry.kernel.frozen.unwrap_or(task.frozen),
         contested: task.is_contested(),
         main_exited: task.main_exited,
+        exit_status,
+        exit_signal,
         ratio_group: path.as_deref().map(parent),
         cgroup: path,
         kernel: Some(proto::Kernel {
@@ -95,7 +90,11 @@ pub fn task(
         cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
         repaired: task.repaired,
         stays_because: task.who.stays_because.clone(),
-        cpu_lane: (level == Level::Lane).then(|| "io".to_owned()),
+        cpu_lane: match level {
+            Level::Lane => Some("io".to_owned()),
+            Level::SlowLane => Some("slow".to_owned()),
+            Level::Active | Level::Passive => None,
+        },
     }
 }
 
@@ -212,11 +211,27 @@ impl Driver {
             let pressure = node.pressure.is_none().then_some("memory pressure of /proc/pressure");
             memory.into_iter().chain(pressure)
         });
+        let mut active = self.core.slots().active_tier().filter_map(|id| {
+            let (_, last) = self.core.task(id)?.counts.last?;
+            Some(last.pressure.is_some())
+        });
+        // One that has it is enough: the others may have begun just now.
+        let blind = policy.is_some()
+            && active.next().is_some_and(|first| !first && !active.any(|known| known));
+        let missing = missing.chain(blind.then_some("pressure of the cgroups of active tasks"));
+        let ladder = self.core.ladder();
+        let first = entered.map(|entered| entered.reason.clone());
+        let (stage, dry_run, reason) = match (ladder.stage(), self.core.freeze_policy()) {
+            (2, Some(freeze)) => (2, freeze.headroom_dry_run, Some(ladder.reason().to_owned())),
+            (3, Some(freeze)) => (3, freeze.freeze_dry_run, Some(ladder.reason().to_owned())),
+            _ => (u32::from(entered.is_some()), policy.is_some_and(|policy| policy.dry_run), first),
+        };
         proto::Guard {
             enabled: policy.is_some(),
-            stage: u32::from(entered.is_some()),
-            dry_run: policy.is_some_and(|policy| policy.dry_run),
-            reason: entered.map(|entered| entered.reason.clone()),
+            stage,
+            dry_run,
+            reason,
+            frozen: ladder.frozen().map(|id| id.to_string()).collect(),
             since: entered.map(|entered| proto_time(entered.since)),
             missing_signals: missing.map(str::to_owned).collect(),
         }
@@ -332,6 +347,7 @@ impl Driver {
                     kind: key.kind.as_ref().map(|kind| kind.to_string()),
                     running,
                     finished: finished.count,
+                    failed: finished.failed,
                     computing_rate: rate.map(Share::value),
                     class: class(found).into(),
                     uid: key.uid,

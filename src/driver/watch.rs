@@ -45,6 +45,24 @@ pub enum Ready {
     Messages,
 }
 
+/// A process that has ended, with its pidfd.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whose it was.
+    pub task: TaskId,
+    /// Which.
+    pub pid: Pid,
+    fd: OwnedFd,
+    token: u64,
+}
+
+impl Ended {
+    /// Readable, and hung up once the parent has waited for the process (Linux 6.9 and later).
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A watched process; give it back with [`Watcher::forget_process`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
@@ -55,10 +73,21 @@ pub struct Watcher {
     epoll: OwnedFd,
     groups: OwnedFd,
     messages: std::sync::Arc<OwnedFd>,
-    processes: HashMap<u64, (TaskId, Pid, OwnedFd)>,
+    processes: HashMap<u64, Watched>,
+    /// Until [`Watcher::take_ended`].
+    ended: Vec<Ended>,
     group_tasks: HashMap<i32, TaskId>,
     task_groups: HashMap<TaskId, i32>,
     next: u64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    task: TaskId,
+    pid: Pid,
+    fd: OwnedFd,
+    /// It has ended, and its parent has not waited for it.
+    is_zombie: bool,
 }
 
 /// Wakes the loop from another thread.
@@ -89,6 +118,7 @@ impl Watcher {
             groups,
             messages: std::sync::Arc::new(messages),
             processes: HashMap::new(),
+            ended: Vec::new(),
             group_tasks: HashMap::new(),
             task_groups: HashMap::new(),
             next: FIRST_PROCESS,
@@ -115,7 +145,23 @@ impl Watcher {
         let token = self.next;
         epoll::add(&self.epoll, &fd, EventData::new_u64(token), EventFlags::IN)?;
         self.next += 1;
-        self.processes.insert(token, (task, pid, fd));
+        self.processes.insert(token, Watched { task, pid, fd, is_zombie: false });
+        Ok(Key(token))
+    }
+
+    /// Those that ended, or whose parents waited for them, since the last call. The loop takes them
+    /// in each turn: their pidfds stay readable.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Watches a process that has ended until its parent has waited for it, where the kernel says so;
+    /// then [`Watcher::take_ended`] has it again.
+    pub fn await_reaped(&mut self, ended: Ended) -> io::Result<Key> {
+        let Ended { task, pid, fd, token } = ended;
+        // A hang-up is reported unasked (epoll_ctl(2)).
+        epoll::modify(&self.epoll, &fd, EventData::new_u64(token), EventFlags::empty())?;
+        self.processes.insert(token, Watched { task, pid, fd, is_zombie: true });
         Ok(Key(token))
     }
 
@@ -169,8 +215,12 @@ impl Watcher {
                 }
                 GROUPS => self.read_groups(&mut later)?,
                 token => {
-                    if let Some((task, pid, _)) = self.processes.remove(&token) {
-                        ready.push(Ready::Exit(task, pid));
+                    if let Some(watched) = self.processes.remove(&token) {
+                        let Watched { task, pid, fd, is_zombie } = watched;
+                        if !is_zombie {
+                            ready.push(Ready::Exit(task, pid));
+                        }
+                        self.ended.push(Ended { task, pid, fd, token });
                     }
                 }
             }
@@ -222,6 +272,7 @@ mod tests {
         watcher.waker().wake();
         watcher.wait(Duration::from_secs(10), &mut ready).unwrap();
         assert_eq!(ready, [Ready::Exit(task, pid), Ready::Messages]);
+        assert_eq!(watcher.take_ended().len(), 1);
         watcher.wait(Duration::ZERO, &mut ready).unwrap();
         assert!(ready.is_empty());
         assert_eq!(watcher.watch_process(task, pid).unwrap(), None, "ended already");

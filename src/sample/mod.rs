@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::cgroup::GroupDirs;
 use crate::kernfs::files::{Descriptors, LimitError};
-use crate::units::ProcessRef;
+use crate::units::{Bytes, ProcessRef};
 
 mod group;
 mod node;
@@ -96,10 +96,17 @@ pub enum SampleError {
 }
 
 /// The counters a rate needs, read once and now: the last word of a task that has ended, the
-/// first of a group that had a life before. Disk bytes and memory are left out, and what could
+/// first of a group that had a life before. Disk bytes and memory now are left out, and what could
 /// not be read is `None`. Answers `None` when the group is gone.
 pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
     read_now(dirs, group::GroupReader::read_times)
+}
+
+/// The most memory that a group ever had, page cache included; `None`: it is in no hierarchy of
+/// `memory`, or the kernel is older than 5.19.
+pub fn read_memory_peak(dirs: &GroupDirs) -> Option<Bytes> {
+    let text = std::fs::read_to_string(dirs.memory.as_ref()?.join("memory.peak")).ok()?;
+    text.trim().parse().ok().map(Bytes)
 }
 
 /// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the

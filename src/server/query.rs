@@ -8,7 +8,7 @@ use crate::command::{CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{Label, TaskId};
-use crate::publish::{Access, SLOTS, Snapshot};
+use crate::publish::{Access, GUARD, SLOTS, Snapshot};
 use crate::server::request;
 use crate::units::Share;
 use crate::{proto, wire};
@@ -30,7 +30,8 @@ pub fn task(snapshot: &Snapshot, id: &str) -> Result<Arc<proto::Task>, CommandEr
     })
 }
 
-/// Every kept decision that touched a task or a reservation, or for "slots" their number.
+/// Every kept decision that touched a task or a reservation, or for "slots" their number,
+/// for "guard" what it held and why.
 ///
 /// # Errors
 /// InvalidArgument as in [`task`]; NotFound when nothing is known about it.
@@ -39,7 +40,7 @@ pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, Comm
     let (events, older_gone) = access.events.about(id);
     let runs =
         || id.parse().is_ok_and(|task: TaskId| access.snapshot.borrow().tasks.contains_key(&task));
-    if events.is_empty() && id != SLOTS && !runs() {
+    if events.is_empty() && ![SLOTS, GUARD].contains(&id) && !runs() {
         return Err(CommandError::new(
             ErrorKind::NotFound,
             format!(

@@ -90,7 +90,9 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
         },
         repaired: old.repaired,
         repairs: VecDeque::new(),
+        frozen: false,
         main_exited: false,
+        exit: None,
         lost: old.lost,
     })
 }

@@ -90,6 +90,7 @@ fn record(number: u64) -> Task {
         },
         repaired: 3,
         counts: Counts { cpu_before: Duration::from_millis(1500), ..Counts::default() },
+        frozen: false,
         main_exited: false,
         lost: false,
         ..Task::lost(id(number), Order(number), Seat::Passive)

@@ -33,6 +33,9 @@ pub struct Script {
     /// Whether the event stream stays open after `events`.
     pub follow: bool,
     pub story: ExplainResponse,
+    /// The first page of ListHistory; the second is empty.
+    pub history: Vec<EndedTask>,
+    pub history_asked: Vec<ListHistoryRequest>,
     pub toml: String,
     pub yarn: YarnStatus,
 }
@@ -158,6 +161,19 @@ impl Shaper for Served {
     async fn list_jobs(&self, _: Request<ListJobsRequest>) -> Answer<ListJobsResponse> {
         let job = Job { job: "wordcount".into(), running: 1, ..Job::default() };
         Ok(Response::new(ListJobsResponse { jobs: vec![job] }))
+    }
+
+    async fn list_history(
+        &self,
+        request: Request<ListHistoryRequest>,
+    ) -> Answer<ListHistoryResponse> {
+        let mut script = self.0.lock().unwrap();
+        let tasks = script.history.clone();
+        script.history_asked.push(request.into_inner());
+        // The second page is that of a server that repeats itself.
+        let next_page_token = if script.history_asked.len() == 1 { "7" } else { "" }.to_owned();
+        let tasks = if next_page_token.is_empty() { Vec::new() } else { tasks };
+        Ok(Response::new(ListHistoryResponse { tasks, next_page_token }))
     }
 
     type WatchEventsStream = Stream<EventStreamItem>;

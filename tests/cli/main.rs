@@ -3,6 +3,7 @@
 // Helper functions of tests are not tests to clippy.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod classify;
 mod fake;
 mod plan;
 mod read;

@@ -397,3 +397,55 @@ fn node_attributes_are_valid_lines_with_the_daemon_up_and_down() {
         assert!(fields.len() == 3 && fields[0].starts_with("NODE_ATTRIBUTE:lrs-"), "{line}");
     }
 }
+
+#[test]
+fn history_reads_well_and_asks_for_what_is_wanted() {
+    let ended = EndedTask {
+        id: "t0z2whlh-293".into(),
+        name: Some("third".into()),
+        job: Some("nightly".into()),
+        kind: Some("map".into()),
+        uid: Some(1000),
+        tier: Tier::Active as i32,
+        exit_signal: Some(11),
+        core_dumped: Some(true),
+        ended_at: time(1_767_323_045),
+        elapsed_seconds: Some(192.0),
+        cpu_seconds: Some(31.25),
+        peak_memory_bytes: Some(5 << 30),
+        peak_memory_sampled: true,
+        class: Class::Cpu as i32,
+        ..EndedTask::default()
+    };
+    let away = EndedTask { id: "t0z2whlh-294".into(), exit_status: Some(3), ..Default::default() };
+    let history = || Script { history: vec![ended.clone(), away.clone()], ..Script::default() };
+    let fake = Fake::start(history());
+    let json = fake
+        .run(&["history", "--json", "--job", "nightly", "--user", "root", "--failed", "--since=1h"])
+        .json();
+    assert_eq!(json[0]["exit_signal"], 11);
+    assert_eq!(json[0]["read_bytes"], Value::Null, "not known");
+    assert_eq!(json[1]["ended_at"], Value::Null);
+    assert_eq!(json.as_array().unwrap().len(), 2, "of all pages");
+    let asked = fake.script.lock().unwrap().history_asked.clone();
+    assert_eq!(asked[1].page_token, "7");
+    for asked in asked {
+        assert_eq!(
+            (asked.job.as_deref(), asked.uid, asked.failed),
+            (Some("nightly"), Some(0), true)
+        );
+        assert!(asked.since.is_some());
+    }
+    // A pipe counts as 80 columns.
+    let shown = Fake::start(history()).run(&["history"]);
+    for part in ["SIGSEGV+core", "3m12s", "~5.0 GiB", "away", "nightly/map third"] {
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+    let fake = Fake::start(history());
+    let picked = fake.run(&["history", "-o", "exit,id", "--no-header"]);
+    assert_eq!(picked.out, "SIGSEGV+core  t0z2whlh-293\n3             t0z2whlh-294\n");
+    let none = Fake::start(Script::default()).run(&["history"]);
+    assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
+    let unknown = Fake::start(Script::default()).run(&["history", "--user", "no such user"]);
+    assert_eq!(unknown.code, Some(2));
+}

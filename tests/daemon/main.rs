@@ -13,7 +13,9 @@ mod member;
 
 mod crash;
 mod disks;
+mod ending;
 mod finder;
+mod freezing;
 mod give_back;
 mod lane;
 mod lifecycle;

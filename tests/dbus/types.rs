@@ -90,6 +90,7 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, MANAGER, "EvaluateJob", (with([("computing_rate", Value::from(0.1))]),));
     replied!(PATH, MANAGER, "EvaluateJobs", (vec![with([("computing_rate", Value::from(0.1))])],));
     replied!(PATH, MANAGER, "Events", (1u64, 0u32));
+    replied!(PATH, MANAGER, "ListHistory", (with([("failed", Value::from(true))]),));
     replied!(&*task, TASK, "Release", ());
     replied!(&*task, TASK, "SetPriority", (1i32,));
     replied!(&*task, TASK, "Explain", ());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lrs::cgroup::TierTree;
 use lrs::command::{Command as Order, CommandError, CommandSender};
 use lrs::config::{Config, Mode};
-use lrs::core::event::Event;
+use lrs::core::event::{Event, EventKind};
 use lrs::core::model::{Label, Labels, TaskId};
 use lrs::discover::{Attach, Finder, Found, Presumed};
 use lrs::driver::{Driver, DriverError, Parts, Remote};
@@ -159,7 +159,10 @@ impl Loop {
     /// Until the task has ended; its events.
     pub fn until_ended(&self, id: TaskId) -> Vec<Arc<Event>> {
         self.wait(id, |task| task.is_none().then_some(()));
-        self.story(id)
+        let mut story = self.story(id);
+        // How the main process ended may follow, or not.
+        story.retain(|event| event.kind != EventKind::Exit);
+        story
     }
 
     pub fn story(&self, id: TaskId) -> Vec<Arc<Event>> {

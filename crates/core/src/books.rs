@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{Event, EventKind};
+use crate::exit::Exit;
 use crate::jobs::{Finished, MAX_JOBS};
 use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
 use crate::state::{Counters, Totals};
@@ -77,6 +78,11 @@ impl Books {
                 task.map(|id| self.live.remove(&id));
                 self.finish(event);
             }
+            EventKind::Exit => {
+                if let Some(key) = job_key(event).filter(|_| has_failed(event)) {
+                    self.job(key).failed += 1;
+                }
+            }
             EventKind::Released => {
                 self.totals.released += 1;
                 task.map(|id| self.live.remove(&id));
@@ -133,20 +139,33 @@ impl Books {
     }
 
     fn finish(&mut self, event: &Event) {
-        let label = |key| event.inputs.get(key).and_then(Value::as_str).map(Label::new);
-        let Some(Ok(job)) = label("job") else { return };
-        let kind = label("kind").and_then(Result::ok);
-        let uid = event.inputs.get("uid").and_then(Value::as_u64);
-        let key = JobKey { uid: uid.and_then(|uid| u32::try_from(uid).ok()), job, kind };
+        let Some(key) = job_key(event) else { return };
+        let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
+        let rate = event.inputs.get("computing_rate").and_then(Value::as_f64);
+        self.job(key).add(rate.filter(|_| ended_at));
+    }
+
+    fn job(&mut self, key: JobKey) -> &mut Finished {
         if self.jobs.len() >= MAX_JOBS && !self.jobs.contains_key(&key) {
             // The core's table drops the job idle longest; these books, which only matter
             // after a restart, drop the first by name.
             self.jobs.pop_first();
         }
-        let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
-        let rate = event.inputs.get("computing_rate").and_then(Value::as_f64);
-        self.jobs.entry(key).or_default().add(rate.filter(|_| ended_at));
+        self.jobs.entry(key).or_default()
     }
+}
+
+/// The job of the task that an event of its end is about.
+fn job_key(event: &Event) -> Option<JobKey> {
+    let label = |key| event.inputs.get(key).and_then(Value::as_str).map(Label::new);
+    let job = label("job")?.ok()?;
+    let kind = label("kind").and_then(Result::ok);
+    let uid = event.inputs.get("uid").and_then(Value::as_u64);
+    Some(JobKey { uid: uid.and_then(|uid| u32::try_from(uid).ok()), job, kind })
+}
+
+fn has_failed(event: &Event) -> bool {
+    Exit::noted(&event.inputs).is_some_and(Exit::failed)
 }
 
 fn tier(event: &Event) -> Option<Tier> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::guard::interference;
 use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use super::sample::TaskSample;
 use super::{lane, neighbours};
-use crate::units::BootTime;
+use crate::units::{BootTime, Bytes};
 
 /// The measurements of a task. Only what outlives a daemon is stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Counts {
     /// CPU time since admission that other counters had, before it was attached.
     #[serde(default, skip_serializing_if = "Duration::is_zero")]
     pub cpu_before: Duration,
+    /// The most resident memory that a reading found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_resident: Option<Bytes>,
     /// Over the last cycle.
     #[serde(skip)]
     pub rates: TaskRates,
@@ -37,6 +41,9 @@ pub struct Counts {
     /// CPUs it used and waited for over the last cycle; `None`: not known.
     #[serde(skip)]
     pub demand: Option<f64>,
+    /// Part of the last cycle that it waited for CPUs and disks; `None`: not known.
+    #[serde(skip)]
+    pub lost: Option<f64>,
 }
 
 impl Counts {
@@ -48,6 +55,15 @@ impl Counts {
             Some(base) => now.cpu.zip(base.cpu).and_then(|(now, base)| now.checked_sub(base)),
         };
         TaskSample { cpu: counted.map(|cpu| cpu + self.cpu_before), ..now }
+    }
+
+    /// Bytes read from and written to disks since admission; `None`: of a group that had a life before,
+    /// whose counters were not read at its admission, or not read yet.
+    pub fn bytes_since_admission(&self) -> (Option<Bytes>, Option<Bytes>) {
+        match (&self.last, &self.baseline) {
+            (Some((_, now)), None) => (now.read, now.written),
+            _ => (None, None),
+        }
     }
 
     /// Begins to count with `sample`, or goes on with what an earlier daemon read.
@@ -91,6 +107,7 @@ impl Counts {
             self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
             let cycle = Interval::between((*earlier, before), (at, &sample), spread);
             self.demand = cycle.as_ref().and_then(neighbours::demand);
+            self.lost = cycle.as_ref().and_then(interference::lost);
         }
         if let Some(base) = &mut self.baseline
             && base.cpu.is_none()
@@ -100,6 +117,7 @@ impl Counts {
         }
         // Resident memory is read more seldom than the rest; the last known value stands.
         let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
+        self.peak_resident = self.peak_resident.max(resident);
         self.last = Some((at, TaskSample { resident, ..sample }));
         if due && !self.is_torn(at, &sample) {
             self.end_interval(at, &sample, spread);

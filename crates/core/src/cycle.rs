@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
 use super::guard::{Memory, Signals, Turn};
-use super::probe::{Formula, Probe, Progress, Verdict, slots_carried};
+use super::probe::{Formula, Progress, Verdict, slots_carried};
 use super::shaper::Shaper;
 use crate::units::{Bytes, Moment, Share};
 
@@ -41,13 +41,17 @@ impl Shaper {
         self.expire(now);
         self.follow_cycle();
         self.flush_refusals(now);
-        self.guard_memory(measured, now);
+        let Measured { memory, memory_full, swap_growth, .. } = *measured;
+        let signals = Signals { memory, memory_full, swap_growth };
+        self.guard_memory(&signals, now);
+        self.guard_freeze(&signals, now);
         self.settle(now);
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
+        self.judge_step(now);
         self.judge_trial(&cpu, now);
         if cpu.saturated(self.policy.cpu_saturation) {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
@@ -59,7 +63,7 @@ impl Shaper {
     }
 
     fn expand(&mut self, cpu: &CpuShares, memory: Option<Memory>, now: Moment) {
-        let held = self.draining() || self.holding() || self.probe.owed() > 0;
+        let held = self.draining() || self.holding() || self.probe.owed() > 0 || self.backs_off();
         if !self.policy.expand || !self.is_full() || held {
             return;
         }
@@ -88,6 +92,7 @@ impl Shaper {
         let from = self.slots.passive_capacity;
         self.slots.passive_capacity = from + n;
         self.free_window.restart();
+        self.interference.added(n);
         let mut inputs = cpu_inputs(cpu);
         inputs.insert("cores".into(), json!(expansion.cores));
         inputs.insert("slot_max".into(), json!(expansion.slot_max));
@@ -116,7 +121,6 @@ impl Shaper {
 
     fn judge_trial(&mut self, cpu: &CpuShares, now: Moment) {
         if self.policy.formula == Formula::Lrs {
-            self.probe = Probe::default();
             return;
         }
         let rates = self.tasks.values().map(|task| &task.counts.rates);
@@ -146,11 +150,60 @@ impl Shaper {
         });
     }
 
+    /// Whether expansion waits because the last step made active tasks wait.
+    fn backs_off(&self) -> bool {
+        self.policy.guard.is_some_and(|guard| !guard.dry_run) && self.interference.backs_off()
+    }
+
+    /// Compares what active tasks lose with what they lost before the last step of expansion.
+    fn judge_step(&mut self, now: Moment) {
+        let Some(policy) = self.policy.guard else { return };
+        let full = self.is_full();
+        let active = self.slots.active_tier().filter_map(|id| {
+            let task = self.tasks.get(&id)?;
+            Some((id, task.counts.lost))
+        });
+        let limit = policy.interference;
+        let Some(worse) = self.interference.end_cycle(active, full, limit, now.boot) else {
+            return;
+        };
+        self.record(now, EventKind::Guard, None, |event| {
+            event.to = Some("backs_off".into());
+            event.reason = Some(format!(
+                "active tasks waited for {:.1} % of the time before {} passive slots were added and \
+                 for {:.1} % since: they go as they come free, and none is added for a while",
+                100.0 * worse.before,
+                worse.slots,
+                100.0 * worse.with
+            ));
+            for (key, value) in [
+                ("slots", json!(worse.slots)),
+                ("lost_before", json!(rounded(worse.before))),
+                ("lost_with", json!(rounded(worse.with))),
+                ("tasks", json!(worse.tasks)),
+                ("limit", json!(limit)),
+                ("dry_run", json!(policy.dry_run)),
+            ] {
+                event.inputs.insert(key.into(), value);
+            }
+        });
+        if !policy.dry_run {
+            let expanded = self.slots.passive_capacity.saturating_sub(self.slots.base);
+            self.probe.give_up(worse.slots.min(expanded), now.boot);
+            self.take_back(now);
+        }
+    }
+
     /// Takes back slots of a trial that gained nothing, as far as they are free.
     pub(super) fn take_back(&mut self, now: Moment) {
         let owed = self.probe.owed().min(self.slots.passive_free());
         if owed > 0 {
-            self.withdraw(owed, "tried without gain", Map::new(), now);
+            let reason = if self.backs_off() {
+                "active tasks waited more with them"
+            } else {
+                "tried without gain"
+            };
+            self.withdraw(owed, reason, Map::new(), now);
         }
     }
 
@@ -169,6 +222,7 @@ impl Shaper {
         }
         slots.passive_capacity = to;
         self.probe.withdrawn(to - slots.base, from - to, now.boot);
+        self.interference.withdrawn();
         self.free_window.restart();
         self.record_capacity(EventKind::Shrunk, from, reason, inputs, now);
     }
@@ -190,11 +244,10 @@ impl Shaper {
         });
     }
 
-    fn guard_memory(&mut self, measured: &Measured, now: Moment) {
+    fn guard_memory(&mut self, signals: &Signals, now: Moment) {
         let Some(policy) = self.policy.guard else { return };
-        let Measured { memory, memory_full, swap_growth, .. } = *measured;
-        let signals = Signals { memory, memory_full, swap_growth };
-        let Some(turn) = self.guard.step(&policy, &signals, now) else { return };
+        let Signals { memory, memory_full, swap_growth } = *signals;
+        let Some(turn) = self.guard.step(&policy, signals, now) else { return };
         let (from, to, reason) = match turn {
             Turn::Entered(reason) => ("0", "1", reason),
             Turn::Left(reason) => ("1", "0", reason),

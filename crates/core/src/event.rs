@@ -59,6 +59,8 @@ pub enum EventKind {
     Promoted,
     Demoted,
     Completed,
+    /// The main process of a task ended, and how is known. Before or after the task's end.
+    Exit,
     Released,
     Refused,
     Priority,
@@ -111,6 +113,7 @@ impl EventKind {
             EventKind::Promoted => "promoted",
             EventKind::Demoted => "demoted",
             EventKind::Completed => "completed",
+            EventKind::Exit => "exit",
             EventKind::Released => "released",
             EventKind::Refused => "refused",
             EventKind::Priority => "priority",

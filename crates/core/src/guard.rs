@@ -1,21 +1,25 @@
-//! Guard, stage 1: hold passive slots back while the node is short of memory (spec 6).
+//! Guard, stage 1: hold passive slots back while the node is short of memory (spec 6). Stages 2 and 3
+//! are in [`freeze`], and what expansion costs active tasks in [`interference`].
 //!
 //! LRS adds load, so it must be the first to stop. Each signal has a threshold for entry and one for
 //! exit, and both sides have hold times, so that a node near the border does not flap. A node that
 //! is short again soon after the stage was left keeps it longer each time ([`Guard::exit_after`]):
 //! there the tasks that come back are what it is short of. Nothing here frees memory and nothing is
-//! ever killed: the stage only stops more tasks from coming.
+//! ever killed: this stage only stops more tasks from coming.
 //!
 //! The signals are available memory, the share of time in which all tasks stalled for memory (PSI
 //! `full`), and swap in use that grows. How much swap is in use is none: pages that nobody wants
 //! stay there. Nor are the node's pressure on CPU and disks: passive tasks that wait for them are
 //! what LRS is for.
 //!
-//! Limits: one stage; the stages that cap and freeze are not built.
+//! Limits: a signal that is missing changes nothing; the caller says which.
 
 use std::time::Duration;
 
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
+
+pub mod freeze;
+pub mod interference;
 
 /// How often the hold time of the exit doubles at most.
 const LONGEST_DOUBLING: u32 = 6;
@@ -38,6 +42,10 @@ pub struct GuardPolicy {
     pub enter_after: Duration,
     /// How long all must be good before it is left.
     pub exit_after: Duration,
+    /// By how much of a cycle active tasks may wait more for added passive slots; all of it: any.
+    pub interference: Share,
+    /// Stages 2 and 3.
+    pub freeze: freeze::FreezePolicy,
 }
 
 /// Available and total memory of the node.
@@ -255,6 +263,8 @@ mod tests {
             swap_growth: Bytes(1000),
             enter_after: Duration::from_secs(3),
             exit_after: Duration::from_secs(10),
+            interference: Share::clamped(0.25),
+            freeze: freeze::FreezePolicy::REPORTS,
         }
     }
 

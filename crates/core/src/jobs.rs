@@ -25,6 +25,9 @@ const REMEMBERED: u64 = 32;
 pub struct Finished {
     /// Tasks that ended.
     pub count: u64,
+    /// Tasks whose main process ended otherwise than with status 0, as far as that is known.
+    #[serde(default)]
+    pub failed: u64,
     /// Sum of the computing rates of those that had one, aged.
     pub rate_sum: f64,
     /// How many had one, aged.
@@ -100,6 +103,11 @@ impl Jobs {
         let job = self.touch(key);
         job.running = job.running.saturating_sub(1);
         job.finished.add(rate.map(Share::value));
+    }
+
+    /// The main process of a task of `key` failed.
+    pub fn failed(&mut self, key: JobKey) {
+        self.touch(key).finished.failed += 1;
     }
 
     /// A task of `key` left without having ended.
@@ -184,7 +192,7 @@ mod tests {
         assert!(near(finished.mean_rate().map(Share::value), 0.6), "{finished:?}");
         assert_eq!(finished.count, 1022);
         // All that an earlier lrsd kept: a mean.
-        let mut older = Finished { count: 9, rate_sum: 4.5, rated: 9, rate_squares: None };
+        let mut older = Finished { count: 9, rate_sum: 4.5, rated: 9, ..Finished::default() };
         assert_eq!(older.rate_spread(), None);
         older.add(Some(0.5));
         assert!(near(older.rate_spread(), 0.0), "{older:?}");

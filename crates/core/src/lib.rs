@@ -10,6 +10,8 @@ pub mod colocation;
 pub mod counts;
 mod cycle;
 pub mod event;
+pub mod exit;
+mod freezing;
 pub mod guard;
 pub mod jobs;
 pub mod lane;

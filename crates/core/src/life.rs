@@ -24,7 +24,8 @@
 use serde_json::{Map, Value, json};
 
 use super::event::EventKind;
-use super::model::{Priority, Standing, TaskId};
+use super::exit::Exit;
+use super::model::{Labels, Priority, Standing, TaskId};
 use super::restore::Due;
 use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
@@ -146,6 +147,7 @@ impl Shaper {
                           tells, priority, labels and owner unknown";
             self.note(EventKind::Recovered, Some(id), reason.to_owned(), Map::new(), now);
         }
+        self.thaw_found(now);
         // Before the record that remembered it goes, or forgets it.
         due.called_off.into_iter().for_each(|id| self.step.store(Record::Task(id)));
         due.given_back.into_iter().for_each(|id| self.step.store(Record::Reservation(id)));
@@ -242,12 +244,42 @@ impl Shaper {
         self.settle(now);
     }
 
+    /// How the main process ended, for the history and the counts of its job.
+    pub(super) fn exited(
+        &mut self,
+        id: TaskId,
+        uid: Option<u32>,
+        labels: &Labels,
+        exit: Exit,
+        now: Moment,
+    ) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.exit = Some(exit);
+            self.step.store(Record::Task(id));
+        } else if let Some(task) = self.vacated.get_mut(&id) {
+            task.exit = Some(exit);
+        }
+        if let Some(key) = labels.job_key(uid).filter(|_| exit.failed()) {
+            self.jobs.failed(key);
+        }
+        self.record(now, EventKind::Exit, Some(id.to_string()), |event| {
+            event.reason = Some(format!("its main process {exit}"));
+            exit.note(&mut event.inputs);
+            event.inputs.insert("uid".into(), json!(uid));
+            insert_labels(&mut event.inputs, labels);
+        });
+    }
+
     /// Records of tasks that were vacated; told before what followed from their ends.
     pub(super) fn completed(&mut self, endings: Vec<(TaskId, Last)>, now: Moment) {
         let followed = std::mem::take(&mut self.step.events);
         for (id, last) in endings {
             let Some(mut task) = self.vacated.remove(&id) else { continue };
+            // The last reading has neither.
+            let (read, written) = task.counts.bytes_since_admission();
+            let mut peak = None;
             if let Last::Read(sample) = last {
+                peak = sample.memory_peak;
                 task.counts.finish(now.boot, sample, (self.cpus, self.spread));
             }
             let away = last == Last::Away;
@@ -264,6 +296,13 @@ impl Shaper {
             let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
             let elapsed = (!task.lost && !away).then_some(elapsed);
             inputs.insert("elapsed_seconds".into(), json!(elapsed));
+            inputs.insert("read_bytes".into(), json!(read));
+            inputs.insert("write_bytes".into(), json!(written));
+            inputs.insert("peak_memory_bytes".into(), json!(peak.or(task.counts.peak_resident)));
+            inputs.insert("peak_memory_sampled".into(), json!(peak.is_none()));
+            if let Some(exit) = task.exit {
+                exit.note(&mut inputs);
+            }
             if !away {
                 let raw = task.counts.meter.computing_rate_raw().map(Share::value);
                 inputs.insert("computing_rate_raw".into(), json!(raw));

@@ -22,6 +22,8 @@ pub enum Level {
     Active,
     /// A passive task that computes promptly; on disks it is passive.
     Lane,
+    /// The same of one that uses more than its part of the lane.
+    SlowLane,
     /// The passive tier's.
     Passive,
 }
@@ -31,7 +33,7 @@ impl Level {
     pub fn tier(self) -> Tier {
         match self {
             Level::Active => Tier::Active,
-            Level::Lane | Level::Passive => Tier::Passive,
+            Level::Lane | Level::SlowLane | Level::Passive => Tier::Passive,
         }
     }
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Level::Lane => f.write_str("I/O lane"),
+            Level::SlowLane => f.write_str("slow I/O lane"),
             Level::Active | Level::Passive => self.tier().fmt(f),
         }
     }

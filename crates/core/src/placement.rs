@@ -341,9 +341,11 @@ impl Shaper {
             promoted_at: None,
             group: None,
             counts: Counts::default(),
+            frozen: false,
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: false,
+            exit: None,
             lost: false,
         };
         self.slots.sit(seat, task.rank(), id);
@@ -365,6 +367,7 @@ impl Shaper {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
         self.lane.forget(id);
+        self.ladder.forget(id);
         Some(task)
     }
 }

@@ -174,6 +174,14 @@ impl Probe {
         trial.cycles.clear();
     }
 
+    /// `slots`, on trial or not, are to be taken back for another reason than progress. Nothing is
+    /// tried for a while.
+    pub fn give_up(&mut self, slots: u32, now: BootTime) {
+        self.trial = None;
+        self.paused = Some((BootTime(now.0 + PAUSE), mean(&self.before)));
+        self.owed += slots;
+    }
+
     /// Slots to be taken back as they come free.
     pub fn owed(&self) -> u32 {
         self.owed

@@ -10,10 +10,13 @@ use proptest::prelude::*;
 use super::Measured;
 use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
+use super::exit::Exit;
 use super::guard::Memory;
+use super::guard::freeze::FreezePolicy;
 use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, TaskId, Tier};
 use super::order::QueueOrder;
 use super::probe::Formula;
+use super::restore::Due;
 use super::sample::{TaskPressure, TaskSample, ThreadCounters};
 use super::shaper::Shaper;
 use super::slots::Seat;
@@ -21,7 +24,7 @@ use super::state::{Asked, Need, Patience, Policy, Refusal, Request, Restored, To
 use super::step::{
     Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
-use super::task::{Attachment, GroupRecord, Who};
+use super::task::{Attachment, GroupRecord, Task, Who};
 use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
 
 fn shaper(cpus: u32) -> Shaper {
@@ -390,6 +393,52 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
 }
 
 #[test]
+fn expansion_backs_off_where_active_tasks_wait_more_by_either_formula() {
+    for formula in [Formula::Lrs, Formula::Probe] {
+        let mut shaper = shaper(2);
+        shaper.policy.formula = formula;
+        for i in 0..4 {
+            let id = admit(&mut shaper, 0, at(i));
+            let sample = TaskSample { resident: Some(Bytes(1)), ..TaskSample::default() };
+            shaper.read(at(9).boot, Reading { task: id, due: false, sample });
+        }
+        let cycle = |shaper: &mut Shaper, effective, number: u64| {
+            let expanded = shaper.slots().passive_capacity - shaper.slots().base;
+            for task in shaper.tasks.values_mut() {
+                task.counts.lost = Some(if expanded > 0 { 0.6 } else { 0.2 });
+            }
+            let node = Measured { cpu: cpu(effective), memory: plenty(), ..Measured::default() };
+            shaper.cycle(&node, at(10 + 3 * number));
+            // Whatever is opened is taken at once.
+            while shaper.passive_offered() > 0 {
+                admit(shaper, 0, at(10 + 3 * number));
+            }
+        };
+        for number in 0..4 {
+            cycle(&mut shaper, 0.7, number);
+        }
+        let mut most = 0;
+        let mut events = Vec::new();
+        for number in 4..600 {
+            cycle(&mut shaper, 0.5, number);
+            most = most.max(shaper.slots().passive_capacity);
+            events.extend(shaper.take_step().events);
+            if shaper.probe.owed() > 0 {
+                // Tasks beyond the base end: their slots go.
+                let last = shaper.tasks.keys().next_back().copied().unwrap();
+                end(&mut shaper, last, at(10 + 3 * number));
+            }
+        }
+        assert!(most > 2, "{formula:?}: nothing was added");
+        assert_eq!(shaper.slots().passive_capacity, 2, "{formula:?}");
+        let told = |event: &&Event| event.to.as_deref() == Some("backs_off");
+        let said = events.iter().find(told).expect("an event");
+        assert_eq!(said.inputs["lost_with"], 0.6, "{said:?}");
+        assert_eq!(events.iter().filter(told).count(), 1, "within half an hour");
+    }
+}
+
+#[test]
 fn scarce_memory_stops_expansion_and_offers() {
     let mut shaper = shaper(1);
     let low = Measured {
@@ -690,7 +739,7 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (1..60u64, 10..200u64).prop_map(|(ms, bursts)| Op::Bursts { ms, bursts }),
         3 => prop::option::of(0..60u64).prop_map(|ms| Op::LaneLook { ms }),
         1 => Just(Op::Restart),
-        9 => (pick(), 0..10u8, any::<bool>())
+        9 => (pick(), 0..11u8, any::<bool>())
             .prop_map(|(pick, what, flag)| Op::Live { pick, what, flag }),
     ]
 }
@@ -703,6 +752,8 @@ struct World {
     waiting: BTreeSet<Ticket>,
     answered: BTreeSet<Ticket>,
     levels: BTreeMap<TaskId, Level>,
+    /// Frozen groups.
+    iced: BTreeSet<TaskId>,
     /// CPU time and switches.
     used: BTreeMap<TaskId, (Duration, u64)>,
     last_seq: u64,
@@ -718,6 +769,8 @@ impl World {
     }
 
     fn absorb(&mut self, shaper: &mut Shaper) {
+        // What comes of an input ends with it; here functions of the core are called alone.
+        shaper.thaw_what_may_not_be(Moment::default());
         loop {
             let step = shaper.take_step();
             if step.is_empty() {
@@ -728,7 +781,11 @@ impl World {
     }
 
     fn carry_out(&mut self, step: Step, shaper: &mut Shaper) {
-        let Step { weights, records, events, forget, jobs, answers } = step;
+        let Step { thaw, weights, records, events, forget, jobs, answers } = step;
+        for id in thaw {
+            // Twice would be to thaw what somebody else froze.
+            assert!(self.iced.remove(&id), "{id} was not frozen");
+        }
         self.levels.extend(weights);
         assert!(records.is_disjoint(&forget), "stored and forgotten at once");
         for record in records {
@@ -763,6 +820,9 @@ impl World {
                     assert!(shaper.task(task.id).is_none(), "removed while it is there");
                 }
                 Job::Park { .. } => unreachable!("these requests do not park"),
+                Job::Freeze(id) => {
+                    self.iced.insert(id);
+                }
                 Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
             }
         }
@@ -776,6 +836,13 @@ impl World {
 
 fn check(shaper: &Shaper, world: &World) {
     let slots = shaper.slots();
+    let frozen: BTreeSet<TaskId> = shaper.ladder().frozen().collect();
+    for (id, task) in shaper.tasks() {
+        assert_eq!(task.frozen, world.iced.contains(&id), "{id}: the record and the group");
+        assert_eq!(task.frozen, frozen.contains(&id), "{id}: the record and the rule");
+        let may = task.tier() == Tier::Passive && task.is_placed() && !shaper.draining();
+        assert!(may || !task.frozen, "{id} is frozen and should run");
+    }
     assert!(slots.active_used() <= slots.active_capacity, "active tasks exceed A");
     assert!(
         slots.active_used() + slots.active_reserved() <= slots.active_capacity,
@@ -840,8 +907,15 @@ fn check(shaper: &Shaper, world: &World) {
     assert_eq!(shaper.waiting(), world.waiting.len());
     for id in shaper.lane().members() {
         let told = world.levels.get(&id);
-        assert_eq!(told, Some(&Level::Lane), "{id} is in the lane, and the applier does not know");
+        assert!(
+            told.is_some_and(|level| is_in_lane(*level)),
+            "{id} is in the lane, and the applier does not know"
+        );
     }
+}
+
+fn is_in_lane(level: Level) -> bool {
+    matches!(level, Level::Lane | Level::SlowLane)
 }
 
 fn restart(shaper: &Shaper) -> Shaper {
@@ -996,7 +1070,12 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
                     6 => Input::Drifted { task, found, fits: flag },
                     7 => Input::Repaired { task, found, result: Ok(()) },
                     8 => Input::Entered { task, error: "uid 7 is in it".into() },
-                    _ => Input::MainExited(task),
+                    9 => Input::MainExited(task),
+                    _ => {
+                        let Task { uid, labels, .. } = shaper.task(task).unwrap().clone();
+                        let exit = Exit::Status(u8::from(flag));
+                        Input::Exited { task, uid, labels, exit }
+                    }
                 };
                 let step = shaper.handle(input, now);
                 let gone = u64::from(shaper.task(task).is_none());
@@ -1036,7 +1115,17 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::Configure { active, passive, max, expand, probe, complement, lane } => {
             let formula = if probe { Formula::Probe } else { Formula::Lrs };
             let order = if complement { QueueOrder::Complement } else { QueueOrder::Fifo };
-            let all = Policy { formula, order, ..Policy::simulated() };
+            let mut all = Policy { formula, order, ..Policy::simulated() };
+            if let Some(guard) = &mut all.guard {
+                guard.freeze = FreezePolicy {
+                    headroom_after: Duration::ZERO,
+                    headroom_dry_run: probe,
+                    freeze_after: Duration::from_secs(3),
+                    freeze_dry_run: false,
+                    hold: Duration::from_secs(1),
+                    longest: Duration::from_secs(60),
+                };
+            }
             let lane_share = Share::clamped(if lane { 0.05 } else { 0.0 });
             let policy = Policy { active, passive, passive_max: max, expand, lane_share, ..all };
             shaper.set_policy(policy, now);
@@ -1069,6 +1158,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
             // end with the old daemon.
             world.absorb(shaper);
             *shaper = restart(shaper);
+            shaper.restored(Due::default(), now);
             shaper.expire(now);
             world.attaching.clear();
             world.waiting.clear();
@@ -1104,6 +1194,12 @@ proptest! {
         shaper.expire(Moment { boot: BootTime(Duration::MAX), ..Moment::default() });
         world.absorb(&mut shaper);
         prop_assert!(world.reserved.is_empty());
+        // No task keeps the weights of the lane where nothing looks at what it uses.
+        let stopped = shaper.handle(Input::Stop, at(clock.max(0) as u64));
+        world.carry_out(stopped, &mut shaper);
+        let in_lane = |(id, level): (&TaskId, &Level)| is_in_lane(*level).then_some(*id);
+        let left: Vec<_> = world.levels.iter().filter_map(in_lane).collect();
+        prop_assert!(left.iter().all(|id| shaper.task(*id).is_none()), "{left:?} stay in the lane");
     }
 
     #[test]

@@ -97,6 +97,9 @@ pub struct TaskSample {
     pub written: Option<Bytes>,
     /// Resident memory now, page cache not included.
     pub resident: Option<Bytes>,
+    /// The most memory its own group ever had, page cache included (`memory.peak`); read once, at
+    /// the end.
+    pub memory_peak: Option<Bytes>,
     /// The task's own stall totals, where its cgroup has PSI.
     pub pressure: Option<TaskPressure>,
     /// Whether every thread was asleep (neither running, runnable nor in uninterruptible

@@ -20,6 +20,8 @@ use serde_json::{Map, Value, json};
 use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
 use super::guard::Guard;
+use super::guard::freeze::Ladder;
+use super::guard::interference::Interference;
 use super::jobs::Jobs;
 use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
@@ -42,6 +44,10 @@ pub struct Shaper {
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
+    /// Stages 2 and 3 of the guard.
+    pub(super) ladder: Ladder,
+    /// Whether expansion made active tasks wait.
+    pub(super) interference: Interference,
     /// Slots on trial.
     pub(super) probe: Probe,
     /// The weight of the root.
@@ -93,6 +99,8 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
+            ladder: Ladder::default(),
+            interference: Interference::default(),
             probe: Probe::default(),
             follow: Follow::default(),
             lane: Lane::default(),
@@ -270,10 +278,12 @@ impl Shaper {
             Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
             Input::Ended(tasks) => {
                 self.vacate(&tasks, now);
+                self.thaw_what_may_not_be(now);
                 let weights = std::mem::take(&mut self.step.weights);
+                let thaw = std::mem::take(&mut self.step.thaw);
                 let rest = std::mem::take(&mut self.step);
                 self.held.append(rest);
-                return Step { weights, ..Step::default() };
+                return Step { thaw, weights, ..Step::default() };
             }
             Input::Figures(endings) => {
                 self.step = std::mem::take(&mut self.held);
@@ -284,9 +294,11 @@ impl Shaper {
                     task.main_exited = true;
                 }
             }
+            Input::Exited { task, uid, labels, exit } => self.exited(task, uid, &labels, exit, now),
             Input::Release(task) => self.release(task, now),
             Input::Released(task) => self.released(task, now),
             Input::ReleaseFailed(task) => self.release_failed(task),
+            Input::NotFrozen { task, reason } => self.not_frozen(task, reason, now),
             Input::Removed(task) => {
                 self.vacated.remove(&task);
                 if !self.not_parked(task) {
@@ -341,9 +353,12 @@ impl Shaper {
             Input::Stop => {
                 self.flush_refusals(now);
                 self.end_parking();
+                self.empty_lane(now);
+                self.thaw_all("lrsd stops", now);
             }
         }
         self.park(now);
+        self.thaw_what_may_not_be(now);
         self.take_step()
     }
 
@@ -379,6 +394,7 @@ impl Shaper {
         if self.draining_since.is_none() {
             self.draining_since = Some(now.wall);
             self.record(now, EventKind::Draining, None, |_| ());
+            self.thaw_all("the node is drained", now);
         }
     }
 
@@ -395,7 +411,9 @@ impl Shaper {
         self.policy = policy;
         if self.policy.guard.is_none() {
             self.guard.reset();
+            self.interference.reset();
         }
+        self.follow_freeze_policy(now);
         self.resize(now);
         self.settle(now);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::guard::GuardPolicy;
+use super::guard::freeze::FreezePolicy;
 use super::jobs::Finished;
 use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::order::QueueOrder;
@@ -61,6 +62,8 @@ impl Policy {
             swap_growth: Bytes(16),
             enter_after: Duration::ZERO,
             exit_after: Duration::from_secs(5),
+            interference: Share::clamped(0.25),
+            freeze: FreezePolicy::REPORTS,
         };
         Policy {
             active: None,

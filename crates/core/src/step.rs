@@ -5,6 +5,7 @@
 //! fields, and only then gives the next input. What is decided after that order is safe at any
 //! `kill -9`:
 //!
+//! 0. `thaw`: tasks that are frozen no more; before the record that says so.
 //! 1. `weights`: a promotion has a deadline, everything else can wait.
 //! 2. `events`: the history. Every count is folded from it. Before the records, so that none of
 //!    them is ahead of it: a task whose record says that it is in its slot, and no longer which
@@ -30,6 +31,7 @@ use serde_json::{Map, Value};
 
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
+use super::exit::Exit;
 use super::model::{Labels, Level, Priority, ReservationId, Standing, TaskId};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
@@ -96,6 +98,24 @@ pub enum Input {
     Figures(Vec<(TaskId, Last)>),
     /// The main process of the task has ended; others may be left.
     MainExited(TaskId),
+    /// How the main process of the task ended, which may be over by now: nothing waits for it.
+    Exited {
+        /// The task.
+        task: TaskId,
+        /// The user it ran as.
+        uid: Option<u32>,
+        /// What it was.
+        labels: Labels,
+        /// How.
+        exit: Exit,
+    },
+    /// The task could not be frozen, and is not.
+    NotFrozen {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
     /// The task is to be given back. Followed by [`Job::Release`], or over at once where it has no
     /// group.
     Release(TaskId),
@@ -212,9 +232,8 @@ pub enum Input {
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),
-    /// CPU counters of the tasks in the I/O lane, wanted each
-    /// [`LOOK`](super::lane::LOOK) while it [`is_watched`](super::lane::Lane::is_watched); `None`: one
-    /// that cannot be read.
+    /// CPU counters of tasks in the I/O lane, wanted of each every [`LOOK`](super::lane::LOOK);
+    /// `None`: one that cannot be read.
     LaneLooked(Vec<(TaskId, Option<std::time::Duration>)>),
     /// What the earlier daemon did not get to write, after [`Shaper::new`] and before anything else
     /// is decided. The caller stores all tasks later in its start.
@@ -312,6 +331,8 @@ pub struct Ticket(pub u64);
 /// What has to be carried out, in the order of the fields; see the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
+    /// Tasks that the guard froze and that are thawed, before they get other weights.
+    pub thaw: Vec<TaskId>,
     /// Tasks and whose weights they get: those that lose come before those that gain.
     pub weights: Vec<(TaskId, Level)>,
     /// The history, numbered in order.
@@ -334,7 +355,8 @@ impl Step {
 
     /// `later` follows.
     pub(super) fn append(&mut self, later: Step) {
-        let Step { weights, records, events, forget, jobs, answers } = later;
+        let Step { thaw, weights, records, events, forget, jobs, answers } = later;
+        self.thaw.extend(thaw);
         self.weights.extend(weights);
         records.into_iter().for_each(|record| self.store(record));
         self.events.extend(events);
@@ -403,6 +425,9 @@ pub enum Job {
         /// For the answer.
         found: Vec<String>,
     },
+    /// Freeze its group, where the record that says so could be written; [`Input::NotFrozen`] where
+    /// that fails.
+    Freeze(TaskId),
     /// Give the processes and the weights back; then [`Input::Released`] or
     /// [`Input::ReleaseFailed`].
     Release(TaskId),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
+use super::exit::Exit;
 use super::model::{JobKey, Label, Labels, Order, Priority, ReservationId, Standing, TaskId, Tier};
 use super::sample::TaskSample;
 use super::slots::{Rank, Seat};
@@ -61,6 +62,9 @@ pub struct Task {
     /// What was measured of it.
     #[serde(flatten)]
     pub counts: Counts,
+    /// The guard froze it; stored before it is, and until it is thawed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub frozen: bool,
     /// Foreign changes put right since admission.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repaired: u64,
@@ -70,6 +74,9 @@ pub struct Task {
     /// Whether its main process has ended.
     #[serde(skip)]
     pub main_exited: bool,
+    /// How that ended; `None`: it has not, or that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
     /// A damaged state file lost who it is: priority, order and labels are made up.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: bool,
@@ -182,9 +189,11 @@ impl Task {
             promoted_at: None,
             group: None,
             counts: Counts::default(),
+            frozen: false,
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: true,
+            exit: None,
             lost: true,
         }
     }

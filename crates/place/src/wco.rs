@@ -116,7 +116,7 @@ fn nearest(cluster: &Cluster, job: JobId, node: NodeId) -> Option<TaskId> {
 /// M: the mean rate of the jobs that run or are in the pool, as far as they have one. Those of which no
 /// task runs yet count: in a mean of what runs, the first job is alone, suits itself, and no other ever
 /// starts beside it. A pair of a computing and a writing job then took as long as with FIFO, and
-/// takes 0.79 of that so (`config/sim/tables/wco.toml`).
+/// takes 0.79 of that so (`config/sim/tables/wco.toml`). docs/placement.md has the figures of the other readings.
 fn mean_rate(cluster: &Cluster, pool: &[JobId]) -> Option<Share> {
     let rates: Vec<f64> = cluster
         .jobs()

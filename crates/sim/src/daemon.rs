@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lrs_core::Measured;
 use lrs_core::capacity::CpuShares;
+use lrs_core::exit::Exit;
 use lrs_core::guard::Memory;
 use lrs_core::lane;
 use lrs_core::model::{Labels, Level, Priority, ReservationId, TaskId};
@@ -87,13 +88,27 @@ impl Plan {
         let active = (RATIO * passive_per_active).clamp(100, 10_000);
         match level.into() {
             Level::Active => Weights { cpu: active, idle: false, io: active },
-            Level::Lane => {
-                let cpu = (active as f64 * lane::WEIGHT).round() as u64;
-                Weights { cpu, idle: false, io: 1 }
-            }
+            Level::Lane => in_lane(active, lane::WEIGHT),
+            Level::SlowLane => in_lane(active, lane::SLOW_WEIGHT),
             Level::Passive => Weights { cpu: 1, idle: false, io: 1 },
         }
     }
+}
+
+/// How a task that is over ended: one in three fails, one in three is not known.
+fn exited(task: &Task) -> Option<Input> {
+    let process = task.who.process?;
+    let exit = match process.pid.raw() % 3 {
+        0 => Exit::Status(0),
+        1 => Exit::Signal { number: 9, core: false },
+        _ => return None,
+    };
+    let (uid, labels) = (task.uid, task.labels.clone());
+    Some(Input::Exited { task: task.id, uid, labels, exit })
+}
+
+fn in_lane(active: u64, part: f64) -> Weights {
+    Weights { cpu: ((active as f64 * part).round() as u64).max(1), idle: false, io: 1 }
 }
 
 /// What clients read of a task.
@@ -170,7 +185,8 @@ impl Daemon {
     }
 
     fn execute(&mut self, step: Step, out: &mut Outside) -> Alive<()> {
-        let Step { weights, records, events, forget, jobs, answers } = step;
+        // Nothing of a simulated group can be frozen but by policies that no simulation has.
+        let Step { thaw: _, weights, records, events, forget, jobs, answers } = step;
         let mut touched: BTreeSet<TaskId> = weights.iter().map(|(id, _)| *id).collect();
         for (id, level) in weights {
             self.weigh(id, level, out)?;
@@ -216,6 +232,7 @@ impl Daemon {
                 step::Job::Park { task, ticket } => self.park(task, ticket, out),
                 step::Job::Attach(task) => self.begin_attach(task, out)?,
                 step::Job::Reattach(task) => self.begin_reattach(task),
+                step::Job::Freeze(_) => {}
                 step::Job::Repair { task, found } => {
                     self.align(task, out)?;
                     self.next.push_back(Input::Repaired { task, found, result: Ok(()) });
@@ -591,13 +608,15 @@ impl Daemon {
         }
         let groups = ended.iter().map(|id| (*id, self.core.task(*id).and_then(group_of)));
         let groups: Vec<_> = groups.collect();
+        let exits: Vec<_> = ended.iter().filter_map(|id| exited(self.core.task(*id)?)).collect();
         self.feed(Input::Ended(ended), out)?;
         let last = |(id, group): (TaskId, Option<Inode>)| {
             let read = group.and_then(|group| out.node.sample_group(group));
             (id, read.map_or(Last::Unread, Last::Read))
         };
         let endings = groups.into_iter().map(last).collect();
-        self.feed(Input::Figures(endings), out)
+        self.feed(Input::Figures(endings), out)?;
+        exits.into_iter().try_for_each(|exit| self.feed(exit, out))
     }
 
     /// A task is over; its group goes in the background.

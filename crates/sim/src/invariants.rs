@@ -145,6 +145,11 @@ fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
     let counts =
         |t: lrs_core::state::Totals| [t.admitted, t.completed, t.released, t.promoted, t.demoted];
     ensure!(counts(totals) == counts(books), "{totals:?} are not those of the history, {books:?}");
+    let jobs = core.jobs().iter().map(|(key, _, finished)| (key, finished.failed));
+    for (key, failed) in jobs {
+        let told = store.books.jobs.get(key).map_or(0, |finished| finished.failed);
+        ensure!(failed == told, "{failed} tasks of {key:?} failed, by the history {told}");
+    }
     let (next, told) = (core.counters().next_seq, store.books.counters.next_seq.max(1));
     ensure!(next == told, "the next event is {next}, by the history {told}");
     Ok(())

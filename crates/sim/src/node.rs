@@ -298,6 +298,7 @@ impl Node {
             cpu: Some(Duration::from_secs_f64(used.cpu)),
             read: Some(Bytes(0)),
             written: Some(self.bytes(used.disk)),
+            memory_peak: None,
             resident: Some(Bytes(doing.iter().map(|p| p.progress.load.resident).sum())),
             pressure: Some(TaskPressure {
                 cpu_some: Duration::from_secs_f64(used.cpu_some),

@@ -54,6 +54,9 @@ fn the_lane_has_a_tenth_of_the_active_weight_and_no_less_than_passive_tasks() {
     let plan_of_two = plan(100, 2, 8);
     assert_eq!(CPU_SHARES.pair_beside_idle(&plan_of_two).of(Level::Lane), 120);
     assert_eq!(CPU_WEIGHT.pair_beside_idle(&plan_of_two).of(Level::Lane), 12);
+    assert_eq!(CPU_SHARES.pair_beside_idle(&plan_of_two).of(Level::SlowLane), 24);
+    assert_eq!(CPU_WEIGHT.pair_beside_idle(&plan_of_two).of(Level::SlowLane), 2);
+    assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)).of(Level::SlowLane), 100);
     assert_eq!(CPU_WEIGHT.pair(&plan_of_two).of(Level::Lane), 40);
     assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)).of(Level::Lane), 100);
     assert_eq!(CPU_SHARES.pair(&plan_of_two).beside(Some(2)).of(Level::Lane), 102);

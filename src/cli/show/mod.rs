@@ -2,6 +2,7 @@
 //! what is unknown is a dash, never a zero.
 
 pub(super) mod events;
+pub(crate) mod history;
 pub(super) mod status;
 pub(crate) mod table;
 pub(super) mod tasks;

@@ -236,14 +236,19 @@ fn guard_text(guard: &proto::Guard, now: WallTime) -> String {
     }
     let mut text = match (guard.stage, guard.dry_run) {
         (0, _) => "nothing held".to_owned(),
-        (stage, false) => format!("stage {stage}: passive slots are held back"),
-        (stage, true) => format!("stage {stage}, dry run: would hold passive slots back"),
+        (1, false) => "stage 1: passive slots are held back".to_owned(),
+        (1, true) => "stage 1, dry run: would hold passive slots back".to_owned(),
+        (stage, false) => format!("stage {stage}: passive tasks are frozen one by one"),
+        (stage, true) => format!("stage {stage}, dry run: would freeze passive tasks one by one"),
     };
     if let Some(since_at) = guard.since.as_ref().filter(|_| guard.stage > 0) {
         text += &format!(" for {}", age(since(now, wire::wall_time(since_at))));
     }
     if let Some(reason) = &guard.reason {
         text += &format!("; {reason}");
+    }
+    if !guard.frozen.is_empty() {
+        text += &format!("; frozen: {}", guard.frozen.join(", "));
     }
     if !guard.missing_signals.is_empty() {
         text += &format!("; blind to {}", guard.missing_signals.join(", "));

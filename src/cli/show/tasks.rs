@@ -6,6 +6,7 @@ use super::when::Times;
 use super::{bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say, wrap};
+use crate::core::exit::signal_name;
 use crate::proto;
 use crate::wire;
 
@@ -71,6 +72,22 @@ fn starves(task: OnNode<'_>) -> bool {
         && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * f64::from(cpus) < 0.1)
 }
 
+/// How the main process ended; a dash: it runs.
+fn ended(task: &proto::Task) -> String {
+    match (task.exit_status, task.exit_signal) {
+        (Some(status), _) => format!("exited with status {status}"),
+        (None, Some(signal)) => format!("killed by signal {}", signal_text(signal)),
+        (None, None) if task.main_exited => "yes; how is not known".to_owned(),
+        (None, None) => super::DASH.to_owned(),
+    }
+}
+
+/// `9 (SIGKILL)`
+pub(super) fn signal_text(signal: i32) -> String {
+    let name = u8::try_from(signal).ok().and_then(signal_name);
+    name.map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
+}
+
 /// `lrsctl task ID`: everything, a line each.
 pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<(), Failure> {
     let time = |at: &Option<prost_types::Timestamp>| times.write(at.as_ref());
@@ -89,6 +106,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("job", text(&task.job)),
         ("kind", text(&task.kind)),
         ("process", known(task.pid, |pid| pid.to_string())),
+        ("ended", ended(&task)),
         ("uid", known(task.uid, |uid| uid.to_string())),
         ("tier", tier_word(task.tier).to_owned()),
         ("priority", known(task.priority, |priority| priority.to_string())),
@@ -160,27 +178,40 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
         say(format_args!("no jobs"));
         return Ok(());
     }
-    let mut table = Columns::new(&[
+    let mut heads = vec![
         ("RUNNING", Column::Figure),
         ("FINISHED", Column::Figure),
+        ("FAILED", Column::Figure),
         ("RATE", Column::Figure),
         ("SPREAD", Column::Figure),
         ("CLASS", Column::Text),
         ("UID", Column::Figure),
         ("KIND", Column::Elastic(6)),
         ("JOB", Column::Elastic(12)),
-    ]);
+    ];
+    /// What a narrow terminal does without.
+    const SPREAD: usize = 4;
+    let narrow = out.width() < 80;
+    if narrow {
+        heads.remove(SPREAD);
+    }
+    let mut table = Columns::new(&heads);
     for job in jobs {
-        table.row(vec![
+        let mut row = vec![
             job.running.to_string(),
             job.finished.to_string(),
+            job.failed.to_string(),
             rate(job.computing_rate),
             rate(job.computing_rate_spread),
             wire::class_word(job.class).to_owned(),
             known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),
-        ]);
+        ];
+        if narrow {
+            row.remove(SPREAD);
+        }
+        table.row(row);
     }
     out.table(&table)
 }

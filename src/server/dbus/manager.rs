@@ -18,7 +18,7 @@ use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
 use super::{limited, pidfd, task_path};
 use crate::command::{CommandError, Subject};
-use crate::server::{query, request};
+use crate::server::{history, query, request};
 use crate::units::WallTime;
 use crate::{proto, wire};
 
@@ -47,6 +47,16 @@ pub(super) fn time(time: Option<&prost_types::Timestamp>) -> String {
     time.map(|time| wire::wall_time(time).to_string()).unwrap_or_default()
 }
 
+/// The time that an option says.
+fn time_of(option: &str, text: &str) -> Result<prost_types::Timestamp, CommandError> {
+    text.parse::<WallTime>().map(wire::proto_time).map_err(|_| {
+        let start: String = text.chars().take(64).collect();
+        request::invalid(format!(
+            "option {option} is {start:?}, no RFC 3339 time; write it as 2026-01-02T03:04:05Z"
+        ))
+    })
+}
+
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct AdmitOptions {
@@ -65,15 +75,8 @@ struct AdmitOptions {
 
 impl AdmitOptions {
     fn request(self, pid: i32) -> Result<proto::AdmitRequest, CommandError> {
-        let first_requested_at = self.first_requested_at.map(|text| {
-            text.parse::<WallTime>().map(wire::proto_time).map_err(|_| {
-                let start: String = text.chars().take(64).collect();
-                request::invalid(format!(
-                    "option first_requested_at is {start:?}, no RFC 3339 time; write it as \
-                     2026-01-02T03:04:05Z"
-                ))
-            })
-        });
+        let first_requested_at =
+            self.first_requested_at.map(|text| time_of("first_requested_at", &text));
         Ok(proto::AdmitRequest {
             pid,
             name: self.name,
@@ -98,6 +101,15 @@ struct ReserveOptions {
     kind: Option<String>,
     priority: i32,
     ttl_ms: Option<u64>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct HistoryOptions {
+    job: Option<String>,
+    uid: Option<u32>,
+    since: Option<String>,
+    failed: bool,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -202,6 +214,21 @@ impl Manager {
     fn list_jobs(&self) -> Result<Vec<Dict>, CallError> {
         let call = self.call()?;
         limited(call.snapshot().jobs.iter().map(value::message).collect())
+    }
+
+    /// Tasks that ended, the latest end last: the last 4096, as far as the history on disk goes back.
+    /// Options: job (s), uid (u), since (s, RFC 3339), failed (b): only those whose main process is
+    /// known to have ended otherwise than with status 0.
+    #[zbus(out_args("tasks"))]
+    fn list_history(&self, options: Options) -> Result<Vec<Dict>, CallError> {
+        let HistoryOptions { job, uid, since, failed } = options.read()?;
+        let since = since.map(|text| time_of("since", &text)).transpose()?;
+        let page_size = u32::MAX;
+        let asked = proto::ListHistoryRequest {
+            job, uid, since, failed, page_size, ..proto::ListHistoryRequest::default()
+        };
+        let answer = history::list(self.call()?.server.service.access(), asked)?;
+        limited(answer.tasks.iter().map(value::message).collect())
     }
 
     /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Options:

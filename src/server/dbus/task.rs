@@ -95,6 +95,10 @@ impl Task {
     #[zbus(property)] fn contested(&self) -> bool { self.task.contested }
     /// The main process has ended, others run on.
     #[zbus(property)] fn main_exited(&self) -> bool { self.task.main_exited }
+    /// Of the main process; absent: it runs, a signal killed it, or not known.
+    #[zbus(property)] fn exit_status(&self) -> fdo::Result<i32> { known(self.task.exit_status) }
+    /// The signal that killed the main process; absent: none, or not known.
+    #[zbus(property)] fn exit_signal(&self) -> fdo::Result<i32> { known(self.task.exit_signal) }
     /// CPU, I/O and memory since admission, rates, weights read back.
     #[zbus(property(emits_changed_signal = "false"))]
     fn measured(&self) -> Dict {
@@ -126,7 +130,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
-        cpu_lane opportunistic cpu_quota repaired;
+        cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds kernel resident_bytes
     )

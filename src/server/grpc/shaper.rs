@@ -19,7 +19,7 @@ use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
 use crate::server::service::Service;
-use crate::server::{query, request};
+use crate::server::{history, query, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -101,6 +101,13 @@ impl Shaper for GrpcServer {
         _: Request<proto::ListJobsRequest>,
     ) -> Answer<proto::ListJobsResponse> {
         Ok(Response::new(proto::ListJobsResponse { jobs: self.service.snapshot().jobs.to_vec() }))
+    }
+
+    async fn list_history(
+        &self,
+        request: Request<proto::ListHistoryRequest>,
+    ) -> Answer<proto::ListHistoryResponse> {
+        Ok(Response::new(history::list(self.service.access(), request.into_inner())?))
     }
 
     type WatchEventsStream =

@@ -228,13 +228,14 @@ pub(super) fn alone(runs: &[&Run]) -> Vec<Alone> {
     known.collect()
 }
 
-/// What the group's task took by itself in this round.
+/// What a task of the group took by itself in this round: the median of those that ran.
 pub(super) fn alone_time(alone: &[&Run], round: u32, group: &str) -> Option<f64> {
     let of_round = alone.iter().filter(|run| run.round == round);
-    let task = of_round
+    let times = of_round
         .flat_map(|run| &run.tasks)
-        .find(|task| task.group == group && task.outcome == Outcome::Ok)?;
-    run_time(task).filter(|seconds| *seconds > 0.0)
+        .filter(|task| task.group == group && task.outcome == Outcome::Ok)
+        .filter_map(|task| run_time(task).filter(|seconds| *seconds > 0.0));
+    Spread::new(times.collect()).map(|times| times.median())
 }
 
 /// Group and slowdown of every task that had an active slot from begin to end.

@@ -102,7 +102,7 @@ impl Bench<'_> {
             How::Alone => (None, Some(1)),
             How::Daemon { keys, slots } => (Some(self.daemon(keys).await?.0), *slots),
         };
-        let extent = if setting.how == How::Alone { Extent::OneEach } else { Extent::Whole };
+        let extent = if setting.how == How::Alone { Extent::Alone } else { Extent::Whole };
         let tasks = tasks::plan(self.suite, load, &self.places, self.cpus, extent);
         for index in 0..tasks.len() {
             // what a task of the run before said; there may have been none

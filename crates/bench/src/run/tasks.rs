@@ -32,13 +32,17 @@ pub(crate) struct Places {
     pub(crate) run: PathBuf,
 }
 
+/// Tasks of a group that run alone in a round: one reading of a short task is noise.
+const ALONE: u32 = 3;
+
 /// How much of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// All of it.
     Whole,
-    /// The first task of each group that follows no other.
-    OneEach,
+    /// Of each group that follows no other the first [`ALONE`] tasks, all at once: the setting has
+    /// one slot.
+    Alone,
 }
 
 /// The tasks of `load` in the order of the suite.
@@ -53,8 +57,11 @@ pub(super) fn plan(
     for (group_index, group) in load.groups.iter().enumerate() {
         let (count, arrivals) = match extent {
             Extent::Whole => (group.count, offsets(group, seed(suite.seed, load, group))),
-            Extent::OneEach if group.after.is_empty() => (1, vec![Duration::ZERO]),
-            Extent::OneEach => continue,
+            Extent::Alone if group.after.is_empty() => {
+                let count = group.count.min(ALONE);
+                (count, vec![Duration::ZERO; count as usize])
+            }
+            Extent::Alone => continue,
         };
         for (index, arrives) in (0..count).zip(arrivals) {
             let name = format!("{}-{}", group.name, index + 1);

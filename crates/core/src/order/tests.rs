@@ -21,7 +21,7 @@ fn shaper(order: QueueOrder, rates: &[(&str, f64)]) -> Shaper {
         order,
         ..Policy::simulated()
     };
-    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1, rate_squares: None };
+    let finished = |rate| Finished { count: 1, rate_sum: rate, rated: 1, ..Finished::default() };
     let jobs = rates.iter().map(|(job, rate)| (key(job), finished(*rate))).collect();
     Shaper::new(policy, 1, Restored { jobs, ..Restored::default() })
 }

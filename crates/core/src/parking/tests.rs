@@ -103,7 +103,7 @@ impl Node {
                     self.inside.remove(&task.id);
                     self.feed(Input::Removed(task.id));
                 }
-                Job::Reattach(_) | Job::Repair { .. } => unreachable!(),
+                Job::Reattach(_) | Job::Repair { .. } | Job::Freeze(_) => unreachable!(),
             }
         }
         for (ticket, answer) in step.answers {

@@ -29,6 +29,11 @@ pub const NAMES: &[(&str, &str)] = &[
     ("decide_p99_us", "microseconds that a policy was asked for, 99th percentile of all times"),
     ("lost", "tasks lost with their nodes, for each task"),
     ("preempted", "tasks preempted, for each task"),
+    (
+        "forecast_mean",
+        "how far a task's time in its slot was from the mean of its job so far, of that time",
+    ),
+    ("forecast_median", "the same from the median"),
     ("tasks", "tasks that ended"),
     ("jobs", "jobs that ended"),
 ];
@@ -56,6 +61,14 @@ fn histogram() -> Histogram<u64> {
     histogram
 }
 
+/// Sums of seconds over the tasks that were not the first of their job and kind to end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forecast {
+    held: f64,
+    off_mean: f64,
+    off_median: f64,
+}
+
 /// Everything that is counted, over all rounds of a case.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -73,6 +86,7 @@ pub struct Figures {
     starts: u64,
     lost: u64,
     preempted: u64,
+    forecast: Forecast,
     /// Figures that are not counted.
     set: BTreeMap<&'static str, f64>,
 }
@@ -94,6 +108,7 @@ impl Default for Figures {
             starts: 0,
             lost: 0,
             preempted: 0,
+            forecast: Forecast::default(),
             set: BTreeMap::new(),
         }
     }
@@ -118,6 +133,13 @@ impl Figures {
                 counts.maps = (counts.maps.0 + 1, counts.maps.1 + held.as_secs_f64());
             }
         }
+    }
+
+    /// A task held its slot for so long, where the others of its job let expect `mean` or `median`.
+    pub fn forecast(&mut self, held: Duration, mean: Duration, median: Duration) {
+        self.forecast.held += held.as_secs_f64();
+        self.forecast.off_mean += held.abs_diff(mean).as_secs_f64();
+        self.forecast.off_median += held.abs_diff(median).as_secs_f64();
     }
 
     /// A task was lost with its node, or preempted.
@@ -207,6 +229,8 @@ impl Figures {
             }
             "lost" => ratio(self.lost as f64, self.tasks as f64),
             "preempted" => ratio(self.preempted as f64, self.tasks as f64),
+            "forecast_mean" => ratio(self.forecast.off_mean, self.forecast.held),
+            "forecast_median" => ratio(self.forecast.off_median, self.forecast.held),
             "tasks" => Some(self.tasks as f64),
             _ => self.set.get(name).copied(),
         }

@@ -14,6 +14,7 @@
 //! | [`run`] | the queue of events |
 //! | [`once`] | one decision for one moment, many times |
 //! | [`formula`] | figures that need no cluster |
+//! | `forecast` | how long a task is going to run, by those that have ended |
 //! | [`figures`] | what is counted, in bounded memory |
 //! | [`suite`] | files of cases, and what the sources published beside what comes out |
 //!
@@ -26,6 +27,7 @@
 //! made elsewhere.
 
 pub mod figures;
+mod forecast;
 pub mod formula;
 pub mod machine;
 pub mod once;

@@ -21,6 +21,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::cluster::Clock;
 use crate::cluster::figures::Figures;
+use crate::cluster::forecast::Held;
 use crate::cluster::machine::{Ended, Machine, Start};
 use crate::cluster::scenario::Scenario;
 use crate::cluster::workload::{Arrival, Todo, Workload, exponential, random, spread};
@@ -47,8 +48,8 @@ struct Live {
     maps: usize,
     reduces: usize,
     last_end: Duration,
-    /// Time and number of its tasks that have ended, maps and reduces.
-    took: [(Duration, u32); 2],
+    /// How long its tasks that have ended held their slots, maps and reduces.
+    took: [Held; 2],
 }
 
 /// Why a case was not run.
@@ -319,10 +320,14 @@ impl<'a> Run<'a> {
             return Err(Refused::Broken("a task of a job that is over ended".into()));
         };
         let class = &self.scenario.job[live.arrival.class];
-        self.figures.end(&class.name, kind, at.saturating_sub(since));
+        let held = at.saturating_sub(since);
+        self.figures.end(&class.name, kind, held);
         live.last_end = live.last_end.max(at);
         let took = &mut live.took[kind as usize];
-        *took = (took.0 + at.saturating_sub(since), took.1 + 1);
+        if let (Some(mean), Some(median)) = (took.mean(), took.median()) {
+            self.figures.forecast(held, mean, median);
+        }
+        took.learn(held);
         let (left, work) = match kind {
             Kind::Map => (&mut live.maps, class.map),
             Kind::Reduce => (&mut live.reduces, class.reduce),
@@ -390,16 +395,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// When the running tasks are expected to end, for a policy that asks: after as long as those of
-    /// their job took on average that have ended.
+    /// When the running tasks are expected to end, for a policy that asks: after as long as the
+    /// median of those of their job that have ended, which errs less than the mean.
     fn predict(&mut self, now: Duration) {
         let all = self.cluster.nodes().flat_map(|node| self.cluster[node].running());
         for task in all.collect::<Vec<_>>() {
             let State::Running(_, since) = self.cluster[task].state() else { continue };
             let Some(live) = self.jobs[self.cluster[task].job.number()] else { continue };
-            let (took, ended) = live.took[self.cluster[task].kind as usize];
-            let mean = took.checked_div(ended);
-            let left = mean.map(|mean| mean.saturating_sub(now.saturating_sub(since)));
+            let median = live.took[self.cluster[task].kind as usize].median();
+            let left = median.map(|median| median.saturating_sub(now.saturating_sub(since)));
             self.cluster.predict(task, left);
         }
     }

@@ -1,0 +1,53 @@
+//! Freezing the group of a task: `cgroup.freeze` of the cgroup2 group or twin (Linux 5.2), else
+//! `freezer.state` of cgroup v1 (cgroup-v2.rst, freezer-subsystem.rst).
+//!
+//! The cgroup2 file comes first, since a task frozen by it can be killed; one frozen by v1 dies only when
+//! it is thawed. The kernel freezes behind the write: the `frozen` of a reading says when it is done.
+//! What somebody else froze is neither frozen again nor thawed.
+
+use std::path::PathBuf;
+
+use super::mounts::Hierarchy;
+use super::{CgroupError, Group, files, members};
+
+struct Knob {
+    file: PathBuf,
+    on: &'static str,
+    off: &'static str,
+}
+
+fn knob(hierarchies: &[Hierarchy], group: &Group) -> Option<Knob> {
+    let unified = group.dirs.unified.as_ref().map(|dir| dir.join("cgroup.freeze"));
+    if let Some(file) = unified.filter(|file| file.exists()) {
+        return Some(Knob { file, on: "1", off: "0" });
+    }
+    let freezer =
+        members::in_use(hierarchies, &group.record).find(|hierarchy| hierarchy.has("freezer"))?;
+    let file = freezer.dir(&group.record.path).join("freezer.state");
+    Some(Knob { file, on: "FROZEN", off: "THAWED" })
+}
+
+/// Freezes the group.
+pub(super) fn freeze(hierarchies: &[Hierarchy], group: &Group) -> Result<(), CgroupError> {
+    let path = &group.record.path;
+    let Some(knob) = knob(hierarchies, group) else {
+        return Err(CgroupError::Unsupported(format!(
+            "{path} has neither cgroup.freeze nor freezer.state; mount cgroup2 or the freezer \
+             controller"
+        )));
+    };
+    match files::read_value_if_there(&knob.file)? {
+        Some(state) if state == knob.off => files::write_value(&knob.file, knob.on),
+        Some(_) => Err(CgroupError::Refused(format!("{path} is frozen by somebody else"))),
+        None => Err(CgroupError::Refused(format!("{path} is gone"))),
+    }
+}
+
+/// Thaws a group that LRS froze; nothing to do for one that is not frozen, or gone.
+pub(super) fn thaw(hierarchies: &[Hierarchy], group: &Group) -> Result<(), CgroupError> {
+    let Some(knob) = knob(hierarchies, group) else { return Ok(()) };
+    match files::read_value_if_there(&knob.file)? {
+        Some(state) if state != knob.off => files::write_value(&knob.file, knob.off),
+        _ => Ok(()),
+    }
+}
