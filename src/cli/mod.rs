@@ -12,6 +12,7 @@ mod admit;
 mod args;
 mod classify;
 mod client;
+mod complete;
 mod events;
 mod exec;
 mod failure;
@@ -41,6 +42,7 @@ use args::{Cli, Command, ConfigCommand};
 
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
+    complete::answer();
     let matches = groups::grouped(Cli::command()).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -85,7 +87,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
         Command::Plan(args) => plan::plan_file(&args, out),
         Command::Classify(args) => classify::classify(&args, out),
-        Command::Completions { shell } => pages::completions(shell, out),
+        Command::Completions { shell } => complete::script(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)
         }

@@ -449,3 +449,28 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
     let unknown = Fake::start(Script::default()).run(&["history", "--user", "no such user"]);
     assert_eq!(unknown.code, Some(2));
 }
+
+#[test]
+fn a_shell_completes_tasks_by_name_and_id_and_jobs() {
+    let task =
+        |id: &str, name: &str| Task { id: id.into(), name: Some(name.into()), ..Task::default() };
+    let tasks =
+        vec![task("t1-0", "sort"), task("t1-1", "twin"), task("t1-2", "twin"), task("t1-3", "a b")];
+    let fake = Fake::start(Script { pages: vec![tasks], ..Script::default() });
+    let script = fake.run(&["completions", "bash"]);
+    assert!(script.out.contains("LRSCTL_COMPLETE"), "{script:?}");
+    let complete = |words: &[&str]| {
+        let mut command = fake.command(&[&["--", "lrsctl"], words].concat());
+        let last = words.len().to_string();
+        command.envs([("LRSCTL_COMPLETE", "bash"), ("_CLAP_COMPLETE_INDEX", &last)]);
+        command.env("_CLAP_IFS", "\n");
+        let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // A name of two tasks stands for none, and one with a space needs quotes.
+    assert_eq!(complete(&["why", "s"]), ["sort"]);
+    assert_eq!(complete(&["why", "t"]), ["t1-0", "t1-1", "t1-2", "t1-3"]);
+    assert_eq!(complete(&["tasks", "--job", ""]), ["wordcount"]);
+    let commands = complete(&[""]);
+    assert!(commands.iter().any(|c| c == "run") && !commands.iter().any(|c| c == "__daemon"));
+}

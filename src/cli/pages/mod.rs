@@ -1,16 +1,15 @@
-//! `lrsctl man` and `lrsctl completions`: the manual and the shells' completions.
+//! `lrsctl man`: the manual.
 //!
-//! Both are made from what the programs parse with: the clap definitions behind `--help`, and
-//! the table of keys behind the configuration file. So they cannot tell of an option or a key
-//! that is not there. The packages run these commands when they are built
-//! (`packaging/build`); by hand they serve an install without a package.
+//! It is made from what the programs parse with: the clap definitions behind `--help`, and
+//! the table of keys behind the configuration file. So it cannot tell of an option or a key
+//! that is not there. The packages run this command when they are built
+//! (`packaging/build`); by hand it serves an install without a package.
 
 mod settings;
 
 use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
-use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
@@ -66,21 +65,6 @@ fn write_all(pages: &[Page], directory: &Path) -> Result<(), Failure> {
         std::fs::write(&path, &page.text).map_err(|error| failed("write", &path, error))?;
     }
     Ok(())
-}
-
-/// `lrsctl completions SHELL`: the script to stdout.
-pub(super) fn completions(shell: Shell, out: &mut Output) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut visible(&Cli::command()), "lrsctl", &mut script);
-    out.text(String::from_utf8_lossy(&script))
-}
-
-/// `command` without what `--help` does not show either: clap_complete would offer it.
-fn visible(command: &Command) -> Command {
-    Command::new("lrsctl")
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(command.get_arguments().cloned())
-        .subcommands(command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned())
 }
 
 fn pages() -> Vec<Page> {
@@ -265,17 +249,6 @@ mod tests {
             for section in [".TH", "NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"] {
                 assert!(text.contains(section), "{} lacks {section}", page.file_name());
             }
-        }
-    }
-
-    #[test]
-    fn completions_offer_what_help_shows() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut visible(&Cli::command()), "lrsctl", &mut script);
-            let script = String::from_utf8(script).unwrap();
-            assert!(script.contains("reservation"), "{shell}: {script}");
-            assert!(!script.contains("--workdir"), "{shell} offers a hidden command");
         }
     }
 }
