@@ -84,6 +84,9 @@ fn the_passive_task_is_frozen_and_shown_and_thawed_for_its_promotion() {
 #[ignore = "needs root and cgroups"]
 fn a_reload_a_drain_and_a_release_thaw() {
     let (daemon, _, passive) = frozen("freezereload");
+    // Nothing changed, so nothing is thawed.
+    daemon.ok(&["reload"]);
+    assert!(!daemon.ok(&["why", "guard"]).contains("the settings freeze no task"));
     daemon.configure(&short(true));
     daemon.ok(&["reload"]);
     runs(&daemon, passive);

@@ -408,12 +408,15 @@ impl Shaper {
 
     /// New settings.
     pub(super) fn set_policy(&mut self, policy: Policy, now: Moment) {
-        self.policy = policy;
+        let guard = std::mem::replace(&mut self.policy, policy).guard;
         if self.policy.guard.is_none() {
             self.guard.reset();
             self.interference.reset();
         }
-        self.follow_freeze_policy(now);
+        // A reload that leaves the guard as it is thaws nothing.
+        if self.policy.guard != guard {
+            self.follow_freeze_policy(now);
+        }
         self.resize(now);
         self.settle(now);
     }
