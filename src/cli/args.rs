@@ -11,6 +11,7 @@ use lrs_api::client::{DEFAULT_ENDPOINT, Endpoint};
 use lrs_bench::{DemoArgs, InnerArgs};
 use lrs_place::catalogue::{Entry, POLICIES};
 
+use super::kill;
 use super::show::history;
 use super::show::table::fields;
 use super::values::{Patience, Since, duration, event_type, label, some_time, user};
@@ -110,6 +111,23 @@ pub(super) enum Command {
         #[arg(value_name = "TASK")]
         id: String,
     },
+    /// Wait until tasks have ended; ends with their exit status
+    ///
+    /// Of several tasks the greatest one; 128 + N where signal N ended the main process, and 0 where how
+    /// it ended is not known. Of a job: all of its tasks that run now. wait's own failures: 124 not ended
+    /// within --within=DUR, 125 anything else.
+    #[command(after_help = "Examples:\n  \
+        lrsctl wait nightly && echo done\n  \
+        lrsctl wait --within 10m t13fipz1-4")]
+    Wait(WaitArgs),
+    /// Send a signal to every process of a task
+    ///
+    /// lrsctl sends it, with the rights of its caller; lrsd ends no task. A task ends when its last
+    /// process has, so one that catches the signal goes on.
+    #[command(after_help = "Examples:\n  \
+        lrsctl kill nightly-17\n  \
+        lrsctl kill --signal KILL t13fipz1-4")]
+    Kill(KillArgs),
     /// Change the priority of a task
     Priority {
         /// Id of the task, its number (the end of the id) or its name
@@ -391,6 +409,26 @@ pub(super) struct AdmitArgs {
     /// four uids
     #[arg(required_unless_present = "units", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pids: Vec<i32>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct WaitArgs {
+    /// Id of a task, its number (the end of the id) or its name; or a job
+    #[arg(value_name = "TASK", required = true)]
+    pub(super) tasks: Vec<String>,
+    /// How long at most (10s, 5m)
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(super) within: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct KillArgs {
+    /// Id of the task, its number (the end of the id) or its name
+    #[arg(value_name = "TASK", required = true)]
+    pub(super) tasks: Vec<String>,
+    /// A name or a number
+    #[arg(long, short, value_name = "SIGNAL", default_value = "TERM", value_parser = kill::parse)]
+    pub(super) signal: rustix::process::Signal,
 }
 
 #[derive(Args, Debug)]

@@ -19,6 +19,7 @@ mod failure;
 mod groups;
 mod handle;
 mod inherited;
+mod kill;
 mod local;
 mod manage;
 mod output;
@@ -28,6 +29,7 @@ mod read;
 mod show;
 mod usage;
 mod values;
+mod wait;
 mod yarn;
 
 use std::process::ExitCode;
@@ -76,6 +78,8 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
         Command::Admit(args) => admit::admit(lrsd, &args, talk, out),
         Command::Release { id } => manage::release(lrsd, id),
+        Command::Wait(args) => wait::wait(lrsd, &args, talk, out),
+        Command::Kill(args) => kill::kill(lrsd, args, talk),
         Command::Priority { id, priority } => manage::priority(lrsd, id, priority, out),
         Command::Reserve(args) => manage::reserve(lrsd, args, out),
         Command::Cancel { id } => manage::cancel(lrsd, id),

@@ -85,27 +85,33 @@ pub(super) fn history(
         let from = clock::now().wall.unix_micros().saturating_sub(ago);
         wire::proto_time(WallTime::from_unix_micros(from))
     });
-    let mut asked = proto::ListHistoryRequest {
+    let asked = proto::ListHistoryRequest {
         job: args.job.clone(),
         uid: args.user,
         since,
         failed: args.failed,
         ..proto::ListHistoryRequest::default()
     };
-    let tasks = ask(lrsd, Asked::Other, |mut lrsd| async move {
-        let mut tasks = Vec::new();
-        loop {
-            let page = lrsd.list_history(asked.clone()).await?.into_inner();
-            // A server that repeats itself must not keep the client forever.
-            let stuck = page.tasks.is_empty();
-            tasks.extend(page.tasks);
-            asked.page_token = page.next_page_token;
-            if asked.page_token.is_empty() || stuck {
-                return Ok(tasks);
-            }
-        }
-    })?;
+    let tasks = ask(lrsd, Asked::Other, |lrsd| ended_tasks(lrsd, asked))?;
     if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
+}
+
+/// All pages of ListHistory.
+pub(super) async fn ended_tasks(
+    mut lrsd: Connection,
+    mut asked: proto::ListHistoryRequest,
+) -> Result<Vec<proto::EndedTask>, tonic::Status> {
+    let mut tasks = Vec::new();
+    loop {
+        let page = lrsd.list_history(asked.clone()).await?.into_inner();
+        // A server that repeats itself must not keep the client forever.
+        let stuck = page.tasks.is_empty();
+        tasks.extend(page.tasks);
+        asked.page_token = page.next_page_token;
+        if asked.page_token.is_empty() || stuck {
+            return Ok(tasks);
+        }
+    }
 }
 
 /// `lrsctl why ID`

@@ -20,8 +20,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("sacct", "`lrsctl history` has the tasks that ended"),
     ("submit", "`lrsctl run --wait -- CMD... &` waits for a slot in the background"),
     ("exec", "`lrsctl run -- CMD...` runs a command in a slot"),
-    ("kill", "LRS ends no task; kill the process that `lrsctl task ID` shows"),
-    ("stop", "`lrsctl drain` takes no new tasks; LRS ends none"),
+    ("stop", "`lrsctl kill TASK` ends a task; `lrsctl drain` takes no new ones"),
     ("attach", "`lrsctl admit PID` makes a running process a task"),
     ("detach", "`lrsctl release ID` gives a task back to where it came from"),
 ];

@@ -88,7 +88,7 @@ fn what_people_of_other_tools_type_first_gets_a_tip() {
     let fake = Fake::start(Script::default());
     for (args, tip) in [
         (&["ps"][..], "lrsctl tasks"),
-        (&["kill", "t0000000-1"], "LRS ends no task"),
+        (&["stop"], "lrsctl kill"),
         (&["run", "ls"], "run --wait=10s -- CMD"),
         (&["run", "--wait", "10s", "--", "true"], "run --wait=10s -- CMD"),
     ] {

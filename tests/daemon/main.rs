@@ -14,6 +14,7 @@ mod member;
 mod crash;
 mod disks;
 mod ending;
+mod ends;
 mod finder;
 mod freezing;
 mod give_back;

@@ -17,7 +17,7 @@ pub enum Exit {
     Unreachable = 3,
     /// No slot was free, or none came free in the time given.
     NoFreeSlot = 4,
-    /// `run` had no slot, or none within `--wait=DUR` (as timeout(1)).
+    /// `run` had no slot, or none within `--wait=DUR`; `wait` ran out of time (as timeout(1)).
     RunWithoutSlot = 124,
     /// `run` itself failed: refused, wrong arguments, no daemon (as docker-run(1) and env(1)).
     RunFailed = 125,

@@ -97,7 +97,7 @@ pub(crate) fn table(
 }
 
 /// `3`, `SIGSEGV+core`
-fn exit(task: &EndedTask) -> String {
+pub(crate) fn exit(task: &EndedTask) -> String {
     let core = if task.core_dumped == Some(true) { "+core" } else { "" };
     match (task.exit_status, task.exit_signal) {
         (Some(status), _) => status.to_string(),
@@ -110,7 +110,7 @@ fn exit(task: &EndedTask) -> String {
 }
 
 /// Job, kind and name.
-fn title(task: &EndedTask) -> String {
+pub(crate) fn title(task: &EndedTask) -> String {
     let labels = |one: &Option<String>, other: &Option<String>, between| {
         let both: Vec<_> = [one, other].into_iter().flatten().map(String::as_str).collect();
         Some(both.join(between)).filter(|text| !text.is_empty())

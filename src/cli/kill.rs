@@ -1,0 +1,141 @@
+//! `lrsctl kill`: a signal to every process of a task, with the rights of the caller.
+//!
+//! The daemon ends no task; this is kill(1) for a group. The processes are those whose
+//! `/proc/PID/cgroup` has the task's cgroup or one below it. Each is opened as a pidfd and looked at
+//! again before it is signalled, so that a recycled pid is never hit. It looks again until it finds none
+//! that is new, since a task may fork meanwhile.
+//! Limits: a task without a cgroup (observe mode) gets the signal in its main process alone; whoever
+//! runs in another cgroup namespace than lrsd sees no process of a task.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+use lrs_api::proto::{GetTaskRequest, Task};
+use nix::sys::signal;
+use procfs::ProcError;
+use procfs::process::Process;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::args::KillArgs;
+use super::client::{Lrsd, ask};
+use super::failure::{Asked, Failure};
+use super::handle::with_id;
+use super::output::{Talk, say};
+
+/// A task that forks faster than it is signalled: SIGKILL ends that after a few.
+const PASSES: usize = 100;
+
+/// `lrsctl kill TASK...`
+pub(super) fn kill(lrsd: &Lrsd, args: KillArgs, talk: Talk) -> Result<(), Failure> {
+    let mut refused = Vec::new();
+    for word in args.tasks {
+        let task = ask(lrsd, Asked::Other, |lrsd| {
+            with_id(lrsd, word, |mut lrsd, id| async move {
+                lrsd.get_task(GetTaskRequest { id }).await.map(tonic::Response::into_inner)
+            })
+        });
+        match task.and_then(|task| send(&task, args.signal, talk)) {
+            Ok(()) => {}
+            Err(failure) => refused.push(failure),
+        }
+    }
+    let last = refused.pop();
+    refused.iter().for_each(|failure| failure.report("lrsctl"));
+    last.map_or(Ok(()), Err)
+}
+
+/// A name with or without SIG, or a number.
+pub(super) fn parse(text: &str) -> Result<Signal, String> {
+    let by_name = || format!("SIG{}", text.to_uppercase().trim_start_matches("SIG")).parse();
+    let known = match text.parse::<i32>() {
+        Ok(number) => signal::Signal::try_from(number),
+        Err(_) => by_name(),
+    };
+    let known = known.ok().and_then(|signal| Signal::from_named_raw(signal as i32));
+    known.ok_or_else(|| "expected a signal: TERM, KILL, INT, STOP, CONT, 9 ...".to_owned())
+}
+
+fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
+    let failed = |error: ProcError| Failure::failed(format!("cannot look at /proc: {error}"));
+    let me = std::process::id() as i32;
+    let (mut sent, mut refused, mut met) = (0, Vec::new(), HashSet::new());
+    for _ in 0..PASSES {
+        let mut new = 0;
+        for process in procfs::process::all_processes().map_err(failed)? {
+            // One that ended meanwhile is none of the task any more.
+            let Ok(process) = process else { continue };
+            let Ok(stat) = process.stat() else { continue };
+            if process.pid == me
+                || !is_of(task, &process)
+                || !met.insert((stat.pid, stat.starttime))
+            {
+                continue;
+            }
+            new += 1;
+            match pidfd(stat.pid).filter(|_| is_of(task, &process)) {
+                None => {}
+                Some(pidfd) => match pidfd_send_signal(&pidfd, signal) {
+                    Ok(()) => sent += 1,
+                    Err(Errno::SRCH) => {}
+                    Err(error) => refused.push(format!("{} ({error})", stat.pid)),
+                },
+            }
+        }
+        if new == 0 {
+            break;
+        }
+    }
+    if task.frozen {
+        say(format_args!(
+            "lrsctl: {} is frozen, and acts on the signal once it runs again",
+            task.id
+        ));
+    }
+    talk.detail(format_args!("{}: {} processes have the signal", task.id, sent));
+    if !refused.is_empty() {
+        return Err(Failure::failed(format!(
+            "{} of {} processes of {} did not take the signal: pid {}",
+            refused.len(),
+            refused.len() + sent,
+            task.id,
+            refused.join(", ")
+        )));
+    }
+    if sent == 0 {
+        let place = task.cgroup.as_deref().map_or_else(
+            || format!("its main process {} is gone", task.pid.unwrap_or_default()),
+            |cgroup| format!("none is in its cgroup {cgroup}"),
+        );
+        return Err(Failure::failed(format!("no process of {} found: {place}", task.id))
+            .hint("it may have ended just now; from a container, signal it on the node itself"));
+    }
+    Ok(())
+}
+
+fn is_of(task: &Task, process: &Process) -> bool {
+    let Some(group) = &task.cgroup else { return task.pid == Some(process.pid) };
+    let below = |path: &str| {
+        path.strip_prefix(&**group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    process.cgroups().is_ok_and(|groups| groups.into_iter().any(|of| below(&of.pathname)))
+}
+
+fn pidfd(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_has_a_name_or_a_number() {
+        for text in ["TERM", "term", "SIGTERM", "15"] {
+            assert_eq!(parse(text), Ok(Signal::TERM), "{text}");
+        }
+        for text in ["", "0", "-9", "SIG", "NOPE", "64000"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `lrsctl wait`: until tasks have ended, with their exit status as its own.
+//!
+//! The stream of events is opened before the tasks are listed, so that no end falls between the two. A
+//! stream that breaks is opened anew, also across a restart of the daemon, and what is not listed then has
+//! ended. Limit: a task that still waits for its slot is none yet, and its end is not waited for.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lrs_api::client::{Connection, all_tasks};
+use lrs_api::proto::event_stream_item::Item;
+use lrs_api::proto::{EndedTask, EventStreamItem, Task, WatchEventsRequest};
+use tokio::time::{sleep, timeout, timeout_at};
+use tonic::Streaming;
+
+use super::args::WaitArgs;
+use super::client::{Lrsd, connect, in_time};
+use super::failure::{Asked, Exit, Failure, from_status};
+use super::handle::{one, stands_for};
+use super::output::{Output, Talk, printable, say};
+use super::read::ended_tasks;
+use super::show::history;
+use crate::proto::ListHistoryRequest;
+
+/// Between two attempts to reach a daemon that is away.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long after the end of a task its exit status may come.
+const LATE: Duration = Duration::from_secs(1);
+
+/// `lrsctl wait WORD...`
+pub(super) fn wait(
+    lrsd: &Lrsd,
+    args: &WaitArgs,
+    talk: Talk,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let ends = super::runtime()?.block_on(async {
+        let ends = until_ended(lrsd, &args.tasks);
+        let Some(within) = args.within else { return ends.await };
+        timeout(within, ends).await.unwrap_or_else(|_| {
+            let words: Vec<_> = args.tasks.iter().map(|word| printable(word)).collect();
+            let text = format!("{} did not end within the time given", words.join(", "));
+            Err(Failure::new(Exit::RunWithoutSlot, text))
+        })
+    });
+    let ends = ends.map_err(Failure::of_run)?;
+    if out.is_json() {
+        out.json(&ends.known)?;
+    }
+    let mut code = 0;
+    for end in &ends.known {
+        let of_end = match (end.exit_status, end.exit_signal) {
+            (Some(status), _) => u8::try_from(status).unwrap_or(u8::MAX),
+            (None, signal) => {
+                signal.map_or(0, |signal| u8::try_from(128 + signal).unwrap_or(u8::MAX))
+            }
+        };
+        let title = history::title(end);
+        let text = format_args!("{} ({}) ended: {}", end.id, printable(&title), history::exit(end));
+        if of_end > 0 {
+            say(format_args!("lrsctl: {text}"))
+        } else {
+            talk.detail(text)
+        }
+        code = code.max(of_end);
+    }
+    for id in &ends.unknown {
+        say(format_args!(
+            "lrsctl: how {id} ended is not known; it was released, or is kept no more"
+        ));
+    }
+    if code == 0 { Ok(()) } else { Err(Failure::ended(ExitCode::from(code))) }
+}
+
+/// How the tasks ended.
+#[derive(Default)]
+struct Ends {
+    known: Vec<EndedTask>,
+    /// Ids of those that the history does not have.
+    unknown: Vec<String>,
+}
+
+/// Ids that the words stand for.
+struct Waiting {
+    running: BTreeSet<String>,
+    all: BTreeSet<String>,
+}
+
+async fn until_ended(lrsd: &Lrsd, words: &[String]) -> Result<Ends, Failure> {
+    let mut waiting = None;
+    let mut said = false;
+    loop {
+        match attempt(lrsd, words, &mut waiting).await {
+            // Whoever waited already waits on.
+            Err(failure) if waiting.is_some() && failure.is(Exit::Unreachable) => {}
+            ended => return ended,
+        }
+        if !std::mem::replace(&mut said, true) {
+            say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn failed(status: tonic::Status) -> Failure {
+    from_status(&status, Asked::Other)
+}
+
+async fn attempt(
+    lrsd: &Lrsd,
+    words: &[String],
+    waiting: &mut Option<Waiting>,
+) -> Result<Ends, Failure> {
+    let opened = in_time(lrsd, async {
+        let mut connection = connect(lrsd).await?;
+        let request = WatchEventsRequest { since: None, no_follow: false };
+        let stream = connection.watch_events(request).await.map_err(failed)?.into_inner();
+        let tasks = all_tasks(connection.clone()).await.map_err(failed)?;
+        if waiting.is_none() {
+            *waiting = Some(resolve(words, &tasks, &kept(&connection).await?)?);
+        }
+        Ok::<_, Failure>((connection, stream, tasks))
+    });
+    let (connection, mut stream, mut tasks) = opened.await??;
+    let Some(waiting) = waiting else { return Ok(Ends::default()) };
+    loop {
+        waiting.running.retain(|id| tasks.iter().any(|task| task.id == *id));
+        if until_none_runs(&mut stream, waiting).await? {
+            break;
+        }
+        tasks = in_time(lrsd, all_tasks(connection.clone())).await?.map_err(failed)?;
+    }
+    let patience = tokio::time::Instant::now() + LATE;
+    loop {
+        let ends = ends(&waiting.all, in_time(lrsd, kept(&connection)).await??);
+        let all_known = ends.known.iter().all(|end| end.exit_status.or(end.exit_signal).is_some());
+        if all_known || timeout_at(patience, until_exit(&mut stream)).await.is_err() {
+            return Ok(ends);
+        }
+    }
+}
+
+async fn next(stream: &mut Streaming<EventStreamItem>) -> Result<Item, Failure> {
+    let away = |text: String| Failure::unreachable(text);
+    let item = stream.message().await.map_err(|status| away(status.message().to_owned()))?;
+    item.and_then(|item| item.item).ok_or_else(|| away("lrsd stopped".to_owned()))
+}
+
+/// False: events were lost, so that the tasks have to be listed again.
+async fn until_none_runs(
+    stream: &mut Streaming<EventStreamItem>,
+    waiting: &mut Waiting,
+) -> Result<bool, Failure> {
+    while !waiting.running.is_empty() {
+        match next(stream).await? {
+            Item::Event(event) if ["completed", "released"].contains(&&*event.r#type) => {
+                waiting.running.remove(event.task.as_deref().unwrap_or_default());
+            }
+            Item::Event(_) => {}
+            Item::Lost(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// A stream that ends has no exit status any more, and the caller's patience runs out.
+async fn until_exit(stream: &mut Streaming<EventStreamItem>) {
+    loop {
+        match next(stream).await {
+            Ok(Item::Event(event)) if event.r#type == "exit" => return,
+            Ok(_) => {}
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+async fn kept(connection: &Connection) -> Result<Vec<EndedTask>, Failure> {
+    ended_tasks(connection.clone(), ListHistoryRequest::default()).await.map_err(failed)
+}
+
+fn ends(all: &BTreeSet<String>, mut kept: Vec<EndedTask>) -> Ends {
+    kept.retain(|end| all.contains(&end.id));
+    let is_kept = |id: &&String| kept.iter().any(|end| end.id == **id);
+    let unknown = all.iter().filter(|id| !is_kept(id)).cloned().collect();
+    Ends { known: kept, unknown }
+}
+
+/// A word is a running task, a job with running tasks, a task that ended, or a job that ran.
+fn resolve(words: &[String], tasks: &[Task], kept: &[EndedTask]) -> Result<Waiting, Failure> {
+    let (mut running, mut all) = (BTreeSet::new(), BTreeSet::new());
+    for word in words {
+        let of_job = |job: Option<&String>| job == Some(word);
+        if let Some(task) = one(word, tasks).map_err(failed)? {
+            running.insert(task.id.clone());
+        } else if tasks.iter().any(|task| of_job(task.job.as_ref())) {
+            let of_job = tasks.iter().filter(|task| of_job(task.job.as_ref()));
+            running.extend(of_job.map(|task| task.id.clone()));
+        } else if let Some(end) =
+            kept.iter().rfind(|end| stands_for(word, &end.id, end.name.as_deref()))
+        {
+            all.insert(end.id.clone());
+        } else if kept.iter().any(|end| of_job(end.job.as_ref())) {
+            say(format_args!("lrsctl: no task of job {} runs", printable(word)));
+        } else {
+            let text = format!("no task and no job {:?}", printable(word));
+            return Err(Failure::failed(text)
+                .hint("`lrsctl tasks` lists what runs, `lrsctl history` what ended"));
+        }
+    }
+    all.extend(running.iter().cloned());
+    Ok(Waiting { running, all })
+}

@@ -1,0 +1,81 @@
+//! `lrsctl wait` and `lrsctl kill`.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::Daemon;
+
+const SLOTS: &str = "[slots]\nactive = 2\npassive = 2\n";
+
+fn waiting(daemon: &Daemon, arguments: &[&str]) -> Child {
+    let mut command = daemon.ctl_command(&[&["wait"], arguments].concat());
+    command.stderr(Stdio::piped()).spawn().expect("lrsctl runs")
+}
+
+/// What the history knows of the task, as `wait` ends; before Linux 6.15 that may be nothing.
+fn known(daemon: &Daemon, name: &str) -> i32 {
+    let history = daemon.json(&["history"]);
+    let end = history.as_array().expect("a list").iter().find(|end| end["name"] == name);
+    end.expect("an end")["exit_status"].as_i64().unwrap_or(0) as i32
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn wait_ends_with_the_task_and_with_its_status() {
+    let mut daemon = Daemon::start("wait", SLOTS);
+    let script = "read x; exit 3";
+    let pids = ["one", "two"].map(|name| {
+        let pid = daemon.run(&["--name", name, "--job", "pair"], &["sh", "-c", script]);
+        daemon.task_of(pid);
+        pid
+    });
+    daemon.refused(&["wait", "one", "--within", "1ms"], 124, "did not end within");
+    daemon.refused(&["wait", "three"], 125, "no task and no job");
+    let mut of_job = waiting(&daemon, &["pair"]);
+    let mut of_one = waiting(&daemon, &["one"]);
+    // Both go on with the next daemon.
+    daemon.kill();
+    daemon.launch();
+    daemon.finish(pids[0]);
+    let status = of_one.wait().expect("an end");
+    assert_eq!(status.code(), Some(known(&daemon, "one")));
+    assert_eq!(of_job.try_wait().expect("a child"), None, "the other of the job runs");
+    daemon.finish(pids[1]);
+    assert_eq!(
+        of_job.wait().expect("an end").code(),
+        Some(known(&daemon, "one").max(known(&daemon, "two")))
+    );
+    // Of what is over already, the same.
+    let again = daemon.ctl(&["wait", "two", "--json"]);
+    assert_eq!(again.status.code(), Some(known(&daemon, "two")));
+    let ends: Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    assert_eq!(ends[0]["name"], "two");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn kill_reaches_every_process_of_the_task_and_no_other() {
+    let mut daemon = Daemon::start("kill", SLOTS);
+    let script = "setsid sleep 600 & (trap '' TERM; sleep 600 & wait; wait)";
+    let victim = daemon.run(&["--name", "victim"], &["bash", "-c", script]);
+    let other = daemon.run(&[], &["sleep", "600"]);
+    let group = daemon.task_of(victim)["cgroup"].as_str().expect("a cgroup").to_owned();
+    daemon.task_of(other);
+    let members = || {
+        let all = procfs::process::all_processes().expect("processes").flatten();
+        let is_in = |process: &procfs::process::Process| {
+            process.cgroups().is_ok_and(|of| of.into_iter().any(|of| of.pathname == group))
+        };
+        all.filter(is_in).map(|process| process.pid).collect::<Vec<_>>()
+    };
+    daemon.eventually("four processes", |_| (members().len() >= 4).then_some(()));
+    daemon.ok(&["kill", "victim"]);
+    // One catches the signal.
+    daemon.eventually("what is left", |_| (members().len() <= 2).then_some(()));
+    assert_eq!(daemon.tasks().len(), 2);
+    daemon.ok(&["kill", "-s", "KILL", "victim"]);
+    daemon.eventually("its end", |daemon| (daemon.tasks().len() == 1).then_some(()));
+    daemon.refused(&["kill", "victim"], 1, "no task");
+    assert_eq!(daemon.tasks()[0]["pid"], other);
+}
