@@ -6,7 +6,12 @@
 
 use std::convert::Infallible;
 use std::io::IsTerminal as _;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+use rustix::io::FdFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
 use super::client::{self, Lrsd, in_time};
@@ -42,7 +47,13 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
         Some(patience) => Away::Retry(patience),
     };
     let runtime = super::runtime()?;
-    let slot = runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk));
+    let slot = runtime.block_on(async {
+        let parent = Parent::new(args.parent)?;
+        tokio::select! {
+            slot = ask(lrsd, request, args.slot.wait, away, talk, args.parent.is_some()) => slot,
+            () = parent.gone() => Err(Failure::ended(Exit::RunWithoutSlot.into())),
+        }
+    });
     // Closes the connection and the event loop; this is the only thread again.
     drop(runtime);
     match slot? {
@@ -82,7 +93,7 @@ pub(super) fn admit(
         (format!("unit {unit}"), proto::AdmitRequest { unit: Some(unit.clone()), ..request })
     });
     for (subject, request) in processes.chain(units) {
-        match runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk)) {
+        match runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk, false)) {
             Ok(Slot::Own(task)) => {
                 if out.is_json() {
                     out.json_line(&*task)?;
@@ -139,6 +150,32 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
     }
 }
 
+/// The `run --each` that started this one: what it closes ends the waiting.
+struct Parent(Option<AsyncFd<OwnedFd>>);
+
+impl Parent {
+    fn new(fd: Option<i32>) -> Result<Parent, Failure> {
+        let Some(fd) = fd else { return Ok(Parent(None)) };
+        let usage = |error| Failure::usage(format!("--parent {fd} is no pipe: {error}"));
+        // SAFETY: only duplicated; who names another descriptor than run --each does harms itself.
+        let pipe = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map_err(usage)?;
+        // The command must not have it.
+        rustix::io::fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, FdFlags::CLOEXEC)
+            .map_err(|error| usage(error.into()))?;
+        // SAFETY: the duplicate is ours alone, and the `AsyncFd` owns it until it is dropped.
+        let watched = unsafe { AsyncFd::register_with_interest(pipe, Interest::READABLE) };
+        Ok(Parent(Some(watched.map_err(|error| usage(error.into()))?)))
+    }
+
+    /// Nothing is ever written: readable means that the other end is closed.
+    async fn gone(&self) {
+        match &self.0 {
+            Some(pipe) if pipe.readable().await.is_ok() => {}
+            _ => std::future::pending().await,
+        }
+    }
+}
+
 /// An answer that is no failure.
 #[derive(Debug)]
 enum Slot {
@@ -170,6 +207,7 @@ async fn ask(
     wait: Option<Patience>,
     away: Away,
     talk: Talk,
+    quiet: bool,
 ) -> Result<Slot, Failure> {
     let begun = clock::now();
     if wait.is_some() {
@@ -181,7 +219,8 @@ async fn ask(
     };
     let mut pause = BACKOFF.0;
     let mut said = false;
-    let explains = talk.verbose || std::io::stderr().is_terminal();
+    // Of those that a `run --each` starts many wait, and it shows how many.
+    let explains = talk.verbose || std::io::stderr().is_terminal() && !quiet;
     let mut queued = true;
     loop {
         let attempt = async {

@@ -98,7 +98,9 @@ pub(super) enum Command {
     /// or is refused. The manual page has the cases (lrsctl man lrsctl-run).
     #[command(after_help = "Examples:\n  \
         lrsctl run -- sort big -o big.sorted\n  \
-        lrsctl run --wait=10m --job nightly --kind map -- ./task")]
+        lrsctl run --wait=10m --job nightly --kind map -- ./task\n  \
+        lrsctl run --each *.log -- gzip -k {}\n  \
+        find in -name '*.csv' | lrsctl run --job load --keep-going --each -- ./load {}")]
     Run(RunArgs),
     /// Make running processes or systemd units tasks; prints one id a line
     #[command(after_help = "Examples:\n  \
@@ -388,6 +390,19 @@ pub(super) struct RunArgs {
     /// Leave the unit of systemd's that this runs in, whatever its limits and its stop
     #[arg(long)]
     pub(super) leave_unit: bool,
+    /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it, or else it
+    /// comes last. Waits for slots as --wait does
+    #[arg(long, value_name = "ARG", num_args = 0.., conflicts_with_all = ["reservation", "parent"])]
+    pub(super) each: Option<Vec<OsString>>,
+    /// With --each: go on after a task has failed
+    #[arg(long, requires = "each")]
+    pub(super) keep_going: bool,
+    /// With --each: Ctrl-C ends what waits for a slot and leaves the tasks that run
+    #[arg(long, requires = "each")]
+    pub(super) leave: bool,
+    /// A pipe: gives up waiting when it is closed
+    #[arg(long, hide = true, value_name = "FD")]
+    pub(super) parent: Option<i32>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,

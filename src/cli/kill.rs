@@ -65,7 +65,8 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
         for process in procfs::process::all_processes().map_err(failed)? {
             // One that ended meanwhile is none of the task any more.
             let Ok(process) = process else { continue };
-            let Ok(stat) = process.stat() else { continue };
+            // Nor does a zombie take a signal.
+            let Some(stat) = process.stat().ok().filter(|stat| stat.state != 'Z') else { continue };
             if process.pid == me
                 || !is_of(task, &process)
                 || !met.insert((stat.pid, stat.starttime))

@@ -13,6 +13,7 @@ mod args;
 mod classify;
 mod client;
 mod complete;
+mod each;
 mod events;
 mod exec;
 mod failure;
@@ -75,6 +76,9 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::History(args) => read::history(lrsd, args, times, out),
         Command::Events(args) => events::events(lrsd, &args, times, out),
         Command::Why { id } => read::why(lrsd, id, times, out),
+        Command::Run(args) if args.each.is_some() => {
+            each::each(lrsd, &args).map_err(Failure::of_run)
+        }
         Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
         Command::Admit(args) => admit::admit(lrsd, &args, talk, out),
         Command::Release { id } => manage::release(lrsd, id),

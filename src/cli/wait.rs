@@ -36,7 +36,7 @@ pub(super) fn wait(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let ends = super::runtime()?.block_on(async {
-        let ends = until_ended(lrsd, &args.tasks);
+        let ends = until_ended(lrsd, &args.tasks, talk);
         let Some(within) = args.within else { return ends.await };
         timeout(within, ends).await.unwrap_or_else(|_| {
             let words: Vec<_> = args.tasks.iter().map(|word| printable(word)).collect();
@@ -87,11 +87,11 @@ struct Waiting {
     all: BTreeSet<String>,
 }
 
-async fn until_ended(lrsd: &Lrsd, words: &[String]) -> Result<Ends, Failure> {
+async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, Failure> {
     let mut waiting = None;
     let mut said = false;
     loop {
-        match attempt(lrsd, words, &mut waiting).await {
+        match attempt(lrsd, words, &mut waiting, talk).await {
             // Whoever waited already waits on.
             Err(failure) if waiting.is_some() && failure.is(Exit::Unreachable) => {}
             ended => return ended,
@@ -111,6 +111,7 @@ async fn attempt(
     lrsd: &Lrsd,
     words: &[String],
     waiting: &mut Option<Waiting>,
+    talk: Talk,
 ) -> Result<Ends, Failure> {
     let opened = in_time(lrsd, async {
         let mut connection = connect(lrsd).await?;
@@ -126,6 +127,7 @@ async fn attempt(
     let Some(waiting) = waiting else { return Ok(Ends::default()) };
     loop {
         waiting.running.retain(|id| tasks.iter().any(|task| task.id == *id));
+        talk.detail(format_args!("waiting for {} tasks", waiting.running.len()));
         if until_none_runs(&mut stream, waiting).await? {
             break;
         }

@@ -1,5 +1,6 @@
 //! `lrsctl wait` and `lrsctl kill`.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -9,8 +10,13 @@ use crate::harness::Daemon;
 const SLOTS: &str = "[slots]\nactive = 2\npassive = 2\n";
 
 fn waiting(daemon: &Daemon, arguments: &[&str]) -> Child {
-    let mut command = daemon.ctl_command(&[&["wait"], arguments].concat());
-    command.stderr(Stdio::piped()).spawn().expect("lrsctl runs")
+    let mut command = daemon.ctl_command(&[&["wait", "--verbose"], arguments].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("lrsctl runs");
+    // From its first line on it waits.
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
+    said.read_line(&mut String::new()).expect("a line");
+    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+    child
 }
 
 /// What the history knows of the task, as `wait` ends; before Linux 6.15 that may be nothing.
@@ -57,7 +63,7 @@ fn wait_ends_with_the_task_and_with_its_status() {
 #[ignore = "needs root and cgroups"]
 fn kill_reaches_every_process_of_the_task_and_no_other() {
     let mut daemon = Daemon::start("kill", SLOTS);
-    let script = "setsid sleep 600 & (trap '' TERM; sleep 600 & wait; wait)";
+    let script = "sleep 600 & setsid sleep 600 & trap '' TERM; exec sleep 600";
     let victim = daemon.run(&["--name", "victim"], &["bash", "-c", script]);
     let other = daemon.run(&[], &["sleep", "600"]);
     let group = daemon.task_of(victim)["cgroup"].as_str().expect("a cgroup").to_owned();
@@ -65,14 +71,16 @@ fn kill_reaches_every_process_of_the_task_and_no_other() {
     let members = || {
         let all = procfs::process::all_processes().expect("processes").flatten();
         let is_in = |process: &procfs::process::Process| {
-            process.cgroups().is_ok_and(|of| of.into_iter().any(|of| of.pathname == group))
+            // A zombie is in its group until its parent has waited for it.
+            process.stat().is_ok_and(|stat| stat.state != 'Z')
+                && process.cgroups().is_ok_and(|of| of.into_iter().any(|of| of.pathname == group))
         };
         all.filter(is_in).map(|process| process.pid).collect::<Vec<_>>()
     };
-    daemon.eventually("four processes", |_| (members().len() >= 4).then_some(()));
+    daemon.eventually("three processes", |_| (members().len() == 3).then_some(()));
     daemon.ok(&["kill", "victim"]);
     // One catches the signal.
-    daemon.eventually("what is left", |_| (members().len() <= 2).then_some(()));
+    daemon.eventually("what is left", |_| (members().len() == 1).then_some(()));
     assert_eq!(daemon.tasks().len(), 2);
     daemon.ok(&["kill", "-s", "KILL", "victim"]);
     daemon.eventually("its end", |daemon| (daemon.tasks().len() == 1).then_some(()));

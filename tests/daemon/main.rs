@@ -13,6 +13,7 @@ mod member;
 
 mod crash;
 mod disks;
+mod each;
 mod ending;
 mod ends;
 mod finder;

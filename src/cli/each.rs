@@ -1,0 +1,347 @@
+//! `lrsctl run --each`: a task for each argument.
+//!
+//! Each is a child that is `lrsctl run --wait` itself, so that there is one way to become a task. Only as many
+//! children as the node can run at once and a few that wait are there at any time; the other
+//! arguments are read as slots come free, so that a hundred thousand cost no memory.
+//!
+//! A child that waits holds the read end of a pipe (`--parent`), and gives up when this process closes the
+//! other end or is gone: so a request ends or is a task, and nothing in between has to be guessed.
+//! Children are in process groups of their own: a Ctrl-C reaches this process alone, which then decides.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, IsTerminal as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::args::{RunArgs, SlotArgs};
+use super::client::{Lrsd, ask};
+use super::exec::Program;
+use super::failure::{Asked, Exit, Failure};
+use super::output::{printable, say};
+use super::values::Patience;
+use crate::proto;
+
+/// Children that wait beside those that the node can run, so that a free slot is taken at once.
+const AHEAD: u32 = 4;
+/// Failures that the summary names.
+const NAMED: usize = 10;
+/// How long after Ctrl-C requests may take to give up.
+const GIVE_UP: Duration = Duration::from_secs(2);
+/// Arguments read ahead from standard input.
+const READ_AHEAD: usize = 64;
+
+/// `lrsctl run --each ARG... -- CMD`
+pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
+    // Not found is said once, and not by each child.
+    Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
+    let status = ask(lrsd, Asked::ForSlot, |mut lrsd| async move {
+        lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
+    })?;
+    let slots = status.slots.unwrap_or_default();
+    let most = slots.active.map_or(1, |active| active.capacity)
+        + slots.passive.map_or(1, |passive| passive.max)
+        + AHEAD;
+    let mut batch = Batch::new(lrsd, args, most as usize)?;
+    super::runtime()?.block_on(batch.run(arguments(args.each.clone().unwrap_or_default())))?;
+    batch.summary()
+}
+
+/// The arguments of the line, or else the lines of standard input.
+fn arguments(given: Vec<OsString>) -> mpsc::Receiver<std::io::Result<OsString>> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    // Reading may block for as long as it likes. The thread ends with the input or the process.
+    std::thread::spawn(move || {
+        let lines =
+            || std::io::stdin().lock().split(b'\n').map(|line| line.map(OsString::from_vec));
+        let mut send = |argument| sender.blocking_send(argument).is_ok();
+        if given.is_empty() {
+            lines().all(&mut send)
+        } else {
+            given.into_iter().map(Ok).all(&mut send)
+        }
+    });
+    receiver
+}
+
+/// A child and the argument it is for.
+struct Running {
+    child: Child,
+    index: u64,
+    argument: OsString,
+}
+
+struct Batch<'a> {
+    args: &'a RunArgs,
+    endpoint: String,
+    most: usize,
+    running: Vec<Running>,
+    /// Read end, which children that wait hold too, and write end; `None`: who waits gives up.
+    waits: Option<(OwnedFd, OwnedFd)>,
+    started: u64,
+    succeeded: u64,
+    gave_up: u64,
+    failed: u64,
+    named: Vec<String>,
+    interrupted: bool,
+}
+
+impl Batch<'_> {
+    fn new<'a>(lrsd: &Lrsd, args: &'a RunArgs, most: usize) -> Result<Batch<'a>, Failure> {
+        let waits = pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|error| Failure::failed(format!("cannot make a pipe: {error}")).of_run())?;
+        Ok(Batch {
+            args,
+            endpoint: lrsd.endpoint.to_string(),
+            most,
+            running: Vec::new(),
+            waits: Some(waits),
+            started: 0,
+            succeeded: 0,
+            gave_up: 0,
+            failed: 0,
+            named: Vec::new(),
+            interrupted: false,
+        })
+    }
+
+    async fn run(
+        &mut self,
+        mut arguments: mpsc::Receiver<std::io::Result<OsString>>,
+    ) -> Result<(), Failure> {
+        let handler = |error| Failure::failed(format!("cannot handle signals: {error}"));
+        let mut ends = signal(SignalKind::child()).map_err(handler)?;
+        let mut interrupts = signal(SignalKind::interrupt()).map_err(handler)?;
+        let mut terminations = signal(SignalKind::terminate()).map_err(handler)?;
+        let mut more = true;
+        loop {
+            let starts = more && self.waits.is_some();
+            if !starts && self.running.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                _ = interrupts.recv() => return self.interrupt(Signal::INT, &mut ends).await,
+                _ = terminations.recv() => return self.interrupt(Signal::TERM, &mut ends).await,
+                _ = ends.recv() => self.reap(),
+                next = arguments.recv(), if starts && self.running.len() < self.most => match next {
+                    Some(argument) => match argument.and_then(|argument| self.start(argument)) {
+                        Ok(()) => {}
+                        Err(error) => {
+                            self.name(&format!("after {} arguments: {error}", self.started));
+                            self.waits = None;
+                        }
+                    },
+                    None => more = false,
+                },
+            }
+            self.progress();
+        }
+    }
+
+    fn start(&mut self, argument: OsString) -> std::io::Result<()> {
+        let Some((waits, _)) = &self.waits else { return Ok(()) };
+        self.started += 1;
+        let index = self.started;
+        let parent = waits.as_raw_fd();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--endpoint", &self.endpoint, "run", "--parent", &parent.to_string()]);
+        command.args(slot(&self.args.slot, index));
+        if self.args.leave_unit {
+            command.arg("--leave-unit");
+        }
+        command.arg("--").args(command_of(&self.args.command, &argument));
+        command.env("LRS_EACH_INDEX", index.to_string()).env("LRS_EACH_ARG", &argument);
+        command.stdin(Stdio::null()).process_group(0);
+        // SAFETY: fcntl(2) is async-signal-safe, and the descriptor is open until the child is spawned.
+        unsafe {
+            let fd = std::os::fd::BorrowedFd::borrow_raw(parent);
+            command.pre_exec(move || Ok(fcntl_setfd(fd, FdFlags::empty())?));
+        }
+        let child = command.spawn()?;
+        self.running.push(Running { child, index, argument });
+        Ok(())
+    }
+
+    fn reap(&mut self) {
+        let mut ended = Vec::new();
+        self.running.retain_mut(|running| match running.child.try_wait() {
+            Ok(Some(status)) => {
+                ended.push((running.index, std::mem::take(&mut running.argument), status));
+                false
+            }
+            Ok(None) | Err(_) => true,
+        });
+        for (index, argument, status) in ended {
+            self.ended(index, &argument, status);
+        }
+    }
+
+    fn ended(&mut self, index: u64, argument: &OsStr, status: ExitStatus) {
+        let gave_up = status.code() == Some(Exit::RunWithoutSlot as i32) && self.waits.is_none();
+        if status.success() {
+            self.succeeded += 1;
+        } else if gave_up || self.interrupted {
+            self.gave_up += 1;
+        } else {
+            self.failed += 1;
+            let how = match status.signal() {
+                Some(signal) => format!("signal {signal}"),
+                None => format!("status {}", status.code().unwrap_or_default()),
+            };
+            self.name(&format!("{index} {}: {how}", printable(&argument.to_string_lossy())));
+            if !self.args.keep_going {
+                // Who waits gives up; who runs goes on to its end.
+                self.waits = None;
+            }
+        }
+    }
+
+    fn name(&mut self, failure: &str) {
+        if self.named.len() < NAMED {
+            self.named.push(failure.to_owned());
+        }
+    }
+
+    /// Requests give up; tasks are left or get the signal too.
+    async fn interrupt(
+        &mut self,
+        with: Signal,
+        ends: &mut tokio::signal::unix::Signal,
+    ) -> Result<(), Failure> {
+        self.waits = None;
+        self.interrupted = true;
+        if !self.args.leave {
+            for running in &self.running {
+                if let Some(group) = Pid::from_raw(running.child.id() as i32) {
+                    // It may have ended just now.
+                    let _ = kill_process_group(group, with);
+                }
+            }
+        }
+        let all = async {
+            while !self.running.is_empty() {
+                ends.recv().await;
+                self.reap();
+            }
+        };
+        // A task may catch the signal; it is left then.
+        let _ = timeout(GIVE_UP, all).await;
+        Ok(())
+    }
+
+    fn progress(&self) {
+        if std::io::stderr().is_terminal() {
+            let Batch { succeeded, failed, started, .. } = self;
+            let under_way = self.running.len();
+            eprint!(
+                "\r\x1b[K{succeeded} done, {failed} failed, {under_way} of {started} under way"
+            );
+        }
+    }
+
+    /// What became of all of them.
+    fn summary(&self) -> Result<(), Failure> {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        let mut text = format!("{} done, {} failed", self.succeeded, self.failed);
+        if self.gave_up > 0 {
+            text.push_str(&format!(", {} ended or gave up", self.gave_up));
+        }
+        if !self.running.is_empty() {
+            text.push_str(&format!(", {} go on", self.running.len()));
+        }
+        let is_well = self.failed == 0 && self.named.is_empty() && !self.interrupted;
+        if !is_well || std::io::stderr().is_terminal() {
+            say(format_args!("lrsctl: {text}"));
+        }
+        for failure in &self.named {
+            say(format_args!("lrsctl: {failure}"));
+        }
+        if self.failed > self.named.len() as u64 {
+            say(format_args!("lrsctl: and {} more", self.failed - self.named.len() as u64));
+        }
+        match (is_well, self.interrupted) {
+            (true, _) => Ok(()),
+            (_, true) => Err(Failure::ended(ExitCode::from(130))),
+            _ => Err(Failure::ended(ExitCode::from(Exit::Failed as u8))),
+        }
+    }
+}
+
+/// The options of one child: a name has the index behind it.
+fn slot(slot: &SlotArgs, index: u64) -> Vec<String> {
+    let wait = match slot.wait {
+        Some(Patience::For(most)) => format!("--wait={}ms", most.as_millis()),
+        Some(Patience::Forever) | None => "--wait".to_owned(),
+    };
+    let mut options = vec![wait];
+    let mut option = |name: &str, value: Option<String>| {
+        options.extend(value.map(|value| format!("--{name}={value}")));
+    };
+    option("name", slot.name.as_ref().map(|name| format!("{name}-{index}")));
+    option("job", slot.job.clone());
+    option("kind", slot.kind.clone());
+    option("priority", slot.priority.map(|priority| priority.to_string()));
+    options
+}
+
+/// The command with `{}` replaced by the argument, or with the argument at its end.
+fn command_of(command: &[OsString], argument: &OsStr) -> Vec<OsString> {
+    let mut replaced = false;
+    let mut words: Vec<OsString> = command
+        .iter()
+        .map(|word| {
+            let mut parts = split(word.as_bytes());
+            let mut text = parts.next().unwrap_or_default().to_vec();
+            for part in parts {
+                replaced = true;
+                text.extend_from_slice(argument.as_bytes());
+                text.extend_from_slice(part);
+            }
+            OsString::from_vec(text)
+        })
+        .collect();
+    if !replaced {
+        words.push(argument.to_owned());
+    }
+    words
+}
+
+/// What stands between the `{}` of a word.
+fn split(word: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(word);
+    std::iter::from_fn(move || {
+        let word = rest?;
+        let at = word.windows(2).position(|pair| pair == b"{}");
+        rest = at.map(|at| &word[at + 2..]);
+        Some(at.map_or(word, |at| &word[..at]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_stands_where_the_braces_are_or_last() {
+        let command = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let words = command_of(&words, OsStr::new("a b"));
+            words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(command(&["gzip", "-k"]), ["gzip", "-k", "a b"]);
+        assert_eq!(command(&["cp", "{}", "out/{}.{}"]), ["cp", "a b", "out/a b.a b"]);
+        assert_eq!(command(&["echo", "{", "}{", "{}"]), ["echo", "{", "}{", "a b"]);
+    }
+}
