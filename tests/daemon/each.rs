@@ -84,7 +84,8 @@ fn an_interrupt_ends_what_waits_and_ends_or_leaves_what_runs() {
             for task in daemon.tasks() {
                 let pid = task["pid"].as_i64().expect("a pid") as i32;
                 let inherited = descriptors(&pid.to_string());
-                let strange: Vec<_> = inherited.difference(&descriptors("self")).collect();
+                let ours = descriptors("self");
+                let strange: Vec<_> = inherited.difference(&ours).collect();
                 assert!(strange.is_empty(), "the task has {strange:?}");
                 signal(pid, Signal::KILL);
             }
