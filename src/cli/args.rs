@@ -145,6 +145,9 @@ pub(super) enum Command {
         id: String,
     },
     /// Take no new tasks; running ones go on
+    ///
+    /// What is asked for with `--wait` meanwhile is queued and has its turn after `lrsctl resume`;
+    /// the rest is refused.
     #[command(after_help = "Example, before a reboot:\n  \
         lrsctl drain && watch lrsctl tasks")]
     Drain,
