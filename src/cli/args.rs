@@ -70,8 +70,9 @@ pub(super) enum Command {
     },
     /// Jobs, their computing rates and failures
     ///
-    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; FAILED
-    /// tasks whose main process ended otherwise than with status 0, as far as that is known.
+    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
+    /// their mean time from admission to the end, FAILED tasks apart: those whose main process ended
+    /// otherwise than with status 0, as far as that is known. `--json` has more.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
