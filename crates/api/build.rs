@@ -26,6 +26,7 @@ const TIMESTAMP_FIELDS: &[&str] = &[
     "Guard.since",
     "Task.admitted_at",
     "Task.promoted_at",
+    "Job.last_timed_at",
     "Event.at",
     "EndedTask.ended_at",
     "ListHistoryRequest.since",

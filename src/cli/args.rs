@@ -71,8 +71,9 @@ pub(super) enum Command {
     },
     /// Jobs, their computing rates and failures
     ///
-    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; FAILED
-    /// tasks whose main process ended otherwise than with status 0, as far as that is known.
+    /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
+    /// their mean time from admission to the end, FAILED tasks apart: those whose main process ended
+    /// otherwise than with status 0, as far as that is known. `--json` has more.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
@@ -165,6 +166,9 @@ pub(super) enum Command {
         id: String,
     },
     /// Take no new tasks; running ones go on
+    ///
+    /// What is asked for with `--wait` meanwhile is queued and has its turn after `lrsctl resume`;
+    /// the rest is refused.
     #[command(after_help = "Example, before a reboot:\n  \
         lrsctl drain && watch lrsctl tasks")]
     Drain,

@@ -152,6 +152,8 @@ pub struct Driver {
     reading: bool,
     next_cycle: BootTime,
     next_lane_look: BootTime,
+    /// As of the last walk over all tasks.
+    running: crate::proto::Running,
     /// The task in the I/O lane that was looked at last.
     lane_looked: Option<TaskId>,
     cycles: u64,
@@ -329,6 +331,7 @@ impl Driver {
         // A walk over all tasks and jobs: on a large node once a cycle, not once an event.
         if all || jobs && self.entries.len() < JOBS_AT_ONCE {
             self.view.jobs = Arc::new(self.jobs_view());
+            self.running = self.running_view(now.boot);
             status = true;
         }
         let last_event = self.events.last();

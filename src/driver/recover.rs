@@ -142,6 +142,7 @@ impl Driver {
             reading: false,
             next_cycle: now.boot,
             next_lane_look: now.boot,
+            running: crate::proto::Running::default(),
             lane_looked: None,
             cycles: 0,
             cpus,

@@ -6,8 +6,10 @@ use super::Driver;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
+use crate::core::jobs::Jobs;
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
+use crate::core::slots::Seat;
 use crate::core::task::Task;
 use crate::proto;
 use crate::publish::{class, exit};
@@ -40,6 +42,7 @@ pub fn task(
     level: Level,
     entry: &Entry,
     classify: &Classify,
+    jobs: &Jobs,
     now: BootTime,
 ) -> proto::Task {
     let labels = &task.labels;
@@ -48,6 +51,7 @@ pub fn task(
     let counts = &task.counts;
     let (used, rates) = (counts.since_admission(), counts.rates);
     let (exit_status, exit_signal) = exit(task.exit);
+    let elapsed = (!task.lost).then(|| now.since(task.admitted_at.boot));
     let class_of = counts.meter.class(classify.io_below, classify.cpu_above);
     proto::Task {
         id: task.id.to_string(),
@@ -65,12 +69,13 @@ pub fn task(
         cpu_share: rates.cpu_share.map(Share::value),
         write_bytes_per_sec: rates.write_per_sec,
         read_bytes_per_sec: rates.read_per_sec,
-        elapsed_seconds: (!task.lost).then(|| now.since(task.admitted_at.boot).as_secs_f64()),
+        elapsed_seconds: elapsed.map(|elapsed| elapsed.as_secs_f64()),
+        expected_remaining_seconds: remaining(task, jobs, now),
         admitted_at: (!task.lost).then(|| proto_time(task.admitted_at.wall)),
         promoted_at: task.promoted_at.map(proto_time),
         attachment: attachment(task.attachment()).into(),
-        overflow: task.seat == crate::core::slots::Seat::Overflow,
-        slotless: task.seat == crate::core::slots::Seat::Slotless,
+        overflow: task.seat == Seat::Overflow,
+        slotless: task.seat == Seat::Slotless,
         frozen: entry.kernel.frozen.unwrap_or(task.frozen),
         contested: task.is_contested(),
         main_exited: task.main_exited,
@@ -98,6 +103,12 @@ pub fn task(
     }
 }
 
+/// How long a task has yet to run, by those of its job that finished.
+fn remaining(task: &Task, jobs: &Jobs, now: BootTime) -> Option<f64> {
+    let key = task.job_key().filter(|_| !task.lost)?;
+    jobs.remaining(&key, now.since(task.admitted_at.boot))
+}
+
 fn parent(path: &str) -> String {
     match path.rsplit_once('/') {
         Some(("", _)) | None => "/".to_owned(),
@@ -110,7 +121,8 @@ impl Driver {
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
         let level = self.core.level(id)?;
         let entry = self.entries.get(&id)?;
-        Some(task(self.core.task(id)?, level, entry, &self.config.classify, now))
+        let (classify, jobs) = (&self.config.classify, self.core.jobs());
+        Some(task(self.core.task(id)?, level, entry, classify, jobs, now))
     }
 
     pub(super) fn status_view(&self) -> proto::Status {
@@ -164,6 +176,7 @@ impl Driver {
             waiting: u32::try_from(core.waiting()).unwrap_or(u32::MAX),
             warnings: self.warnings(),
             started_at: Some(proto_time(self.started_at)),
+            running: Some(self.running),
         }
     }
 
@@ -320,6 +333,26 @@ impl Driver {
         warnings
     }
 
+    /// What runs, for schedulers.
+    pub(super) fn running_view(&self, now: BootTime) -> proto::Running {
+        let mut running = proto::Running::default();
+        let jobs = self.core.jobs();
+        for (_, task) in self.core.tasks().filter(|(_, task)| !task.is_new()) {
+            running.tasks += 1;
+            let of_job = || jobs.mean_rate(&task.job_key()?);
+            if let Some(rate) = task.counts.meter.computing_rate().or_else(of_job) {
+                running.rated += 1;
+                running.rate_sum += rate.value();
+            }
+            if matches!(task.seat, Seat::Active | Seat::Passive) {
+                let known = running.next_free_slot_seconds.into_iter();
+                let left = known.chain(remaining(task, jobs, now)).min_by(f64::total_cmp);
+                running.next_free_slot_seconds = left;
+            }
+        }
+        running
+    }
+
     pub(super) fn jobs_view(&self) -> Vec<proto::Job> {
         let classify = &self.config.classify;
         let mut running_rates = std::collections::BTreeMap::<_, (f64, u32)>::new();
@@ -352,6 +385,9 @@ impl Driver {
                     class: class(found).into(),
                     uid: key.uid,
                     computing_rate_spread: finished.rate_spread(),
+                    duration_seconds: finished.seconds.mean(),
+                    duration_spread_seconds: finished.seconds.spread(),
+                    last_timed_at: finished.last_timed.map(proto_time),
                 }
             })
             .collect()

@@ -175,6 +175,7 @@ fn books_are_a_fold_over_the_history() {
     let mut completed = event(3, EventKind::Completed, Some(id(0)));
     completed.inputs.insert("job".into(), json!("grep"));
     completed.inputs.insert("computing_rate".into(), json!(0.5));
+    completed.inputs.insert("elapsed_seconds".into(), json!(8.0));
     completed.inputs.insert("ended_at".into(), json!("2026-01-01T00:00:00Z"));
     store.append(&completed).unwrap();
     let mut away = completed.clone();
@@ -197,6 +198,7 @@ fn books_are_a_fold_over_the_history() {
     assert!(standing.live.is_empty() && standing.draining_since.is_some());
     let finished = standing.jobs.values().next().unwrap();
     assert_eq!((finished.count, finished.rated), (2, 1), "an unseen end leaves the rate alone");
+    assert_eq!((finished.seconds.mean(), finished.last_timed), (Some(8.0), Some(completed.at)));
     assert_eq!(recovered.events.len(), 6);
     drop(store);
     for _ in 0..10 {

@@ -55,6 +55,7 @@ fn full_status() -> Status {
         waiting: 0,
         warnings: vec!["the I/O tiers have no effect ".repeat(5)],
         started_at: time(1_767_323_000),
+        running: Some(Running { tasks: 1, ..Default::default() }),
     }
 }
 
@@ -84,12 +85,14 @@ fn status_json_is_the_contract() {
         "totals": {"admitted": 3, "completed": 0, "released": 0, "refused": 0, "promoted": 0,
                    "demoted": 0},
         "version": "0.1.0",
+        "running": {"tasks": 1, "rated": 0, "rate_sum": 0.0},
     });
     assert_has(&status, &shape, "status");
     // unknown is null, never 0
     assert_eq!(status["node"]["cpu"]["iowait"], Value::Null);
     assert_eq!(status["node"]["disk"]["write_bytes_per_sec"], Value::Null);
     assert_eq!(status["lowest_active_priority"], Value::Null);
+    assert_eq!(status["running"]["next_free_slot_seconds"], Value::Null);
 }
 
 #[test]
@@ -120,6 +123,7 @@ fn tasks_json_is_the_contract_over_all_pages() {
         "cpu_share",
         "write_bytes_per_sec",
         "elapsed_seconds",
+        "expected_remaining_seconds",
         "promoted_at",
         "cgroup",
         "ratio_group",

@@ -100,10 +100,17 @@ fn whatever_way_a_task_ends_is_told_and_its_job_counts_failures() {
         |daemon: &Daemon| daemon.json(&["history", "--failed", "--user", "root", "--since", "10m"]);
     let before = failures(&daemon);
     assert_eq!(before.as_array().map(Vec::len), usize::try_from(counted).ok(), "{before}");
+    let timed = |daemon: &Daemon| {
+        let job = &daemon.json(&["jobs"])[0];
+        assert!(job["duration_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{job}");
+        (job["duration_seconds"].clone(), job["last_timed_at"].clone())
+    };
+    let durations = timed(&daemon);
     // The counts and the ended tasks are those of the history.
     daemon.kill();
     daemon.launch();
     assert_eq!(failed(&daemon), counted);
+    assert_eq!(timed(&daemon), durations);
     assert_eq!(daemon.json(&["history", "--job", "ends"]), history);
     assert_eq!(failures(&daemon), before);
 }

@@ -359,7 +359,8 @@ async fn properties_and_managed_objects() {
             "TiersReason": "r", "Warnings": ["w"],
             "Totals": {"admitted": 1, "completed": 0, "released": 0, "refused": 0,
                        "promoted": 0, "demoted": 0},
-            "Measured": {"cpu": {"effective": 0.25}, "period_ms": 3000},
+            "Measured": {"cpu": {"effective": 0.25}, "period_ms": 3000,
+                         "running": {"tasks": 1, "rated": 1, "rate_sum": 0.5}},
         })
     );
     let path = task_path(1);

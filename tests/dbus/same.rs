@@ -273,6 +273,13 @@ const OF_THE_MOMENT: &[&str] = &[
     "read_bytes_per_sec",
     "elapsed_seconds",
     "resident_bytes",
+    "expected_remaining_seconds",
+    "duration_seconds",
+    "duration_spread_seconds",
+    "last_timed_at",
+    "rated",
+    "rate_sum",
+    "next_free_slot_seconds",
     "inputs",
 ];
 

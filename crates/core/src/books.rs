@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::event::{Event, EventKind};
 use crate::exit::Exit;
-use crate::jobs::{Finished, MAX_JOBS};
+use crate::jobs::{End, Finished, MAX_JOBS};
 use crate::model::{JobKey, Label, ReservationId, TaskId, Tier};
 use crate::state::{Counters, Totals};
 use crate::units::WallTime;
@@ -141,8 +141,9 @@ impl Books {
     fn finish(&mut self, event: &Event) {
         let Some(key) = job_key(event) else { return };
         let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
-        let rate = event.inputs.get("computing_rate").and_then(Value::as_f64);
-        self.job(key).add(rate.filter(|_| ended_at));
+        let figure = |name| event.inputs.get(name).and_then(Value::as_f64).filter(|_| ended_at);
+        let seconds = figure("elapsed_seconds").filter(|_| !has_failed(event));
+        self.job(key).add(End { rate: figure("computing_rate"), seconds, at: event.at });
     }
 
     fn job(&mut self, key: JobKey) -> &mut Finished {

@@ -3,20 +3,26 @@
 //! One running task of a job stands for the rest until tasks have finished; from then on the
 //! job's rate is the mean over its finished tasks of the same kind. Of those the last [`REMEMBERED`]
 //! or so decide: programs and their data change, and the thesis (2.4) argues against old history.
-//! Tasks that ended while the daemon was away count as finished and leave the rate alone.
+//! How long tasks take is remembered by the same rule. Tasks that ended while the daemon was away count
+//! as finished and leave rate and duration alone; one that is known to have failed when it ends leaves
+//! the duration alone, for it did not get through its work.
+//!
+//! Limit: a duration is what passed from admission to the end, the time in the passive tier included. Where tiers
+//! change, so does what the next task takes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::model::JobKey;
-use crate::units::Share;
+use crate::units::{Share, WallTime};
 
 /// Jobs kept at the most: a scheduler that names every task a job of its own must not fill
 /// the memory. Of those without running tasks the one idle longest goes first.
 pub const MAX_JOBS: usize = 4096;
 
-/// For how many tasks the mean rate of a job stands at the most: from then on each that finishes
+/// For how many tasks a mean of a job stands at the most: from then on each that finishes
 /// takes the weight of one from those before it, so after 22 more these weigh half.
 const REMEMBERED: u64 = 32;
 
@@ -35,37 +41,87 @@ pub struct Finished {
     /// Sum of the squares of the rates; `None` in what an earlier lrsd recorded.
     #[serde(default)]
     pub rate_squares: Option<f64>,
+    /// How many seconds those took that got through their work.
+    #[serde(default)]
+    pub seconds: Aged,
+    /// When the last of these ended: how old `seconds` is.
+    #[serde(default)]
+    pub last_timed: Option<WallTime>,
+}
+
+/// A figure of the last [`REMEMBERED`] or so tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Aged {
+    sum: f64,
+    count: u64,
+    squares: Option<f64>,
+}
+
+impl Aged {
+    fn add(&mut self, value: f64) {
+        let mut squares = self.squares.unwrap_or_else(|| self.mean().unwrap_or(0.0) * self.sum);
+        if self.count >= REMEMBERED {
+            let kept = (REMEMBERED - 1) as f64 / self.count as f64;
+            self.sum *= kept;
+            squares *= kept;
+            self.count = REMEMBERED - 1;
+        }
+        self.count += 1;
+        self.sum += value;
+        self.squares = Some(squares + value * value);
+    }
+
+    /// Once there is one.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+
+    /// The standard deviation, once there are two.
+    pub fn spread(&self) -> Option<f64> {
+        let mean = self.mean().filter(|_| self.count > 1)?;
+        Some((self.squares? / self.count as f64 - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// What a task that ended adds to its job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct End {
+    /// Its computing rate; `None`: not known.
+    pub rate: Option<f64>,
+    /// What passed from its admission on; `None`: not known, or it is known to have failed.
+    pub seconds: Option<f64>,
+    /// When.
+    pub at: WallTime,
 }
 
 impl Finished {
-    /// A task ended; `rate` is `None` when it is not known.
-    pub fn add(&mut self, rate: Option<f64>) {
+    /// A task ended.
+    pub fn add(&mut self, end: End) {
         self.count += 1;
-        let Some(rate) = rate else { return };
-        let mut squares = self.rate_squares.unwrap_or_else(|| {
-            let mean = self.mean_rate().map_or(0.0, Share::value);
-            mean * self.rate_sum
-        });
-        if self.rated >= REMEMBERED {
-            let kept = (REMEMBERED - 1) as f64 / self.rated as f64;
-            self.rate_sum *= kept;
-            squares *= kept;
-            self.rated = REMEMBERED - 1;
+        if let Some(rate) = end.rate {
+            let mut rates = self.rates();
+            rates.add(rate);
+            (self.rate_sum, self.rated, self.rate_squares) =
+                (rates.sum, rates.count, rates.squares);
         }
-        self.rated += 1;
-        self.rate_sum += rate;
-        self.rate_squares = Some(squares + rate * rate);
+        if let Some(seconds) = end.seconds {
+            self.seconds.add(seconds);
+            self.last_timed = Some(end.at);
+        }
+    }
+
+    fn rates(&self) -> Aged {
+        Aged { sum: self.rate_sum, count: self.rated, squares: self.rate_squares }
     }
 
     /// Mean computing rate, once a task with a rate has finished.
     pub fn mean_rate(&self) -> Option<Share> {
-        Share::of(self.rate_sum, self.rated as f64)
+        self.rates().mean().map(Share::clamped)
     }
 
     /// Standard deviation of the computing rate, once two tasks with a rate have finished.
     pub fn rate_spread(&self) -> Option<f64> {
-        let mean = self.mean_rate().filter(|_| self.rated > 1)?.value();
-        Some((self.rate_squares? / self.rated as f64 - mean * mean).max(0.0).sqrt())
+        self.rates().spread()
     }
 }
 
@@ -98,11 +154,11 @@ impl Jobs {
         self.touch(key).running += 1;
     }
 
-    /// A task of `key` ended; `rate` is `None` when it is not known.
-    pub fn ended(&mut self, key: JobKey, rate: Option<Share>) {
+    /// A task of `key` ended.
+    pub fn ended(&mut self, key: JobKey, end: End) {
         let job = self.touch(key);
         job.running = job.running.saturating_sub(1);
-        job.finished.add(rate.map(Share::value));
+        job.finished.add(end);
     }
 
     /// The main process of a task of `key` failed.
@@ -124,6 +180,14 @@ impl Jobs {
     /// The mean rate of its finished tasks, once one with a rate has finished.
     pub fn mean_rate(&self, key: &JobKey) -> Option<Share> {
         self.jobs.get(key)?.finished.mean_rate()
+    }
+
+    /// How long a running task of a job has yet to run: the mean of those that finished less what has
+    /// passed. `None`: none has finished, or it runs longer than the mean; then nothing is known, for
+    /// with a long tail what is left grows with what has passed.
+    pub fn remaining(&self, key: &JobKey, elapsed: Duration) -> Option<f64> {
+        let left = self.jobs.get(key)?.finished.seconds.mean()? - elapsed.as_secs_f64();
+        (left > 0.0).then_some(left)
     }
 
     /// Every job, how many of its tasks run, and its finished tasks; by user, name and kind.
@@ -159,6 +223,10 @@ mod tests {
         JobKey { uid: None, job: Label::new(job).unwrap(), kind: None }
     }
 
+    fn rated(rate: Option<f64>) -> End {
+        End { rate, ..End::default() }
+    }
+
     fn rate_of(jobs: &Jobs, wanted: &JobKey) -> Option<f64> {
         let (_, _, finished) = jobs.iter().find(|(key, ..)| *key == wanted)?;
         finished.mean_rate().map(Share::value)
@@ -169,7 +237,7 @@ mod tests {
         let mut jobs = Jobs::default();
         for rate in [Some(0.2), None, Some(0.4)] {
             jobs.started(key("grep"));
-            jobs.ended(key("grep"), rate.map(Share::clamped));
+            jobs.ended(key("grep"), rated(rate));
         }
         let rate = rate_of(&jobs, &key("grep")).unwrap();
         assert!((rate - 0.3).abs() < 1e-9, "{rate}");
@@ -181,21 +249,44 @@ mod tests {
         let mut finished = Finished::default();
         assert_eq!(finished.rate_spread(), None);
         for task in 0..1000 {
-            finished.add(Some(if task % 2 == 0 { 0.2 } else { 0.4 }));
+            finished.add(rated(Some(if task % 2 == 0 { 0.2 } else { 0.4 })));
         }
         let near = |found: Option<f64>, wanted: f64| (found.unwrap() - wanted).abs() < 0.01;
         assert!(near(finished.mean_rate().map(Share::value), 0.3), "{finished:?}");
         assert!(near(finished.rate_spread(), 0.1), "{finished:?}");
         for _ in 0..22 {
-            finished.add(Some(0.9));
+            finished.add(rated(Some(0.9)));
         }
         assert!(near(finished.mean_rate().map(Share::value), 0.6), "{finished:?}");
         assert_eq!(finished.count, 1022);
         // All that an earlier lrsd kept: a mean.
         let mut older = Finished { count: 9, rate_sum: 4.5, rated: 9, ..Finished::default() };
         assert_eq!(older.rate_spread(), None);
-        older.add(Some(0.5));
+        older.add(rated(Some(0.5)));
         assert!(near(older.rate_spread(), 0.0), "{older:?}");
+    }
+
+    #[test]
+    fn what_is_left_is_the_mean_less_what_passed_and_not_known_beyond_it() {
+        let mut jobs = Jobs::default();
+        let left =
+            |jobs: &Jobs, elapsed| jobs.remaining(&key("sort"), Duration::from_secs(elapsed));
+        jobs.started(key("sort"));
+        assert_eq!(left(&jobs, 0), None, "none has finished");
+        for (seconds, at) in [(Some(10.0), 1), (Some(30.0), 2), (None, 3)] {
+            let at = WallTime::from_unix_micros(at);
+            jobs.ended(key("sort"), End { rate: None, seconds, at });
+        }
+        assert_eq!((left(&jobs, 5), left(&jobs, 20), left(&jobs, 99)), (Some(15.0), None, None));
+        let (_, _, finished) = jobs.iter().next().unwrap();
+        assert_eq!((finished.count, finished.seconds.spread()), (3, Some(10.0)));
+        assert_eq!(finished.last_timed, Some(WallTime::from_unix_micros(2)));
+        // What an earlier lrsd kept has no durations, and an earlier lrsd reads what this one keeps.
+        let older = r#"{"count":2,"failed":0,"rate_sum":0.5,"rated":1,"rate_squares":0.25}"#;
+        let older: Finished = serde_json::from_str(older).unwrap();
+        assert_eq!((older.seconds.mean(), older.last_timed, older.rated), (None, None, 1));
+        let kept = serde_json::to_value(finished).unwrap();
+        assert_eq!(serde_json::from_value::<Finished>(kept).unwrap(), *finished);
     }
 
     #[test]
@@ -205,7 +296,7 @@ mod tests {
         for number in 0..2 * MAX_JOBS {
             let key = key(&format!("job-{number}"));
             jobs.started(key.clone());
-            jobs.ended(key, None);
+            jobs.ended(key, rated(None));
         }
         assert_eq!(jobs.iter().count(), MAX_JOBS);
         assert!(jobs.iter().any(|(k, running, _)| *k == key("keeper") && running == 1));

@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::event::EventKind;
 use super::exit::Exit;
+use super::jobs::End;
 use super::model::{Labels, Priority, Standing, TaskId};
 use super::restore::Due;
 use super::shaper::{Deadline, Shaper, insert_labels};
@@ -285,16 +286,18 @@ impl Shaper {
             let away = last == Last::Away;
             let at = (!away).then_some(now.wall);
             let rate = task.counts.meter.computing_rate().filter(|_| !away);
+            let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
+            let elapsed = (!task.lost && !away).then_some(elapsed);
             if let Some(key) = task.job_key() {
-                self.jobs.ended(key, rate);
+                let seconds = elapsed.filter(|_| !task.exit.is_some_and(Exit::failed));
+                let rate = rate.map(Share::value);
+                self.jobs.ended(key, End { rate, seconds, at: now.wall });
             }
             self.totals.completed += 1;
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));
             let cpu = task.counts.since_admission().cpu;
             inputs.insert("cpu_seconds".into(), json!(cpu.map(|cpu| cpu.as_secs_f64())));
-            let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
-            let elapsed = (!task.lost && !away).then_some(elapsed);
             inputs.insert("elapsed_seconds".into(), json!(elapsed));
             inputs.insert("read_bytes".into(), json!(read));
             inputs.insert("write_bytes".into(), json!(written));

@@ -49,10 +49,6 @@ impl Shaper {
             }
             Some(patience) => {
                 let Patience { first_requested, deadline, parks } = patience;
-                // Draining keeps those who waited before it began and refuses new ones.
-                if self.draining_since.is_some_and(|since| first_requested >= since) {
-                    return self.refuse_or(Err(Refusal::Draining), now);
-                }
                 self.queue.insert((
                     Reverse(request.priority.unwrap_or_default()),
                     first_requested,

@@ -389,7 +389,7 @@ impl Shaper {
         self.settle(now);
     }
 
-    /// Takes no new tasks from now on. Tasks, reservations and waiters stay.
+    /// Takes no new tasks from now on. Tasks and reservations stay; who waits does so until it ends.
     pub(super) fn drain(&mut self, now: Moment) {
         if self.draining_since.is_none() {
             self.draining_since = Some(now.wall);

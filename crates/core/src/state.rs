@@ -196,7 +196,9 @@ pub enum Refusal {
     #[error("no free slot: {0}, so no passive slot is offered; wait (--wait) or try again later")]
     Holding(String),
     /// An operator drains the node.
-    #[error("the node is draining and takes no new tasks; use another node, or `lrsctl resume`")]
+    #[error(
+        "the node is draining and takes no new tasks; wait (--wait), use another node, or `lrsctl resume`"
+    )]
     Draining,
     /// The reservation does not exist.
     #[error("no reservation {0} was ever made here")]

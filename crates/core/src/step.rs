@@ -211,7 +211,7 @@ pub enum Input {
         /// The new one.
         standing: Standing,
     },
-    /// No new tasks from now on. Tasks, reservations and requests that wait stay.
+    /// No new tasks from now on. Tasks and reservations stay; who waits does so until it ends.
     Drain,
     /// Slots are offered again.
     Resume,

@@ -188,6 +188,16 @@ fn mechanism(
             lines.push(("", cgroup.reason.clone()));
         }
     }
+    if let Some(running) = status.running {
+        let text = format!(
+            "{} tasks, the rates of {} sum up to {:.2}; next slot expected in {}",
+            running.tasks,
+            running.rated,
+            running.rate_sum,
+            seconds_age(running.next_free_slot_seconds),
+        );
+        lines.push(("running", text));
+    }
     let base = status.slots.unwrap_or_default().passive.unwrap_or_default().base;
     let lowest = known(status.lowest_active_priority, |lowest| lowest.to_string());
     lines.push(("base", format!("{base} passive; lowest active priority {lowest}")));

@@ -28,6 +28,9 @@ const FIELDS: &[Field] = &[
         brief_rate(task.write_bytes_per_sec)
     }),
     Field("elapsed_seconds", "AGE", Column::Figure, |task| seconds_age(task.elapsed_seconds)),
+    Field("expected_remaining_seconds", "LEFT", Column::Figure, |task| {
+        seconds_age(task.expected_remaining_seconds)
+    }),
     Field(TITLE, "NAME", Column::Elastic(8), title),
     Field("name", "NAME", Column::Elastic(8), |task| text(task.name.as_deref())),
     Field("job", "JOB", Column::Elastic(8), |task| text(task.job.as_deref())),

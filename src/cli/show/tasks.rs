@@ -141,6 +141,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
             format!("{} ({})", time(&task.admitted_at), seconds_age(task.elapsed_seconds)),
         ),
         ("promoted", time(&task.promoted_at)),
+        ("left", seconds_age(task.expected_remaining_seconds)),
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
         ("unit", text(&task.unit)),
@@ -184,17 +185,19 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
         ("FAILED", Column::Figure),
         ("RATE", Column::Figure),
         ("SPREAD", Column::Figure),
+        ("TIME", Column::Figure),
         ("CLASS", Column::Text),
         ("UID", Column::Figure),
         ("KIND", Column::Elastic(6)),
         ("JOB", Column::Elastic(12)),
     ];
-    /// What a narrow terminal does without.
-    const SPREAD: usize = 4;
-    let narrow = out.width() < 80;
-    if narrow {
-        heads.remove(SPREAD);
-    }
+    // What a narrow terminal does without: SPREAD, then TIME.
+    let dropped = match out.width() {
+        0..80 => 4..6,
+        80..90 => 4..5,
+        _ => 4..4,
+    };
+    heads.drain(dropped.clone());
     let mut table = Columns::new(&heads);
     for job in jobs {
         let mut row = vec![
@@ -203,14 +206,13 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
             job.failed.to_string(),
             rate(job.computing_rate),
             rate(job.computing_rate_spread),
+            seconds_age(job.duration_seconds),
             wire::class_word(job.class).to_owned(),
             known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),
             job.job.clone(),
         ];
-        if narrow {
-            row.remove(SPREAD);
-        }
+        row.drain(dropped.clone());
         table.row(row);
     }
     out.table(&table)

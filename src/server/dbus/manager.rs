@@ -465,7 +465,7 @@ impl Manager {
         Ok(counts.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect())
     }
 
-    /// CPU, disk, pressure and memory over the last cycle.
+    /// CPU, disk, pressure and memory over the last cycle; what runs, summed up.
     #[zbus(property(emits_changed_signal = "false"))]
     fn measured(&self) -> fdo::Result<Dict> {
         let node = self.node()?;
@@ -476,6 +476,7 @@ impl Manager {
             "memory": node.memory,
             "sampled_at": node.sampled_at.as_ref().map(|at| time(Some(at))),
             "period_ms": node.period_ms,
+            "running": self.status.running,
         })))
     }
 }

@@ -111,6 +111,7 @@ impl Task {
             "write_bytes_per_sec": task.write_bytes_per_sec,
             "read_bytes_per_sec": task.read_bytes_per_sec,
             "elapsed_seconds": task.elapsed_seconds,
+            "expected_remaining_seconds": task.expected_remaining_seconds,
             "kernel": task.kernel,
             "resident_bytes": task.resident_bytes,
         }))
@@ -132,7 +133,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
         slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
         cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
-        read_bytes_per_sec elapsed_seconds kernel resident_bytes
+        read_bytes_per_sec elapsed_seconds expected_remaining_seconds kernel resident_bytes
     )
 }
 

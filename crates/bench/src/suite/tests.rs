@@ -253,6 +253,7 @@ fn every_shipped_suite_can_be_read_on_small_and_large_nodes() {
         "smoke",
         "disk-tiers",
         "disk-tiers-slow",
+        "queue",
     ] {
         assert!(names.iter().any(|other| other == name), "{name} in {names:?}");
     }
