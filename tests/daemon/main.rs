@@ -23,4 +23,5 @@ mod modes;
 mod neighbours;
 mod owner;
 mod parking;
+mod queue;
 mod tiers;

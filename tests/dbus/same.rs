@@ -59,6 +59,10 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             .list_tasks(proto::ListTasksRequest::default())
             .await
             .map(|answer| json!(answer.into_inner().tasks)),
+        "ListQueue" => client
+            .list_queue(proto::ListQueueRequest { id: text(of, "id"), ..Default::default() })
+            .await
+            .map(|answer| json!(answer.into_inner().queue)),
         "ListJobs" => client
             .list_jobs(proto::ListJobsRequest {})
             .await
@@ -186,6 +190,7 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
         "GetStatus" | "GetYarn" => map(&call(client, method, &()).await?),
         "GetTask" => map(&call(client, method, &(id(of),)).await?),
         "ListTasks" | "ListJobs" => list(&call(client, method, &()).await?),
+        "ListQueue" => list(&call(client, method, &(options(),)).await?),
         "Admit" => {
             let pid: i32 = number(of, "pid").unwrap();
             let reply = call(client, method, &(pid, options())).await?;
@@ -375,6 +380,8 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         step!(method, arguments).unwrap_err();
     }
     step!("ListTasks", json!({})).unwrap();
+    step!("ListQueue", json!({})).unwrap();
+    step!("ListQueue", json!({"id": "w0000001-9"})).unwrap_err();
     step!("ListJobs", json!({})).unwrap();
     step!("Release", json!({"id": first})).unwrap();
     step!("Release", json!({"id": first})).unwrap_err();
