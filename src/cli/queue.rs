@@ -9,7 +9,7 @@ use tonic::Status;
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
-use super::output::{Column, Columns, Output, say};
+use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, tier_word};
 use crate::clock;
 use crate::core::model::{ReservationId, WaiterId};
@@ -63,7 +63,7 @@ pub(super) fn one(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failu
         return queue.first().map_or(Ok(()), |one| out.json(one));
     }
     let now = clock::now().wall;
-    queue.iter().try_for_each(|one| out.line(in_words(one, now)))
+    queue.iter().try_for_each(|one| out.line(printable(&in_words(one, now))))
 }
 
 fn in_words(one: &Queued, now: WallTime) -> String {
