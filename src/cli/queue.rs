@@ -146,8 +146,10 @@ fn until(to: WallTime, from: WallTime) -> String {
 
 /// Job, kind and name; else the process or unit.
 fn title(one: &Queued) -> String {
-    let of_job: Vec<&str> = [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
-    let mut words: Vec<String> = (!of_job.is_empty()).then(|| of_job.join("/")).into_iter().collect();
+    let of_job: Vec<&str> =
+        [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
+    let mut words: Vec<String> =
+        (!of_job.is_empty()).then(|| of_job.join("/")).into_iter().collect();
     words.extend(one.name.clone());
     if words.is_empty() {
         words.extend(one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}"))));

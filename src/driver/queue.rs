@@ -8,7 +8,9 @@
 
 use super::admission::Asked;
 use super::{Driver, view};
-use crate::command::{Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest};
+use crate::command::{
+    Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
+};
 use crate::core::model::{Labels, ReservationId, WaiterId};
 use crate::core::queue::{HeldUp, Waiting};
 use crate::core::state::Reservation;
@@ -49,7 +51,8 @@ impl Driver {
         let mut entries = Vec::with_capacity(size.min(self.core.waiting()));
         if after.is_none() {
             let mut promises: Vec<_> = self.core.reservations().collect();
-            promises.sort_by_key(|(_, promise)| (std::cmp::Reverse(promise.priority), promise.order));
+            promises
+                .sort_by_key(|(_, promise)| (std::cmp::Reverse(promise.priority), promise.order));
             entries.extend(promises.into_iter().map(|(id, promise_)| promise(id, promise_, now)));
         }
         let held_up = self.core.held_up();
@@ -125,7 +128,8 @@ impl Driver {
         let request = self.core.waiting_of(ticket).map(|(_, waiting)| waiting.request);
         let owner = request.map(|request| request.uid);
         self.rights.check(caller, Action::ActOnWaiter, owner)?;
-        let message = format!("the wait for a slot was ended by uid {} (lrsctl cancel)", caller.uid);
+        let message =
+            format!("the wait for a slot was ended by uid {} (lrsctl cancel)", caller.uid);
         let error = CommandError::new(ErrorKind::FailedPrecondition, message);
         self.touched.status = true;
         self.feed(Input::Abandon(ticket), now);

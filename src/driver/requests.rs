@@ -12,9 +12,7 @@ use super::unit_worker::UnitJob;
 use super::worker::Job;
 use super::{Driver, plan, policy, rights, view};
 use crate::cgroup::CgroupError;
-use crate::command::{
-    Caller, Command, CommandError, ErrorKind, QueueId, Reply, ReserveRequest,
-};
+use crate::command::{Caller, Command, CommandError, ErrorKind, QueueId, Reply, ReserveRequest};
 use crate::config::{Absent, Config};
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::command::{
-    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, QueueId, QueueMark, QueuePage,
-    QueueRequest, ReserveRequest, Subject, Wait,
+    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, QueueId, QueueMark,
+    QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};

@@ -490,7 +490,9 @@ fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
     let queue = vec![reservation, waiter, mine];
     let fake = Fake::start(Script { queue, ..Script::default() });
     let shown = fake.run(&["queue"]);
-    for part in ["reserved, passive", "4000000000", "full, parked", "3m1", "nightly/map", "pid 4711"] {
+    for part in
+        ["reserved, passive", "4000000000", "full, parked", "3m1", "nightly/map", "pid 4711"]
+    {
         assert!(shown.out.contains(part), "{part}: {shown:?}");
     }
     assert!(!shown.out.contains('\u{1b}'), "{shown:?}");

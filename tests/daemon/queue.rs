@@ -1,9 +1,8 @@
 //! Who waits, in which order and why, and how a wait ends.
 
-use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Daemon, signal};
+use crate::harness::Daemon;
 
 const ONE: &str = "[slots]\nactive = 1\npassive = 1\nexpand = false\n";
 
@@ -59,12 +58,11 @@ fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
 fn a_drain_queues_who_waits_until_it_ends() {
     let mut daemon = Daemon::start("drained", ONE);
     daemon.ok(&["drain"]);
-    daemon.refused(&["run", "--", "true"], 124, "draining");
+    daemon.refused(&["run", "--", "true"], 125, "draining");
     let pid = daemon.run(&["--wait"], &["cat"]);
     assert_eq!(of_length(&daemon, 1)[0]["reason"], "draining");
     // Who waits comes back after a restart, and waits on.
-    signal(daemon.pid(), Signal::KILL);
-    daemon.wait_exit();
+    daemon.kill();
     daemon.launch();
     assert_eq!(of_length(&daemon, 1)[0]["pid"], pid);
     daemon.ok(&["resume"]);
@@ -72,7 +70,10 @@ fn a_drain_queues_who_waits_until_it_ends() {
     // A promise is listed with its end, and goes by its id.
     let reservation = daemon.ok(&["reserve", "--ttl", "1h"]).trim().to_owned();
     let shown = of_length(&daemon, 1);
-    assert_eq!((&shown[0]["id"], &shown[0]["reason"]), (&reservation.clone().into(), &"reserved".into()));
+    assert_eq!(
+        (&shown[0]["id"], &shown[0]["reason"]),
+        (&reservation.clone().into(), &"reserved".into())
+    );
     assert!(!shown[0]["expires_at"].is_null() && shown[0]["place"].is_null());
     daemon.ok(&["cancel", &reservation]);
     assert!(queue(&daemon).is_empty());

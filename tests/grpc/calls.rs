@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lrs::command::{
-    Caller, Command, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest, Subject, Wait,
+    Caller, Command, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest, Subject,
+    Wait,
 };
 use lrs::core::event::EventKind;
 use lrs::core::model::{Priority, ReservationId, WaiterId};
