@@ -23,7 +23,7 @@ fn of_length(daemon: &Daemon, count: usize) -> Vec<Value> {
 fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
     let mut daemon = Daemon::start("queue", ONE);
     let tasks = [daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"])];
-    tasks.map(|pid| daemon.task_of(pid));
+    tasks.iter().for_each(|pid| drop(daemon.task_of(*pid)));
     let first = daemon.run(&["--wait", "--job", "nightly"], &["cat"]);
     of_length(&daemon, 1);
     let second = daemon.run(&["--wait=1h"], &["cat"]);

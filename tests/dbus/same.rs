@@ -17,7 +17,7 @@ use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
 
 use crate::bench::{Bench, name_owned, task, task_id};
 use crate::bus::Bus;
-use crate::client::{ERROR, manager, map, maps, soon};
+use crate::client::{ERROR, manager, map, maps, soon, with};
 use crate::daemon::{Lrsd, Process};
 
 /// An answer, or the kind and message of the error; AlreadyExists with the task's id behind it.
@@ -190,7 +190,10 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
         "GetStatus" | "GetYarn" => map(&call(client, method, &()).await?),
         "GetTask" => map(&call(client, method, &(id(of),)).await?),
         "ListTasks" | "ListJobs" => list(&call(client, method, &()).await?),
-        "ListQueue" => list(&call(client, method, &(options(),)).await?),
+        "ListQueue" => {
+            let of_id = text(of, "id").map(|id| with([("id", Value::from(id))]));
+            list(&call(client, method, &(of_id.unwrap_or_default(),)).await?)
+        }
         "Admit" => {
             let pid: i32 = number(of, "pid").unwrap();
             let reply = call(client, method, &(pid, options())).await?;
