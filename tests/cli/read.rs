@@ -456,8 +456,7 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
 
 #[test]
 fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let now = i64::try_from(now.as_secs()).unwrap();
+    let now = lrs::clock::now().wall.unix_micros() / 1_000_000;
     let reservation = Queued {
         id: "r0000abc-3".into(),
         reason: "reserved".into(),
