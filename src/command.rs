@@ -13,7 +13,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
-use crate::core::model::{Labels, Priority, ReservationId, TaskId};
+use crate::core::model::{Labels, Priority, ReservationId, TaskId, WaiterId};
+use crate::core::order::Place;
 use crate::found::{Found, Hint};
 use crate::proto;
 use crate::systemd::unit::UnitName;
@@ -76,8 +77,14 @@ pub enum Command {
     },
     CancelReservation {
         caller: Caller,
-        id: ReservationId,
+        id: QueueId,
         reply: Reply<()>,
+    },
+    /// A page of those that wait, and of reservations. Needs no right.
+    ListQueue {
+        caller: Caller,
+        request: QueueRequest,
+        reply: Reply<QueuePage>,
     },
     Release {
         caller: Caller,
@@ -133,6 +140,58 @@ pub struct YarnFound {
     pub node_managers: Option<u32>,
     /// Why none is looked for, and since when that is so.
     pub problem: Option<(String, WallTime)>,
+}
+
+/// Something in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueId {
+    /// A request that waits.
+    Waiter(WaiterId),
+    /// A promise.
+    Reservation(ReservationId),
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueId::Waiter(id) => id.fmt(f),
+            QueueId::Reservation(id) => id.fmt(f),
+        }
+    }
+}
+
+/// What of the queue is asked for.
+#[derive(Clone, Debug)]
+pub enum QueueRequest {
+    /// This alone. `NotFound`: it is not there.
+    Id(QueueId),
+    /// What waits for this process, if anything does.
+    Process(Pid),
+    /// So many waiters behind this one; from the beginning with all reservations.
+    Page {
+        /// [`QueuePage::next`] of the page before.
+        after: Option<QueueMark>,
+        /// At most.
+        size: usize,
+    },
+}
+
+/// Where a page of the queue goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueMark {
+    /// Waiters on the pages before.
+    pub seen: u32,
+    /// The last one of them.
+    pub place: Place,
+}
+
+/// A page of the queue.
+#[derive(Clone, Debug, Default)]
+pub struct QueuePage {
+    /// In the order in which they are served.
+    pub entries: Vec<proto::Queued>,
+    /// `None`: this was the last page.
+    pub next: Option<QueueMark>,
 }
 
 /// Arguments of Admit.

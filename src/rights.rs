@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | admin | uid 0, `[grpc] admins` | everything |
 //! | integration | `[grpc] integrations` | what a member may; pass on what its scheduler says of containers, and report how that goes |
-//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's: its weight is systemd's, even where its processes are the caller's |
+//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks, waits and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's: its weight is systemd's, even where its processes are the caller's |
 //! | reader | everybody else on the node | read |
 //!
 //! Pure: the loop looks up who owns the process, task or reservation and asks here, in the
@@ -43,6 +43,8 @@ pub enum Action {
     },
     /// Cancel or use a reservation.
     ActOnReservation,
+    /// End the wait of a request; the owner is the uid of its process.
+    ActOnWaiter,
     /// Admit a unit of systemd's, or a process in place of one.
     ShapeUnit,
     /// Tell what a scheduler says: Hint and ReportIntegration.
@@ -60,6 +62,7 @@ impl fmt::Display for Action {
             Action::ActOnTask => "release a task",
             Action::SetPriority { .. } => "change a priority",
             Action::ActOnReservation => "use or cancel a reservation",
+            Action::ActOnWaiter => "end the wait of a request",
             Action::ShapeUnit => "shape a unit of systemd's",
             Action::Integrate => "speak for a scheduler",
             Action::Operate => "drain, resume or reload",
@@ -145,6 +148,9 @@ impl Rights {
             }
             (Role::Member | Role::Integration, Action::ActOnReservation) => {
                 own(caller, "the reservation", action, owner)
+            }
+            (Role::Member | Role::Integration, Action::ActOnWaiter) => {
+                own(caller, "the process that waits", action, owner)
             }
         }
     }

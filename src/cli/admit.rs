@@ -37,6 +37,9 @@ const ANSWER_GRACE: Duration = Duration::from_secs(5);
 /// After so long without a slot `run --wait` says why it waits.
 const QUEUED: Duration = Duration::from_millis(500);
 
+/// So often it looks whether much of that has changed.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// `lrsctl run`: a slot for this process, then the command in its place.
 pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
     let program = Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
@@ -221,7 +224,6 @@ async fn ask(
     let mut said = false;
     // Of those that a `run --each` starts many wait, and it shows how many.
     let explains = talk.verbose || std::io::stderr().is_terminal() && !quiet;
-    let mut queued = true;
     loop {
         let attempt = async {
             let Some(patience) = wait else {
@@ -234,13 +236,11 @@ async fn ask(
             let grace = lrsd.timeout.unwrap_or(ANSWER_GRACE);
             let within = left.map(|left| left.saturating_add(grace));
             let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within));
-            let mut why = std::pin::pin!(say_why_queued(lrsd, explains));
-            loop {
-                tokio::select! {
-                    biased;
-                    answer = answer.as_mut() => return answer,
-                    () = why.as_mut(), if queued => queued = false,
-                }
+            let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, explains));
+            tokio::select! {
+                biased;
+                answer = answer.as_mut() => answer,
+                never = why.as_mut() => match never {},
             }
         };
         let failure = match attempt.await {
@@ -268,17 +268,36 @@ async fn ask(
     }
 }
 
-/// What stands between the request and a slot. A daemon that does not say is no reason to stop
-/// waiting for its other answer; that it says nothing at all is worth a word.
-async fn say_why_queued(lrsd: &Lrsd, explains: bool) {
-    tokio::time::sleep(QUEUED).await;
-    let asked = in_time(lrsd, async {
-        let mut connection = client::connect(lrsd).await.ok()?;
-        connection.get_status(proto::GetStatusRequest {}).await.ok()
-    });
-    if let (Ok(Some(status)), true) = (asked.await, explains) {
-        let why = super::show::status::why_queued(&status.into_inner());
-        say(format_args!("lrsctl: waiting for a slot: {why} (Ctrl-C gives up)"));
+/// What stands between the request and a slot, and again when much of that has changed. A daemon that
+/// does not say is no reason to stop waiting for its other answer; that it says nothing at all is worth
+/// a word.
+async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let pid = Some(if pid == 0 { own } else { pid });
+    let mut told: Option<(i32, u32)> = None;
+    let mut pause = QUEUED;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = LOOK_AGAIN;
+        let asked = in_time(lrsd, async {
+            let mut connection = client::connect(lrsd).await.ok()?;
+            let status = connection.get_status(proto::GetStatusRequest {}).await.ok()?.into_inner();
+            let asked = proto::ListQueueRequest { pid, ..Default::default() };
+            // An earlier lrsd does not know its queue.
+            let queue = connection.list_queue(asked).await.ok().map(tonic::Response::into_inner);
+            Some((status, queue.and_then(|page| page.queue.first()?.place)))
+        });
+        let (Ok(Some((status, place))), true) = (asked.await, explains) else {
+            return std::future::pending().await;
+        };
+        let ahead = place.map_or(status.waiting, |place| place.saturating_sub(1));
+        if told.is_some_and(|(state, before)| state == status.state && ahead > before / 2) {
+            continue;
+        }
+        let first = told.replace((status.state, ahead)).is_none();
+        let why = super::show::status::why_queued(&status, place);
+        let way_out = if first { " (Ctrl-C gives up)" } else { "" };
+        say(format_args!("lrsctl: waiting for a slot: {why}{way_out}"));
     }
 }
 

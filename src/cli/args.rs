@@ -65,10 +65,20 @@ pub(super) enum Command {
     Tasks(TasksArgs),
     /// Everything about one task
     Task {
-        /// Id of the task, its number (the end of the id) or its name
+        /// Id of the task, its number (the end of the id) or its name; or an id of `lrsctl queue`
         #[arg(value_name = "TASK")]
         id: String,
     },
+    /// What waits for a slot, in the order in which it is served, and reservations
+    ///
+    /// Columns: PLACE 1 is next, a dash for a reservation; SINCE how long ago it asked; REASON full
+    /// (every slot is taken), holding (the guard holds passive slots back), draining, starting (lrsd
+    /// has just started), order (others are before it), parked (its process is in the cgroup of its
+    /// task already), or reserved, and where; LIMIT after which it gives up, or the reservation ends.
+    #[command(after_help = "Examples:\n  \
+        lrsctl queue --mine\n  \
+        lrsctl queue --json | jq -r '.[0].reason'")]
+    Queue(QueueArgs),
     /// Jobs, their computing rates and failures
     ///
     /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
@@ -144,10 +154,13 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  \
         rid=$(lrsctl reserve --ttl 30s) && lrsctl run --reservation \"$rid\" -- ./task")]
     Reserve(ReserveArgs),
-    /// Give a reservation back
+    /// Give a reservation back, or end the wait of a request
+    ///
+    /// A reservation is its maker's, a wait its process's owner's; root may end any. The command of
+    /// `lrsctl run --wait` is then not run, and that ends with status 125.
     Cancel {
-        /// Id of the reservation
-        #[arg(value_name = "RID")]
+        /// Id of the reservation, or of what waits (`lrsctl queue`)
+        #[arg(value_name = "ID")]
         id: String,
     },
     /// Decisions and changes as they happen
@@ -287,6 +300,19 @@ pub(super) struct TasksArgs {
     #[arg(long)]
     pub(super) mine: bool,
     /// Only tasks of this job
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(super) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct QueueArgs {
+    /// Only what is this user's
+    #[arg(long)]
+    pub(super) mine: bool,
+    /// Only what is of this job
     #[arg(long, value_parser = label)]
     pub(super) job: Option<String>,
     /// Without the line of column names

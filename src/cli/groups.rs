@@ -6,7 +6,7 @@ use super::output::Output;
 
 /// Headings, and the commands below each.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("What goes on", &["status", "tasks", "task", "jobs", "history", "events", "why"]),
+    ("What goes on", &["status", "tasks", "task", "queue", "jobs", "history", "events", "why"]),
     ("Run tasks", &["run", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel", "plan", "classify"]),
     ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "yarn"]),

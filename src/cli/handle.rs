@@ -8,7 +8,8 @@ use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};
 
 use super::output::printable;
-use crate::core::model::{ReservationId, TaskId};
+use super::queue::is_queued;
+use crate::core::model::TaskId;
 use crate::proto::Task;
 
 /// Asks with `word` as an id, and where lrsd knows none such, with the id of the one running task
@@ -65,7 +66,7 @@ pub(super) fn stands_for(word: &str, id: &str, name: Option<&str>) -> bool {
 }
 
 fn is_id(word: &str) -> bool {
-    word.parse::<TaskId>().is_ok() || word.parse::<ReservationId>().is_ok()
+    word.parse::<TaskId>().is_ok() || is_queued(word)
 }
 
 #[cfg(test)]

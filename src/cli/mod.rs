@@ -26,6 +26,7 @@ mod manage;
 mod output;
 mod pages;
 mod plan;
+mod queue;
 mod read;
 mod show;
 mod usage;
@@ -70,6 +71,8 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
     match cli.command {
         Command::Status => read::status(lrsd, talk, out),
         Command::Tasks(args) => read::tasks(lrsd, &args, out),
+        Command::Queue(args) => queue::queue(lrsd, &args, out),
+        Command::Task { id } if queue::is_queued(&id) => queue::one(lrsd, id, out),
         Command::Task { id } => read::task(lrsd, id, times, out),
         Command::Jobs { suits: false } => read::jobs(lrsd, out),
         Command::Jobs { suits: true } => read::suits(lrsd, out),

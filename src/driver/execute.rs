@@ -202,6 +202,11 @@ impl Driver {
                 return self.answer(Some(reply), answer);
             }
         };
+        self.refuse_asked(ticket, error);
+    }
+
+    /// Whoever asked under this ticket gets nothing.
+    pub(super) fn refuse_asked(&mut self, ticket: Ticket, error: CommandError) {
         match self.asked.remove(&ticket) {
             Some(Asked::Client(admission)) => self.answer_all(admission.replies, Err(error)),
             Some(Asked::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),

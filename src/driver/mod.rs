@@ -30,6 +30,7 @@ mod measure;
 mod parking;
 mod placing;
 pub mod process;
+mod queue;
 mod reader;
 mod recover;
 mod requests;
@@ -108,6 +109,8 @@ pub struct Driver {
     /// Requests that have no slot and no answer yet.
     asked: BTreeMap<Ticket, Asked>,
     next_ticket: u64,
+    /// Part of the ids of those that wait, whose tickets begin anew with each daemon.
+    waiter_epoch: u32,
     /// What follows from the step that is carried out.
     follow_ups: VecDeque<FollowUp>,
     /// Why the kernel refused the weights of a task, until its event says so.

@@ -116,6 +116,7 @@ impl Driver {
             entries,
             asked: BTreeMap::new(),
             next_ticket: 0,
+            waiter_epoch: crate::state::new_epoch(),
             follow_ups: VecDeque::new(),
             unwritten: BTreeMap::new(),
             following_up: false,

@@ -2,14 +2,17 @@
 //! typed. Every transport comes through here, so that all of them refuse the same things in the
 //! same words.
 
+use std::cmp::Reverse;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::command::{
-    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, ReserveRequest, Subject, Wait,
+    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, QueueId, QueueMark,
+    QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
+use crate::core::step::Ticket;
 use crate::discover::{Hint, Master};
 use crate::proto;
 use crate::systemd::unit::{UnitName, UnitNameError};
@@ -171,6 +174,63 @@ pub fn rate(field: &str, value: Option<f64>) -> Result<Option<Share>, CommandErr
 /// The id of a task.
 pub fn task_id(text: &str) -> Result<TaskId, CommandError> {
     id(text, "task", "`lrsctl tasks` lists what runs")
+}
+
+/// Waiters on one page: what the loop lists without holding anything up.
+const QUEUE_PAGE: usize = 1_000;
+
+/// Checks a ListQueue.
+pub fn queue(request: proto::ListQueueRequest) -> Result<QueueRequest, CommandError> {
+    match (request.id, request.pid) {
+        (None, None) => {}
+        (Some(id), None) => return Ok(QueueRequest::Id(queue_id(&id)?)),
+        (None, Some(raw)) => {
+            let pid = Pid::new(raw).ok_or_else(|| invalid(format!("pid {raw} is no process's")))?;
+            return Ok(QueueRequest::Process(pid));
+        }
+        (Some(_), Some(_)) => return Err(invalid("id and pid exclude each other; leave one out")),
+    }
+    let after = match request.page_token.as_str() {
+        "" => None,
+        token => Some(queue_mark(token).ok_or_else(|| {
+            invalid("page_token is none of ours; send next_page_token of the page before as it is")
+        })?),
+    };
+    let size = match request.page_size as usize {
+        0 => QUEUE_PAGE,
+        size => size.min(QUEUE_PAGE),
+    };
+    Ok(QueueRequest::Page { after, size })
+}
+
+fn queue_mark(token: &str) -> Option<QueueMark> {
+    let mut parts = token.split('.');
+    let seen = parts.next()?.parse().ok()?;
+    let priority = Priority(parts.next()?.parse().ok()?);
+    let since = WallTime::from_unix_micros(parts.next()?.parse().ok()?);
+    let ticket = Ticket(parts.next()?.parse().ok()?);
+    let place = (Reverse(priority), since, ticket);
+    parts.next().is_none().then_some(QueueMark { seen, place })
+}
+
+/// A page of the queue as clients read it.
+pub fn queue_page(page: QueuePage) -> proto::ListQueueResponse {
+    let next_page_token = page.next.map(|QueueMark { seen, place }| {
+        let (Reverse(priority), since, ticket) = place;
+        format!("{seen}.{priority}.{}.{}", since.unix_micros(), ticket.0)
+    });
+    proto::ListQueueResponse {
+        queue: page.entries,
+        next_page_token: next_page_token.unwrap_or_default(),
+    }
+}
+
+/// The id of a request that waits or of a reservation.
+pub fn queue_id(text: &str) -> Result<QueueId, CommandError> {
+    if let Ok(id) = text.parse() {
+        return Ok(QueueId::Waiter(id));
+    }
+    reservation_id(text).map(QueueId::Reservation)
 }
 
 /// The id of a reservation.

@@ -4,14 +4,16 @@
 //! A changing call is one command for the loop, which checks the rights of the caller where it
 //! carries the command out, and one answer. Dropping the call drops the reply slot, by which the
 //! loop notices that the client is gone. Reading calls are answered from the newest snapshot and
-//! the kept events ([`super::query`]) and need no right. What a client sends is checked by
+//! the kept events ([`super::query`]) and need no right; the queue is read by the loop, a page at a time. What a client sends is checked by
 //! [`super::request`].
 
 use std::sync::Arc;
 
-use crate::command::{AdmitRequest, Caller, Command, CommandError, ReserveRequest};
+use crate::command::{
+    AdmitRequest, Caller, Command, CommandError, QueueId, QueuePage, QueueRequest, ReserveRequest,
+};
 use crate::core::event::Change;
-use crate::core::model::{Priority, ReservationId, TaskId};
+use crate::core::model::{Priority, TaskId};
 use crate::discover::Hint;
 use crate::proto;
 use crate::publish::{Access, EventRing, Snapshot};
@@ -42,7 +44,8 @@ macro_rules! commands {
 commands! {
     admit(request: AdmitRequest) -> proto::Task = Admit;
     reserve(request: ReserveRequest) -> proto::Reservation = Reserve;
-    cancel_reservation(id: ReservationId) -> () = CancelReservation;
+    cancel_reservation(id: QueueId) -> () = CancelReservation;
+    list_queue(request: QueueRequest) -> QueuePage = ListQueue;
     release(id: TaskId) -> () = Release;
     set_priority(id: TaskId, priority: Priority) -> proto::Task = SetPriority;
     drain() -> () = Drain;

@@ -36,6 +36,7 @@ pub struct Script {
     /// The first page of ListHistory; the second is empty.
     pub history: Vec<EndedTask>,
     pub history_asked: Vec<ListHistoryRequest>,
+    pub queue: Vec<Queued>,
     pub toml: String,
     pub yarn: YarnStatus,
 }
@@ -174,6 +175,19 @@ impl Shaper for Served {
         let next_page_token = if script.history_asked.len() == 1 { "7" } else { "" }.to_owned();
         let tasks = if next_page_token.is_empty() { Vec::new() } else { tasks };
         Ok(Response::new(ListHistoryResponse { tasks, next_page_token }))
+    }
+
+    async fn list_queue(&self, request: Request<ListQueueRequest>) -> Answer<ListQueueResponse> {
+        let (script, asked) = (self.0.lock().unwrap(), request.into_inner());
+        let is_asked_for = |entry: &&Queued| {
+            asked.id.as_ref().is_none_or(|id| *id == entry.id)
+                && asked.pid.is_none_or(|_| entry.place.is_some())
+        };
+        let queue: Vec<_> = script.queue.iter().filter(is_asked_for).cloned().collect();
+        if asked.id.is_some() && queue.is_empty() {
+            return Err(Failure::not_found("nobody waits for a slot as that"));
+        }
+        Ok(Response::new(ListQueueResponse { queue, ..ListQueueResponse::default() }))
     }
 
     type WatchEventsStream = Stream<EventStreamItem>;

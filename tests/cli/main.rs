@@ -19,6 +19,7 @@ const NEED_DAEMON: &[&[&str]] = &[
     &["tasks"],
     &["task", "t0000000-1"],
     &["jobs"],
+    &["queue"],
     &["run", "--", "true"],
     &["release", "t0000000-1"],
     &["priority", "t0000000-1", "3"],

@@ -455,6 +455,60 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
 }
 
 #[test]
+fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
+    let now = lrs::clock::now().wall.unix_micros() / 1_000_000;
+    let reservation = Queued {
+        id: "r0000abc-3".into(),
+        reason: "reserved".into(),
+        tier: Tier::Passive as i32,
+        since: time(now),
+        expires_at: time(now + 30),
+        ..Queued::default()
+    };
+    let waiter = Queued {
+        id: "w0000abc-7".into(),
+        place: Some(1),
+        job: Some("nightly".into()),
+        kind: Some("map".into()),
+        name: Some("a\u{1b}[2Jb".into()),
+        uid: 4_000_000_000,
+        since: time(now - 192),
+        reason: "full".into(),
+        parked: true,
+        ..Queued::default()
+    };
+    let mine = Queued {
+        id: "w0000abc-9".into(),
+        place: Some(2),
+        pid: Some(4711),
+        uid: rustix::process::geteuid().as_raw(),
+        since: time(now - 5),
+        reason: "order".into(),
+        ..Queued::default()
+    };
+    let queue = vec![reservation, waiter, mine];
+    let fake = Fake::start(Script { queue, ..Script::default() });
+    let shown = fake.run(&["queue"]);
+    for part in
+        ["reserved, passive", "4000000000", "full, parked", "3m1", "nightly/map", "pid 4711"]
+    {
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+    assert!(!shown.out.contains('\u{1b}'), "{shown:?}");
+    assert_eq!(fake.run(&["queue", "--job", "nightly", "--no-header"]).out.lines().count(), 1);
+    let json = fake.run(&["queue", "--mine", "--json"]).json();
+    assert!(json.as_array().unwrap().iter().any(|one| one["id"] == "w0000abc-9"), "{json}");
+    assert!(json.as_array().unwrap().iter().all(|one| one["uid"] != 4_000_000_000_u32), "{json}");
+    let told = fake.run(&["task", "w0000abc-7"]);
+    assert!(told.out.contains("place 1 in the queue, every slot is taken"), "{told:?}");
+    let told = fake.run(&["task", "r0000abc-3"]);
+    assert!(told.out.starts_with("a reservation: passive slot, for another "), "{told:?}");
+    assert_eq!(fake.run(&["task", "w0000abc-8"]).code, Some(1));
+    let empty = Fake::start(Script::default()).run(&["queue"]);
+    assert_eq!((empty.code, empty.out.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn a_shell_completes_tasks_by_name_and_id_and_jobs() {
     let task =
         |id: &str, name: &str| Task { id: id.into(), name: Some(name.into()), ..Task::default() };

@@ -215,7 +215,7 @@ fn a_task_that_stays_in_its_unit_is_warned_about() {
 
 #[test]
 fn a_wait_says_why() {
-    use lrs::proto::{ActiveSlots, PassiveSlots, Slots, Status};
+    use lrs::proto::{ActiveSlots, PassiveSlots, Queued, Slots, Status};
     let active = ActiveSlots { capacity: 2, used: 2, ..Default::default() };
     let passive = PassiveSlots { capacity: 4, used: 3, reserved: 1, ..Default::default() };
     let slots = Some(Slots { active: Some(active), passive: Some(passive) });
@@ -223,8 +223,13 @@ fn a_wait_says_why() {
     let fake = Fake::start(Script { status, full: true, ..Script::default() });
     let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
     let why =
-        "waiting for a slot: 2 of 2 active and 4 of 4 passive slots are taken, 3 requests wait";
+        "waiting for a slot: 3 requests wait, 2 of 2 active and 4 of 4 passive slots are taken (";
     assert!(ended.err.contains(why), "{ended:?}");
+    let place = Some(3);
+    fake.script.lock().unwrap().queue.push(Queued { place, ..Default::default() });
+    let ended = fake.run(&["run", "--verbose", "--wait=1s", "--timeout=1s", "--", "true"]);
+    assert!(ended.err.contains("slot: 2 ahead, 2 of 2 active"), "{ended:?}");
+    assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "{ended:?}");
     let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
     assert!(!ended.err.contains("waiting"), "no terminal, nothing said: {ended:?}");
 }

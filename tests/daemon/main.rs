@@ -25,4 +25,5 @@ mod modes;
 mod neighbours;
 mod owner;
 mod parking;
+mod queue;
 mod tiers;

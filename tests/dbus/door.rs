@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lrs::command::{Caller, Command, CommandError, ErrorKind, Subject, Wait};
+use lrs::command::{Caller, Command, CommandError, ErrorKind, QueueId, Subject, Wait};
 use lrs::core::event::EventKind;
 use lrs::core::model::{Priority, ReservationId};
 use lrs::proto;
@@ -138,7 +138,7 @@ async fn the_other_commands_arrive_and_are_answered() {
     exchange!(
         PATH, MANAGER, "CancelReservation", ("r0000001-5",),
         Command::CancelReservation { id, reply, .. } => reply(Ok(())), {
-            assert_eq!(id, ReservationId { epoch: 1, number: 5 });
+            assert_eq!(id, QueueId::Reservation(ReservationId { epoch: 1, number: 5 }));
         }
     );
 

@@ -17,7 +17,7 @@ use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
 
 use crate::bench::{Bench, name_owned, task, task_id};
 use crate::bus::Bus;
-use crate::client::{ERROR, manager, map, maps, soon};
+use crate::client::{ERROR, manager, map, maps, soon, with};
 use crate::daemon::{Lrsd, Process};
 
 /// An answer, or the kind and message of the error; AlreadyExists with the task's id behind it.
@@ -59,6 +59,10 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             .list_tasks(proto::ListTasksRequest::default())
             .await
             .map(|answer| json!(answer.into_inner().tasks)),
+        "ListQueue" => client
+            .list_queue(proto::ListQueueRequest { id: text(of, "id"), ..Default::default() })
+            .await
+            .map(|answer| json!(answer.into_inner().queue)),
         "ListJobs" => client
             .list_jobs(proto::ListJobsRequest {})
             .await
@@ -186,6 +190,10 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
         "GetStatus" | "GetYarn" => map(&call(client, method, &()).await?),
         "GetTask" => map(&call(client, method, &(id(of),)).await?),
         "ListTasks" | "ListJobs" => list(&call(client, method, &()).await?),
+        "ListQueue" => {
+            let of_id = text(of, "id").map(|id| with([("id", Value::from(id))]));
+            list(&call(client, method, &(of_id.unwrap_or_default(),)).await?)
+        }
         "Admit" => {
             let pid: i32 = number(of, "pid").unwrap();
             let reply = call(client, method, &(pid, options())).await?;
@@ -375,6 +383,8 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         step!(method, arguments).unwrap_err();
     }
     step!("ListTasks", json!({})).unwrap();
+    step!("ListQueue", json!({})).unwrap();
+    step!("ListQueue", json!({"id": "w0000001-9"})).unwrap_err();
     step!("ListJobs", json!({})).unwrap();
     step!("Release", json!({"id": first})).unwrap();
     step!("Release", json!({"id": first})).unwrap_err();

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lrs::command::Command;
+use lrs::command::{Command, QueuePage};
 use lrs::core::event::EventKind;
 use lrs::proto;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -31,6 +31,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             }
             Command::SetPriority { reply, .. } => drop(reply.send(Ok(task(1)))),
             Command::Discover { .. } => panic!("no door sends what only a finder says"),
+            Command::ListQueue { reply, .. } => drop(reply.send(Ok(QueuePage::default()))),
             Command::Reload { reply, .. } => drop(reply.send(Ok(vec!["slots.active".into()]))),
             Command::CancelReservation { reply, .. }
             | Command::Release { reply, .. }
@@ -91,6 +92,7 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, MANAGER, "EvaluateJobs", (vec![with([("computing_rate", Value::from(0.1))])],));
     replied!(PATH, MANAGER, "Events", (1u64, 0u32));
     replied!(PATH, MANAGER, "ListHistory", (with([("failed", Value::from(true))]),));
+    replied!(PATH, MANAGER, "ListQueue", (none(),));
     replied!(&*task, TASK, "Release", ());
     replied!(&*task, TASK, "SetPriority", (1i32,));
     replied!(&*task, TASK, "Explain", ());

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lrs::command::{Caller, Command, CommandError, ErrorKind, Subject, Wait};
+use lrs::command::{
+    Caller, Command, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest, Subject,
+    Wait,
+};
 use lrs::core::event::EventKind;
-use lrs::core::model::{Priority, ReservationId};
+use lrs::core::model::{Priority, ReservationId, WaiterId};
+use lrs::core::step::Ticket;
 use lrs::proto;
 use lrs::proto::evaluate_job_response::Advice;
 use lrs::publish::{EventRing, Snapshot};
 use lrs::serve::Limits;
-use lrs::units::Pid;
+use lrs::units::{Pid, WallTime};
 use tonic::Code;
 
 use crate::bench::{Bench, event, soon, task, task_id};
@@ -99,10 +103,41 @@ async fn the_other_commands_arrive_and_are_answered() {
         Command::CancelReservation { caller, id, reply } => reply(Ok(())),
         {
             this_process(&caller);
-            assert_eq!(id, ReservationId { epoch: 1, number: 5 });
+            assert_eq!(id, QueueId::Reservation(ReservationId { epoch: 1, number: 5 }));
         }
     )
     .unwrap();
+
+    let waiter = WaiterId { epoch: 1, number: 6 };
+    exchange!(
+        cancel_reservation(proto::CancelReservationRequest { id: waiter.to_string() }),
+        Command::CancelReservation { id, reply, .. } => reply(Ok(())),
+        { assert_eq!(id, QueueId::Waiter(waiter)) }
+    )
+    .unwrap();
+
+    // A page says where the next one begins.
+    let place = (std::cmp::Reverse(Priority(-3)), WallTime::from_unix_micros(-5), Ticket(8));
+    let mark = QueueMark { seen: 1000, place };
+    let entries = vec![proto::Queued { id: waiter.to_string(), ..Default::default() }];
+    let page = QueuePage { entries, next: Some(mark) };
+    let page = exchange!(
+        list_queue(proto::ListQueueRequest::default()),
+        Command::ListQueue { request, reply, .. } => reply(Ok(page)),
+        { assert!(matches!(request, QueueRequest::Page { after: None, size: 1000 })) }
+    );
+    let page = page.unwrap().into_inner();
+    assert_eq!(page.queue[0].id, waiter.to_string());
+    let (page_token, page_size) = (page.next_page_token, u32::MAX);
+    let page = exchange!(
+        list_queue(proto::ListQueueRequest { page_token, page_size, ..Default::default() }),
+        Command::ListQueue { request, reply, .. } => reply(Ok(QueuePage::default())),
+        {
+            let QueueRequest::Page { after, size } = request else { panic!("{request:?}") };
+            assert_eq!((after, size), (Some(mark), 1000), "the loop lists so many at once");
+        }
+    );
+    assert_eq!(page.unwrap().into_inner().next_page_token, "");
 
     exchange!(
         release(proto::ReleaseRequest { id: task_id(2).to_string() }),
@@ -261,6 +296,17 @@ async fn bad_fields_never_reach_the_loop() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
+    for (id, pid, page_token) in [
+        (Some("w1"), None, ""),
+        (Some("w0000001-1"), Some(1), ""),
+        (None, Some(0), ""),
+        (None, None, "7"),
+        (None, None, "1.2.3.4.5"),
+    ] {
+        let (id, page_token) = (id.map(str::to_owned), page_token.to_owned());
+        let request = proto::ListQueueRequest { id, pid, page_token, page_size: 0 };
+        client.list_queue(request).await.unwrap_err();
+    }
     assert!(bench.commands.try_recv().is_err());
 }
 

@@ -23,6 +23,7 @@ pub mod order;
 mod parking;
 mod placement;
 pub mod probe;
+pub mod queue;
 pub mod rate;
 mod requests;
 pub mod restore;

@@ -235,7 +235,7 @@ macro_rules! id_type {
         pub struct $name {
             /// Counts up within one epoch.
             pub number: u64,
-            /// Random per state directory, so that a wiped directory never reuses an id.
+            /// Random per state directory (of a waiter: per daemon), so that no id is used again.
             pub epoch: u32,
         }
 
@@ -278,6 +278,11 @@ id_type!(
     /// A reservation for all time: `r` + epoch + `-` + number.
     ReservationId,
     'r'
+);
+id_type!(
+    /// A request that waits for a slot, while this daemon runs: `w` + epoch + `-` + number.
+    WaiterId,
+    'w'
 );
 
 /// What a client says a task is.

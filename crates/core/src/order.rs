@@ -45,7 +45,7 @@ pub enum QueueOrder {
 }
 
 /// A place in the queue.
-type Place = (Reverse<Priority>, WallTime, Ticket);
+pub type Place = (Reverse<Priority>, WallTime, Ticket);
 
 /// Requests compared.
 const LOOKED_AT: usize = 1024;

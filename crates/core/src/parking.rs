@@ -71,6 +71,12 @@ impl Parking {
         self.parked.get_mut(&id).map(|parked| &mut *parked.task)
     }
 
+    /// The requests whose processes are in their groups.
+    pub(super) fn inside(&self) -> BTreeSet<Ticket> {
+        let inside = self.parked.values().filter(|parked| parked.way == Way::Inside);
+        inside.filter_map(|parked| parked.ticket).collect()
+    }
+
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.parked.values().map(|parked| &*parked.task)
     }

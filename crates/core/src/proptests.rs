@@ -878,6 +878,14 @@ fn check(shaper: &Shaper, world: &World) {
     if shaper.active_offered() + shaper.passive_offered() > 0 {
         assert_eq!(shaper.waiting(), 0, "a request waits beside an offered slot");
     }
+    // What is shown of the queue is all of it in order, also in pages.
+    let queue: Vec<_> = shaper.queue(None).map(|waiting| waiting.place).collect();
+    assert!(queue.len() == shaper.waiting() && queue.is_sorted());
+    for (index, place) in queue.iter().enumerate() {
+        assert_eq!(shaper.waiting_of(place.2).map(|(before, _)| before), Some(index));
+        let next = shaper.queue(Some(*place)).next().map(|waiting| waiting.place);
+        assert_eq!(next.as_ref(), queue.get(index + 1));
+    }
     // The sets and the table say the same.
     let mut seats: BTreeMap<&str, u32> = BTreeMap::new();
     for (id, task) in shaper.tasks() {
@@ -1201,6 +1209,37 @@ proptest! {
         let in_lane = |(id, level): (&TaskId, &Level)| is_in_lane(*level).then_some(*id);
         let left: Vec<_> = world.levels.iter().filter_map(in_lane).collect();
         prop_assert!(left.iter().all(|id| shaper.task(*id).is_none()), "{left:?} stay in the lane");
+    }
+
+    #[test]
+    fn the_queue_is_shown_in_the_order_of_its_grants(
+        asked in prop::collection::vec((-2..3i32, 0..20u64), 1..12),
+    ) {
+        let mut shaper = shaper(1);
+        let one = Some(1);
+        let policy = Policy { active: one, passive: one, passive_max: one, ..Policy::simulated() };
+        shaper.set_policy(policy, at(20));
+        let mut running = vec![admit(&mut shaper, 0, at(20)), admit(&mut shaper, 0, at(20))];
+        for (priority, since) in asked {
+            let first_requested = at(since).wall;
+            let patience = Some(Patience { first_requested, deadline: None, parks: false });
+            let answer = shaper.ask(request(priority), patience, at(20));
+            prop_assert!(matches!(answer, Ok(Answer::Waiting(_))));
+        }
+        let shown: Vec<_> = shaper.queue(None).map(|waiting| waiting.ticket()).collect();
+        let mut granted = Vec::new();
+        shaper.take_step();
+        while let Some(task) = running.pop() {
+            end(&mut shaper, task, at(21));
+            for job in shaper.take_step().jobs {
+                if let Job::Prepare { task, ticket } = job {
+                    granted.push(ticket);
+                    shaper.attached(task, at(21));
+                    running.push(task);
+                }
+            }
+        }
+        prop_assert_eq!(granted, shown);
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //! Whether anything is free is said in placement.rs; when waits and promises end, in shaper.rs
 //! (`expire`).
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde_json::json;
@@ -49,13 +48,9 @@ impl Shaper {
             }
             Some(patience) => {
                 let Patience { first_requested, deadline, parks } = patience;
-                self.queue.insert((
-                    Reverse(request.priority.unwrap_or_default()),
-                    first_requested,
-                    ticket,
-                ));
                 self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
                 let waiter = Waiter { request, first_requested, deadline, overtaken: 0, parks };
+                self.queue.insert(waiter.place(ticket));
                 self.waiters.insert(ticket, waiter);
                 Ok(Asked::Waiting)
             }
@@ -69,8 +64,7 @@ impl Shaper {
 
     pub(super) fn take_waiter(&mut self, id: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
-        let priority = Reverse(waiter.request.priority.unwrap_or_default());
-        self.queue.remove(&(priority, waiter.first_requested, id));
+        self.queue.remove(&waiter.place(id));
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, Deadline::Waiter(id)));
         }

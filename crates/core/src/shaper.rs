@@ -12,7 +12,6 @@
 //!
 //! What comes before a task, requests, waits and promises, is in requests.rs.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
@@ -26,6 +25,7 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
+use super::order::Place;
 use super::parking::Parking;
 use super::probe::Probe;
 use super::slots::Slots;
@@ -59,7 +59,7 @@ pub struct Shaper {
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     pub(super) waiters: BTreeMap<Ticket, Waiter>,
     /// The waiters, first come first.
-    pub(super) queue: BTreeSet<(Reverse<Priority>, WallTime, Ticket)>,
+    pub(super) queue: BTreeSet<Place>,
     /// When waits and reservations end.
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
     /// Waiters that are in their groups.

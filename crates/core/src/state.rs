@@ -2,6 +2,7 @@
 //! Data only; the rules are in [`super::shaper`], [`super::placement`] and
 //! [`super::cycle`].
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,10 @@ use super::guard::GuardPolicy;
 use super::guard::freeze::FreezePolicy;
 use super::jobs::Finished;
 use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::order::QueueOrder;
+use super::order::{Place, QueueOrder};
 use super::probe::Formula;
 use super::slots::Rank;
+use super::step::Ticket;
 use super::task::{Task, Who};
 use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
 
@@ -157,6 +159,13 @@ pub(super) struct Waiter {
     pub overtaken: u32,
     /// See [`Patience::parks`].
     pub parks: bool,
+}
+
+impl Waiter {
+    /// Where it stands in the queue.
+    pub fn place(&self, ticket: Ticket) -> Place {
+        (Reverse(self.request.priority.unwrap_or_default()), self.first_requested, ticket)
+    }
 }
 
 /// How a request may wait.

@@ -218,9 +218,13 @@ fn mechanism(
 }
 
 /// Why a request waits, for the one who made it.
-pub(crate) fn why_queued(status: &proto::Status) -> String {
+pub(crate) fn why_queued(status: &proto::Status, place: Option<u32>) -> String {
+    let before = match place {
+        Some(place) => format!("{} ahead", place.saturating_sub(1)),
+        None => format!("{} {}", status.waiting, requests_wait(status.waiting)),
+    };
     if status.state == proto::NodeState::Draining as i32 {
-        return "the node is draining; `lrsctl resume` ends that".to_owned();
+        return format!("{before}, the node is draining; `lrsctl resume` ends that");
     }
     let slots = status.slots.unwrap_or_default();
     let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
@@ -230,13 +234,11 @@ pub(crate) fn why_queued(status: &proto::Status) -> String {
         ""
     };
     format!(
-        "{} of {} active and {} of {} passive slots are taken, {} {}{held}",
+        "{before}, {} of {} active and {} of {} passive slots are taken{held}",
         active.used + active.reserved,
         active.capacity,
         passive.used + passive.reserved,
         passive.capacity,
-        status.waiting,
-        requests_wait(status.waiting),
     )
 }
 

@@ -42,8 +42,8 @@ const MAX_CALL_BYTES: usize = 64 << 10;
 const MAX_DESCRIPTORS: u32 = 1;
 
 /// Answers that may hold every task, every job or very many events.
-const LARGE: [&str; 6] =
-    ["GetManagedObjects", "ListTasks", "ListJobs", "ListHistory", "Events", "GetYarn"];
+const LARGE: [&str; 7] =
+    ["GetManagedObjects", "ListTasks", "ListJobs", "ListHistory", "ListQueue", "Events", "GetYarn"];
 
 /// The connection that has the name.
 pub(super) struct Bus {

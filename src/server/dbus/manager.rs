@@ -114,6 +114,13 @@ struct HistoryOptions {
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct QueueOptions {
+    id: Option<String>,
+    pid: Option<i32>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct EvaluateOptions {
     job: Option<String>,
     kind: Option<String>,
@@ -231,6 +238,26 @@ impl Manager {
         limited(answer.tasks.iter().map(value::message).collect())
     }
 
+    /// What waits for a slot, in the order in which it is served, after the reservations, which have
+    /// one. Options: id (s), pid (i): only what waits under this id, or for this process.
+    #[zbus(out_args("queue"))]
+    async fn list_queue(&self, options: Options) -> Result<Vec<Dict>, CallError> {
+        let QueueOptions { id, pid } = options.read()?;
+        let mut asked = proto::ListQueueRequest { id, pid, ..proto::ListQueueRequest::default() };
+        let call = self.call()?;
+        let mut queue = Vec::new();
+        loop {
+            let request = request::queue(asked.clone())?;
+            let page = call.server.service.list_queue(call.identity(), request).await?;
+            let page = request::queue_page(page);
+            queue.extend(page.queue.iter().map(value::message));
+            asked.page_token = page.next_page_token;
+            if asked.page_token.is_empty() {
+                return limited(queue);
+            }
+        }
+    }
+
     /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Options:
     /// name, job, kind (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), first_requested_at (s, RFC 3339), unit (s): with pid 0, a running
@@ -276,9 +303,9 @@ impl Manager {
         Ok((granted.id, tier, time(granted.expires_at.as_ref())))
     }
 
-    /// Gives a promised slot back.
+    /// Gives a promised slot back, or ends the wait of a request.
     async fn cancel_reservation(&self, id: &str) -> Result<(), CallError> {
-        let id = request::reservation_id(id)?;
+        let id = request::queue_id(id)?;
         let call = self.call()?;
         let about = Some(("reservation", id.to_string()));
         let question = Question::new(Action::ManageTasks, "CancelReservation", about);

@@ -1,6 +1,6 @@
 //! The service `lrs.v1.Shaper`: each call in a few lines.
 //!
-//! Reading calls answer from the newest snapshot and need no right. Changing calls become one
+//! Reading calls answer from the newest snapshot (ListQueue: from the loop) and need no right. Changing calls become one
 //! command and wait for its answer; a client that goes away drops the wait, and with it the
 //! reply slot, by which the loop notices.
 
@@ -110,6 +110,15 @@ impl Shaper for GrpcServer {
         Ok(Response::new(history::list(self.service.access(), request.into_inner())?))
     }
 
+    async fn list_queue(
+        &self,
+        request: Request<proto::ListQueueRequest>,
+    ) -> Answer<proto::ListQueueResponse> {
+        let caller = caller(&request)?;
+        let asked = request::queue(request.into_inner())?;
+        Ok(Response::new(request::queue_page(self.service.list_queue(caller, asked).await?)))
+    }
+
     type WatchEventsStream =
         Pin<Box<dyn Stream<Item = Result<proto::EventStreamItem, Status>> + Send>>;
 
@@ -133,7 +142,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::CancelReservationRequest>,
     ) -> Answer<proto::CancelReservationResponse> {
         let caller = caller(&request)?;
-        let id = request::reservation_id(&request.get_ref().id)?;
+        let id = request::queue_id(&request.get_ref().id)?;
         self.service.cancel_reservation(caller, id).await?;
         Ok(Response::new(proto::CancelReservationResponse {}))
     }

@@ -1,0 +1,92 @@
+//! The queue as clients see it: who waits, at which place, and why.
+//!
+//! A place is counted only when somebody asks for it: the queue is a set in order, and a number kept for
+//! each of ten thousand waiters would change with every grant.
+//!
+//! Limits. Places are by priority and by who asked first. With
+//! [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another of the highest waiting priority
+//! may be next, at most [`Policy::overtake_max`](super::state::Policy::overtake_max) times.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::order::Place;
+use super::shaper::Shaper;
+use super::state::Request;
+use super::step::Ticket;
+use crate::units::{BootTime, WallTime};
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// Where it stands; the next page of the queue goes on behind it.
+    pub place: Place,
+    /// What is asked for.
+    pub request: &'a Request,
+    /// When it gives up; `None`: never.
+    pub deadline: Option<BootTime>,
+    /// Its process is in the group of the task that it is going to be.
+    pub parked: bool,
+}
+
+impl Waiting<'_> {
+    /// Under which it is answered.
+    pub fn ticket(&self) -> Ticket {
+        self.place.2
+    }
+
+    /// When it first asked.
+    pub fn since(&self) -> WallTime {
+        self.place.1
+    }
+}
+
+/// Why nobody who waits gets a slot now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldUp {
+    /// Every slot is taken.
+    Full,
+    /// Passive slots are free, and the guard holds them back.
+    Holding,
+    /// An operator drains the node.
+    Draining,
+    /// The daemon has just started: those that waited for the one before it come back first.
+    Gathering,
+}
+
+impl Shaper {
+    /// Those that wait, from the first one behind `after` on.
+    pub fn queue(&self, after: Option<Place>) -> impl Iterator<Item = Waiting<'_>> {
+        let parked = self.parking.inside();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let places = self.queue.range((from, Bound::Unbounded));
+        places.filter_map(move |place| self.waiting_at(*place, &parked))
+    }
+
+    /// The request of this ticket, if it waits, and how many are before it.
+    pub fn waiting_of(&self, ticket: Ticket) -> Option<(usize, Waiting<'_>)> {
+        let waiter = self.waiters.get(&ticket)?;
+        let place = waiter.place(ticket);
+        let before = self.queue.range(..place).count();
+        Some((before, self.waiting_at(place, &self.parking.inside())?))
+    }
+
+    fn waiting_at(&self, place: Place, parked: &BTreeSet<Ticket>) -> Option<Waiting<'_>> {
+        let waiter = self.waiters.get(&place.2)?;
+        let (request, deadline) = (&waiter.request, waiter.deadline);
+        Some(Waiting { place, request, deadline, parked: parked.contains(&place.2) })
+    }
+
+    /// See [`HeldUp`]; it says something only while somebody waits.
+    pub fn held_up(&self) -> HeldUp {
+        if self.draining() {
+            HeldUp::Draining
+        } else if self.gather_until.is_some() {
+            HeldUp::Gathering
+        } else if self.holding() && self.slots.passive_free() > 0 {
+            HeldUp::Holding
+        } else {
+            HeldUp::Full
+        }
+    }
+}

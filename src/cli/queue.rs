@@ -1,0 +1,158 @@
+//! `lrsctl queue`: who waits for a slot, in the order in which they are served.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lrs_api::client::Connection;
+use tonic::Status;
+
+use super::args::QueueArgs;
+use super::client::{Lrsd, ask};
+use super::failure::{Asked, Failure};
+use super::output::{Column, Columns, Output, printable, say};
+use super::show::{age, tier_word};
+use crate::clock;
+use crate::core::model::{ReservationId, WaiterId};
+use crate::proto::{ListQueueRequest, Queued};
+use crate::units::WallTime;
+use crate::wire::wall_time;
+
+/// `lrsctl queue`
+pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(), Failure> {
+    let mut queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
+    let own = rustix::process::geteuid().as_raw();
+    queue.retain(|one| {
+        (!args.mine || one.uid == own) && (args.job.is_none() || one.job == args.job)
+    });
+    if out.is_json() {
+        return out.json(&queue);
+    }
+    if queue.is_empty() {
+        say(format_args!("nobody waits for a slot, and none is reserved"));
+        return Ok(());
+    }
+    let table = table(&queue, clock::now().wall);
+    out.table(&if args.no_header { table.without_heads() } else { table })
+}
+
+/// All pages.
+async fn whole(mut lrsd: Connection, mut asked: ListQueueRequest) -> Result<Vec<Queued>, Status> {
+    let mut queue = Vec::new();
+    loop {
+        let page = lrsd.list_queue(asked.clone()).await?.into_inner();
+        // A server that repeats itself must not keep the client forever.
+        let stuck = page.queue.is_empty();
+        queue.extend(page.queue);
+        asked.page_token = page.next_page_token;
+        if asked.page_token.is_empty() || stuck {
+            return Ok(queue);
+        }
+    }
+}
+
+/// Whether `word` has the form of an id of something in the queue.
+pub(super) fn is_queued(word: &str) -> bool {
+    word.parse::<WaiterId>().is_ok() || word.parse::<ReservationId>().is_ok()
+}
+
+/// `lrsctl task ID` of something in the queue.
+pub(super) fn one(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failure> {
+    let asked = ListQueueRequest { id: Some(id), ..ListQueueRequest::default() };
+    let queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, asked.clone()))?;
+    if out.is_json() {
+        return queue.first().map_or(Ok(()), |one| out.json(one));
+    }
+    let now = clock::now().wall;
+    queue.iter().try_for_each(|one| out.line(printable(&in_words(one, now))))
+}
+
+fn in_words(one: &Queued, now: WallTime) -> String {
+    let left = match (&one.expires_at, one.place) {
+        (Some(at), Some(_)) => format!("; it gives up in {}", until(wall_time(at), now)),
+        (Some(at), None) => format!(", for another {}", until(wall_time(at), now)),
+        (None, _) => String::new(),
+    };
+    match one.place {
+        Some(place) => format!(
+            "{} waits for a slot since {}: place {place} in the queue, {}{left}",
+            title(one),
+            since(one, now),
+            because(&one.reason),
+        ),
+        None => format!("a reservation: {} slot{left}", tier_word(one.tier)),
+    }
+}
+
+/// What a reason means.
+fn because(reason: &str) -> &str {
+    match reason {
+        "full" => "every slot is taken",
+        "holding" => "the guard holds passive slots back (`lrsctl why guard`)",
+        "draining" => "the node is draining (`lrsctl resume` ends that)",
+        "starting" => "lrsd has just started",
+        "order" => "others are before it",
+        other => other,
+    }
+}
+
+fn table(queue: &[Queued], now: WallTime) -> Columns {
+    let mut users = BTreeMap::new();
+    let mut table = Columns::new(&[
+        ("PLACE", Column::Figure),
+        ("ID", Column::Text),
+        ("USER", Column::Text),
+        ("PRIO", Column::Figure),
+        ("SINCE", Column::Figure),
+        ("REASON", Column::Text),
+        ("LIMIT", Column::Figure),
+        ("NAME", Column::Elastic(8)),
+    ]);
+    for one in queue {
+        let name: &mut String = users.entry(one.uid).or_insert_with(|| user(one.uid));
+        let reason = match one.reason.as_str() {
+            "reserved" => format!("reserved, {}", tier_word(one.tier)),
+            reason if one.parked => format!("{reason}, parked"),
+            reason => reason.to_owned(),
+        };
+        table.row(vec![
+            one.place.map_or_else(|| "-".to_owned(), |place| place.to_string()),
+            one.id.clone(),
+            name.clone(),
+            one.priority.to_string(),
+            since(one, now),
+            reason,
+            one.expires_at.as_ref().map_or_else(|| "-".to_owned(), |at| until(wall_time(at), now)),
+            title(one),
+        ]);
+    }
+    table
+}
+
+/// The name of a user, or the number of one without.
+fn user(uid: u32) -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
+    user.ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+fn since(one: &Queued, now: WallTime) -> String {
+    one.since.as_ref().map_or_else(|| "-".to_owned(), |at| until(now, wall_time(at)))
+}
+
+/// From `from` to `to`; nothing if that is over.
+fn until(to: WallTime, from: WallTime) -> String {
+    let micros = to.unix_micros().saturating_sub(from.unix_micros());
+    age(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+/// Job, kind and name; else the process or unit.
+fn title(one: &Queued) -> String {
+    let of_job: Vec<&str> =
+        [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
+    let mut words: Vec<String> =
+        (!of_job.is_empty()).then(|| of_job.join("/")).into_iter().collect();
+    words.extend(one.name.clone());
+    if words.is_empty() {
+        words.extend(one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}"))));
+    }
+    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+}

@@ -1,0 +1,174 @@
+//! The queue as clients see it: what waits in the order in which it is served, and what is promised.
+//!
+//! It is not part of the snapshot, of which ten thousand waiters would make a copy with every change. A
+//! page is made by the loop when somebody asks, of so few entries that a promotion behind it does not
+//! notice; the next one goes on behind the last waiter seen, whoever came and went meanwhile.
+//!
+//! Limits. Pages are of different moments: between two of them places move up.
+
+use super::admission::Asked;
+use super::{Driver, view};
+use crate::command::{
+    Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
+};
+use crate::core::model::{Labels, ReservationId, WaiterId};
+use crate::core::queue::{HeldUp, Waiting};
+use crate::core::state::Reservation;
+use crate::core::step::{Input, Ticket};
+use crate::proto;
+use crate::rights::Action;
+use crate::units::{BootTime, Moment, Pid, WallTime};
+use crate::wire::proto_time;
+
+impl Driver {
+    /// A page of the queue; reservations, which are no more than slots, are on the first one.
+    pub(super) fn queue_page(
+        &self,
+        asked: QueueRequest,
+        now: Moment,
+    ) -> Result<QueuePage, CommandError> {
+        let alone = |entry| QueuePage { entries: vec![entry], next: None };
+        match asked {
+            QueueRequest::Id(QueueId::Reservation(id)) => {
+                self.core.check_reservation(id).map_err(super::admission::refused)?;
+                let reservation = self.core.reservation(id);
+                let entry = reservation.map(|reservation| promise(id, reservation, now));
+                Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
+            }
+            QueueRequest::Id(QueueId::Waiter(id)) => {
+                let ticket = self.ticket_of(id)?;
+                self.queued(ticket, now).map(alone).ok_or_else(|| waits_no_more(id))
+            }
+            QueueRequest::Process(pid) => {
+                let entry = self.waits_for(pid).and_then(|ticket| self.queued(ticket, now));
+                Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
+            }
+            QueueRequest::Page { after, size } => Ok(self.page(after, size, now)),
+        }
+    }
+
+    fn page(&self, after: Option<QueueMark>, size: usize, now: Moment) -> QueuePage {
+        let mut entries = Vec::with_capacity(size.min(self.core.waiting()));
+        if after.is_none() {
+            let mut promises: Vec<_> = self.core.reservations().collect();
+            promises
+                .sort_by_key(|(_, promise)| (std::cmp::Reverse(promise.priority), promise.order));
+            entries.extend(promises.into_iter().map(|(id, promise_)| promise(id, promise_, now)));
+        }
+        let held_up = self.core.held_up();
+        let mut seen = after.map_or(0, |mark| mark.seen);
+        let mut last = after;
+        let mut waiting = self.core.queue(after.map(|mark| mark.place));
+        for waiter in waiting.by_ref().take(size) {
+            entries.push(self.waiter(&waiter, seen, held_up, now));
+            seen = seen.saturating_add(1);
+            last = Some(QueueMark { seen, place: waiter.place });
+        }
+        let next = last.filter(|_| waiting.next().is_some());
+        QueuePage { entries, next }
+    }
+
+    fn queued(&self, ticket: Ticket, now: Moment) -> Option<proto::Queued> {
+        let (before, waiting) = self.core.waiting_of(ticket)?;
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        Some(self.waiter(&waiting, before, self.core.held_up(), now))
+    }
+
+    fn waits_for(&self, pid: Pid) -> Option<Ticket> {
+        let mut asked = self.asked.iter();
+        let of_process = asked.find(|(_, asked)| match asked {
+            Asked::Client(admission) => admission.process.pid == pid,
+            Asked::Finder(_) | Asked::Promise(_) => false,
+        });
+        of_process.map(|(ticket, _)| *ticket)
+    }
+
+    fn waiter(
+        &self,
+        waiting: &Waiting<'_>,
+        before: u32,
+        held_up: HeldUp,
+        now: Moment,
+    ) -> proto::Queued {
+        let request = waiting.request;
+        let reason = match held_up {
+            HeldUp::Draining => "draining",
+            HeldUp::Gathering => "starting",
+            HeldUp::Full | HeldUp::Holding if before > 0 => "order",
+            HeldUp::Full => "full",
+            HeldUp::Holding => "holding",
+        };
+        let id = WaiterId { epoch: self.waiter_epoch, number: waiting.ticket().0 };
+        proto::Queued {
+            place: Some(before.saturating_add(1)),
+            pid: request.who.process.map(|process| process.pid.raw()),
+            unit: request.who.unit.as_ref().map(|unit| unit.name.to_string()),
+            expires_at: waiting.deadline.map(|at| proto_time(wall(at, now))),
+            reason: reason.to_owned(),
+            parked: waiting.parked,
+            priority: request.priority.unwrap_or_default().0,
+            ..queued(id.to_string(), &request.labels, request.uid, waiting.since())
+        }
+    }
+
+    fn ticket_of(&self, id: WaiterId) -> Result<Ticket, CommandError> {
+        let ticket = Ticket(id.number);
+        let waits = id.epoch == self.waiter_epoch && self.core.waiting_of(ticket).is_some();
+        if waits { Ok(ticket) } else { Err(waits_no_more(id)) }
+    }
+
+    /// Ends a wait; who waits is told by whom.
+    pub(super) fn cancel_wait(
+        &mut self,
+        caller: &Caller,
+        id: WaiterId,
+        now: Moment,
+    ) -> Result<(), CommandError> {
+        let ticket = self.ticket_of(id)?;
+        let request = self.core.waiting_of(ticket).map(|(_, waiting)| waiting.request);
+        let owner = request.map(|request| request.uid);
+        self.rights.check(caller, Action::ActOnWaiter, owner)?;
+        let message =
+            format!("the wait for a slot was ended by uid {} (lrsctl cancel)", caller.uid);
+        let error = CommandError::new(ErrorKind::FailedPrecondition, message);
+        self.touched.status = true;
+        self.feed(Input::Abandon(ticket), now);
+        self.refuse_asked(ticket, error);
+        Ok(())
+    }
+}
+
+/// A reservation.
+fn promise(id: ReservationId, promise: &Reservation, now: Moment) -> proto::Queued {
+    proto::Queued {
+        expires_at: Some(proto_time(wall(promise.expires, now))),
+        reason: "reserved".to_owned(),
+        tier: view::tier(promise.tier).into(),
+        priority: promise.priority.0,
+        ..queued(id.to_string(), &promise.labels, promise.uid, promise.created_at)
+    }
+}
+
+fn queued(id: String, labels: &Labels, uid: u32, since: WallTime) -> proto::Queued {
+    let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
+    proto::Queued {
+        id,
+        name: text(&labels.name),
+        job: text(&labels.job),
+        kind: text(&labels.kind),
+        uid,
+        since: Some(proto_time(since)),
+        ..proto::Queued::default()
+    }
+}
+
+/// What people's clocks will show at `at`.
+pub(super) fn wall(at: BootTime, now: Moment) -> WallTime {
+    let left = i64::try_from(at.since(now.boot).as_micros()).unwrap_or(i64::MAX);
+    WallTime::from_unix_micros(now.wall.unix_micros().saturating_add(left))
+}
+
+fn waits_no_more(id: WaiterId) -> CommandError {
+    let message = format!("nobody waits for a slot as {id}; `lrsctl queue` lists who does");
+    CommandError::new(ErrorKind::NotFound, message)
+}

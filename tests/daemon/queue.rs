@@ -1,0 +1,80 @@
+//! Who waits, in which order and why, and how a wait ends.
+
+use serde_json::Value;
+
+use crate::harness::Daemon;
+
+const ONE: &str = "[slots]\nactive = 1\npassive = 1\nexpand = false\n";
+
+fn queue(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["queue"]).as_array().unwrap().clone()
+}
+
+/// Until `count` entries are there.
+fn of_length(daemon: &Daemon, count: usize) -> Vec<Value> {
+    daemon.eventually("a queue", |daemon| {
+        let queue = queue(daemon);
+        (queue.len() == count).then_some(queue)
+    })
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
+    let mut daemon = Daemon::start("queue", ONE);
+    let tasks = [daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"])];
+    tasks.iter().for_each(|pid| drop(daemon.task_of(*pid)));
+    let first = daemon.run(&["--wait", "--job", "nightly"], &["cat"]);
+    of_length(&daemon, 1);
+    let second = daemon.run(&["--wait=1h"], &["cat"]);
+    of_length(&daemon, 2);
+    let urgent = daemon.run(&["--wait", "--priority", "5"], &["cat"]);
+    let shown = of_length(&daemon, 3);
+    let pids: Vec<_> = shown.iter().map(|one| one["pid"].as_i64().unwrap()).collect();
+    assert_eq!(pids, [urgent, first, second].map(i64::from));
+    for (index, one) in shown.iter().enumerate() {
+        assert_eq!(one["place"], index + 1);
+        assert_eq!(one["reason"], if index == 0 { "full" } else { "order" });
+        assert_eq!(one["expires_at"].is_null(), index < 2, "{one}");
+    }
+    assert_eq!(shown[1]["job"], "nightly");
+    let id = shown[2]["id"].as_str().unwrap();
+    let told = daemon.ok(&["task", id]);
+    assert!(told.contains("place 3 in the queue"), "{told}");
+    daemon.ok(&["cancel", id]);
+    assert_eq!(daemon.join(second).code(), Some(125));
+    daemon.refused(&["cancel", id], 1, "nobody waits");
+    assert_eq!(of_length(&daemon, 2)[0]["pid"], urgent);
+    daemon.finish(tasks[0]);
+    daemon.task_of(urgent);
+    assert_eq!(of_length(&daemon, 1)[0]["place"], 1);
+    daemon.finish(tasks[1]);
+    daemon.task_of(first);
+    assert!(queue(&daemon).is_empty());
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_drain_queues_who_waits_until_it_ends() {
+    let mut daemon = Daemon::start("drained", ONE);
+    daemon.ok(&["drain"]);
+    daemon.refused(&["run", "--", "true"], 125, "draining");
+    let pid = daemon.run(&["--wait"], &["cat"]);
+    assert_eq!(of_length(&daemon, 1)[0]["reason"], "draining");
+    // Who waits comes back after a restart, and waits on.
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(of_length(&daemon, 1)[0]["pid"], pid);
+    daemon.ok(&["resume"]);
+    daemon.task_of(pid);
+    // A promise is listed with its end, and goes by its id.
+    let reservation = daemon.ok(&["reserve", "--ttl", "1h"]).trim().to_owned();
+    let shown = of_length(&daemon, 1);
+    assert_eq!(
+        (&shown[0]["id"], &shown[0]["reason"]),
+        (&reservation.clone().into(), &"reserved".into())
+    );
+    assert!(!shown[0]["expires_at"].is_null() && shown[0]["place"].is_null());
+    daemon.ok(&["cancel", &reservation]);
+    assert!(queue(&daemon).is_empty());
+}
