@@ -51,6 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut build = tonic_prost_build::configure()
         .type_attribute(".lrs.v1", "#[derive(serde::Serialize)]")
         .type_attribute(".lrs.v1", "#[allow(missing_docs)]")
+        .btree_map(".lrs.v1")
         .field_attribute(
             ".lrs.v1.Event.inputs",
             "#[serde(serialize_with = \"crate::wire::object\")]",

@@ -5,6 +5,7 @@
 //! lrs.toml(5), and in the comparison of a reload. The tests then ask for a new `config/lrs.toml`
 //! by failing.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use super::quantity::{self, duration, memory_amount, whole_mebibytes};
 use super::rule::{Means, Pattern, Template};
 use super::value::{
     self, Node, Wrong, account, address, auto, because, bus, cgroup_root, directory, disk_tiers,
-    list, listen_address, log_filter, node_id, number, plain, text, user_name, version, word,
-    words,
+    labels, list, listen_address, log_filter, node_id, number, plain, text, user_name, version,
+    word, words,
 };
 use super::{Auto, Bus, Config, Mode, OfferBy, RootPath};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
@@ -139,6 +140,7 @@ fn share(value: f64) -> Share {
 /// The sections, in the order of the shipped file.
 pub static SECTIONS: &[Section] = &[
     Section { name: "daemon", doc: "The daemon itself.", keys: DAEMON },
+    Section { name: "node", doc: "What the node is to schedulers.", keys: NODE },
     Section {
         name: "slots",
         doc: "How many tasks may run, and in which tier. An active task takes all the CPU and \
@@ -200,6 +202,15 @@ table! {
     /// "info,lrs::cgroup=debug".
     Live log: String = "info".into(),
         "a tracing filter: error, warn, info, debug, trace, off or directives", log_filter;
+}
+
+table! {
+    /// `[node]`
+    NODE = "node": NodeSettings in Config, |config| &mut config.node;
+
+    /// Shown to schedulers with the status of the node; LRS itself decides nothing by them.
+    Live labels: BTreeMap<String, Label> = BTreeMap::new(),
+        r#"a table of at most 32 texts, { rack = "r1", zone = "z" }"#, labels;
 }
 
 table! {

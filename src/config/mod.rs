@@ -35,7 +35,9 @@ use crate::units::{Bytes, MemoryAmount, Share};
 
 pub use error::{ConfigErrors, Fault};
 pub use example::{ABOUT_THE_FILE, example};
-pub use keys::{Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, Slots, Tiers, Yarn};
+pub use keys::{
+    Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, NodeSettings, Slots, Tiers, Yarn,
+};
 pub use read::{Absent, check_file};
 pub use rule::Rule;
 
@@ -62,6 +64,7 @@ pub enum Auto<T> {
 #[allow(missing_docs)]
 pub struct Config {
     pub daemon: Daemon,
+    pub node: NodeSettings,
     pub slots: Slots,
     pub tiers: Tiers,
     pub classify: Classify,

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
+use crate::core::model::Label;
 use crate::core::order::QueueOrder;
 use crate::core::probe::Formula;
 
@@ -82,6 +83,8 @@ fn values_arrive_in_their_fields() {
         sample_period = "500ms"
         mode = "observe"
         log = "warn,lrs::cgroup=debug"
+        [node]
+        labels = { rack = 'r "1"', "example.org/zone" = "z" }
         [slots]
         active = 3
         passive = 5
@@ -174,6 +177,7 @@ fn values_arrive_in_their_fields() {
             mode: Mode::Observe,
             log: "warn,lrs::cgroup=debug".into(),
         },
+        node: node([("rack", "r \"1\""), ("example.org/zone", "z")]),
         slots: Slots {
             active: Auto::Fixed(3),
             passive: Auto::Fixed(5),
@@ -304,9 +308,9 @@ const FAULTY: &[(&str, &str)] = &[
         "the keys of [tiers] are ratio, passive_cpu, io, root_weight, lane_share",
     ),
     ("active = 3", "active = 3: unknown key; did you mean slots.active? put it below [slots]"),
-    ("zebra = 3", "unknown key; every key stands in one of [daemon], [slots]"),
+    ("zebra = 3", "unknown key; every key stands in one of [daemon], [node], [slots]"),
     ("\n[solts]\nactive = 3", "lrs.toml:2: solts: unknown section; did you mean [slots]?"),
-    ("[zebra]", "zebra: unknown section; the sections are [daemon], [slots]"),
+    ("[zebra]", "zebra: unknown section; the sections are [daemon], [node], [slots]"),
     ("slots = 3", "slots = 3: is a section; write [slots] on a line of its own"),
     ("[[slots]]\nactive = 3", "slots: is a section"),
     ("[\"a\\u001b[31m\\nb\"]", "\"a\\u{1b}[31m\\nb\": unknown section"),
@@ -605,6 +609,28 @@ fn guard() -> impl Strategy<Value = Guard> {
     )
 }
 
+fn node<N: Into<String>>(labels: impl IntoIterator<Item = (N, &'static str)>) -> NodeSettings {
+    let label = |(name, text): (N, _)| (name.into(), Label::new(text).unwrap());
+    NodeSettings { labels: labels.into_iter().map(label).collect() }
+}
+
+#[test]
+fn labels_of_the_node_have_bounds_and_errors_that_name_the_place() {
+    let many: String = (0..33).map(|n| format!("l{n} = \"x\"\n")).collect();
+    for (text, found) in [
+        ("[node]\nlabels = { rack = 1 }", "is no text"),
+        ("[node]\nlabels = { rack = \"\" }", "use 1 to 256 bytes"),
+        ("[node]\nlabels = { \"a b\" = \"x\" }", "is no name of a label"),
+        ("[node]\nlabels = \"rack\"", "at most 32"),
+        (&format!("[node.labels]\n{many}"), "at most 32"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(found) && error.contains("node.labels"), "{error}");
+    }
+    let plain = read("[node.labels]\nrack = \"r1\"").unwrap();
+    assert_eq!(plain.node, node([("rack", "r1")]));
+}
+
 fn slots() -> impl Strategy<Value = Slots> {
     (
         automatic(1u32..=4096),
@@ -714,13 +740,24 @@ fn valid_config() -> impl Strategy<Value = Config> {
         cgroup,
         grpc,
         dbus,
-        (yarn(), discover::tests::rules()),
+        (yarn(), discover::tests::rules(), labelled()),
     )
         .prop_map(
-            |(daemon, slots, tiers, classify, guard, cgroup, grpc, dbus, (yarn, discover))| {
+            |(
+                daemon,
+                slots,
+                tiers,
+                classify,
+                guard,
+                cgroup,
+                grpc,
+                dbus,
+                (yarn, discover, node),
+            )| {
                 let metrics = Metrics::default();
                 Config {
                     daemon,
+                    node,
                     slots,
                     tiers,
                     classify,
@@ -735,6 +772,11 @@ fn valid_config() -> impl Strategy<Value = Config> {
                 }
             },
         )
+}
+
+fn labelled() -> impl Strategy<Value = NodeSettings> {
+    let names = proptest::collection::hash_set("[a-z0-9_./-]{1,63}", 0..4);
+    names.prop_map(|names| node(names.into_iter().map(|name| (name, "r 1"))))
 }
 
 fn yarn() -> impl Strategy<Value = Yarn> {

@@ -3,6 +3,7 @@
 //! serde reads numbers, words and truth values. Here are the checks of ranges, the forms that are
 //! written as text (paths, addresses, accounts), and the reasons why one is not taken.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Component, Path, PathBuf};
 
@@ -15,6 +16,7 @@ use toml::de::DeValue;
 use super::error::excerpt;
 use super::{Auto, Bus, MAX_SOCKET_PATH, RootPath};
 use crate::cgroup::{DiskTiers, Version};
+use crate::core::model::Label;
 
 /// A value as it stands in the file.
 pub(super) type Node<'a> = Spanned<DeValue<'a>>;
@@ -119,6 +121,33 @@ pub(super) fn list<T: PartialEq>(
         }
     }
     if wrong.is_empty() { Ok(taken) } else { Err(wrong) }
+}
+
+/// `node.labels`: at most 32 names, each with a text; everything wrong with them.
+pub(super) fn labels(node: &Node<'_>) -> Result<BTreeMap<String, Label>, Vec<Wrong>> {
+    let table = node.get_ref().as_table().filter(|table| table.len() <= 32);
+    let mut labels = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (name, value) in table.ok_or(Rejection::OutOfRange)? {
+        let text = name.get_ref();
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_./".contains(&b);
+        if text.is_empty() || text.len() > 63 || !text.bytes().all(fits) {
+            let remedy = "use 1 to 63 letters, digits and \"-\", \"_\", \".\", \"/\"";
+            let why = Rejection::Because("is no name of a label".into(), remedy.into());
+            wrong.push(Wrong { span: Some(name.span()), why });
+            continue;
+        }
+        let label = value.get_ref().as_str().ok_or_else(|| "is no text".to_owned());
+        match label.and_then(|text| Label::new(text).map_err(|error| error.to_string())) {
+            Ok(label) => drop(labels.insert(text.to_string(), label)),
+            Err(problem) => {
+                let remedy = "use 1 to 256 bytes without control characters, in quotes";
+                let why = Rejection::Because(problem, remedy.into());
+                wrong.push(Wrong { span: Some(value.span()), why });
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(labels) } else { Err(wrong) }
 }
 
 /// A program and its arguments, which may repeat.

@@ -212,7 +212,13 @@ impl Driver {
             }),
             sampled_at: self.sampled_at.map(proto_time),
             period_ms: millis(self.config.daemon.sample_period),
+            labels: self.labels(),
         }
+    }
+
+    fn labels(&self) -> std::collections::BTreeMap<String, String> {
+        let labels = self.config.node.labels.iter();
+        labels.map(|(name, text)| (name.clone(), text.to_string())).collect()
     }
 
     fn guard_view(&self) -> proto::Guard {

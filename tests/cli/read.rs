@@ -33,6 +33,7 @@ fn full_status() -> Status {
             memory: Some(MemoryUse::default()),
             sampled_at: time(1_767_323_045),
             period_ms: 3_000,
+            labels: [("rack".to_owned(), "r1".to_owned())].into(),
         }),
         slots: Some(Slots {
             active: Some(ActiveSlots { capacity: 2, used: 1, reserved: 0, free: 1 }),
@@ -70,6 +71,7 @@ fn status_json_is_the_contract() {
             "disk": {"write_bytes_per_sec": null, "read_bytes_per_sec": null},
             "pressure": {}, "memory": {},
             "sampled_at": "2026-01-02T03:04:05.000006Z", "period_ms": 3000,
+            "labels": {"rack": "r1"},
         },
         "slots": {
             "active": {"capacity": 2, "used": 1, "reserved": 0, "free": 1},

@@ -130,6 +130,7 @@ pub fn status() -> proto::Status {
             cores: 2,
             cpu: Some(proto::CpuUse { effective: Some(0.25), ..Default::default() }),
             period_ms: 3000,
+            labels: [("rack".to_owned(), "r1".to_owned())].into(),
             ..Default::default()
         }),
         slots: Some(proto::Slots {

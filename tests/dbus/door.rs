@@ -350,7 +350,7 @@ async fn properties_and_managed_objects() {
         manager_properties,
         json!({
             "Version": "0", "StartedAt": "2026-01-02T03:04:05.000000Z", "Hostname": "h",
-            "Cores": 2, "State": "accepting", "Mode": "enforce",
+            "Cores": 2, "Labels": {"rack": "r1"}, "State": "accepting", "Mode": "enforce",
             "ActiveCapacity": 2, "ActiveUsed": 1, "ActiveReserved": 0, "ActiveFree": 1,
             "PassiveCapacity": 2, "PassiveBase": 2, "PassiveMax": 8, "PassiveUsed": 0,
             "PassiveReserved": 0, "PassiveFree": 2, "PassiveOverflow": 0, "Waiting": 0,

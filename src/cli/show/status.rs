@@ -188,6 +188,10 @@ fn mechanism(
             lines.push(("", cgroup.reason.clone()));
         }
     }
+    if !node.labels.is_empty() {
+        let labels = node.labels.iter().map(|(name, text)| format!("{name}={text}"));
+        lines.push(("labels", labels.collect::<Vec<_>>().join(", ")));
+    }
     if let Some(running) = status.running {
         let text = format!(
             "{} tasks, the rates of {} sum up to {:.2}; next slot expected in {}",

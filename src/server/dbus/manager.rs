@@ -440,6 +440,10 @@ impl Manager {
     #[zbus(property)] fn hostname(&self) -> fdo::Result<String> { Ok(self.node()?.hostname.clone()) }
     /// CPUs the tasks of LRS may use.
     #[zbus(property)] fn cores(&self) -> fdo::Result<u32> { Ok(self.node()?.cores) }
+    /// Of the node, by the settings: what schedulers know it by.
+    #[zbus(property)] fn labels(&self) -> fdo::Result<HashMap<String, String>> {
+        Ok(self.node()?.labels.clone().into_iter().collect())
+    }
     /// accepting, holding or draining.
     #[zbus(property)] fn state(&self) -> String { text(wire::node_state_word(self.status.state)) }
     /// enforce or observe.
