@@ -9,7 +9,8 @@
 //! Children are in process groups of their own: a Ctrl-C reaches this process alone, which then decides.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, IsTerminal as _};
+use std::fmt::Arguments;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -240,20 +241,16 @@ impl Batch<'_> {
     }
 
     fn progress(&self) {
-        if std::io::stderr().is_terminal() {
-            let Batch { succeeded, failed, started, .. } = self;
-            let under_way = self.running.len();
-            eprint!(
-                "\r\x1b[K{succeeded} done, {failed} failed, {under_way} of {started} under way"
-            );
-        }
+        let Batch { succeeded, failed, started, .. } = self;
+        let under_way = self.running.len();
+        over_last(format_args!(
+            "{succeeded} done, {failed} failed, {under_way} of {started} under way"
+        ));
     }
 
     /// What became of all of them.
     fn summary(&self) -> Result<(), Failure> {
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
-        }
+        over_last(format_args!(""));
         let mut text = format!("{} done, {} failed", self.succeeded, self.failed);
         if self.gave_up > 0 {
             text.push_str(&format!(", {} ended or gave up", self.gave_up));
@@ -276,6 +273,14 @@ impl Batch<'_> {
             (_, true) => Err(Failure::ended(ExitCode::from(130))),
             _ => Err(Failure::ended(ExitCode::from(Exit::Failed as u8))),
         }
+    }
+}
+
+/// In the place of the line before, on a terminal. One that takes no more loses nothing but this.
+fn over_last(text: Arguments<'_>) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
     }
 }
 

@@ -1,7 +1,7 @@
 //! `lrsctl kill`: a signal to every process of a task, with the rights of the caller.
 //!
 //! The daemon ends no task; this is kill(1) for a group. The processes are those whose
-//! `/proc/PID/cgroup` has the task's cgroup or one below it. Each is opened as a pidfd and looked at
+//! `/proc/PID/cgroup` has the task's cgroup or one below it, in the hierarchy of the tiers. Each is opened as a pidfd and looked at
 //! again before it is signalled, so that a recycled pid is never hit. It looks again until it finds none
 //! that is new, since a task may fork meanwhile.
 //! Limits: a task without a cgroup (observe mode) gets the signal in its main process alone; whoever
@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use lrs_api::proto::{GetTaskRequest, Task};
 use nix::sys::signal;
 use procfs::ProcError;
+use procfs::ProcessCGroup;
 use procfs::process::Process;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -58,6 +59,11 @@ pub(super) fn parse(text: &str) -> Result<Signal, String> {
 
 fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
     let failed = |error: ProcError| Failure::failed(format!("cannot look at /proc: {error}"));
+    let place = task.cgroup.as_deref().unwrap_or("its cgroup");
+    if !sees_main(task) {
+        let text = format!("the main process of {} is not in {place} as seen from here", task.id);
+        return Err(Failure::failed(text).hint("from a container, signal it on the node itself"));
+    }
     let me = std::process::id() as i32;
     let (mut sent, mut refused, mut met) = (0, Vec::new(), HashSet::new());
     for _ in 0..PASSES {
@@ -104,11 +110,7 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
         )));
     }
     if sent == 0 {
-        let place = task.cgroup.as_deref().map_or_else(
-            || format!("its main process {} is gone", task.pid.unwrap_or_default()),
-            |cgroup| format!("none is in its cgroup {cgroup}"),
-        );
-        return Err(Failure::failed(format!("no process of {} found: {place}", task.id))
+        return Err(Failure::failed(format!("no process of {} is in {place}", task.id))
             .hint("it may have ended just now; from a container, signal it on the node itself"));
     }
     Ok(())
@@ -116,10 +118,21 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
 
 fn is_of(task: &Task, process: &Process) -> bool {
     let Some(group) = &task.cgroup else { return task.pid == Some(process.pid) };
-    let below = |path: &str| {
-        path.strip_prefix(&**group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let Ok(groups) = process.cgroups() else { return false };
+    // The hierarchy with the CPU controller; the one of cgroup v2 names no controllers.
+    let has_cpu = |of: &&ProcessCGroup| of.controllers.iter().any(|name| name == "cpu");
+    let of_cpu = groups.0.iter().find(has_cpu);
+    let Some(place) = of_cpu.or_else(|| groups.0.iter().find(|of| of.hierarchy == 0)) else {
+        return false;
     };
-    process.cgroups().is_ok_and(|groups| groups.into_iter().any(|of| below(&of.pathname)))
+    let below = place.pathname.strip_prefix(&**group);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether the same path is the same group here: the main process, if it lives, has to be in it.
+fn sees_main(task: &Task) -> bool {
+    let main = task.pid.filter(|_| !task.main_exited).map(Process::new);
+    !main.is_some_and(|main| main.is_ok_and(|main| !is_of(task, &main)))
 }
 
 fn pidfd(pid: i32) -> Option<OwnedFd> {

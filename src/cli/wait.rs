@@ -1,6 +1,7 @@
 //! `lrsctl wait`: until tasks have ended, with their exit status as its own.
 //!
-//! The stream of events is opened before the tasks are listed, so that no end falls between the two. A
+//! The stream of events begins with those that are kept: lrsd tells an end before its list of tasks is
+//! without the task, so that a stream from now on could miss one that is still listed. A
 //! stream that breaks is opened anew, also across a restart of the daemon, and what is not listed then has
 //! ended. Limit: a task that still waits for its slot is none yet, and its end is not waited for.
 
@@ -115,7 +116,7 @@ async fn attempt(
 ) -> Result<Ends, Failure> {
     let opened = in_time(lrsd, async {
         let mut connection = connect(lrsd).await?;
-        let request = WatchEventsRequest { since: None, no_follow: false };
+        let request = WatchEventsRequest { since: Some(1), no_follow: false };
         let stream = connection.watch_events(request).await.map_err(failed)?.into_inner();
         let tasks = all_tasks(connection.clone()).await.map_err(failed)?;
         if waiting.is_none() {
