@@ -9,6 +9,7 @@ use lrs::command::{
 };
 use lrs::core::event::EventKind;
 use lrs::core::model::{Priority, ReservationId, WaiterId};
+use lrs::core::state::Lease;
 use lrs::core::step::Ticket;
 use lrs::proto;
 use lrs::proto::evaluate_job_response::Advice;
@@ -86,14 +87,19 @@ async fn the_other_commands_arrive_and_are_answered() {
             job: Some("j".into()),
             kind: None,
             priority: 4,
-            ttl_ms: Some(250)
+            ttl_ms: Some(250),
+            wait_ms: 20,
+            count: 3,
+            ..Default::default()
         }),
         Command::Reserve { caller, request, reply } => reply(Ok(granted.clone())),
         {
             this_process(&caller);
             assert_eq!(request.labels.job.unwrap().as_str(), "j");
             assert_eq!(request.priority, Priority(4));
-            assert_eq!(request.ttl, Some(Duration::from_millis(250)));
+            let ttl = Some(Duration::from_millis(250));
+            assert_eq!(request.lease, Lease { ttl, count: 3, active: false });
+            assert_eq!(request.wait, Wait::For(Duration::from_millis(20)));
         }
     );
     assert_eq!(answer.unwrap().into_inner(), granted);

@@ -101,6 +101,9 @@ struct ReserveOptions {
     kind: Option<String>,
     priority: i32,
     ttl_ms: Option<u64>,
+    wait_ms: u64,
+    wait_forever: bool,
+    tier: Option<String>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -290,11 +293,21 @@ impl Manager {
     }
 
     /// Promises a slot for a limited time, before its task exists. Options: job, kind (s),
-    /// priority (i), ttl_ms (t).
+    /// priority (i), ttl_ms (t), wait_ms (t), wait_forever (b), tier (s): "active": no other. A wait
+    /// ends when the caller leaves the bus.
     #[zbus(out_args("id", "tier", "expires_at"))]
     async fn reserve(&self, options: Options) -> Result<(String, String, String), CallError> {
-        let ReserveOptions { job, kind, priority, ttl_ms } = options.read()?;
-        let asked = request::reserve(proto::ReserveRequest { job, kind, priority, ttl_ms })?;
+        let ReserveOptions { job, kind, priority, ttl_ms, wait_ms, wait_forever, tier } =
+            options.read()?;
+        let tier = match tier.as_deref() {
+            None => proto::Tier::Unspecified,
+            Some("active") => proto::Tier::Active,
+            // Refused like any other that cannot be.
+            Some(_) => proto::Tier::Passive,
+        };
+        let asked = request::reserve(proto::ReserveRequest {
+            job, kind, priority, ttl_ms, wait_ms, wait_forever, tier: tier.into(), count: 1,
+        })?;
         let call = self.call()?;
         let question = Question::new(Action::ManageTasks, "Reserve", None);
         let reserve = |caller, _| call.server.service.reserve(caller, asked.clone());
