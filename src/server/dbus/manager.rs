@@ -18,7 +18,7 @@ use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
 use super::{limited, pidfd, task_path};
 use crate::command::{CommandError, Subject};
-use crate::server::{history, query, request};
+use crate::server::{ending, history, query, request};
 use crate::units::WallTime;
 use crate::{proto, wire};
 
@@ -120,6 +120,12 @@ struct HistoryOptions {
 struct QueueOptions {
     id: Option<String>,
     pid: Option<i32>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WaitOptions {
+    wait_ms: Option<u64>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -239,6 +245,17 @@ impl Manager {
         };
         let answer = history::list(self.call()?.server.service.access(), asked)?;
         limited(answer.tasks.iter().map(value::message).collect())
+    }
+
+    /// The task as in ListHistory, once it has ended. Options: wait_ms (t): no longer than that. The
+    /// wait ends when the caller leaves the bus.
+    #[zbus(out_args("task"))]
+    async fn wait_task(&self, id: String, options: Options) -> Result<Dict, CallError> {
+        let WaitOptions { wait_ms } = options.read()?;
+        let call = self.call()?;
+        let asked = proto::WaitTaskRequest { id, wait_ms };
+        let ended = async { Ok(ending::of_task(call.server.service.access(), asked).await?) };
+        Ok(value::message(&call.unless_left("WaitTask", ended).await?))
     }
 
     /// What waits for a slot, in the order in which it is served, after the reservations, which have
