@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::core::event::Change;
 use crate::core::model::{Labels, Priority, ReservationId, TaskId, WaiterId};
 use crate::core::order::Place;
+use crate::core::state::Lease;
 use crate::found::{Found, Hint};
 use crate::proto;
 use crate::systemd::unit::UnitName;
@@ -254,8 +255,10 @@ pub enum Wait {
 pub struct ReserveRequest {
     pub labels: Labels,
     pub priority: Priority,
-    /// `None`: `slots.reservation_ttl`.
-    pub ttl: Option<Duration>,
+    /// How many, how long, of which tier.
+    pub lease: Lease,
+    /// How long it may wait for the first.
+    pub wait: Wait,
 }
 
 /// Why a command was not carried out: the side at fault, and a message that says what was found

@@ -160,6 +160,12 @@ impl EventRing {
         ended.iter().skip(start).cloned().collect()
     }
 
+    /// The one of them with this id.
+    pub fn ended_task(&self, id: &str) -> Option<Ended> {
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
+        ended.iter().rfind(|task| task.event.task.as_deref() == Some(id)).cloned()
+    }
+
     /// At most `limit` events from sequence number `from` on.
     pub fn read(&self, from: u64, limit: usize) -> Page {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);

@@ -41,6 +41,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
             kind: args.kind,
             priority: args.priority,
             ttl_ms: args.ttl.map(millis),
+            ..proto::ReserveRequest::default()
         };
         lrsd.reserve(request).await.map(tonic::Response::into_inner)
     })?;

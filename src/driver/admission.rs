@@ -338,10 +338,15 @@ impl Driver {
     pub(super) fn forget_closed_waiters(&mut self, now: Moment) {
         let mut gone = Vec::new();
         for (ticket, asked) in &mut self.asked {
-            if let Asked::Client(admission) = asked {
-                admission.replies.retain(|reply| !reply.is_closed());
-                gone.extend(admission.replies.is_empty().then_some(*ticket));
-            }
+            let is_gone = match asked {
+                Asked::Client(admission) => {
+                    admission.replies.retain(|reply| !reply.is_closed());
+                    admission.replies.is_empty()
+                }
+                Asked::Promise(reply) => reply.is_closed(),
+                Asked::Finder(_) => false,
+            };
+            gone.extend(is_gone.then_some(*ticket));
         }
         for ticket in gone {
             self.asked.remove(&ticket);
@@ -374,7 +379,9 @@ fn patience(
 /// The core's refusal as clients know it.
 pub(super) fn refused(refusal: Refusal) -> CommandError {
     let kind = match &refusal {
-        Refusal::NoFreeSlot { .. } | Refusal::Holding(_) => ErrorKind::NoFreeSlot,
+        Refusal::NoFreeSlot { .. } | Refusal::NoActiveSlot { .. } | Refusal::Holding(_) => {
+            ErrorKind::NoFreeSlot
+        }
         Refusal::Draining | Refusal::ReservationEnded(_) => ErrorKind::FailedPrecondition,
         Refusal::UnknownReservation(_) => ErrorKind::NotFound,
     };

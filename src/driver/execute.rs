@@ -196,9 +196,13 @@ impl Driver {
                 ErrorKind::WaitTimedOut,
                 "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
             ),
-            Answer::Reserved(id) => {
+            Answer::Reserved(ids) => {
                 let Some(Asked::Promise(reply)) = self.asked.remove(&ticket) else { return };
-                let answer = self.promised(id, unstored.get(&Record::Reservation(id)), now);
+                if reply.is_closed() {
+                    // It waited, and its client has just gone.
+                    return ids.iter().for_each(|id| self.feed(Input::Cancel(*id), now));
+                }
+                let answer = self.all_promised(&ids, unstored, now);
                 return self.answer(Some(reply), answer);
             }
         };

@@ -1,5 +1,6 @@
 //! Commands of clients: rights first, then the core, then the answer.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,14 @@ use super::unit_worker::UnitJob;
 use super::worker::Job;
 use super::{Driver, plan, policy, rights, view};
 use crate::cgroup::CgroupError;
-use crate::command::{Caller, Command, CommandError, ErrorKind, QueueId, Reply, ReserveRequest};
+use crate::command::{
+    Caller, Command, CommandError, ErrorKind, QueueId, Reply, ReserveRequest, Wait,
+};
 use crate::config::{Absent, Config};
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
-use crate::core::step::Input;
+use crate::core::state::Patience;
+use crate::core::step::{Input, Record};
 use crate::core::task::Task;
 use crate::discover::Hint;
 use crate::proto;
@@ -171,8 +175,8 @@ impl Driver {
         reply: Reply<proto::Reservation>,
         now: Moment,
     ) {
-        let ReserveRequest { labels, priority, ttl } = request;
-        if let Some(ttl) = ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
+        let ReserveRequest { labels, priority, lease, wait } = request;
+        if let Some(ttl) = lease.ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
             let message =
                 format!("a reservation cannot last {ttl:?}; give a ttl from 100ms to 24h");
             let error = CommandError::new(ErrorKind::InvalidArgument, message);
@@ -181,8 +185,15 @@ impl Driver {
         if let Err(error) = self.rights.check(caller, Action::Reserve { priority }, None) {
             return self.answer(Some(reply), Err(error));
         }
+        let deadline = match wait {
+            Wait::No | Wait::Forever => None,
+            Wait::For(duration) => Some(now.boot.after(duration)),
+        };
+        let patience = Patience { first_requested: now.wall, deadline, parks: false };
+        let patience = (wait != Wait::No).then_some(patience);
         let ticket = self.ticket(Asked::Promise(reply));
-        self.feed(Input::Reserve { ticket, uid: caller.uid, labels, priority, ttl }, now);
+        let uid = caller.uid;
+        self.feed(Input::Reserve { ticket, uid, labels, priority, lease, patience }, now);
     }
 
     /// A new reservation as its client sees it. `unstored`: why it was not stored; a promise must
@@ -207,7 +218,32 @@ impl Driver {
             priority: reservation.priority.0,
             tier: view::tier(reservation.tier).into(),
             expires_at: Some(proto_time(expires_at)),
+            others: Vec::new(),
         })
+    }
+
+    /// Several reservations of one request, as their client sees them.
+    pub(super) fn all_promised(
+        &mut self,
+        ids: &[ReservationId],
+        unstored: &BTreeMap<Record, String>,
+        now: Moment,
+    ) -> Result<proto::Reservation, CommandError> {
+        let mut promised = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.promised(*id, unstored.get(&Record::Reservation(*id)), now) {
+                Ok(reservation) => promised.push(reservation),
+                Err(error) => {
+                    ids.iter().for_each(|id| self.feed(Input::Cancel(*id), now));
+                    return Err(error);
+                }
+            }
+        }
+        let mut promised = promised.into_iter();
+        let first = promised.next().ok_or_else(|| {
+            CommandError::new(ErrorKind::Internal, "a reservation was granted without a slot")
+        })?;
+        Ok(proto::Reservation { others: promised.collect(), ..first })
     }
 
     fn cancel(

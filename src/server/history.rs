@@ -65,6 +65,12 @@ pub fn list(
     Ok(proto::ListHistoryResponse { tasks, next_page_token: String::new() })
 }
 
+/// One of them.
+pub(super) fn told(access: &Access, task: &Ended) -> proto::EndedTask {
+    let snapshot = access.snapshot.borrow().clone();
+    ended(task, snapshot.config.as_ref().map(|config| &config.classify))
+}
+
 fn number<T: TryFrom<u64>>(task: &Ended, key: &str) -> Option<T> {
     T::try_from(task.event.inputs.get(key)?.as_u64()?).ok()
 }

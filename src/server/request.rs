@@ -12,6 +12,7 @@ use crate::command::{
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
+use crate::core::state::Lease;
 use crate::core::step::Ticket;
 use crate::discover::{Hint, Master};
 use crate::proto;
@@ -38,16 +39,7 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
             invalid(format!("pid {raw} is negative; give that of a process, or 0"))
         })?),
     };
-    let wait = match (request.wait_ms, request.wait_forever) {
-        (0, false) => Wait::No,
-        (0, true) => Wait::Forever,
-        (ms, false) => Wait::For(Duration::from_millis(ms)),
-        (ms, true) => {
-            return Err(invalid(format!(
-                "wait_ms {ms} and wait_forever exclude each other; leave one out"
-            )));
-        }
-    };
+    let wait = wait(request.wait_ms, request.wait_forever)?;
     Ok(AdmitRequest {
         subject,
         start_ticks: None,
@@ -63,6 +55,17 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
         wait,
         first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
     })
+}
+
+fn wait(wait_ms: u64, wait_forever: bool) -> Result<Wait, CommandError> {
+    match (wait_ms, wait_forever) {
+        (0, false) => Ok(Wait::No),
+        (0, true) => Ok(Wait::Forever),
+        (ms, false) => Ok(Wait::For(Duration::from_millis(ms))),
+        (ms, true) => {
+            Err(invalid(format!("wait_ms {ms} and wait_forever exclude each other; leave one out")))
+        }
+    }
 }
 
 /// Most hints, and most changes, of one request.
@@ -141,8 +144,34 @@ fn unit_name(text: &str) -> Result<UnitName, CommandError> {
     })
 }
 
+/// Most reservations of one request.
+const MAX_RESERVED: u32 = 256;
+
 /// Checks a Reserve.
 pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, CommandError> {
+    let wait = wait(request.wait_ms, request.wait_forever)?;
+    let active = match proto::Tier::try_from(request.tier) {
+        Ok(proto::Tier::Unspecified) => false,
+        Ok(proto::Tier::Active) if wait == Wait::No => true,
+        Ok(proto::Tier::Active) => {
+            return Err(invalid(
+                "tier active cannot be waited for: tasks that are passive have an active slot that \
+                 comes free first; leave tier out, or do not wait",
+            ));
+        }
+        Ok(proto::Tier::Passive) | Err(_) => {
+            return Err(invalid(
+                "tier can only be active: a reservation is passive while no active slot is free; \
+                 leave tier out",
+            ));
+        }
+    };
+    if request.count > MAX_RESERVED {
+        return Err(invalid(format!(
+            "count is {}; at most {MAX_RESERVED} slots are reserved at once",
+            request.count
+        )));
+    }
     Ok(ReserveRequest {
         labels: Labels {
             name: None,
@@ -150,7 +179,12 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
             kind: label("kind", request.kind)?,
         },
         priority: Priority(request.priority),
-        ttl: request.ttl_ms.map(Duration::from_millis),
+        lease: Lease {
+            ttl: request.ttl_ms.map(Duration::from_millis),
+            count: request.count.max(1),
+            active,
+        },
+        wait,
     })
 }
 

@@ -177,6 +177,10 @@ impl Shaper for Served {
         Ok(Response::new(ListHistoryResponse { tasks, next_page_token }))
     }
 
+    async fn wait_task(&self, _: Request<WaitTaskRequest>) -> Answer<EndedTask> {
+        Err(Failure::unimplemented("not in the fake"))
+    }
+
     async fn list_queue(&self, request: Request<ListQueueRequest>) -> Answer<ListQueueResponse> {
         let (script, asked) = (self.0.lock().unwrap(), request.into_inner());
         let is_asked_for = |entry: &&Queued| {

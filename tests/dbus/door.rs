@@ -8,6 +8,7 @@ use std::time::Duration;
 use lrs::command::{Caller, Command, CommandError, ErrorKind, QueueId, Subject, Wait};
 use lrs::core::event::EventKind;
 use lrs::core::model::{Priority, ReservationId};
+use lrs::core::state::Lease;
 use lrs::proto;
 use lrs::units::Pid;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -128,7 +129,7 @@ async fn the_other_commands_arrive_and_are_answered() {
             this_process(&caller);
             assert_eq!(request.labels.job.unwrap().as_str(), "j");
             assert_eq!(request.priority, Priority(4));
-            assert_eq!(request.ttl, Some(Duration::from_millis(250)));
+            assert_eq!(request.lease, Lease::one(Some(Duration::from_millis(250))));
         }
     );
     let told: (String, String, String) = reply.body().deserialize().unwrap();

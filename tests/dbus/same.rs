@@ -90,6 +90,10 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 kind: text(of, "kind"),
                 priority: number(of, "priority").unwrap_or(0),
                 ttl_ms: number(of, "ttl_ms"),
+                wait_ms: number(of, "wait_ms").unwrap_or(0),
+                wait_forever: of["wait_forever"] == true,
+                tier: if of["tier"] == "active" { 1 } else { 0 },
+                count: 0,
             };
             client.reserve(request).await.map(|answer| {
                 let granted = json!(answer.into_inner());
@@ -368,7 +372,15 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     ] {
         step!("Admit", refused).unwrap_err();
     }
-    step!("Reserve", json!({})).unwrap_err();
+    for refused in [
+        json!({}),
+        json!({"wait_ms": 20}),
+        json!({"tier": "active"}),
+        json!({"tier": "active", "wait_ms": 20}),
+        json!({"wait_ms": 1, "wait_forever": true}),
+    ] {
+        step!("Reserve", refused).unwrap_err();
+    }
     step!("SetPriority", json!({"id": second, "priority": 5})).unwrap();
     for id in [&*first, &*second, "t0000001-9", "../x", ""] {
         let _ = step!("GetTask", json!({"id": id}));

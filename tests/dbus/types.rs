@@ -93,6 +93,8 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, MANAGER, "Events", (1u64, 0u32));
     replied!(PATH, MANAGER, "ListHistory", (with([("failed", Value::from(true))]),));
     replied!(PATH, MANAGER, "ListQueue", (none(),));
+    bench.events.push(event(2, EventKind::Completed, "t0000001-9"));
+    replied!(PATH, MANAGER, "WaitTask", ("t0000001-9", none()));
     replied!(&*task, TASK, "Release", ());
     replied!(&*task, TASK, "SetPriority", (1i32,));
     replied!(&*task, TASK, "Explain", ());

@@ -8,7 +8,9 @@ use lrs::command::{
     Wait,
 };
 use lrs::core::event::EventKind;
+use lrs::core::exit::Exit;
 use lrs::core::model::{Priority, ReservationId, WaiterId};
+use lrs::core::state::Lease;
 use lrs::core::step::Ticket;
 use lrs::proto;
 use lrs::proto::evaluate_job_response::Advice;
@@ -86,14 +88,19 @@ async fn the_other_commands_arrive_and_are_answered() {
             job: Some("j".into()),
             kind: None,
             priority: 4,
-            ttl_ms: Some(250)
+            ttl_ms: Some(250),
+            wait_ms: 20,
+            count: 3,
+            ..Default::default()
         }),
         Command::Reserve { caller, request, reply } => reply(Ok(granted.clone())),
         {
             this_process(&caller);
             assert_eq!(request.labels.job.unwrap().as_str(), "j");
             assert_eq!(request.priority, Priority(4));
-            assert_eq!(request.ttl, Some(Duration::from_millis(250)));
+            let ttl = Some(Duration::from_millis(250));
+            assert_eq!(request.lease, Lease { ttl, count: 3, active: false });
+            assert_eq!(request.wait, Wait::For(Duration::from_millis(20)));
         }
     );
     assert_eq!(answer.unwrap().into_inner(), granted);
@@ -330,6 +337,41 @@ async fn reading_calls_answer_from_the_snapshot() {
     assert_eq!(jobs.jobs, [job]);
     let config = client.get_config(proto::GetConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(config.toml, "[slots]\n");
+}
+
+#[tokio::test]
+async fn a_wait_for_a_task_ends_with_it_and_says_how() {
+    let bench = Bench::start();
+    let mut client = bench.client().await;
+    let ids = [1, 2].map(|number| task_id(number).to_string());
+    bench.publish(|snapshot| {
+        for number in [1, 2] {
+            snapshot.tasks.insert(task_id(number), Arc::new(task(number)));
+        }
+    });
+    let asked = |id: &str, wait_ms| proto::WaitTaskRequest { id: id.to_owned(), wait_ms };
+    let runs = client.wait_task(asked(&ids[0], Some(1))).await.unwrap_err();
+    assert_eq!(runs.code(), Code::DeadlineExceeded);
+    let calls = ids.clone().map(|id| {
+        let (mut client, asked) = (client.clone(), asked(&id, None));
+        tokio::spawn(async move { client.wait_task(asked).await })
+    });
+    bench.events.push(event(1, EventKind::Completed, &ids[0]));
+    bench.events.push(event(2, EventKind::Released, &ids[1]));
+    bench.publish(|snapshot| snapshot.tasks.clear());
+    // How it ended may come after the end.
+    let mut exit = event(3, EventKind::Exit, &ids[0]);
+    Exit::Status(3).note(&mut exit.inputs);
+    bench.events.push(exit);
+    let [ended, released] = calls;
+    let ended = soon(ended).await.unwrap().unwrap().into_inner();
+    assert_eq!((&ended.id, ended.exit_status), (&ids[0], Some(3)));
+    let released = soon(released).await.unwrap().unwrap_err();
+    assert_eq!(released.code(), Code::FailedPrecondition, "{released}");
+    // It has ended already, and one that nobody knows.
+    assert_eq!(client.wait_task(asked(&ids[0], None)).await.unwrap().into_inner(), ended);
+    let unknown = client.wait_task(asked("t0000001-9", None)).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
 }
 
 #[tokio::test]

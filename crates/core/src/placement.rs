@@ -15,7 +15,7 @@ use super::order::Known;
 use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
 use super::state::{Need, Refusal, Request, Reservation};
-use super::step::{Job, Record, Ticket};
+use super::step::{Answer, Job, Record, Ticket};
 use super::task::{Attaching, Life, Task, Who};
 use crate::units::Moment;
 
@@ -107,7 +107,15 @@ impl Shaper {
             return false;
         }
         let Some((id, waiter)) = self.next_waiter(known) else { return false };
-        self.place(waiter.request, id, now);
+        match waiter.lease {
+            None => {
+                self.place(waiter.request, id, now);
+            }
+            Some(lease) => {
+                let promised = self.promise(&waiter.request, lease, now);
+                self.step.answers.push((id, Answer::Reserved(promised)));
+            }
+        }
         true
     }
 

@@ -20,7 +20,7 @@ use super::restore::Due;
 use super::sample::{TaskPressure, TaskSample, ThreadCounters};
 use super::shaper::Shaper;
 use super::slots::Seat;
-use super::state::{Asked, Need, Patience, Policy, Refusal, Request, Restored, Totals};
+use super::state::{Asked, Lease, Need, Patience, Policy, Refusal, Request, Restored, Totals};
 use super::step::{
     Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
@@ -100,6 +100,15 @@ trait Ask {
         now: Moment,
     ) -> Result<Answer, Refusal>;
 
+    fn promised(
+        &mut self,
+        uid: u32,
+        labels: Labels,
+        priority: Priority,
+        ttl: Option<Duration>,
+        now: Moment,
+    ) -> Result<ReservationId, Refusal>;
+
     fn attached(&mut self, id: TaskId, now: Moment);
 }
 
@@ -116,6 +125,19 @@ impl Ask for Shaper {
             Asked::Placed(id) => Answer::Placed(id),
             Asked::Waiting => Answer::Waiting(ticket),
         })
+    }
+
+    fn promised(
+        &mut self,
+        uid: u32,
+        labels: Labels,
+        priority: Priority,
+        ttl: Option<Duration>,
+        now: Moment,
+    ) -> Result<ReservationId, Refusal> {
+        let request = Request::of_promise(uid, labels, priority);
+        let promised = self.reserve(Ticket(0), request, Lease::one(ttl), None, now)?;
+        Ok(promised.expect("it does not wait")[0])
     }
 
     fn attached(&mut self, id: TaskId, now: Moment) {
@@ -199,7 +221,7 @@ fn set_priority_applies_at_once_in_both_directions() {
 fn a_reservation_never_demotes_nor_blocks_a_running_passive_task() {
     let mut shaper = shaper(1);
     let zero = Labels::default;
-    let rid = shaper.reserve(0, zero(), Priority(9), None, at(0)).unwrap();
+    let rid = shaper.promised(0, zero(), Priority(9), None, at(0)).unwrap();
     assert_eq!(shaper.reservation(rid).unwrap().tier, Tier::Active);
     let running = admit(&mut shaper, 0, at(1));
     assert_eq!(tier(&shaper, running), Tier::Active, "a promise keeps no running work waiting");
@@ -219,7 +241,7 @@ fn a_reservation_never_demotes_nor_blocks_a_running_passive_task() {
 fn a_reservation_keeps_its_place_in_the_order() {
     let mut shaper = shaper(1);
     let active = admit(&mut shaper, 0, at(0));
-    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(1)).unwrap();
+    let rid = shaper.promised(0, Labels::default(), Priority(0), None, at(1)).unwrap();
     shaper.set_policy(Policy { passive: Some(3), ..Policy::simulated() }, at(1));
     let later = admit(&mut shaper, 0, at(2));
     let mut with = request(0);
@@ -234,7 +256,7 @@ fn a_reservation_keeps_its_place_in_the_order() {
 #[test]
 fn a_reservation_that_failed_to_attach_is_back() {
     let mut shaper = shaper(1);
-    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
+    let rid = shaper.promised(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     let mut with = request(0);
     with.reservation = Some(rid);
     let Ok(Answer::Placed(id)) = shaper.ask(with.clone(), None, at(1)) else { panic!() };
@@ -246,7 +268,7 @@ fn a_reservation_that_failed_to_attach_is_back() {
 fn expired_reservations_free_their_slot_and_say_so() {
     let mut shaper = shaper(1);
     let ttl = Some(Duration::from_secs(2));
-    let rid = shaper.reserve(0, Labels::default(), Priority(0), ttl, at(0)).unwrap();
+    let rid = shaper.promised(0, Labels::default(), Priority(0), ttl, at(0)).unwrap();
     assert_eq!(shaper.next_deadline(), Some(at(2).boot));
     shaper.expire(at(1));
     assert!(shaper.reservation(rid).is_some());
@@ -327,9 +349,46 @@ fn an_end_is_told_before_what_follows_from_it() {
 }
 
 #[test]
+fn promises_are_as_many_as_are_free_and_wait_for_the_first_in_the_queue() {
+    let mut shaper = shaper(2);
+    let first = admit(&mut shaper, 0, at(0));
+    let reserve = |shaper: &mut Shaper, ticket, priority, lease, patience| {
+        let request = Request::of_promise(7, Labels::default(), Priority(priority));
+        shaper.reserve(Ticket(ticket), request, lease, patience, at(1))
+    };
+    let three = Lease { count: 3, ..Lease::one(Some(Duration::from_secs(9))) };
+    let active = Lease { active: true, ..three };
+    let held = reserve(&mut shaper, 1, 0, active, None).unwrap().unwrap();
+    assert_eq!(held.len(), 1, "one of two active slots was free");
+    let none = Refusal::NoActiveSlot { active: 2 };
+    assert_eq!(reserve(&mut shaper, 2, 0, active, None), Err(none));
+    let rest = reserve(&mut shaper, 3, 0, three, None).unwrap().unwrap();
+    assert_eq!(rest.len(), 2, "the passive ones");
+    let deadline = Some(at(5).boot);
+    let patience = Patience { first_requested: at(1).wall, deadline, parks: false };
+    assert_eq!(reserve(&mut shaper, 4, 0, three, Some(patience)), Ok(None));
+    let Ok(Answer::Waiting(_)) = shaper.ask(request(1), Some(patience), at(1)) else {
+        panic!("full, and of higher priority")
+    };
+    assert_eq!(shaper.waiting(), 2);
+    shaper.take_step();
+    // The first slot is for the request before it.
+    end(&mut shaper, first, at(2));
+    assert!(shaper.take_step().answers.is_empty());
+    shaper.cancel_reservation(rest[0], at(2));
+    let answers = shaper.take_step().answers;
+    let [(Ticket(4), Told::Reserved(ids))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((ids.len(), shaper.reservation(ids[0]).unwrap().uid), (1, 7));
+    // One that nobody grants in time.
+    assert_eq!(reserve(&mut shaper, 5, 0, three, Some(patience)), Ok(None));
+    shaper.expire(at(5));
+    assert!(shaper.take_step().answers.contains(&(Ticket(5), Told::TimedOut)));
+}
+
+#[test]
 fn draining_keeps_reservations_and_queues_who_waits_and_refuses_the_others() {
     let mut shaper = shaper(1);
-    let rid = shaper.reserve(0, Labels::default(), Priority(0), None, at(0)).unwrap();
+    let rid = shaper.promised(0, Labels::default(), Priority(0), None, at(0)).unwrap();
     shaper.drain(at(1));
     assert_eq!(shaper.ask(request(5), None, at(1)), Err(Refusal::Draining));
     let since = |seconds| {
@@ -1023,7 +1082,7 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::Reserve { priority, ttl } => {
             let offered = shaper.active_offered() + shaper.passive_offered();
             let ttl = ttl.map(Duration::from_secs);
-            let answer = shaper.reserve(1, Labels::default(), Priority(priority), ttl, now);
+            let answer = shaper.promised(1, Labels::default(), Priority(priority), ttl, now);
             assert_eq!(answer.is_ok(), offered > 0, "free is what Reserve would grant");
         }
         Op::Cancel { pick } => {

@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::event::EventKind;
-use super::model::{Labels, Order, Priority, ReservationId, Tier};
+use super::model::{Order, ReservationId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
-use super::state::{Asked, Need, Patience, Refusal, Request, Reservation, Waiter};
+use super::state::{Asked, Lease, Need, Patience, Refusal, Request, Reservation, Waiter};
 use super::step::{Record, Ticket};
 use crate::units::Moment;
 
@@ -41,20 +41,21 @@ impl Shaper {
             self.settle(now);
             return Ok(Asked::Placed(id));
         }
-        match patience {
-            None => {
-                let refusal = self.refusal();
-                self.refuse_or(Err(refusal), now)
-            }
-            Some(patience) => {
-                let Patience { first_requested, deadline, parks } = patience;
-                self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
-                let waiter = Waiter { request, first_requested, deadline, overtaken: 0, parks };
-                self.queue.insert(waiter.place(ticket));
-                self.waiters.insert(ticket, waiter);
-                Ok(Asked::Waiting)
-            }
-        }
+        let Some(patience) = patience else {
+            let refusal = self.refusal();
+            return self.refuse_or(Err(refusal), now);
+        };
+        self.wait(ticket, request, None, patience);
+        Ok(Asked::Waiting)
+    }
+
+    /// Puts a request into the queue.
+    fn wait(&mut self, ticket: Ticket, request: Request, lease: Option<Lease>, how: Patience) {
+        let Patience { first_requested, deadline, parks } = how;
+        self.deadlines.extend(deadline.map(|at| (at, Deadline::Waiter(ticket))));
+        let waiter = Waiter { request, first_requested, deadline, overtaken: 0, parks, lease };
+        self.queue.insert(waiter.place(ticket));
+        self.waiters.insert(ticket, waiter);
     }
 
     /// The waiter went away.
@@ -71,30 +72,71 @@ impl Shaper {
         Some(waiter)
     }
 
-    /// Promises a slot. Never demotes: a priority swap happens at its admission.
+    /// Promises slots to `request`, as many as are wanted and free; if none is, it may wait for the
+    /// first (`None`). Never demotes: a priority swap happens at its admission.
     pub(super) fn reserve(
         &mut self,
-        uid: u32,
-        labels: Labels,
-        priority: Priority,
-        ttl: Option<Duration>,
+        ticket: Ticket,
+        request: Request,
+        lease: Lease,
+        patience: Option<Patience>,
         now: Moment,
-    ) -> Result<ReservationId, Refusal> {
-        let tier = if self.active_offered() > 0 {
-            Tier::Active
-        } else if self.passive_offered() > 0 {
-            Tier::Passive
+    ) -> Result<Option<Vec<ReservationId>>, Refusal> {
+        if patience.is_none() || self.gather_until.is_none() {
+            let promised = self.promise(&request, lease, now);
+            if !promised.is_empty() {
+                self.settle(now);
+                return Ok(Some(promised));
+            }
+        }
+        if let Some(patience) = patience {
+            self.wait(ticket, request, Some(lease), patience);
+            return Ok(None);
+        }
+        let refusal = if lease.active && !self.draining() {
+            Refusal::NoActiveSlot { active: self.slots.active_capacity }
         } else {
-            let refusal = self.refusal();
-            return self.refuse_or(Err(refusal), now);
+            self.refusal()
         };
+        self.refuse_or(Err(refusal), now)
+    }
+
+    /// What is free of what is wanted.
+    pub(super) fn promise(
+        &mut self,
+        request: &Request,
+        lease: Lease,
+        now: Moment,
+    ) -> Vec<ReservationId> {
+        let mut promised = Vec::new();
+        for _ in 0..lease.count {
+            let tier = if self.active_offered() > 0 {
+                Tier::Active
+            } else if self.passive_offered() > 0 && !lease.active {
+                Tier::Passive
+            } else {
+                break;
+            };
+            promised.push(self.promise_one(request, lease.ttl, tier, now));
+        }
+        promised
+    }
+
+    fn promise_one(
+        &mut self,
+        request: &Request,
+        ttl: Option<Duration>,
+        tier: Tier,
+        now: Moment,
+    ) -> ReservationId {
         let id = ReservationId {
             epoch: self.counters.epoch,
             number: post_increment(&mut self.counters.next_reservation),
         };
+        let priority = request.priority.unwrap_or_default();
         let reservation = Reservation {
-            labels,
-            uid,
+            labels: request.labels.clone(),
+            uid: request.uid,
             priority,
             order: Order(post_increment(&mut self.counters.next_order)),
             tier,
@@ -109,8 +151,7 @@ impl Shaper {
             event.to = Some(tier.to_string());
             event.inputs.insert("priority".into(), json!(priority));
         });
-        self.settle(now);
-        Ok(id)
+        id
     }
 
     /// Ends a promise early.

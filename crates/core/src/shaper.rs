@@ -29,7 +29,7 @@ use super::order::Place;
 use super::parking::Parking;
 use super::probe::Probe;
 use super::slots::Slots;
-use super::state::{Asked, Counters, Policy, Reservation, Restored, Totals, Waiter};
+use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
 use super::task::Task;
 use crate::units::{BootTime, Moment, WallTime};
@@ -314,9 +314,11 @@ impl Shaper {
             Input::Repaired { task, found, result } => self.repaired(task, &found, result, now),
             Input::OwnerSaid { task, group } => self.owner_said(task, group),
             Input::FoundAgain { task, found } => self.found_again(task, found, now),
-            Input::Reserve { ticket, uid, labels, priority, ttl } => {
-                let answer = match self.reserve(uid, labels, priority, ttl, now) {
-                    Ok(id) => Answer::Reserved(id),
+            Input::Reserve { ticket, uid, labels, priority, lease, patience } => {
+                let request = Request::of_promise(uid, labels, priority);
+                let answer = match self.reserve(ticket, request, lease, patience, now) {
+                    Ok(Some(promised)) => Answer::Reserved(promised),
+                    Ok(None) => Answer::Waiting,
                     Err(refusal) => Answer::Refused(refusal),
                 };
                 self.step.answers.push((ticket, answer));

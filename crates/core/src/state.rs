@@ -132,6 +132,13 @@ pub struct Request {
 }
 
 impl Request {
+    /// What is to be promised, for a process that nobody knows yet.
+    pub(super) fn of_promise(uid: u32, labels: Labels, priority: Priority) -> Request {
+        let (who, reservation, need) = (Who::default(), None, Need::Slot);
+        let priority = Some(priority);
+        Request { uid, who, labels, priority, reservation, need, opportunistic: false }
+    }
+
     /// Its rank if it were seated last of all.
     pub(super) fn rank(&self) -> Rank {
         let priority = self.priority.unwrap_or_default();
@@ -159,12 +166,32 @@ pub(super) struct Waiter {
     pub overtaken: u32,
     /// See [`Patience::parks`].
     pub parks: bool,
+    /// It wants promises; `None`: to become a task.
+    pub lease: Option<Lease>,
 }
 
 impl Waiter {
     /// Where it stands in the queue.
     pub fn place(&self, ticket: Ticket) -> Place {
         (Reverse(self.request.priority.unwrap_or_default()), self.first_requested, ticket)
+    }
+}
+
+/// What promises of slots are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// How long each holds; `None`: as the settings have it.
+    pub ttl: Option<Duration>,
+    /// At most so many, at least one.
+    pub count: u32,
+    /// Of active slots only.
+    pub active: bool,
+}
+
+impl Lease {
+    /// One slot of either tier.
+    pub fn one(ttl: Option<Duration>) -> Lease {
+        Lease { ttl, count: 1, active: false }
     }
 }
 
@@ -200,6 +227,14 @@ pub enum Refusal {
         active: u32,
         /// P.
         passive: u32,
+    },
+    /// A promise is to be of an active one, and none is free.
+    #[error(
+        "no active slot is free: all {active} are taken or promised; leave `tier` out for a passive one, which moves up as active ones come free"
+    )]
+    NoActiveSlot {
+        /// A.
+        active: u32,
     },
     /// The guard holds the passive slots.
     #[error("no free slot: {0}, so no passive slot is offered; wait (--wait) or try again later")]

@@ -35,7 +35,7 @@ use super::exit::Exit;
 use super::model::{Labels, Level, Priority, ReservationId, Standing, TaskId};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
-use super::state::{Patience, Policy, Refusal, Request};
+use super::state::{Lease, Patience, Policy, Refusal, Request};
 use super::task::{Finder, GroupRecord, Kin, Origin, Task};
 use super::unit::UnitRecord;
 use crate::units::BootTime;
@@ -182,7 +182,7 @@ pub enum Input {
         /// What it says.
         found: FoundAgain,
     },
-    /// Somebody asks for a promise of a slot.
+    /// Somebody asks for promises of slots.
     Reserve {
         /// Under which it is answered.
         ticket: Ticket,
@@ -192,8 +192,10 @@ pub enum Input {
         labels: Labels,
         /// Priority of the task to come.
         priority: Priority,
-        /// How long it holds; `None`: as the settings have it.
-        ttl: Option<std::time::Duration>,
+        /// What it is to be.
+        lease: Lease,
+        /// How it may wait; `None`: it does not.
+        patience: Option<Patience>,
     },
     /// A promise ends early.
     Cancel(ReservationId),
@@ -451,6 +453,6 @@ pub enum Answer {
     Refused(Refusal),
     /// It has waited as long as it would.
     TimedOut,
-    /// It is promised one.
-    Reserved(ReservationId),
+    /// It is promised these, at least one.
+    Reserved(Vec<ReservationId>),
 }

@@ -20,7 +20,7 @@ use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
 use lrs_core::shaper::Shaper;
 use lrs_core::slots::Seat;
-use lrs_core::state::{Patience, Request};
+use lrs_core::state::{Lease, Patience, Request};
 use lrs_core::step::{self, Answer, Input, Last, NotMoved, Reading, Ready, Record, Step, Ticket};
 use lrs_core::task::{Life, Task};
 use lrs_core::units::{BootTime, Pid, ProcessRef};
@@ -290,7 +290,11 @@ impl Daemon {
             Answer::Waiting => return Ok(()),
             Answer::Refused(refusal) => Reply::Refused(refusal.to_string()),
             Answer::TimedOut => Reply::Refused("no slot came free within the time given".into()),
-            Answer::Reserved(id) => Reply::Reserved(id),
+            // It asks for one at a time.
+            Answer::Reserved(ids) => match ids.first() {
+                Some(id) => Reply::Reserved(*id),
+                None => return Ok(()),
+            },
         };
         let calls = match self.asked.remove(&ticket) {
             Some(Asked::Task { calls, .. }) => calls,
@@ -533,7 +537,8 @@ impl Daemon {
     ) -> Alive<()> {
         let ticket = self.ticket(Asked::Promise(call));
         let labels = Labels::default();
-        self.feed(Input::Reserve { ticket, uid, labels, priority, ttl }, out)
+        let (lease, patience) = (Lease::one(ttl), None);
+        self.feed(Input::Reserve { ticket, uid, labels, priority, lease, patience }, out)
     }
 
     /// A promise ends early.

@@ -135,9 +135,18 @@ impl Call {
                 Answer::Challenge | Answer::Refused => Err(refused.into()),
             }
         };
+        self.unless_left(method, carried_out).await
+    }
+
+    /// `answer`, unless the caller leaves or lrsd stops before it is there.
+    pub(super) async fn unless_left<T>(
+        &self,
+        method: &str,
+        answer: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
         let unavailable = |message| Err(CommandError::new(ErrorKind::Unavailable, message).into());
         tokio::select! {
-            done = carried_out => done,
+            done = answer => done,
             () = self.known.left.cancelled() => {
                 let caller = &self.known.name;
                 tracing::debug!(

@@ -18,7 +18,7 @@ use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
 use super::{limited, pidfd, task_path};
 use crate::command::{CommandError, Subject};
-use crate::server::{history, query, request};
+use crate::server::{ending, history, query, request};
 use crate::units::WallTime;
 use crate::{proto, wire};
 
@@ -101,6 +101,9 @@ struct ReserveOptions {
     kind: Option<String>,
     priority: i32,
     ttl_ms: Option<u64>,
+    wait_ms: u64,
+    wait_forever: bool,
+    tier: Option<String>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -117,6 +120,12 @@ struct HistoryOptions {
 struct QueueOptions {
     id: Option<String>,
     pid: Option<i32>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WaitOptions {
+    wait_ms: Option<u64>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -238,6 +247,17 @@ impl Manager {
         limited(answer.tasks.iter().map(value::message).collect())
     }
 
+    /// The task as in ListHistory, once it has ended. Options: wait_ms (t): no longer than that. The
+    /// wait ends when the caller leaves the bus.
+    #[zbus(out_args("task"))]
+    async fn wait_task(&self, id: String, options: Options) -> Result<Dict, CallError> {
+        let WaitOptions { wait_ms } = options.read()?;
+        let call = self.call()?;
+        let asked = proto::WaitTaskRequest { id, wait_ms };
+        let ended = async { Ok(ending::of_task(call.server.service.access(), asked).await?) };
+        Ok(value::message(&call.unless_left("WaitTask", ended).await?))
+    }
+
     /// What waits for a slot, in the order in which it is served, after the reservations, which have
     /// one. Options: id (s), pid (i): only what waits under this id, or for this process.
     #[zbus(out_args("queue"))]
@@ -290,11 +310,21 @@ impl Manager {
     }
 
     /// Promises a slot for a limited time, before its task exists. Options: job, kind (s),
-    /// priority (i), ttl_ms (t).
+    /// priority (i), ttl_ms (t), wait_ms (t), wait_forever (b), tier (s): "active": no other. A wait
+    /// ends when the caller leaves the bus.
     #[zbus(out_args("id", "tier", "expires_at"))]
     async fn reserve(&self, options: Options) -> Result<(String, String, String), CallError> {
-        let ReserveOptions { job, kind, priority, ttl_ms } = options.read()?;
-        let asked = request::reserve(proto::ReserveRequest { job, kind, priority, ttl_ms })?;
+        let ReserveOptions { job, kind, priority, ttl_ms, wait_ms, wait_forever, tier } =
+            options.read()?;
+        let tier = match tier.as_deref() {
+            None => proto::Tier::Unspecified,
+            Some("active") => proto::Tier::Active,
+            // Refused like any other that cannot be.
+            Some(_) => proto::Tier::Passive,
+        };
+        let asked = request::reserve(proto::ReserveRequest {
+            job, kind, priority, ttl_ms, wait_ms, wait_forever, tier: tier.into(), count: 1,
+        })?;
         let call = self.call()?;
         let question = Question::new(Action::ManageTasks, "Reserve", None);
         let reserve = |caller, _| call.server.service.reserve(caller, asked.clone());

@@ -19,7 +19,7 @@ use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
 use crate::server::service::Service;
-use crate::server::{history, query, request};
+use crate::server::{ending, history, query, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -108,6 +108,13 @@ impl Shaper for GrpcServer {
         request: Request<proto::ListHistoryRequest>,
     ) -> Answer<proto::ListHistoryResponse> {
         Ok(Response::new(history::list(self.service.access(), request.into_inner())?))
+    }
+
+    async fn wait_task(
+        &self,
+        request: Request<proto::WaitTaskRequest>,
+    ) -> Answer<proto::EndedTask> {
+        Ok(Response::new(ending::of_task(self.service.access(), request.into_inner()).await?))
     }
 
     async fn list_queue(

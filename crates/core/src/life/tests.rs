@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{Labels, ReservationId};
-use crate::state::{Need, Policy, Request, Restored};
+use crate::state::{Lease, Need, Policy, Request, Restored};
 use crate::step::{Answer, Input, Step, Ticket};
 use crate::task::Who;
 use crate::task::{Finder, FoundRecord};
@@ -35,9 +35,11 @@ fn ask(shaper: &mut Shaper, who: Who, need: Need, reservation: Option<Reservatio
 fn unit_with_promise(shaper: &mut Shaper) -> (TaskId, ReservationId) {
     let labels = Labels::default();
     let (uid, priority) = (1, Priority(0));
-    let reserve = Input::Reserve { ticket: Ticket(1), uid, labels, priority, ttl: None };
+    let (ticket, lease, patience) = (Ticket(1), Lease::one(None), None);
+    let reserve = Input::Reserve { ticket, uid, labels, priority, lease, patience };
     let answers = feed(shaper, reserve).answers;
-    let [(_, Answer::Reserved(promise))] = answers[..] else { panic!("{answers:?}") };
+    let [(_, Answer::Reserved(promised))] = &answers[..] else { panic!("{answers:?}") };
+    let promise = promised[0];
     let unit = UnitRecord {
         name: "a.service".parse().unwrap(),
         control_group: "/system.slice/a.service".into(),
