@@ -1,9 +1,9 @@
 //! `lrsctl kill`: a signal to every process of a task, with the rights of the caller.
 //!
 //! The daemon ends no task; this is kill(1) for a group. The processes are those whose
-//! `/proc/PID/cgroup` has the task's cgroup or one below it, in the hierarchy of the tiers. Each is opened as a pidfd and looked at
-//! again before it is signalled, so that a recycled pid is never hit. It looks again until it finds none
-//! that is new, since a task may fork meanwhile.
+//! `/proc/PID/cgroup` has the task's cgroup or one below it, in the hierarchy of the tiers. Each is
+//! opened as a pidfd and looked at again before it is signalled, so that a recycled pid is never hit.
+//! It looks again until it finds none that is new, since a task may fork meanwhile.
 //! Limits: a task without a cgroup (observe mode) gets the signal in its main process alone; whoever
 //! runs in another cgroup namespace than lrsd sees no process of a task.
 
