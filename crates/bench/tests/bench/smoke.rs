@@ -34,7 +34,7 @@ check = ["sh", "-c", "test $(cat {run}/reduce-1) = 6"]
 name = "map"
 count = 6
 command = ["sh", "-c", "i=0; while [ $i -lt {scale:20000} ]; do i=$((i+1)); done; wc {data}/sorted-{part} > {out}"]
-arrival = "every 5ms"
+arrival = "every 1ms"
 [[load.tasks]]
 name = "reduce"
 command = ["sh", "-c", "cat {run}/map-* | wc -l > {out}"]
