@@ -49,9 +49,11 @@ pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
         lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
     })?;
     let slots = status.slots.unwrap_or_default();
-    let most = slots.active.map_or(1, |active| active.capacity)
-        + slots.passive.map_or(1, |passive| passive.max)
-        + AHEAD;
+    let most = slots
+        .active
+        .map_or(1, |active| active.capacity)
+        .saturating_add(slots.passive.map_or(1, |passive| passive.max))
+        .saturating_add(AHEAD);
     let mut batch = Batch::new(lrsd, args, most as usize)?;
     super::runtime()?.block_on(batch.run(arguments(args.each.clone().unwrap_or_default())))?;
     batch.summary()

@@ -54,12 +54,16 @@ pub(super) fn wait(
         let of_end = match (end.exit_status, end.exit_signal) {
             (Some(status), _) => u8::try_from(status).unwrap_or(u8::MAX),
             (None, signal) => {
-                signal.map_or(0, |signal| u8::try_from(128 + signal).unwrap_or(u8::MAX))
+                let of = |signal: i32| u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX);
+                signal.map_or(0, of)
             }
         };
         let title = history::title(end);
         let text = format_args!("{} ({}) ended: {}", end.id, printable(&title), history::exit(end));
-        if of_end > 0 {
+        let is_known = end.exit_status.or(end.exit_signal).is_some();
+        if !is_known {
+            say(format_args!("lrsctl: how {} ({}) ended is not known", end.id, printable(&title)));
+        } else if of_end > 0 {
             say(format_args!("lrsctl: {text}"))
         } else {
             talk.detail(text)

@@ -391,7 +391,7 @@ impl Driver {
 
 /// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
 /// dozens of files read and one written, and a node manager starts hundreds at once. A page of the
-/// queue takes a tenth of a millisecond.
+/// queue is up to a thousand entries.
 fn cost(command: &Command) -> usize {
     match command {
         Command::Discover { .. } | Command::ListQueue { .. } => super::COMMANDS_A_TURN / 4,
