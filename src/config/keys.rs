@@ -190,10 +190,12 @@ table! {
     /// Best on a tmpfs. Daemons that run side by side need one each.
     Restart runtime_dir: PathBuf = "/run/lrs".into(), "an absolute path", directory;
     /// One cycle: how often the node and its tasks are measured and the number of passive slots
-    /// is decided. Promotion does not wait for it.
-    #[serde(serialize_with = "quantity::show_duration")]
-    Live sample_period: Duration = seconds(3), r#"a duration from "100ms" to "60s""#,
-        |v| duration(v, millis(100)..=seconds(60));
+    /// is decided. Promotion does not wait for it. "auto": a fifteenth of the mean time of the tasks
+    /// that run, "100ms" to "3s", and not so short that cycles cost more than 0.1 % of a CPU.
+    #[serde(serialize_with = "quantity::show_auto_duration")]
+    Live sample_period: Auto<Duration> = Auto::Fixed(seconds(3)),
+        r#""auto" or a duration from "100ms" to "60s""#,
+        |v| auto(v, |v| duration(v, millis(100)..=seconds(60)));
     /// "enforce" shapes tasks; "observe" keeps the books and writes to no cgroup, so that it
     /// needs no rights. Tasks that run go on through a change: "enforce" attaches those that
     /// were only booked, "observe" first gives back what was shaped.

@@ -27,6 +27,7 @@ mod source;
 mod value;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -165,6 +166,16 @@ pub struct ChangedKey {
     pub key: &'static str,
     /// Whether the running daemon cannot take it over.
     pub needs_restart: bool,
+}
+
+impl Daemon {
+    /// The longest that a cycle lasts.
+    pub fn longest_period(&self) -> Duration {
+        match self.sample_period {
+            Auto::Auto => crate::core::pace::LONGEST,
+            Auto::Fixed(period) => period,
+        }
+    }
 }
 
 impl Config {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serializer;
 
+use super::Auto;
 use super::error::excerpt;
 use super::value::{Node, Rejection, Taken, because, number, text};
 use crate::units::{Bytes, MemoryAmount, Share};
@@ -84,6 +85,17 @@ pub(super) fn show_duration<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     serializer.serialize_str(&show(millis, DURATION_UNITS, "0s"))
+}
+
+/// `"auto"` or a duration.
+pub(super) fn show_auto_duration<S: Serializer>(
+    duration: &Auto<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Auto::Auto => serializer.serialize_str("auto"),
+        Auto::Fixed(duration) => show_duration(duration, serializer),
+    }
 }
 
 /// `"5%"`, `"1.5GiB"`, or a number of bytes.

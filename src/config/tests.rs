@@ -173,7 +173,7 @@ fn values_arrive_in_their_fields() {
     let expected = Config {
         daemon: Daemon {
             runtime_dir: "/tmp/lrs-1".into(),
-            sample_period: Duration::from_millis(500),
+            sample_period: Auto::Fixed(Duration::from_millis(500)),
             mode: Mode::Observe,
             log: "warn,lrs::cgroup=debug".into(),
         },
@@ -317,9 +317,18 @@ const FAULTY: &[(&str, &str)] = &[
     ("[daemon]\nsample_period = 3", "sample_period = 3: a duration needs a unit"),
     ("[daemon]\nsample_period = \"3\"", "sample_period = \"3\": a duration needs a unit"),
     ("[daemon]\nsample_period = \"3 sec\"", "unknown unit of time \"sec\"; use ms, s, m or h"),
-    ("[daemon]\nsample_period = \"-3s\"", "expected a duration from \"100ms\" to \"60s\""),
-    ("[daemon]\nsample_period = \"0s\"", "expected a duration from \"100ms\" to \"60s\""),
-    ("[daemon]\nsample_period = \"61s\"", "expected a duration from \"100ms\" to \"60s\""),
+    (
+        "[daemon]\nsample_period = \"-3s\"",
+        "expected \"auto\" or a duration from \"100ms\" to \"60s\"",
+    ),
+    (
+        "[daemon]\nsample_period = \"0s\"",
+        "expected \"auto\" or a duration from \"100ms\" to \"60s\"",
+    ),
+    (
+        "[daemon]\nsample_period = \"61s\"",
+        "expected \"auto\" or a duration from \"100ms\" to \"60s\"",
+    ),
     ("[daemon]\nsample_period = \"1.0005s\"", "is not a whole number of milliseconds"),
     ("[daemon]\nruntime_dir = \"run\"", "is not an absolute path; start it with /"),
     ("[daemon]\nruntime_dir = \"/\"", "is the root of the file system"),
@@ -676,7 +685,7 @@ fn slots() -> impl Strategy<Value = Slots> {
 fn valid_config() -> impl Strategy<Value = Config> {
     let daemon = (
         "(/[a-zA-Z0-9 _\"'\\\\ü#-]{1,20}){1,3}",
-        millis(100..=60_000),
+        prop_oneof![Just(Auto::Auto), millis(100..=60_000).prop_map(Auto::Fixed)],
         prop_oneof![Just(Mode::Enforce), Just(Mode::Observe)],
         prop_oneof![Just("info"), Just("off"), Just("warn,lrs::cgroup=debug")],
     )

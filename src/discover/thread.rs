@@ -278,7 +278,7 @@ impl Finding {
             let found = rules.pass(&self.hints, now.boot);
             let pause = match rules.wants_pass_soon() {
                 true => SECOND_LOOK,
-                false => self.parts.config.daemon.sample_period,
+                false => self.parts.config.daemon.longest_period(),
             };
             self.rules_due = now.boot.after(pause);
             self.ask(Source::Rules, found);
@@ -364,7 +364,7 @@ impl Finding {
         let rules = self.rules.as_ref().map(|_| self.rules_due);
         let list = self.list_changed.then(|| self.listed_at.after(LISTS_EVERY));
         let due = [yarn, rules, list, self.join_due].into_iter().flatten().min();
-        due.unwrap_or_else(|| now.boot.after(self.parts.config.daemon.sample_period))
+        due.unwrap_or_else(|| now.boot.after(self.parts.config.daemon.longest_period()))
     }
 }
 

@@ -21,7 +21,9 @@ use crate::units::{BootTime, Moment};
 impl Driver {
     /// Asks the reading thread for the next sample.
     pub(super) fn request_cycle(&mut self, now: Moment) {
-        let period = self.config.daemon.sample_period;
+        self.set_pace(now.boot);
+        self.pacing.asked();
+        let period = self.period();
         // On the grid of the period, so that a slow cycle does not shift all later ones; a
         // grid left behind (suspend, a stopped daemon) starts anew.
         let on_grid = self.next_cycle.after(period);
@@ -103,7 +105,7 @@ impl Driver {
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
         let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;
-        if sample.took > self.config.daemon.sample_period / 2 {
+        if sample.took > self.period() / 2 {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
                 tasks = sample.tasks.len(),

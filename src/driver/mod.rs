@@ -27,6 +27,7 @@ mod freezing;
 mod keeping;
 mod log;
 mod measure;
+mod pacing;
 mod parking;
 mod placing;
 pub mod process;
@@ -72,6 +73,7 @@ use crate::units::{BootTime, Moment, ProcessRef, WallTime};
 use admission::Asked;
 use entry::Entry;
 use execute::{FollowUp, Touched};
+use pacing::Pacing;
 use root_weight::RootState;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
@@ -154,6 +156,7 @@ pub struct Driver {
     /// A reading is under way.
     reading: bool,
     next_cycle: BootTime,
+    pacing: Pacing,
     next_lane_look: BootTime,
     /// As of the last walk over all tasks.
     running: crate::proto::Running,
@@ -256,6 +259,7 @@ impl Driver {
         if self.core.lane().members().len() > 0 && now.boot >= self.next_lane_look {
             self.look_at_lane(now);
         }
+        self.follow_pace(now.boot);
         if now.boot >= self.next_cycle && !self.reading {
             self.request_cycle(now);
         }
@@ -265,13 +269,16 @@ impl Driver {
         if !self.answers.is_empty() {
             self.publish(now);
         }
+        if !self.reading {
+            self.pacing.took();
+        }
         if self.workers.broken() { Flow::Broken } else { flow }
     }
 
     fn until_next(&self, now: BootTime) -> Duration {
         let cycle = if self.reading {
             // The reading's own message wakes the loop; this bounds a clock that jumped.
-            self.config.daemon.sample_period
+            self.period()
         } else {
             self.next_cycle.since(now)
         };

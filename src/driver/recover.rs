@@ -12,6 +12,7 @@ use tokio::sync::watch as watch_channel;
 
 use super::execute::Touched;
 use super::find::{Findings, find};
+use super::pacing::Pacing;
 use super::root_weight::RootState;
 use super::taken::Taken;
 use super::watch::Watcher;
@@ -142,6 +143,7 @@ impl Driver {
             sources_gone: Vec::new(),
             reading: false,
             next_cycle: now.boot,
+            pacing: Pacing::default(),
             next_lane_look: now.boot,
             running: crate::proto::Running::default(),
             lane_looked: None,

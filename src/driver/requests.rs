@@ -358,7 +358,7 @@ impl Driver {
         self.rights = rights(&self.config);
         self.feed(Input::Configure(policy(&self.config)), now);
         self.replan(now);
-        self.next_cycle = self.next_cycle.min(now.boot.after(self.config.daemon.sample_period));
+        self.next_cycle = self.next_cycle.min(now.boot.after(self.period()));
         self.view.config_toml = self.config.to_toml().into();
         self.view.config = Some(Arc::new(self.config.clone()));
         self.view.colocation_threshold = self.config.classify.colocation_threshold;

@@ -211,7 +211,7 @@ impl Driver {
                 swap_used_bytes: memory.map(|m| m.swap_used.0),
             }),
             sampled_at: self.sampled_at.map(proto_time),
-            period_ms: millis(self.config.daemon.sample_period),
+            period_ms: millis(self.period()),
             labels: self.labels(),
         }
     }

@@ -24,6 +24,7 @@ mod lifecycle;
 mod modes;
 mod neighbours;
 mod owner;
+mod pacing;
 mod parking;
 mod queue;
 mod tiers;

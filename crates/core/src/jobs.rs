@@ -182,11 +182,16 @@ impl Jobs {
         self.jobs.get(key)?.finished.mean_rate()
     }
 
+    /// How long its finished tasks took, on average, once one that got through its work has finished.
+    pub fn mean_seconds(&self, key: &JobKey) -> Option<f64> {
+        self.jobs.get(key)?.finished.seconds.mean()
+    }
+
     /// How long a running task of a job has yet to run: the mean of those that finished less what has
     /// passed. `None`: none has finished, or it runs longer than the mean; then nothing is known, for
     /// with a long tail what is left grows with what has passed.
     pub fn remaining(&self, key: &JobKey, elapsed: Duration) -> Option<f64> {
-        let left = self.jobs.get(key)?.finished.seconds.mean()? - elapsed.as_secs_f64();
+        let left = self.mean_seconds(key)? - elapsed.as_secs_f64();
         (left > 0.0).then_some(left)
     }
 

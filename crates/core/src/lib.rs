@@ -20,6 +20,7 @@ mod life;
 pub mod model;
 pub mod neighbours;
 pub mod order;
+pub mod pace;
 mod parking;
 mod placement;
 pub mod probe;

@@ -17,6 +17,12 @@ pub fn now() -> Moment {
     }
 }
 
+/// CPU time of this process: `CLOCK_PROCESS_CPUTIME_ID`.
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 /// `CLOCK_BOOTTIME`.
 pub fn boot_time() -> BootTime {
     let time = clock_gettime(ClockId::Boottime);

@@ -63,6 +63,9 @@ struct Queue {
     /// Random queues of each setting
     #[arg(long, default_value_t = 20)]
     rounds: u64,
+    /// Tasks of 0.5 to 3 s in place of 5 to 30 s
+    #[arg(long)]
+    short: bool,
     /// Seed of the first queue; the others have the next ones
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -139,7 +142,12 @@ fn compare(queue: &Queue) -> ExitCode {
     println!("{}", head());
     let settings = queue.cpus.iter().flat_map(|cpus| {
         [DEEP, 1].into_iter().flat_map(move |channels| {
-            [false, true].map(|interleaved| Setting { cpus: *cpus, channels, interleaved })
+            [false, true].map(|interleaved| Setting {
+                cpus: *cpus,
+                channels,
+                interleaved,
+                short: queue.short,
+            })
         })
     });
     for setting in settings {

@@ -3,7 +3,7 @@
 //! A queue is four jobs of tasks that all wait from the start, one job after another or interleaved.
 //! The tasks of a job are alike: so much work, so much of it computing (the rate of a task alone),
 //! the rest synchronous disk requests, in rounds of 500 ms. With LRS each task is a request that waits,
-//! and the real core decides, fed by what the node shows every [`CYCLE`]; a task begins to work when
+//! and the real core decides, fed by what the node shows each cycle; a task begins to work when
 //! its request is answered. With a fixed number of slots the first so many of the queue run side by
 //! side at equal weights and each end starts the next, as `xargs -P` does.
 //!
@@ -17,12 +17,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use lrs_core::model::{Label, Labels};
 use lrs_core::order::QueueOrder;
+use lrs_core::pace::Pace;
 use lrs_core::probe::Formula;
 use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::task::Who;
 use lrs_core::units::{Pid, ProcessRef, WallTime};
 
-use crate::daemon::Ask;
+use crate::daemon::{Ask, Daemon};
 use crate::load::Load;
 use crate::node::{Hardware, Node};
 use crate::outside::{Alive, Call, Fuse, Outside, Reply, Store};
@@ -38,13 +39,18 @@ pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
 /// The one of them that all others are compared with.
 const BASE: usize = 2;
 
-/// Ways to run LRS that are compared: the formula of expansion, and the order of the queue.
-pub const WAYS: [(&str, Formula, QueueOrder); 4] = [
-    ("LRS", Formula::Lrs, QueueOrder::Fifo),
-    ("complement", Formula::Lrs, QueueOrder::Complement),
-    ("probe", Formula::Probe, QueueOrder::Fifo),
-    ("both", Formula::Probe, QueueOrder::Complement),
+/// Ways to run LRS that are compared: the formula of expansion, the order of the queue, and whether
+/// cycles follow the tasks.
+pub const WAYS: [(&str, Formula, QueueOrder, bool); 5] = [
+    ("LRS", Formula::Lrs, QueueOrder::Fifo, false),
+    ("complement", Formula::Lrs, QueueOrder::Complement, false),
+    ("probe", Formula::Probe, QueueOrder::Fifo, false),
+    ("both", Formula::Probe, QueueOrder::Complement, false),
+    ("period", Formula::Lrs, QueueOrder::Fifo, true),
 ];
+
+/// What a cycle costs lrsd with a few tasks (docs/performance.md).
+const CYCLE_COST: Duration = Duration::from_micros(500);
 
 const JOBS: usize = 4;
 
@@ -63,6 +69,8 @@ pub struct Setting {
     pub channels: u32,
     /// The tasks of all jobs take turns in the queue; else one job follows another.
     pub interleaved: bool,
+    /// Tasks take 0.5 to 3 s alone; else 5 to 30 s.
+    pub short: bool,
 }
 
 /// A task of a queue.
@@ -86,17 +94,16 @@ pub struct Took {
 /// A random queue: four jobs of `2 x cpus` tasks.
 pub fn random(seed: u64, setting: Setting) -> Vec<Queued> {
     let mut rng = Rng::with_seed(seed);
-    let jobs: Vec<Load> = (0..JOBS).map(|_| load(&mut rng)).collect();
+    let jobs: Vec<Load> = (0..JOBS).map(|_| load(&mut rng, setting.short)).collect();
     let each = 2 * setting.cpus as usize;
     let job = |place: usize| if setting.interleaved { place % JOBS } else { place / each };
     (0..JOBS * each).map(|place| Queued { job: job(place), load: jobs[job(place)] }).collect()
 }
 
-fn load(rng: &mut Rng) -> Load {
+fn load(rng: &mut Rng, short: bool) -> Load {
     let requests = rng.u32(0..=REQUESTS);
     let cpu = (REQUESTS - requests) * REQUEST;
-    // 5 to 30 s alone.
-    let rounds = Some(rng.u32(10..=60));
+    let rounds = Some(rng.u32(if short { 1..=6 } else { 10..=60 }));
     Load { requests, rounds, ..Load::hog(cpu) }
 }
 
@@ -149,7 +156,7 @@ pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
 ///
 /// # Errors
 /// None: this daemon is not killed.
-pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy) -> Alive<Took> {
+pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, follows: bool) -> Alive<Took> {
     let (store, fuse) = (Store::default(), Fuse::default());
     let mut out = Outside { node: node(setting), store, boot: 0, fuse, told: Vec::new() };
     out.store.books.counters.epoch = 1;
@@ -162,6 +169,12 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy) -> Alive<Too
         waiting.insert(Call(place), (process, task.load));
         daemon.admit(Call(place), ask(process, task.job, &out.node), &mut out)?;
     }
+    let mut pace = Pace::default();
+    pace.took(CYCLE_COST);
+    let period = |daemon: &Daemon, now| match follows {
+        true => pace.period(daemon.core.mean_task(now)),
+        false => CYCLE,
+    };
     let (mut ends, mut next_cycle) = (Ends::default(), CYCLE);
     while ends.0.len() < queue.len() {
         while daemon.work(&mut out)? || daemon.listen(&mut out)? {}
@@ -170,10 +183,12 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy) -> Alive<Too
                 out.node.tree.begin(process.pid, load);
             }
         }
-        let now = out.node.now().boot.0;
+        let boot = out.node.now().boot;
+        let now = boot.0;
+        next_cycle = next_cycle.min(now + period(&daemon, boot));
         if now >= next_cycle {
-            next_cycle += CYCLE;
             daemon.cycle(&mut out)?;
+            next_cycle = now + period(&daemon, boot);
             continue;
         }
         let ended = out.node.run_to_end(next_cycle.saturating_sub(now));
@@ -223,9 +238,9 @@ pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Ali
         for (mean, took) in fixed.iter_mut().zip(took) {
             mean.add(took, base);
         }
-        for (mean, (_, formula, order)) in lrs.iter_mut().zip(WAYS) {
+        for (mean, (_, formula, order, follows)) in lrs.iter_mut().zip(WAYS) {
             let policy = Policy { formula, order, ..policy.clone() };
-            mean.add(with_lrs(&queue, setting, policy)?, base);
+            mean.add(with_lrs(&queue, setting, policy, follows)?, base);
         }
     }
     let ratios = |means: &[Mean]| means.iter().map(|mean| mean.ratio(rounds)).collect();
@@ -258,7 +273,7 @@ pub fn head() -> String {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { cpus, channels, interleaved } = self.setting;
+        let Setting { cpus, channels, interleaved, .. } = self.setting;
         let disk = if channels == 1 { "serial" } else { "deep" };
         let jobs = if interleaved { "interleaved" } else { "one after another" };
         let line = |f: &mut fmt::Formatter<'_>, what: &str, value: fn(&Took) -> f64| {
@@ -276,7 +291,7 @@ impl fmt::Display for Row {
 mod tests {
     use super::*;
 
-    const SETTING: Setting = Setting { cpus: 2, channels: 8, interleaved: true };
+    const SETTING: Setting = Setting { cpus: 2, channels: 8, interleaved: true, short: false };
 
     #[test]
     fn the_same_seed_is_the_same_table() {
@@ -293,7 +308,7 @@ mod tests {
             let took = with_slots(&queue, SETTING, slots);
             assert!((took.makespan - 20.0).abs() < 0.1, "{slots}: {took:?}");
         }
-        let took = with_lrs(&queue, SETTING, Policy::simulated()).unwrap();
+        let took = with_lrs(&queue, SETTING, Policy::simulated(), false).unwrap();
         assert!((took.makespan - 20.0).abs() < 0.2, "{took:?}");
         let shared = with_slots(&queue, SETTING, 8);
         assert!(took.response < 0.75 * shared.response, "{took:?}, {shared:?}");

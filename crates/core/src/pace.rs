@@ -1,0 +1,97 @@
+//! How long a cycle lasts where it follows the tasks: a fifteenth of the mean time of those that run,
+//! so that a short task too is seen by several cycles (the source looks every 3 s at tasks of 45 s).
+//!
+//! Not so short that cycles cost more than [`MOST_COST`]: that is what the contract lets 100 tasks
+//! cost at [`LONGEST`]. Other rules count in cycles, so they follow the tasks too.
+//!
+//! A task whose job has none that finished counts with what it has taken so far: cycles are short while
+//! it is young, and grow with it.
+//!
+//! Limit. The mean is over what runs now, so one long task beside many short ones makes cycles longer.
+
+use std::time::Duration;
+
+use super::shaper::Shaper;
+use crate::units::BootTime;
+
+/// Bounds of a cycle.
+pub const SHORTEST: Duration = Duration::from_millis(100);
+/// What `daemon.sample_period` is if it is not set.
+pub const LONGEST: Duration = Duration::from_secs(3);
+
+/// Cycles in the mean time of a task.
+const CYCLES_A_TASK: f64 = 15.0;
+
+/// Part of a CPU that the cycles may cost.
+const MOST_COST: f64 = 0.001;
+
+/// Weight of the newest cycle in the mean cost.
+const NEWEST: f64 = 0.125;
+
+/// What cycles cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    cost: Option<Duration>,
+}
+
+impl Pace {
+    /// A cycle took so much CPU time.
+    pub fn took(&mut self, cpu: Duration) {
+        // One that was slow once, for it read much for the first time, must not count for long.
+        let before = self.cost.unwrap_or(cpu);
+        self.cost = Some(before.mul_f64(1.0 - NEWEST) + cpu.min(4 * before).mul_f64(NEWEST));
+    }
+
+    /// The length of the next cycle. `mean_task`: [`Shaper::mean_task`].
+    pub fn period(&self, mean_task: Option<Duration>) -> Duration {
+        let Some(mean) = mean_task else { return LONGEST };
+        let least = self.cost.map_or(SHORTEST, |cost| cost.div_f64(MOST_COST));
+        mean.div_f64(CYCLES_A_TASK).max(least).clamp(SHORTEST, LONGEST)
+    }
+}
+
+impl Shaper {
+    /// The mean time of the tasks that run, by those of their jobs that finished; of one that runs
+    /// longer, or whose job has none, what it has taken. `None`: no task runs.
+    pub fn mean_task(&self, now: BootTime) -> Option<Duration> {
+        let jobs = self.jobs();
+        let times = self.tasks().filter(|(_, task)| !task.is_new()).map(|(_, task)| {
+            let mean = task.job_key().and_then(|job| jobs.mean_seconds(&job));
+            let so_far = now.since(task.admitted_at.boot).as_secs_f64();
+            mean.unwrap_or(0.0).max(so_far)
+        });
+        let (sum, count) = times.fold((0.0, 0_u32), |(sum, count), it| (sum + it, count + 1));
+        (count > 0).then(|| Duration::try_from_secs_f64(sum / f64::from(count)).unwrap_or(LONGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_cycle_is_a_fifteenth_of_a_task_within_its_bounds() {
+        let pace = Pace::default();
+        assert_eq!(pace.period(Some(Duration::from_secs(15))), Duration::from_secs(1));
+        assert_eq!(pace.period(Some(Duration::from_millis(300))), SHORTEST);
+        assert_eq!(pace.period(Some(Duration::from_secs(3600))), LONGEST);
+        assert_eq!(pace.period(Some(Duration::MAX)), LONGEST);
+        assert_eq!(pace.period(None), LONGEST);
+    }
+
+    #[test]
+    fn cycles_never_cost_more_than_a_thousandth_of_a_cpu() {
+        let mut pace = Pace::default();
+        pace.took(MS / 2);
+        assert_eq!(pace.period(Some(MS)), 500 * MS);
+        (0..100).for_each(|_| pace.took(2 * MS));
+        let period = pace.period(Some(MS));
+        assert!((1990 * MS..=2000 * MS).contains(&period), "{period:?}");
+        pace.took(Duration::from_secs(5));
+        assert!(pace.period(Some(MS)) <= 2800 * MS);
+        (0..100).for_each(|_| pace.took(Duration::from_secs(5)));
+        assert_eq!(pace.period(Some(MS)), LONGEST);
+    }
+}
