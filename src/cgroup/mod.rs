@@ -75,6 +75,7 @@ pub use give_back::RecordedGroups;
 pub use in_place::has_least_cpu_weight;
 pub use inspect::{Kept, Reading};
 pub(crate) use lock::LOCK;
+pub use name::task_group;
 pub(crate) use owner::denied;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;

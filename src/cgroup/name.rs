@@ -26,6 +26,18 @@ pub(super) fn task(name: &str) -> Option<TaskId> {
     id.parse().ok()
 }
 
+/// The group of a task in which the group at `path` is, or that it is.
+pub fn task_group(path: &str) -> Option<&str> {
+    let mut end = 0;
+    for part in path.split_inclusive('/') {
+        end += part.len();
+        if task(part.trim_end_matches('/')).is_some() {
+            return path.get(..end).map(|path| path.trim_end_matches('/'));
+        }
+    }
+    None
+}
+
 /// Letters, digits and `_` of ASCII as they are, everything else as single dashes.
 fn readable(label: &str) -> String {
     let mut text = String::new();
@@ -62,6 +74,16 @@ mod tests {
         assert_eq!(named("x.service"), format!("{ID}.x-service"));
         assert_eq!(named("…"), ID.to_string());
         assert_eq!(named(&"y".repeat(256)).len(), ID.to_string().len() + 1 + READABLE);
+    }
+
+    #[test]
+    fn the_group_of_a_task_is_found_in_a_path() {
+        let group = format!("/lrs.slice/lrs-tasks.scope/{}", named("sort"));
+        assert_eq!(task_group(&group), Some(&*group));
+        assert_eq!(task_group(&format!("{group}/below/x")), Some(&*group));
+        for other in ["/", "", "/system.slice/ssh.service"] {
+            assert_eq!(task_group(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -113,6 +113,25 @@ pub(super) enum Command {
         lrsctl run --each *.log -- gzip -k {}\n  \
         find in -name '*.csv' | lrsctl run --job load --keep-going --each -- ./load {}")]
     Run(RunArgs),
+    /// Run a command in the background, as a service of systemd's; prints its name
+    ///
+    /// The name is that of the task: `lrsctl log`, `wait` and `kill` take it. The command waits for a slot
+    /// as with `run --wait`. It has the present working directory and umask, PATH, HOME, LANG, LC_*, TZ, TMPDIR
+    /// and LRS_ENDPOINT, and what --env names; its input is empty. `systemctl stop lrs-submit-NAME`
+    /// ends all of it. Root's is a service of the system, a user's one of his own manager: that ends with
+    /// his last login unless `loginctl enable-linger` was called.
+    #[command(after_help = "Examples:\n  \
+        lrsctl submit --job nightly -- ./task --all\n  \
+        name=$(lrsctl submit -- make check) && lrsctl log -f \"$name\"")]
+    Submit(SubmitArgs),
+    /// What a command of `lrsctl submit` has written, also after its end
+    ///
+    /// From the journal of systemd, as far as its reader may see it; with `submit --output` it is in that
+    /// file. Executes journalctl.
+    #[command(after_help = "Examples:\n  \
+        lrsctl log make-qwert\n  \
+        lrsctl log -f -n 20 t13fipz1-4")]
+    Log(LogArgs),
     /// Make running processes or systemd units tasks; prints one id a line
     #[command(after_help = "Examples:\n  \
         lrsctl admit --name backup 4711\n  \
@@ -256,6 +275,11 @@ pub(super) enum Command {
         /// Write every page into this directory
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
+    },
+    #[command(name = "__stop", hide = true)]
+    Stop {
+        /// Main process of a unit of `submit`
+        pid: Option<i32>,
     },
     #[command(name = "__bench", hide = true)]
     DemoInner(InnerArgs),
@@ -436,6 +460,35 @@ pub(super) struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+#[command(override_usage = "lrsctl submit [OPTIONS] -- CMD...")]
+pub(super) struct SubmitArgs {
+    #[command(flatten)]
+    pub(super) slot: SlotArgs,
+    /// Append output and errors to this file, not to the journal
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// A variable that the command is to have too; everybody on the node can read it
+    #[arg(long, value_name = "NAME")]
+    pub(super) env: Vec<OsString>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct LogArgs {
+    /// Name of the task, its id or its number; also of one that waits or has ended
+    #[arg(value_name = "TASK")]
+    pub(super) task: String,
+    /// Go on with what it writes
+    #[arg(long, short)]
+    pub(super) follow: bool,
+    /// Only the last N lines
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(super) lines: Option<usize>,
 }
 
 #[derive(Args, Debug)]

@@ -7,7 +7,7 @@ use super::output::Output;
 /// Headings, and the commands below each.
 const GROUPS: &[(&str, &[&str])] = &[
     ("What goes on", &["status", "tasks", "task", "queue", "jobs", "history", "events", "why"]),
-    ("Run tasks", &["run", "admit", "wait", "kill", "release", "priority"]),
+    ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
     ("Slots for schedulers", &["reserve", "cancel", "plan", "classify"]),
     ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "yarn"]),
     ("Measure", &["demo", "bench"]),

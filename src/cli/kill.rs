@@ -9,12 +9,13 @@
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use lrs_api::proto::{GetTaskRequest, Task};
 use nix::sys::signal;
-use procfs::ProcError;
 use procfs::ProcessCGroup;
 use procfs::process::Process;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -23,6 +24,8 @@ use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
 use super::handle::with_id;
 use super::output::{Talk, say};
+use crate::cgroup::task_group;
+use crate::clock;
 
 /// A task that forks faster than it is signalled: SIGKILL ends that after a few.
 const PASSES: usize = 100;
@@ -58,41 +61,12 @@ pub(super) fn parse(text: &str) -> Result<Signal, String> {
 }
 
 fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
-    let failed = |error: ProcError| Failure::failed(format!("cannot look at /proc: {error}"));
     let place = task.cgroup.as_deref().unwrap_or("its cgroup");
     if !sees_main(task) {
         let text = format!("the main process of {} is not in {place} as seen from here", task.id);
         return Err(Failure::failed(text).hint("from a container, signal it on the node itself"));
     }
-    let me = std::process::id() as i32;
-    let (mut sent, mut refused, mut met) = (0, Vec::new(), HashSet::new());
-    for _ in 0..PASSES {
-        let mut new = 0;
-        for process in procfs::process::all_processes().map_err(failed)? {
-            // One that ended meanwhile is none of the task any more.
-            let Ok(process) = process else { continue };
-            // Nor does a zombie take a signal.
-            let Some(stat) = process.stat().ok().filter(|stat| stat.state != 'Z') else { continue };
-            if process.pid == me
-                || !is_of(task, &process)
-                || !met.insert((stat.pid, stat.starttime))
-            {
-                continue;
-            }
-            new += 1;
-            match pidfd(stat.pid).filter(|_| is_of(task, &process)) {
-                None => {}
-                Some(pidfd) => match pidfd_send_signal(&pidfd, signal) {
-                    Ok(()) => sent += 1,
-                    Err(Errno::SRCH) => {}
-                    Err(error) => refused.push(format!("{} ({error})", stat.pid)),
-                },
-            }
-        }
-        if new == 0 {
-            break;
-        }
-    }
+    let Sent { sent, refused } = signal_all(&|process| is_of(task, process), signal)?;
     if task.frozen {
         say(format_args!(
             "lrsctl: {} is frozen, and acts on the signal once it runs again",
@@ -116,17 +90,110 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What became of a signal.
+struct Sent {
+    /// So many processes have it.
+    sent: usize,
+    /// Pids of those that did not take it, with the reason.
+    refused: Vec<String>,
+}
+
+/// Signals all processes that are meant, until there is none that is new.
+fn signal_all(is_meant: &dyn Fn(&Process) -> bool, signal: Signal) -> Result<Sent, Failure> {
+    let me = std::process::id() as i32;
+    let (mut sent, mut refused, mut met) = (0, Vec::new(), HashSet::new());
+    for _ in 0..PASSES {
+        let mut new = 0;
+        for process in living()? {
+            let Ok(stat) = process.stat() else { continue };
+            if process.pid == me || !is_meant(&process) || !met.insert((stat.pid, stat.starttime)) {
+                continue;
+            }
+            new += 1;
+            match pidfd(stat.pid).filter(|_| is_meant(&process)) {
+                None => {}
+                Some(pidfd) => match pidfd_send_signal(&pidfd, signal) {
+                    Ok(()) => sent += 1,
+                    Err(Errno::SRCH) => {}
+                    Err(error) => refused.push(format!("{} ({error})", stat.pid)),
+                },
+            }
+        }
+        if new == 0 {
+            break;
+        }
+    }
+    Ok(Sent { sent, refused })
+}
+
+/// Without zombies: they take no signal.
+fn living() -> Result<impl Iterator<Item = Process>, Failure> {
+    let all = procfs::process::all_processes()
+        .map_err(|error| Failure::failed(format!("cannot look at /proc: {error}")))?;
+    // One that ended meanwhile is none any more.
+    Ok(all.flatten().filter(|process| process.stat().is_ok_and(|stat| stat.state != 'Z')))
+}
+
+/// Ends the task that process `main` is in: SIGTERM to all of it, and after `patience` SIGKILL. Asks
+/// no daemon, for the group's name says whose it is. A process in no task is left alone.
+pub(super) fn end(main: i32, patience: Duration) -> Result<(), Failure> {
+    let group = Process::new(main).ok().and_then(|main| place(&main));
+    let Some(group) = group.as_deref().and_then(task_group) else { return Ok(()) };
+    let is_meant = |process: &Process| is_in(group, process);
+    signal_all(&is_meant, Signal::TERM)?;
+    // As systemd does, so that stopped processes see it.
+    signal_all(&is_meant, Signal::CONT)?;
+    if !until_none(&is_meant, patience)? {
+        signal_all(&is_meant, Signal::KILL)?;
+        until_none(&is_meant, patience)?;
+    }
+    Ok(())
+}
+
+/// False: some are still there.
+fn until_none(is_meant: &dyn Fn(&Process) -> bool, patience: Duration) -> Result<bool, Failure> {
+    let begun = clock::boot_time();
+    loop {
+        let Some(one) = living()?.find(|process| is_meant(process)) else { return Ok(true) };
+        let left = patience.saturating_sub(clock::boot_time().since(begun));
+        if left.is_zero() {
+            return Ok(false);
+        }
+        if let Some(pidfd) = pidfd(one.pid).filter(|_| is_meant(&one)) {
+            let left = rustix::event::Timespec::try_from(left).ok();
+            let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    return Err(Failure::failed(format!(
+                        "cannot wait for pid {}: {error}",
+                        one.pid
+                    )));
+                }
+            }
+        }
+    }
+}
+
 fn is_of(task: &Task, process: &Process) -> bool {
-    let Some(group) = &task.cgroup else { return task.pid == Some(process.pid) };
-    let Ok(groups) = process.cgroups() else { return false };
-    // The hierarchy with the CPU controller; the one of cgroup v2 names no controllers.
+    match &task.cgroup {
+        None => task.pid == Some(process.pid),
+        Some(group) => is_in(group, process),
+    }
+}
+
+fn is_in(group: &str, process: &Process) -> bool {
+    let place = place(process);
+    let below = place.as_deref().and_then(|place| place.strip_prefix(group));
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Its group in the hierarchy with the CPU controller; that of cgroup v2 names no controllers.
+fn place(process: &Process) -> Option<String> {
+    let groups = process.cgroups().ok()?;
     let has_cpu = |of: &&ProcessCGroup| of.controllers.iter().any(|name| name == "cpu");
     let of_cpu = groups.0.iter().find(has_cpu);
-    let Some(place) = of_cpu.or_else(|| groups.0.iter().find(|of| of.hierarchy == 0)) else {
-        return false;
-    };
-    let below = place.pathname.strip_prefix(&**group);
-    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    Some(of_cpu.or_else(|| groups.0.iter().find(|of| of.hierarchy == 0))?.pathname.clone())
 }
 
 /// Whether the same path is the same group here: the main process, if it lives, has to be in it.

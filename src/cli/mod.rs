@@ -29,6 +29,7 @@ mod plan;
 mod queue;
 mod read;
 mod show;
+mod submit;
 mod usage;
 mod values;
 mod wait;
@@ -83,6 +84,9 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
             each::each(lrsd, &args).map_err(Failure::of_run)
         }
         Command::Run(args) => match admit::run(lrsd, args, talk).map_err(Failure::of_run)? {},
+        Command::Submit(args) => submit::submit(lrsd, args, out).map_err(Failure::of_run),
+        Command::Log(args) => match submit::log(lrsd, args)? {},
+        Command::Stop { pid } => submit::stop(pid),
         Command::Admit(args) => admit::admit(lrsd, &args, talk, out),
         Command::Release { id } => manage::release(lrsd, id),
         Command::Wait(args) => wait::wait(lrsd, &args, talk, out),

@@ -36,7 +36,10 @@ pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(
 }
 
 /// All pages.
-async fn whole(mut lrsd: Connection, mut asked: ListQueueRequest) -> Result<Vec<Queued>, Status> {
+pub(super) async fn whole(
+    mut lrsd: Connection,
+    mut asked: ListQueueRequest,
+) -> Result<Vec<Queued>, Status> {
     let mut queue = Vec::new();
     loop {
         let page = lrsd.list_queue(asked.clone()).await?.into_inner();

@@ -15,10 +15,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ls", "`lrsctl tasks` lists the tasks"),
     ("ps", "`lrsctl tasks` lists the tasks"),
     ("top", "`watch lrsctl tasks` shows the tasks as they change"),
-    ("log", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
     ("logs", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
     ("sacct", "`lrsctl history` has the tasks that ended"),
-    ("submit", "`lrsctl run --wait -- CMD... &` waits for a slot in the background"),
+    ("sbatch", "`lrsctl submit -- CMD...` runs a command in the background"),
     ("exec", "`lrsctl run -- CMD...` runs a command in a slot"),
     ("stop", "`lrsctl kill TASK` ends a task; `lrsctl drain` takes no new ones"),
     ("attach", "`lrsctl admit PID` makes a running process a task"),
@@ -33,7 +32,8 @@ pub(super) fn report(error: &Error) -> ExitCode {
     if error.exit_code() == 0 {
         return ExitCode::SUCCESS;
     }
-    let run = command(std::env::args_os().skip(1)).is_some_and(|word| word == "run");
+    let run =
+        command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");
     if let Some(tip) = tip(error, run) {
         say(format_args!("  tip: {tip}"));
     }

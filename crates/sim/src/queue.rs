@@ -50,7 +50,7 @@ pub const WAYS: [(&str, Formula, QueueOrder, bool); 5] = [
 ];
 
 /// What a cycle costs lrsd with a few tasks (docs/performance.md).
-const CYCLE_COST: Duration = Duration::from_micros(500);
+const CYCLE_COST: Duration = Duration::from_millis(1);
 
 const JOBS: usize = 4;
 
