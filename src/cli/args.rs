@@ -71,7 +71,8 @@ pub(super) enum Command {
     },
     /// What waits for a slot, in the order in which it is served, and reservations
     ///
-    /// Columns: PLACE 1 is next, a dash for a reservation; SINCE how long ago it asked; REASON full
+    /// Columns: PLACE 1 is next, a dash for a reservation; SINCE how long ago it asked; START in
+    /// how long a slot is expected, by the mean times of jobs; REASON full
     /// (every slot is taken), holding (the guard holds passive slots back), draining, starting (lrsd
     /// has just started), order (others are before it), parked (its process is in the cgroup of its
     /// task already), or reserved, and where; LIMIT after which it gives up, or the reservation ends.
@@ -146,7 +147,7 @@ pub(super) enum Command {
     /// Wait until tasks have ended; ends with their exit status
     ///
     /// Of several tasks the greatest one; 128 + N where signal N ended the main process, and 0 where how
-    /// it ended is not known. Of a job: all of its tasks that run now. wait's own failures: 124 not ended
+    /// it ended is not known. Of a job: all of its tasks that run or wait for a slot now. wait's own failures: 124 not ended
     /// within --within=DUR, 125 anything else.
     #[command(after_help = "Examples:\n  \
         lrsctl wait nightly && echo done\n  \
@@ -178,8 +179,9 @@ pub(super) enum Command {
     /// A reservation is its maker's, a wait its process's owner's; root may end any. The command of
     /// `lrsctl run --wait` is then not run, and that ends with status 125.
     Cancel {
-        /// Id of the reservation, or of what waits (`lrsctl queue`)
-        #[arg(value_name = "ID")]
+        /// Id of the reservation or of what waits (`lrsctl queue`), its number (the end of the id), or the
+        /// name of what waits
+        #[arg(value_name = "QUEUED")]
         id: String,
     },
     /// Decisions and changes as they happen
@@ -540,9 +542,24 @@ pub(super) struct ReserveArgs {
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(super) priority: i32,
-    /// How long the promise holds [default: slots.reservation_ttl of the node]
+    /// How long the promise holds, from the grant on [default: slots.reservation_ttl of the node]
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(super) ttl: Option<Duration>,
+    /// Queue for a slot, at most DUR (10s, 5m) or without limit
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "forever"
+    )]
+    pub(super) wait: Option<Patience>,
+    /// An active slot or none; passive tasks have those that come free, so it cannot be waited for
+    #[arg(long, conflicts_with = "wait")]
+    pub(super) active: bool,
+    /// So many slots, or those of them that are free; one id a line
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(super) count: u32,
 }
 
 #[derive(Args, Debug)]

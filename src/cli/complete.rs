@@ -11,12 +11,13 @@ use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use lrs_api::client::{Connection, DEFAULT_ENDPOINT, all_tasks};
-use lrs_api::proto::{ListJobsRequest, Task};
+use lrs_api::proto::{ListJobsRequest, ListQueueRequest, Queued, Task};
 
 use super::args::Cli;
 use super::client::{Lrsd, connect};
 use super::failure::Failure;
 use super::output::Output;
+use super::queue::{title, whole};
 
 /// Names the shell when a script asks; of our own, since others use clap's `COMPLETE`.
 const VARIABLE: &str = "LRSCTL_COMPLETE";
@@ -49,6 +50,8 @@ fn with_candidates(arg: Arg) -> Arg {
         |name: &str| arg.get_value_names().is_some_and(|names| names.iter().any(|n| n == name));
     if is("TASK") {
         arg.add(ArgValueCandidates::new(tasks))
+    } else if is("QUEUED") {
+        arg.add(ArgValueCandidates::new(queued))
     } else if is("JOB") {
         arg.add(ArgValueCandidates::new(jobs))
     } else {
@@ -69,6 +72,12 @@ fn tasks() -> Vec<CompletionCandidate> {
         .iter()
         .map(|task| CompletionCandidate::new(&task.id).help(name(task).map(Into::into)));
     names.chain(ids).collect()
+}
+
+fn queued() -> Vec<CompletionCandidate> {
+    let queue = asked(|lrsd| whole(lrsd, ListQueueRequest::default())).unwrap_or_default();
+    let title = |one: &Queued| Some(title(one)).filter(|title| fits(title)).map(Into::into);
+    queue.iter().map(|one| CompletionCandidate::new(&one.id).help(title(one))).collect()
 }
 
 fn jobs() -> Vec<CompletionCandidate> {

@@ -1,11 +1,14 @@
 //! Commands that change something and have little to show for it: silence is success.
 
 use super::args::ReserveArgs;
-use super::client::{Lrsd, ask};
-use super::failure::{Asked, Failure};
+use tokio::time::timeout;
+
+use super::client::{Lrsd, ask, connect, in_time, no_answer};
+use super::failure::{Asked, Failure, from_status};
 use super::handle::with_id;
 use super::output::{Output, say};
-use super::values::millis;
+use super::queue::{id_of, is_queued};
+use super::values::{Patience, millis};
 use crate::proto;
 
 /// `lrsctl release ID`
@@ -33,24 +36,47 @@ pub(super) fn priority(
     if out.is_json() { out.json(&task) } else { Ok(()) }
 }
 
-/// `lrsctl reserve`: the reservation's id alone, for `$(...)`.
+/// `lrsctl reserve`: the ids alone, for `$(...)`.
 pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Result<(), Failure> {
-    let reservation = ask(lrsd, Asked::ForSlot, |mut lrsd| async move {
-        let request = proto::ReserveRequest {
-            job: args.job,
-            kind: args.kind,
-            priority: args.priority,
-            ttl_ms: args.ttl.map(millis),
-            ..proto::ReserveRequest::default()
+    let request = proto::ReserveRequest {
+        job: args.job,
+        kind: args.kind,
+        priority: args.priority,
+        ttl_ms: args.ttl.map(millis),
+        wait_ms: match args.wait {
+            Some(Patience::For(limit)) => millis(limit),
+            _ => 0,
+        },
+        wait_forever: matches!(args.wait, Some(Patience::Forever)),
+        tier: if args.active { proto::Tier::Active } else { proto::Tier::Unspecified }.into(),
+        count: args.count,
+    };
+    let reservation = super::runtime()?.block_on(async {
+        let mut connection = in_time(lrsd, connect(lrsd)).await??;
+        let answer = async { connection.reserve(request).await };
+        let answer = match args.wait {
+            None => in_time(lrsd, answer).await?,
+            Some(Patience::Forever) => answer.await,
+            Some(Patience::For(limit)) => {
+                let limit = limit.saturating_add(lrsd.answer_within());
+                timeout(limit, answer).await.map_err(|_| no_answer(limit))?
+            }
         };
-        lrsd.reserve(request).await.map(tonic::Response::into_inner)
-    })?;
-    if out.is_json() { out.json(&reservation) } else { out.line(&reservation.id) }
+        answer.map_err(|status| from_status(&status, Asked::ForSlot))
+    });
+    let reservation = reservation?.into_inner();
+    if out.is_json() {
+        return out.json(&reservation);
+    }
+    out.line(&reservation.id)?;
+    reservation.others.iter().try_for_each(|other| out.line(&other.id))
 }
 
 /// `lrsctl cancel RID`
 pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
     ask(lrsd, Asked::Other, |mut lrsd| async move {
+        let named = if is_queued(&id) { None } else { id_of(lrsd.clone(), &id).await? };
+        let id = named.unwrap_or(id);
         lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
     })
 }

@@ -9,8 +9,9 @@ use tonic::Status;
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
+use super::handle::stands_for;
 use super::output::{Column, Columns, Output, printable, say};
-use super::show::{age, tier_word};
+use super::show::{age, seconds_age, tier_word};
 use crate::clock;
 use crate::core::model::{ReservationId, WaiterId};
 use crate::proto::{ListQueueRequest, Queued};
@@ -53,6 +54,23 @@ pub(super) async fn whole(
     }
 }
 
+/// The id of what waits or is reserved under `word`, which is its id, its number or its name.
+///
+/// # Errors
+/// INVALID_ARGUMENT if there are several.
+pub(super) async fn id_of(lrsd: Connection, word: &str) -> Result<Option<String>, Status> {
+    let queue = whole(lrsd, ListQueueRequest::default()).await?;
+    let mut meant = queue.into_iter().filter(|one| stands_for(word, &one.id, one.name.as_deref()));
+    let first = meant.next().map(|one| one.id);
+    match meant.next() {
+        None => Ok(first),
+        Some(_) => Err(Status::invalid_argument(format!(
+            "several requests are called {:?}; `lrsctl queue` has their ids",
+            printable(word)
+        ))),
+    }
+}
+
 /// Whether `word` has the form of an id of something in the queue.
 pub(super) fn is_queued(word: &str) -> bool {
     word.parse::<WaiterId>().is_ok() || word.parse::<ReservationId>().is_ok()
@@ -77,10 +95,14 @@ fn in_words(one: &Queued, now: WallTime) -> String {
     };
     match one.place {
         Some(place) => format!(
-            "{} waits for a slot since {}: place {place} in the queue, {}{left}",
+            "{} waits for a slot since {}: place {place} in the queue, {}{}{left}",
             title(one),
             since(one, now),
             because(&one.reason),
+            one.expected_wait_seconds.map_or_else(String::new, |_| format!(
+                "; a slot is expected in {}",
+                seconds_age(one.expected_wait_seconds)
+            )),
         ),
         None => format!("a reservation: {} slot{left}", tier_word(one.tier)),
     }
@@ -106,6 +128,7 @@ fn table(queue: &[Queued], now: WallTime) -> Columns {
         ("USER", Column::Text),
         ("PRIO", Column::Figure),
         ("SINCE", Column::Figure),
+        ("START", Column::Figure),
         ("REASON", Column::Text),
         ("LIMIT", Column::Figure),
         ("NAME", Column::Elastic(8)),
@@ -123,6 +146,7 @@ fn table(queue: &[Queued], now: WallTime) -> Columns {
             name.clone(),
             one.priority.to_string(),
             since(one, now),
+            seconds_age(one.expected_wait_seconds),
             reason,
             one.expires_at.as_ref().map_or_else(|| "-".to_owned(), |at| until(wall_time(at), now)),
             title(one),
@@ -148,7 +172,7 @@ fn until(to: WallTime, from: WallTime) -> String {
 }
 
 /// Job, kind and name; else the process or unit.
-fn title(one: &Queued) -> String {
+pub(super) fn title(one: &Queued) -> String {
     let of_job: Vec<&str> =
         [&one.job, &one.kind].into_iter().flatten().map(String::as_str).collect();
     let mut words: Vec<String> =

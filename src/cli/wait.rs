@@ -3,15 +3,18 @@
 //! The stream of events begins with those that are kept: lrsd tells an end before its list of tasks is
 //! without the task, so that a stream from now on could miss one that is still listed. A
 //! stream that breaks is opened anew, also across a restart of the daemon, and what is not listed then has
-//! ended. Limit: a task that still waits for its slot is none yet, and its end is not waited for.
+//! ended. A process that still waits for its slot is no task yet: the event of its admission says which one
+//! it becomes. That it gave up is no event, so the queue is looked at while one waits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lrs_api::client::{Connection, all_tasks};
 use lrs_api::proto::event_stream_item::Item;
-use lrs_api::proto::{EndedTask, EventStreamItem, Task, WatchEventsRequest};
+use lrs_api::proto::{
+    EndedTask, Event, EventStreamItem, ListQueueRequest, Queued, Task, WatchEventsRequest,
+};
 use tokio::time::{sleep, timeout, timeout_at};
 use tonic::Streaming;
 
@@ -20,12 +23,17 @@ use super::client::{Lrsd, connect, in_time};
 use super::failure::{Asked, Exit, Failure, from_status};
 use super::handle::{one, stands_for};
 use super::output::{Output, Talk, printable, say};
+use super::queue::{title, whole};
 use super::read::ended_tasks;
 use super::show::history;
 use crate::proto::ListHistoryRequest;
 
 /// Between two attempts to reach a daemon that is away.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks at the queue.
+const LOOK: Duration = Duration::from_secs(1);
+/// In so many looks one that waited is not found before it counts as gone: its admission may be told late.
+const LOOKS: u32 = 2;
 /// How long after the end of a task its exit status may come.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -75,6 +83,13 @@ pub(super) fn wait(
             "lrsctl: how {id} ended is not known; it was released, or is kept no more"
         ));
     }
+    for title in &ends.gave_up {
+        say(format_args!(
+            "lrsctl: {} gave up waiting for a slot, or was cancelled",
+            printable(title)
+        ));
+        code = code.max(Exit::RunFailed as u8);
+    }
     if code == 0 { Ok(()) } else { Err(Failure::ended(ExitCode::from(code))) }
 }
 
@@ -84,12 +99,47 @@ struct Ends {
     known: Vec<EndedTask>,
     /// Ids of those that the history does not have.
     unknown: Vec<String>,
+    /// What those are called that never ran.
+    gave_up: Vec<String>,
 }
 
-/// Ids that the words stand for.
+/// What the words stand for.
+#[derive(Default)]
 struct Waiting {
+    /// Ids of tasks that run.
     running: BTreeSet<String>,
+    /// Ids of all tasks.
     all: BTreeSet<String>,
+    /// Processes that wait for a slot, with what they are called, and how often they were not found.
+    queued: BTreeMap<i32, (String, u32)>,
+    gave_up: Vec<String>,
+}
+
+impl Waiting {
+    fn is_over(&self) -> bool {
+        self.running.is_empty() && self.queued.is_empty()
+    }
+
+    /// It is a task now.
+    fn admitted(&mut self, pid: i32, id: &str) {
+        if self.queued.remove(&pid).is_some() {
+            self.running.insert(id.to_owned());
+            self.all.insert(id.to_owned());
+        }
+    }
+
+    fn look(&mut self, tasks: &[Task], queue: &[Queued]) {
+        for task in tasks {
+            task.pid.into_iter().for_each(|pid| self.admitted(pid, &task.id));
+        }
+        let gave_up = &mut self.gave_up;
+        self.queued.retain(|pid, (title, missed)| {
+            *missed = if queue.iter().any(|one| one.pid == Some(*pid)) { 0 } else { *missed + 1 };
+            let is_gone = *missed >= LOOKS;
+            gave_up.extend(is_gone.then(|| title.clone()));
+            !is_gone
+        });
+    }
 }
 
 async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, Failure> {
@@ -123,24 +173,28 @@ async fn attempt(
         let request = WatchEventsRequest { since: Some(1), no_follow: false };
         let stream = connection.watch_events(request).await.map_err(failed)?.into_inner();
         let tasks = all_tasks(connection.clone()).await.map_err(failed)?;
+        let queue = queue(&connection).await?;
         if waiting.is_none() {
-            *waiting = Some(resolve(words, &tasks, &kept(&connection).await?)?);
+            *waiting = Some(resolve(words, &tasks, &queue, &kept(&connection).await?)?);
         }
-        Ok::<_, Failure>((connection, stream, tasks))
+        Ok::<_, Failure>((connection, stream, tasks, queue))
     });
-    let (connection, mut stream, mut tasks) = opened.await??;
+    let (connection, mut stream, mut tasks, mut waits) = opened.await??;
     let Some(waiting) = waiting else { return Ok(Ends::default()) };
     loop {
         waiting.running.retain(|id| tasks.iter().any(|task| task.id == *id));
-        talk.detail(format_args!("waiting for {} tasks", waiting.running.len()));
-        if until_none_runs(&mut stream, waiting).await? {
+        waiting.look(&tasks, &waits);
+        let (running, queued) = (waiting.running.len(), waiting.queued.len());
+        talk.detail(format_args!("waiting for {running} tasks, and {queued} in the queue"));
+        if until_over(&mut stream, waiting).await? {
             break;
         }
         tasks = in_time(lrsd, all_tasks(connection.clone())).await?.map_err(failed)?;
+        waits = in_time(lrsd, queue(&connection)).await??;
     }
     let patience = tokio::time::Instant::now() + LATE;
     loop {
-        let ends = ends(&waiting.all, in_time(lrsd, kept(&connection)).await??);
+        let ends = ends(waiting, in_time(lrsd, kept(&connection)).await??);
         let all_known = ends.known.iter().all(|end| end.exit_status.or(end.exit_signal).is_some());
         if all_known || timeout_at(patience, until_exit(&mut stream)).await.is_err() {
             return Ok(ends);
@@ -154,13 +208,25 @@ async fn next(stream: &mut Streaming<EventStreamItem>) -> Result<Item, Failure> 
     item.and_then(|item| item.item).ok_or_else(|| away("lrsd stopped".to_owned()))
 }
 
-/// False: events were lost, so that the tasks have to be listed again.
-async fn until_none_runs(
+/// False: events were lost or somebody waits for a slot, so that all has to be listed again.
+async fn until_over(
     stream: &mut Streaming<EventStreamItem>,
     waiting: &mut Waiting,
 ) -> Result<bool, Failure> {
-    while !waiting.running.is_empty() {
-        match next(stream).await? {
+    while !waiting.is_over() {
+        let item = match waiting.queued.is_empty() {
+            true => next(stream).await?,
+            false => match timeout(LOOK, next(stream)).await {
+                Ok(item) => item?,
+                Err(_) => return Ok(false),
+            },
+        };
+        match item {
+            Item::Event(event) if event.r#type == "admitted" => {
+                if let Some((pid, id)) = of_process(&event) {
+                    waiting.admitted(pid, id);
+                }
+            }
             Item::Event(event) if ["completed", "released"].contains(&&*event.r#type) => {
                 waiting.running.remove(event.task.as_deref().unwrap_or_default());
             }
@@ -169,6 +235,13 @@ async fn until_none_runs(
         }
     }
     Ok(true)
+}
+
+/// The process of an admission, and the id of its task.
+fn of_process(event: &Event) -> Option<(i32, &str)> {
+    let pid = event.inputs.as_ref()?.fields.get("pid")?.kind.as_ref()?;
+    let prost_types::value::Kind::NumberValue(pid) = pid else { return None };
+    Some((*pid as i32, event.task.as_deref()?))
 }
 
 /// A stream that ends has no exit status any more, and the caller's patience runs out.
@@ -186,23 +259,44 @@ async fn kept(connection: &Connection) -> Result<Vec<EndedTask>, Failure> {
     ended_tasks(connection.clone(), ListHistoryRequest::default()).await.map_err(failed)
 }
 
-fn ends(all: &BTreeSet<String>, mut kept: Vec<EndedTask>) -> Ends {
-    kept.retain(|end| all.contains(&end.id));
-    let is_kept = |id: &&String| kept.iter().any(|end| end.id == **id);
-    let unknown = all.iter().filter(|id| !is_kept(id)).cloned().collect();
-    Ends { known: kept, unknown }
+async fn queue(connection: &Connection) -> Result<Vec<Queued>, Failure> {
+    whole(connection.clone(), ListQueueRequest::default()).await.map_err(failed)
 }
 
-/// A word is a running task, a job with running tasks, a task that ended, or a job that ran.
-fn resolve(words: &[String], tasks: &[Task], kept: &[EndedTask]) -> Result<Waiting, Failure> {
-    let (mut running, mut all) = (BTreeSet::new(), BTreeSet::new());
+fn ends(waiting: &Waiting, mut kept: Vec<EndedTask>) -> Ends {
+    kept.retain(|end| waiting.all.contains(&end.id));
+    let is_kept = |id: &&String| kept.iter().any(|end| end.id == **id);
+    let unknown = waiting.all.iter().filter(|id| !is_kept(id)).cloned().collect();
+    Ends { known: kept, unknown, gave_up: waiting.gave_up.clone() }
+}
+
+/// A word is a task that runs or waits for a slot, a job with such tasks, a task that ended, or a job
+/// that ran.
+fn resolve(
+    words: &[String],
+    tasks: &[Task],
+    queue: &[Queued],
+    kept: &[EndedTask],
+) -> Result<Waiting, Failure> {
+    let Waiting { mut running, mut all, mut queued, gave_up } = Waiting::default();
     for word in words {
         let of_job = |job: Option<&String>| job == Some(word);
+        let mut queue = |is_meant: &dyn Fn(&Queued) -> bool| {
+            let meant = queue.iter().filter(|one| is_meant(one));
+            let meant: Vec<_> = meant.filter_map(|one| Some((one.pid?, (title(one), 0)))).collect();
+            let any = !meant.is_empty();
+            queued.extend(meant);
+            any
+        };
         if let Some(task) = one(word, tasks).map_err(failed)? {
             running.insert(task.id.clone());
         } else if tasks.iter().any(|task| of_job(task.job.as_ref())) {
-            let of_job = tasks.iter().filter(|task| of_job(task.job.as_ref()));
-            running.extend(of_job.map(|task| task.id.clone()));
+            let of_a_job = tasks.iter().filter(|task| of_job(task.job.as_ref()));
+            running.extend(of_a_job.map(|task| task.id.clone()));
+            queue(&|one| of_job(one.job.as_ref()));
+        } else if queue(&|one| stands_for(word, &one.id, one.name.as_deref()))
+            || queue(&|one| of_job(one.job.as_ref()))
+        {
         } else if let Some(end) =
             kept.iter().rfind(|end| stands_for(word, &end.id, end.name.as_deref()))
         {
@@ -211,10 +305,11 @@ fn resolve(words: &[String], tasks: &[Task], kept: &[EndedTask]) -> Result<Waiti
             say(format_args!("lrsctl: no task of job {} runs", printable(word)));
         } else {
             let text = format!("no task and no job {:?}", printable(word));
-            return Err(Failure::failed(text)
-                .hint("`lrsctl tasks` lists what runs, `lrsctl history` what ended"));
+            return Err(Failure::failed(text).hint(
+                "`lrsctl tasks` lists what runs, `lrsctl queue` what waits, `lrsctl history` what ended",
+            ));
         }
     }
     all.extend(running.iter().cloned());
-    Ok(Waiting { running, all })
+    Ok(Waiting { running, all, queued, gave_up })
 }

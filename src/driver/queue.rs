@@ -6,13 +6,15 @@
 //!
 //! Limits. Pages are of different moments: between two of them places move up.
 
+use std::time::Duration;
+
 use super::admission::Asked;
 use super::{Driver, view};
 use crate::command::{
     Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
 };
 use crate::core::model::{Labels, ReservationId, WaiterId};
-use crate::core::queue::{HeldUp, Waiting};
+use crate::core::queue::{EXPECTED, HeldUp, Waiting};
 use crate::core::state::Reservation;
 use crate::core::step::{Input, Ticket};
 use crate::proto;
@@ -58,9 +60,11 @@ impl Driver {
         let held_up = self.core.held_up();
         let mut seen = after.map_or(0, |mark| mark.seen);
         let mut last = after;
+        let waits = self.expected_waits(seen, now);
         let mut waiting = self.core.queue(after.map(|mark| mark.place));
         for waiter in waiting.by_ref().take(size) {
-            entries.push(self.waiter(&waiter, seen, held_up, now));
+            let wait = waits.get(seen as usize).copied();
+            entries.push(self.waiter(&waiter, seen, wait, held_up, now));
             seen = seen.saturating_add(1);
             last = Some(QueueMark { seen, place: waiter.place });
         }
@@ -71,7 +75,16 @@ impl Driver {
     fn queued(&self, ticket: Ticket, now: Moment) -> Option<proto::Queued> {
         let (before, waiting) = self.core.waiting_of(ticket)?;
         let before = u32::try_from(before).unwrap_or(u32::MAX);
-        Some(self.waiter(&waiting, before, self.core.held_up(), now))
+        let wait = self.expected_waits(before, now).get(before as usize).copied();
+        Some(self.waiter(&waiting, before, wait, self.core.held_up(), now))
+    }
+
+    /// By place; none if nothing can be said of the one behind `before`.
+    fn expected_waits(&self, before: u32, now: Moment) -> Vec<Duration> {
+        match before as usize {
+            ..EXPECTED => self.core.expected_waits(now.boot),
+            _ => Vec::new(),
+        }
     }
 
     fn waits_for(&self, pid: Pid) -> Option<Ticket> {
@@ -87,6 +100,7 @@ impl Driver {
         &self,
         waiting: &Waiting<'_>,
         before: u32,
+        wait: Option<Duration>,
         held_up: HeldUp,
         now: Moment,
     ) -> proto::Queued {
@@ -106,6 +120,7 @@ impl Driver {
             expires_at: waiting.deadline.map(|at| proto_time(wall(at, now))),
             reason: reason.to_owned(),
             parked: waiting.parked,
+            expected_wait_seconds: wait.map(|wait| wait.as_secs_f64()),
             priority: request.priority.unwrap_or_default().0,
             ..queued(id.to_string(), &request.labels, request.uid, waiting.since())
         }

@@ -61,6 +61,34 @@ fn wait_ends_with_the_task_and_with_its_status() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn wait_covers_what_is_in_the_queue() {
+    let mut daemon = Daemon::start("waitq", "[slots]\nactive = 1\npassive = 0\nexpand = false\n");
+    let first = daemon.run(&[], &["cat"]);
+    daemon.task_of(first);
+    let job = ["--wait", "--job", "pair", "--name"];
+    let script = ["sh", "-c", "read x; exit 3"];
+    let [one, two] = ["one", "two"].map(|name| {
+        let pid = daemon.run(&[&job[..], &[name]].concat(), &script);
+        daemon.eventually("a place in the queue", |daemon| {
+            let queue = daemon.json(&["queue"]);
+            queue.as_array()?.iter().any(|queued| queued["pid"] == pid).then_some(())
+        });
+        pid
+    });
+    let mut of_job = waiting(&daemon, &["pair"]);
+    let mut of_two = waiting(&daemon, &["two"]);
+    daemon.finish(first);
+    daemon.task_of(one);
+    daemon.ok(&["cancel", "two"]);
+    assert_eq!(daemon.join(two).code(), Some(125));
+    assert_eq!(of_two.wait().expect("an end").code(), Some(125));
+    daemon.finish(one);
+    // The other never ran, which is worse than a status of 3.
+    assert_eq!(of_job.wait().expect("an end").code(), Some(125));
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn kill_reaches_every_process_of_the_task_and_no_other() {
     let mut daemon = Daemon::start("kill", SLOTS);
     let script = "sleep 600 & setsid sleep 600 & trap '' TERM; exec sleep 600";

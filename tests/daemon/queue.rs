@@ -1,5 +1,7 @@
 //! Who waits, in which order and why, and how a wait ends.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::harness::Daemon;
@@ -77,4 +79,32 @@ fn a_drain_queues_who_waits_until_it_ends() {
     assert!(!shown[0]["expires_at"].is_null() && shown[0]["place"].is_null());
     daemon.ok(&["cancel", &reservation]);
     assert!(queue(&daemon).is_empty());
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_wait_has_an_expected_end_once_the_job_is_known_and_slots_can_be_waited_for() {
+    let mut daemon = Daemon::start("expected", ONE);
+    let known = daemon.run(&["--job", "nightly"], &["sleep", "1"]);
+    daemon.task_of(known);
+    daemon.join(known);
+    let long = ["sleep", "600"];
+    let tasks = [(); 2].map(|()| daemon.run(&["--job", "nightly"], &long));
+    tasks.iter().for_each(|pid| drop(daemon.task_of(*pid)));
+    daemon.run(&["--wait"], &["cat"]);
+    let wait = of_length(&daemon, 1)[0]["expected_wait_seconds"].clone();
+    // A second after both began they have run longer than expected.
+    assert!(wait.as_f64().is_none_or(|wait| wait < 60.0), "{wait}");
+
+    let args = ["reserve", "--count", "2", "--wait", "--ttl", "1h"];
+    let reserves = daemon.ctl_command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    of_length(&daemon, 2);
+    daemon.refused(&["reserve", "--active"], 4, "");
+    for pid in tasks {
+        crate::harness::signal(pid, rustix::process::Signal::KILL);
+    }
+    let reserved = String::from_utf8(reserves.wait_with_output().unwrap().stdout).unwrap();
+    let ids: Vec<&str> = reserved.lines().collect();
+    assert!(!ids.is_empty() && ids.len() <= 2, "{reserved}");
+    ids.iter().for_each(|id| drop(daemon.ok(&["cancel", id])));
 }

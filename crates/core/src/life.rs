@@ -121,6 +121,7 @@ impl Shaper {
         let Some(task) = self.tasks.get(&id) else { return };
         let (tier, priority, standing) = (task.tier(), task.priority, task.standing());
         let (labels, found) = (task.labels.clone(), task.who.found.clone());
+        let process = task.who.process;
         self.totals.admitted += 1;
         let inputs = self.slot_inputs();
         self.record(now, EventKind::Admitted, Some(id.to_string()), |event| {
@@ -129,6 +130,9 @@ impl Shaper {
             event.inputs = inputs;
             event.inputs.insert("priority".into(), json!(priority));
             insert_labels(&mut event.inputs, &labels);
+            if let Some(process) = process {
+                event.inputs.insert("pid".into(), json!(process.pid.raw()));
+            }
             if let Some(found) = found {
                 event.inputs.insert("found_by".into(), json!(found.by.to_string()));
                 event.inputs.insert("standing".into(), json!(standing.to_string()));

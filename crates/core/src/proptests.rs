@@ -549,6 +549,40 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
 }
 
 #[test]
+fn a_wait_is_expected_to_end_as_the_jobs_before_it_do() {
+    let mut shaper = shaper(1);
+    let labels = Labels { job: Some(Label::new("grep").unwrap()), ..Labels::default() };
+    let of_job = || Request { labels: labels.clone(), ..request(0) };
+    let mut ask = |shaper: &mut Shaper, request, seconds| {
+        let patience =
+            Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false });
+        match shaper.ask(request, patience, at(seconds)).unwrap() {
+            Answer::Placed(id) => {
+                shaper.attached(id, at(seconds));
+                Some(id)
+            }
+            Answer::Waiting(_) => None,
+        }
+    };
+    let first = ask(&mut shaper, of_job(), 0).unwrap();
+    shaper.vacate(&[first], at(100));
+    shaper.completed(vec![(first, Last::Read(used(90)))], at(100));
+    for request in [of_job(), of_job()] {
+        assert!(ask(&mut shaper, request, 1000).is_some());
+    }
+    for (second, request) in (1001..).zip([of_job(), request(0), of_job(), of_job()]) {
+        assert!(ask(&mut shaper, request, second).is_none());
+    }
+    let waits = |shaper: &Shaper, seconds| {
+        let waits = shaper.expected_waits(at(seconds).boot);
+        waits.iter().map(|wait| wait.as_secs()).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(&shaper, 1010), [90, 90, 190, 290]);
+    // Both run longer than was expected: nothing is known of any slot.
+    assert!(waits(&shaper, 1101).is_empty());
+}
+
+#[test]
 fn an_opportunistic_task_is_below_every_priority() {
     let mut shaper = shaper(1);
     let spare = discover(&mut shaper, i32::MAX, Standing::Opportunistic, at(0));
@@ -945,6 +979,8 @@ fn check(shaper: &Shaper, world: &World) {
         let next = shaper.queue(Some(*place)).next().map(|waiting| waiting.place);
         assert_eq!(next.as_ref(), queue.get(index + 1));
     }
+    let waits = shaper.expected_waits(at(1).boot);
+    assert!(waits.len() <= queue.len() && waits.is_sorted());
     // The sets and the table say the same.
     let mut seats: BTreeMap<&str, u32> = BTreeMap::new();
     for (id, task) in shaper.tasks() {

@@ -7,14 +7,21 @@
 //! [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another of the highest waiting priority
 //! may be next, at most [`Policy::overtake_max`](super::state::Policy::overtake_max) times.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
+use std::time::Duration;
 
 use super::order::Place;
 use super::shaper::Shaper;
+use super::slots::Seat;
 use super::state::Request;
 use super::step::Ticket;
+use super::task::Task;
 use crate::units::{BootTime, WallTime};
+
+/// For so many places it is said when they are expected to get a slot.
+pub const EXPECTED: usize = 1000;
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +82,36 @@ impl Shaper {
         let waiter = self.waiters.get(&place.2)?;
         let (request, deadline) = (&waiter.request, waiter.deadline);
         Some(Waiting { place, request, deadline, parked: parked.contains(&place.2) })
+    }
+
+    /// How long those that wait are expected to wait yet, by place, for the first [`EXPECTED`] at most:
+    /// the tasks that run, and then those that wait, take as long as those of their jobs that finished.
+    /// A slot whose task's end is not known does not come free in this, so that the wait may be
+    /// shorter; where no other slot is left, nothing is said of the place, nor of those behind it.
+    ///
+    /// Left out: slots that open or close, promotion, and who comes with a higher priority.
+    pub fn expected_waits(&self, now: BootTime) -> Vec<Duration> {
+        if self.held_up() != HeldUp::Full {
+            return Vec::new();
+        }
+        let known = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        let left = |task: &Task| {
+            let elapsed = now.since(task.admitted_at.boot);
+            known(self.jobs().remaining(&task.job_key().filter(|_| !task.lost)?, elapsed)?)
+        };
+        let seated = |task: &&Task| matches!(task.seat, Seat::Active | Seat::Passive);
+        let running = self.tasks().map(|(_, task)| task).filter(seated);
+        let mut free: BinaryHeap<Reverse<Duration>> =
+            running.filter_map(left).map(Reverse).collect();
+        let mut waits = Vec::new();
+        for waiting in self.queue(None).take(EXPECTED) {
+            let Some(Reverse(wait)) = free.pop() else { break };
+            waits.push(wait);
+            let job = waiting.request.labels.job_key(Some(waiting.request.uid));
+            let takes = job.and_then(|job| known(self.jobs().mean_seconds(&job)?));
+            free.extend(takes.map(|takes| Reverse(wait.saturating_add(takes))));
+        }
+        waits
     }
 
     /// See [`HeldUp`]; it says something only while somebody waits.

@@ -77,7 +77,7 @@ pub(crate) fn age(age: Duration) -> String {
     }
 }
 
-fn seconds_age(seconds: Option<f64>) -> String {
+pub(super) fn seconds_age(seconds: Option<f64>) -> String {
     known(seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), age)
 }
 
