@@ -45,7 +45,7 @@ pub(crate) enum Inner {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
     /// What to run and in which settings, such as config/bench/smoke.toml
-    #[arg(value_name = "SUITE.toml", required_unless_present = "report")]
+    #[arg(value_name = "SUITE.toml", required_unless_present_any = ["report", "resume"])]
     pub(crate) suite: Option<PathBuf>,
     /// Where runs, report and logs go [default: lrs-bench-SUITE-TIME]
     #[arg(long, value_name = "DIR")]
@@ -55,6 +55,14 @@ pub(crate) struct BenchArgs {
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) choice: BenchChoice,
+    /// Add rounds to those of this output directory, up to --rounds in all [default: as many as it was
+    /// to have]; a round that was cut off is run again
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["suite", "out", "load", "setting", "quick", "report"]
+    )]
+    pub(crate) resume: Option<PathBuf>,
     /// Make the report of this output directory anew; runs nothing
     #[arg(
         long,
@@ -114,6 +122,9 @@ pub struct InnerArgs {
     /// Output directory with the suite
     #[arg(long)]
     pub(crate) out: PathBuf,
+    /// The rounds in it are kept
+    #[arg(long)]
+    pub(crate) resume: bool,
     #[command(flatten)]
     pub(crate) choice: BenchChoice,
     /// The command line as it was given

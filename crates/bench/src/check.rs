@@ -110,8 +110,13 @@ pub(super) fn space(suite: &Suite, workdir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the output directory; answers its absolute path.
-pub(super) fn output(asked: Option<&Path>, what: &str, suite: &Suite) -> Result<PathBuf, Failure> {
+/// Makes the output directory, if it is not one to `resume`; answers its absolute path.
+pub(super) fn output(
+    asked: Option<&Path>,
+    resume: bool,
+    what: &str,
+    suite: &Suite,
+) -> Result<PathBuf, Failure> {
     let path = asked.map_or_else(|| default_output(what, suite), Path::to_owned);
     let path = std::path::absolute(&path).unwrap_or(path);
     let cannot = |what: &str, path: &Path, error: std::io::Error| {
@@ -126,9 +131,12 @@ pub(super) fn output(asked: Option<&Path>, what: &str, suite: &Suite) -> Result<
     let file = std::fs::File::options().append(true).create(true).open(&runs);
     let kept =
         file.and_then(|file| file.metadata()).map_err(|error| cannot("write", &runs, error))?;
-    if kept.len() > 0 {
+    if kept.len() > 0 && !resume {
         return Err(Failure::failed(format!("{} has the runs of another bench", path.display()))
-            .hint("--out names another place; `lrsctl bench --report` shows what is there"));
+            .hint(
+            "--out names another place; `lrsctl bench --report` shows what is there, and --resume \
+             adds rounds",
+        ));
     }
     Ok(path)
 }

@@ -55,6 +55,7 @@ pub fn demo(args: &DemoArgs, out: &Output) -> Result<(), Failure> {
         text: SUITE,
         dir: args.dir.as_deref(),
         out: args.out.as_deref(),
+        resume: false,
         lrsctl: &lrsctl,
         choice: &BenchChoice::default(),
         json: false,

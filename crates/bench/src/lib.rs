@@ -22,6 +22,7 @@ mod lrs;
 pub mod order;
 pub mod record;
 mod report;
+mod resume;
 mod run;
 pub mod stats;
 mod suite;
@@ -104,11 +105,16 @@ fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failure> {
     if let Some(directory) = &args.report {
         return report::again(directory, args.markdown, out);
     }
-    let file = args.suite.as_deref().ok_or_else(|| Failure::usage("no suite given"))?;
+    let (kept, choice) = match &args.resume {
+        Some(dir) => (Some(dir.join(SUITE)), resume::choice(dir, args.choice.rounds)?),
+        None => (None, args.choice.clone()),
+    };
+    let file = args.suite.as_deref().or(kept.as_deref());
+    let file = file.ok_or_else(|| Failure::usage("no suite given"))?;
     let lrsctl = lrs::lrsctl()?;
     let judge = |keys: &[(String, String)]| lrs::judge(&lrsctl, keys);
     let (mut suite, text) = Suite::load(file, cpus(), &judge).map_err(Failure::failed)?;
-    check::select(&mut suite, &args.choice)?;
+    check::select(&mut suite, &choice)?;
     check::programs(&suite)?;
     check::rights(&suite)?;
     start(&Start {
@@ -116,9 +122,10 @@ fn supervise(args: &BenchArgs, out: &mut Output) -> Result<(), Failure> {
         suite: &suite,
         text: &text,
         dir: args.dir.as_deref().or(suite.directory.as_deref()),
-        out: args.out.as_deref(),
+        out: args.resume.as_deref().or(args.out.as_deref()),
+        resume: args.resume.is_some(),
         lrsctl: &lrsctl,
-        choice: &args.choice,
+        choice: &choice,
         json: out.is_json(),
         limit: None,
     })
@@ -133,6 +140,7 @@ struct Start<'a> {
     text: &'a str,
     dir: Option<&'a Path>,
     out: Option<&'a Path>,
+    resume: bool,
     lrsctl: &'a Path,
     choice: &'a BenchChoice,
     json: bool,
@@ -144,7 +152,7 @@ fn start(it: &Start<'_>) -> Result<(), Failure> {
     let [demo, bench] = PREFIXES;
     let workdir = Workdir::make(it.dir, if it.what == "demo" { demo } else { bench })?;
     check::space(it.suite, &workdir.path)?;
-    let output = check::output(it.out, it.what, it.suite)?;
+    let output = check::output(it.out, it.resume, it.what, it.suite)?;
     let copy = output.join(SUITE);
     // With --out where the suite is, the copy may be the suite.
     if std::fs::read_to_string(&copy).ok().as_deref() != Some(it.text) {
@@ -158,6 +166,7 @@ fn start(it: &Start<'_>) -> Result<(), Failure> {
     }
     command.args(["__bench", "--what", it.what, "--cgroup-root", &workdir.name, "--workdir"]);
     command.arg(&workdir.path).arg("--lrsctl").arg(it.lrsctl).arg("--out").arg(&output);
+    command.args(it.resume.then_some("--resume"));
     command.args(it.choice.words()).arg("--").args(std::env::args_os());
     supervised(it.what, command, &workdir, DISK, it.limit)
 }

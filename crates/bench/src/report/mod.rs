@@ -108,7 +108,7 @@ fn keep(path: &Path, content: &[u8]) -> Result<(), Failure> {
 
 /// The kept runs of `dir`. A last line that was cut off, as by a kill or a full disk, is
 /// dropped with a word on stderr; every other fault is named with its line, all at once.
-fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
+pub(crate) fn load(dir: &Path) -> Result<(Machine, Vec<Run>), Failure> {
     let path = dir.join(MACHINE);
     let machine = serde_json::from_str(&text(&path)?).map_err(|error| {
         Failure::failed(format!("{}: {error}", path.display()))

@@ -22,7 +22,7 @@ use super::disk::Disk;
 use super::order::order;
 use super::record::{Machine, Run};
 use super::suite::{Load, Setting, Suite};
-use super::{report, runs_file};
+use super::{report, resume, runs_file};
 use lrs_term::{Failure, Output};
 
 use crate::args::InnerArgs;
@@ -96,12 +96,17 @@ async fn work(
     };
     let described = disk.as_ref().map(|disk| disk.describe());
     let machine = machine::describe(&bench, described, &args.command).await?;
+    let (machine, kept) = match args.resume {
+        true => resume::take(&args.out, &machine)?,
+        false => (machine, Vec::new()),
+    };
     machine::write(&machine, &args.out)?;
     // Those of the modelled disk: nothing else runs below us now.
     bench.kept = child_ids();
     prepare::data(&bench).await?;
-    let (_, runs) = done.insert((machine, Vec::new()));
-    let plan = plan(suite);
+    let first = kept.last().map_or(0, |run| run.round + 1);
+    let (_, runs) = done.insert((machine, kept));
+    let plan = plan(suite, first);
     let mut progress = Progress::new(plan.len());
     for Turn { load, setting, round, place } in plan {
         progress.begin(&load.name, &setting.name, round);
@@ -125,10 +130,10 @@ struct Turn<'s> {
     place: u32,
 }
 
-/// All runs in their order.
-fn plan(suite: &Suite) -> Vec<Turn<'_>> {
+/// All runs in their order, from round `first` on.
+fn plan(suite: &Suite, first: u32) -> Vec<Turn<'_>> {
     let mut turns = Vec::new();
-    for round in 0..suite.rounds {
+    for round in first..suite.rounds {
         for load in &suite.loads {
             let settings = order(suite.settings.len(), round);
             let settings = settings.into_iter().filter_map(|index| suite.settings.get(index));

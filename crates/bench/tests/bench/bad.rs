@@ -198,6 +198,44 @@ fn an_interrupt_gives_what_is_there() {
     assert_eq!(place.left(), [""; 0]);
 }
 
+#[test]
+fn a_bench_that_was_cut_off_is_resumed_with_whole_rounds() {
+    let second = "[[setting]]\nname = \"one\"\nslots = 1\n";
+    let place = Place::new(&suite(TRUE).replace("[[load]]", &format!("{second}[[load]]")));
+    assert_eq!(place.bench(&["--rounds", "2"]).code, Some(0));
+    let before = place.runs();
+    let file = place.output().join("runs.jsonl");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    // The last run of the second round is missing, and half of the one before it.
+    let cut = lines.lines().take(2).collect::<Vec<_>>().join("\n") + "\n{\"load\": \"l";
+    std::fs::write(&file, cut).unwrap();
+    let resume = |rounds: &[&str]| {
+        let mut command = Command::new(lrsctl());
+        command.args(["bench", "--resume", "out", "--dir", "."]).args(rounds);
+        let output = command.current_dir(place.path()).env_remove("LRS_ENDPOINT").output();
+        Ended::from(output.unwrap())
+    };
+    let ended = resume(&["--rounds", "3"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.contains("1 of 3 rounds are there"), "{ended:?}");
+    let rounds: Vec<_> = place.runs().iter().map(|run| run.round).collect();
+    assert_eq!(rounds, [0, 0, 1, 1, 2, 2]);
+    assert_eq!(place.runs()[..2], before[..2]);
+    // Nothing is left to do.
+    assert_eq!(resume(&[]).code, Some(0));
+    assert_eq!(place.runs().len(), 6);
+
+    let machine = place.output().join("machine.json");
+    let text = std::fs::read_to_string(&machine).unwrap();
+    std::fs::write(&machine, text.replace("\"kernel\":", "\"kernel\": \"Other 1\", \"was\":"))
+        .unwrap();
+    let ended = resume(&["--rounds", "4"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("the kernel was Other 1 and is Linux"), "{ended:?}");
+    assert_eq!(place.runs().len(), 6);
+    assert_eq!(place.left(), [""; 0]);
+}
+
 /// `lrsctl` as an account without rights: as root by becoming nobody, with a copy of the
 /// executables that nobody can reach.
 fn unprivileged(place: &Place, args: &[&str]) -> Ended {
