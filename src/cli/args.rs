@@ -302,6 +302,9 @@ pub(super) struct TasksArgs {
     /// Only tasks of this job
     #[arg(long, value_parser = label)]
     pub(super) job: Option<String>,
+    /// Only tasks of this group
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Without the line of column names
     #[arg(long)]
     pub(super) no_header: bool,
@@ -394,6 +397,9 @@ pub(super) struct SlotArgs {
     /// Kind of task within the job: map, reduce, any word
     #[arg(long, value_parser = label)]
     pub(super) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read; nothing here is decided by it
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Higher runs sooner [default: the reservation's, or 0]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(super) priority: Option<i32>,
@@ -484,6 +490,9 @@ pub(super) struct ReserveArgs {
     /// Kind of task within the job
     #[arg(long, value_parser = label)]
     pub(super) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(super) priority: i32,

@@ -39,6 +39,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
         let request = proto::ReserveRequest {
             job: args.job,
             kind: args.kind,
+            group: args.group,
             priority: args.priority,
             ttl_ms: args.ttl.map(millis),
             ..proto::ReserveRequest::default()

@@ -215,6 +215,7 @@ impl Driver {
             id: id.to_string(),
             job: text(&reservation.labels.job),
             kind: text(&reservation.labels.kind),
+            group: text(&reservation.labels.group),
             priority: reservation.priority.0,
             tier: view::tier(reservation.tier).into(),
             expires_at: Some(proto_time(expires_at)),

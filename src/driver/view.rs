@@ -58,6 +58,7 @@ pub fn task(
         name: text(&labels.name),
         job: text(&labels.job),
         kind: text(&labels.kind),
+        group: text(&labels.group),
         pid: task.who.process.map(|process| process.pid.raw()),
         uid: task.uid,
         tier: tier(task.tier()).into(),
@@ -384,6 +385,7 @@ impl Driver {
                 proto::Job {
                     job: key.job.to_string(),
                     kind: key.kind.as_ref().map(|kind| kind.to_string()),
+                    group: finished.group.as_ref().map(|group| group.to_string()),
                     running,
                     finished: finished.count,
                     failed: finished.failed,

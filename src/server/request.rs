@@ -47,6 +47,7 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
             name: label("name", request.name)?,
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
+            group: label("group", request.group)?,
         },
         priority: request.priority.map(Priority),
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
@@ -87,7 +88,7 @@ fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
         container: name(hint.container)?,
         priority: hint.priority.map(Priority),
         opportunistic: hint.opportunistic,
-        queue: label("queue", hint.queue)?.map(|queue| queue.as_str().to_owned()),
+        queue: label("queue", hint.queue)?,
         master: match hint.master {
             None | Some(Said::MasterOutside(false)) => None,
             Some(Said::MasterOutside(true)) => Some(Master::Outside),
@@ -177,6 +178,7 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
             name: None,
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
+            group: label("group", request.group)?,
         },
         priority: Priority(request.priority),
         lease: Lease {
@@ -367,6 +369,12 @@ mod tests {
                 caller(),
                 ErrorKind::InvalidArgument,
                 "kind is empty",
+            ),
+            (
+                proto::AdmitRequest { group: Some("a\nb".into()), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "group has a control character at position 1",
             ),
             (
                 proto::AdmitRequest { reservation: Some("../x".into()), ..good.clone() },

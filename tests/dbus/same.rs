@@ -73,6 +73,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 name: text(of, "name"),
                 job: text(of, "job"),
                 kind: text(of, "kind"),
+                group: text(of, "group"),
                 priority: number(of, "priority"),
                 reservation: text(of, "reservation"),
                 in_place: of["in_place"] == true,
@@ -88,6 +89,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             let request = proto::ReserveRequest {
                 job: text(of, "job"),
                 kind: text(of, "kind"),
+                group: text(of, "group"),
                 priority: number(of, "priority").unwrap_or(0),
                 ttl_ms: number(of, "ttl_ms"),
                 wait_ms: number(of, "wait_ms").unwrap_or(0),
@@ -347,7 +349,9 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     let _ = step!("GetStatus", json!({}));
     let _ = step!("GetConfig", json!({}));
     step!("GetYarn", json!({})).unwrap();
-    let first = step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map"})).unwrap();
+    let first =
+        step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map", "group": "g"}))
+            .unwrap();
     let first = first.as_str().unwrap().to_owned();
     names.push((first.clone(), "T0".to_owned()));
     let _ = step!("Admit", json!({"pid": p0}));
@@ -362,6 +366,7 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         json!({"pid": 1}),
         json!({"pid": p2, "name": ""}),
         json!({"pid": p2, "kind": "a\u{1b}[2J"}),
+        json!({"pid": p2, "group": "g".repeat(257)}),
         json!({"pid": p2, "reservation": "../x"}),
         json!({"pid": p2, "reservation": "r0000001-1"}),
         json!({"pid": p2, "wait_ms": 1, "wait_forever": true}),
@@ -400,7 +405,9 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     step!("ListJobs", json!({})).unwrap();
     step!("Release", json!({"id": first})).unwrap();
     step!("Release", json!({"id": first})).unwrap_err();
-    let reserved = step!("Reserve", json!({"job": "j", "priority": -3, "ttl_ms": 60_000})).unwrap();
+    let reserved =
+        step!("Reserve", json!({"job": "j", "group": "g", "priority": -3, "ttl_ms": 60_000}))
+            .unwrap();
     let reservation = reserved[0].as_str().unwrap().to_owned();
     names.push((reservation.clone(), "R0".to_owned()));
     step!("CancelReservation", json!({"id": reservation})).unwrap();

@@ -328,7 +328,7 @@ impl Shaper {
         );
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key(Some(uid)) {
-            self.jobs.started(key);
+            self.jobs.started(key, labels.group.as_ref());
         }
         let reason = reason.to_owned();
         let mut task = Task {

@@ -660,6 +660,12 @@ fn labels_learnt_late_move_a_task_to_its_job() {
     shaper.add_labels(id, Labels { job: label("other"), kind: label("map"), ..job });
     let labels = &shaper.task(id).unwrap().labels;
     assert_eq!((&labels.job, &labels.kind), (&label("application_1_1"), &label("map")));
+    // An application may be moved to another queue.
+    for group in ["root.day", "root.night"] {
+        shaper.add_labels(id, Labels { group: label(group), ..Labels::default() });
+    }
+    shaper.add_labels(id, Labels::default());
+    assert_eq!(shaper.task(id).unwrap().labels.group, label("root.night"));
     end(&mut shaper, id, at(1));
     let finished: Vec<_> = shaper.jobs().iter().filter(|(_, _, f)| f.count > 0).collect();
     assert_eq!(finished.len(), 1);
@@ -995,7 +1001,7 @@ fn restart(shaper: &Shaper) -> Shaper {
             .collect(),
         called_off: Vec::new(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
-        jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
+        jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), f.clone())).collect(),
         totals: shaper.totals(),
         counters: shaper.counters(),
         draining_since: shaper.draining_since(),

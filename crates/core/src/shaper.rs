@@ -133,7 +133,7 @@ impl Shaper {
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.sit(task.seat, task.rank(), id);
             if let Some(key) = task.job_key() {
-                shaper.jobs.started(key);
+                shaper.jobs.started(key, task.labels.group.as_ref());
             }
             shaper.tasks.insert(id, Box::new(task));
         }
@@ -519,8 +519,8 @@ impl Shaper {
 
 /// Adds the labels that are known to `inputs`, by their names in JSON.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
-    let Labels { name, job, kind } = labels;
-    for (key, label) in [("name", name), ("job", job), ("kind", kind)] {
+    let Labels { name, job, kind, group } = labels;
+    for (key, label) in [("name", name), ("job", job), ("kind", kind), ("group", group)] {
         if let Some(label) = label {
             inputs.insert(key.into(), json!(label));
         }
