@@ -141,15 +141,14 @@ pub(super) enum Command {
         lrsctl kill nightly-17\n  \
         lrsctl kill --signal KILL t13fipz1-4")]
     Kill(KillArgs),
-    /// Change the priority of a task
-    Priority {
-        /// Id of the task, its number (the end of the id) or its name
-        #[arg(value_name = "TASK")]
-        id: String,
-        /// Higher runs sooner
-        #[arg(allow_negative_numbers = true)]
-        priority: i32,
-    },
+    /// Change the priority of a task, or of a whole job
+    ///
+    /// Of a job: of all its tasks that run and all its requests that wait, at once. Tasks that come later
+    /// say their own.
+    #[command(after_help = "Examples:\n  \
+        lrsctl priority nightly-17 5\n  \
+        lrsctl priority --job nightly -1")]
+    Priority(PriorityArgs),
     /// Promise a slot to a task that does not exist yet; prints the reservation's id
     #[command(after_help = "Examples:\n  \
         rid=$(lrsctl reserve --ttl 30s) && lrsctl run --reservation \"$rid\" -- ./task")]
@@ -480,6 +479,28 @@ pub(super) struct KillArgs {
     /// A name or a number
     #[arg(long, short, value_name = "SIGNAL", default_value = "TERM", value_parser = kill::parse)]
     pub(super) signal: rustix::process::Signal,
+}
+
+#[derive(Args, Debug)]
+#[command(allow_missing_positional = true)]
+pub(super) struct PriorityArgs {
+    /// Id of the task, its number (the end of the id) or its name
+    #[arg(
+        value_name = "TASK",
+        required_unless_present = "job",
+        conflicts_with_all = ["job", "user"],
+        allow_negative_numbers = true
+    )]
+    pub(super) id: Option<String>,
+    /// Higher runs sooner
+    #[arg(allow_negative_numbers = true)]
+    pub(super) priority: i32,
+    /// All of this job
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// With --job: only this user's, by name or uid [default: one's own; an admin's: everybody's]
+    #[arg(long, value_name = "USER", value_parser = user, requires = "job")]
+    pub(super) user: Option<u32>,
 }
 
 #[derive(Args, Debug)]

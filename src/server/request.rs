@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::command::{
-    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, QueueId, QueueMark,
-    QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
+    AdmitRequest, Caller, CommandError, ErrorKind, JobPriority, MAX_MESSAGE_BYTES, QueueId,
+    QueueMark, QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
@@ -188,6 +188,13 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
         },
         wait,
     })
+}
+
+/// Checks a SetJobPriority.
+pub fn job_priority(request: proto::SetJobPriorityRequest) -> Result<JobPriority, CommandError> {
+    let proto::SetJobPriorityRequest { job, uid, priority } = request;
+    let job = Label::new(&job).map_err(|error| invalid(format!("job {error}")))?;
+    Ok(JobPriority { job, uid, priority: Priority(priority) })
 }
 
 /// A label, or which field breaks the range and how.

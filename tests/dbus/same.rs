@@ -114,6 +114,17 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             })
             .await
             .map(|_| Json::Null),
+        "SetJobPriority" => {
+            let request = proto::SetJobPriorityRequest {
+                job: text(of, "job").unwrap(),
+                uid: number(of, "uid"),
+                priority: number(of, "priority").unwrap(),
+            };
+            client.set_job_priority(request).await.map(|answer| {
+                let proto::SetJobPriorityResponse { tasks, waiting } = answer.into_inner();
+                json!([tasks, waiting])
+            })
+        }
         "Drain" => client.drain(proto::DrainRequest {}).await.map(|_| Json::Null),
         "Resume" => client.resume(proto::ResumeRequest {}).await.map(|_| Json::Null),
         "Reload" => client
@@ -218,6 +229,13 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
             let priority: i32 = number(of, "priority").unwrap();
             call(client, method, &(id(of), priority)).await?;
             Json::Null
+        }
+        "SetJobPriority" => {
+            let (job, priority) =
+                (text(of, "job").unwrap(), number::<i32>(of, "priority").unwrap());
+            let uid = number::<u32>(of, "uid").map(|uid| with([("uid", Value::from(uid))]));
+            let reply = call(client, method, &(job, priority, uid.unwrap_or_default())).await?;
+            json!(reply.body().deserialize::<(u32, u32)>().unwrap())
         }
         "Drain" | "Resume" => {
             call(client, method, &()).await?;
@@ -387,6 +405,14 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         step!("Reserve", refused).unwrap_err();
     }
     step!("SetPriority", json!({"id": second, "priority": 5})).unwrap();
+    step!("SetJobPriority", json!({"job": "j", "priority": 4})).unwrap();
+    for refused in [
+        json!({"job": "j", "uid": 54321, "priority": 4}),
+        json!({"job": "never", "priority": 4}),
+        json!({"job": "", "priority": 4}),
+    ] {
+        step!("SetJobPriority", refused).unwrap_err();
+    }
     for id in [&*first, &*second, "t0000001-9", "../x", ""] {
         let _ = step!("GetTask", json!({"id": id}));
         let _ = step!("Explain", json!({"id": id}));

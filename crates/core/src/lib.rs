@@ -36,6 +36,7 @@ pub mod step;
 pub mod task;
 pub mod unit;
 pub mod units;
+pub mod whole_job;
 
 pub use cycle::Measured;
 

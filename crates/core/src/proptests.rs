@@ -78,7 +78,7 @@ fn admit(shaper: &mut Shaper, priority: i32, now: Moment) -> TaskId {
 
 /// What a request comes to at once, under a ticket of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     Placed(TaskId),
     Waiting(Ticket),
 }
@@ -92,7 +92,7 @@ fn used(seconds: u64) -> TaskSample {
     }
 }
 
-trait Ask {
+pub(super) trait Ask {
     fn ask(
         &mut self,
         request: Request,
@@ -713,6 +713,10 @@ enum Op {
         pick: usize,
         priority: i32,
     },
+    SetJobPriority {
+        job: u8,
+        priority: i32,
+    },
     SetStanding {
         pick: usize,
         standing: Standing,
@@ -786,6 +790,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => prop::collection::vec(pick(), 1..3).prop_map(|picks| Op::End { picks }),
         1 => pick().prop_map(|pick| Op::Release { pick }),
         2 => (pick(), priority()).prop_map(|(pick, priority)| Op::SetPriority { pick, priority }),
+        1 => (0..3u8, priority())
+            .prop_map(|(job, priority)| Op::SetJobPriority { job, priority }),
         2 => (pick(), standing())
             .prop_map(|(pick, standing)| Op::SetStanding { pick, standing }),
         1 => (pick(), 0..3u8).prop_map(|(pick, job)| Op::AddLabels { pick, job }),
@@ -1160,6 +1166,11 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::SetPriority { pick, priority } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
                 shaper.set_priority(id, Priority(priority), now);
+            }
+        }
+        Op::SetJobPriority { job, priority } => {
+            if let Some(job) = labels(job).job {
+                shaper.set_job_priority(&job, None, Priority(priority), now);
             }
         }
         Op::ForgetWaiter { pick } => {

@@ -325,6 +325,9 @@ impl Shaper {
             }
             Input::Cancel(id) => self.cancel_reservation(id, now),
             Input::SetPriority { task, priority } => self.set_priority(task, priority, now),
+            Input::SetJobPriority { job, uid, priority } => {
+                self.set_job_priority(&job, uid, priority, now);
+            }
             Input::SetStanding { task, standing } => self.set_standing(task, standing, now),
             Input::Drain => self.drain(now),
             Input::Resume => self.resume(now),
@@ -375,10 +378,16 @@ impl Shaper {
 
     /// Changes a priority; the rules of placement apply at once, in both directions.
     pub(super) fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if task.priority == priority {
-            return;
+        if self.change_priority(id, priority, now) {
+            self.settle(now);
         }
+    }
+
+    /// Changes it and leaves the rules of placement to the caller; `false`: there was nothing to change.
+    pub(super) fn change_priority(&mut self, id: TaskId, priority: Priority, now: Moment) -> bool {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.priority != priority) else {
+            return false;
+        };
         let before = task.priority;
         self.slots.stand(task.seat, task.rank());
         task.priority = priority;
@@ -388,7 +397,7 @@ impl Shaper {
             event.to = Some(priority.to_string());
         });
         self.step.store(Record::Task(id));
-        self.settle(now);
+        true
     }
 
     /// Takes no new tasks from now on. Tasks and reservations stay; who waits does so until it ends.

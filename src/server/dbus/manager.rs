@@ -133,6 +133,12 @@ struct WaitOptions {
 
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct JobOptions {
+    uid: Option<u32>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct EvaluateOptions {
     job: Option<String>,
     kind: Option<String>,
@@ -354,6 +360,26 @@ impl Manager {
     /// Gives a task another priority; higher runs sooner.
     async fn set_priority(&self, id: &str, priority: i32) -> Result<(), CallError> {
         self.call()?.set_priority(id, priority).await
+    }
+
+    /// The same for all that runs and waits of a job. Options: uid (u): whose job; else the caller's own,
+    /// or of an admin's call the jobs of that name of all users. tasks and waiting say how many.
+    #[zbus(out_args("tasks", "waiting"))]
+    async fn set_job_priority(
+        &self,
+        job: String,
+        priority: i32,
+        options: Options,
+    ) -> Result<(u32, u32), CallError> {
+        let JobOptions { uid } = options.read()?;
+        let asked = proto::SetJobPriorityRequest { job, uid, priority };
+        let asked = request::job_priority(asked)?;
+        let about = Some(("job", asked.job.to_string()));
+        let question = Question::new(Action::ManageTasks, "SetJobPriority", about);
+        let call = self.call()?;
+        let set = |caller, _| call.server.service.set_job_priority(caller, asked.clone());
+        let changed = call.change(question, None, set).await?;
+        Ok((changed.tasks, changed.waiting))
     }
 
     /// Stops offering slots. Running tasks are not touched.
