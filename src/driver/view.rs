@@ -342,7 +342,10 @@ impl Driver {
 
     /// What runs, for schedulers.
     pub(super) fn running_view(&self, now: BootTime) -> proto::Running {
-        let mut running = proto::Running::default();
+        let mut running = proto::Running {
+            slots_freed_per_second: self.core.slots_freed_per_second(),
+            ..proto::Running::default()
+        };
         let jobs = self.core.jobs();
         for (_, task) in self.core.tasks().filter(|(_, task)| !task.is_new()) {
             running.tasks += 1;

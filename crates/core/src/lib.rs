@@ -11,6 +11,7 @@ pub mod counts;
 mod cycle;
 pub mod event;
 pub mod exit;
+pub mod freed;
 mod freezing;
 pub mod guard;
 pub mod jobs;

@@ -374,6 +374,9 @@ impl Shaper {
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
+        if matches!(task.seat, Seat::Active | Seat::Passive) {
+            self.freed.add();
+        }
         self.lane.forget(id);
         self.ladder.forget(id);
         Some(task)

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
+use super::freed::Freed;
 use super::guard::Guard;
 use super::guard::freeze::Ladder;
 use super::guard::interference::Interference;
@@ -68,6 +69,8 @@ pub struct Shaper {
     /// weights back.
     pub(super) vacated: BTreeMap<TaskId, Box<Task>>,
     pub(super) jobs: Jobs,
+    /// Slots that came free.
+    pub(super) freed: Freed,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
     pub(super) draining_since: Option<WallTime>,
@@ -116,6 +119,7 @@ impl Shaper {
                 .map(|task| (task.id, Box::new(task)))
                 .collect(),
             jobs: Jobs::restore(restored.jobs),
+            freed: Freed::default(),
             totals: restored.totals,
             counters: restored.counters,
             draining_since: restored.draining_since,
@@ -194,6 +198,11 @@ impl Shaper {
     /// All jobs known.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// How many slots come free a second; `None`: not known yet.
+    pub fn slots_freed_per_second(&self) -> Option<f64> {
+        self.freed.per_second()
     }
 
     /// Counters.
