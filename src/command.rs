@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
-use crate::core::model::{Labels, Priority, ReservationId, TaskId, WaiterId};
+use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
 use crate::core::order::Place;
 use crate::core::state::Lease;
 use crate::found::{Found, Hint};
@@ -97,6 +97,11 @@ pub enum Command {
         id: TaskId,
         priority: Priority,
         reply: Reply<proto::Task>,
+    },
+    SetJobPriority {
+        caller: Caller,
+        request: JobPriority,
+        reply: Reply<proto::SetJobPriorityResponse>,
     },
     Drain {
         caller: Caller,
@@ -259,6 +264,17 @@ pub struct ReserveRequest {
     pub lease: Lease,
     /// How long it may wait for the first.
     pub wait: Wait,
+}
+
+/// Arguments of SetJobPriority.
+#[derive(Clone, Debug)]
+pub struct JobPriority {
+    /// The job, all kinds of it.
+    pub job: Label,
+    /// Whose; `None`: the caller's, or of an admin's call everybody's.
+    pub uid: Option<u32>,
+    /// The new priority.
+    pub priority: Priority,
 }
 
 /// Why a command was not carried out: the side at fault, and a message that says what was found

@@ -3,7 +3,7 @@
 //! A finder ([`crate::discover`]) proposes a task as [`Found`]; a scheduler's [`Hint`] goes by the loop to
 //! the finders. Both pass through [`crate::command`], so they belong to neither side.
 
-use crate::core::model::{Labels, Priority, Standing};
+use crate::core::model::{Label, Labels, Priority, Standing};
 use crate::core::task::Finder;
 use crate::units::ProcessRef;
 
@@ -87,8 +87,8 @@ pub struct Hint {
     pub priority: Option<Priority>,
     /// Whether it is opportunistic; `None`: not known.
     pub opportunistic: Option<bool>,
-    /// Queue of its application.
-    pub queue: Option<String>,
+    /// Queue of its application: the group of its task.
+    pub queue: Option<Label>,
     /// Where its application's master is; `None`: not known.
     pub master: Option<Master>,
 }

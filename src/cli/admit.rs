@@ -142,6 +142,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         name: args.name.clone(),
         job: args.job.clone(),
         kind: args.kind.clone(),
+        group: args.group.clone(),
         priority: args.priority,
         reservation: args.reservation.clone(),
         in_place,

@@ -161,15 +161,14 @@ pub(super) enum Command {
         lrsctl kill nightly-17\n  \
         lrsctl kill --signal KILL t13fipz1-4")]
     Kill(KillArgs),
-    /// Change the priority of a task
-    Priority {
-        /// Id of the task, its number (the end of the id) or its name
-        #[arg(value_name = "TASK")]
-        id: String,
-        /// Higher runs sooner
-        #[arg(allow_negative_numbers = true)]
-        priority: i32,
-    },
+    /// Change the priority of a task, or of a whole job
+    ///
+    /// Of a job: of all its tasks that run and all its requests that wait, at once. Tasks that come later
+    /// say their own.
+    #[command(after_help = "Examples:\n  \
+        lrsctl priority nightly-17 5\n  \
+        lrsctl priority --job nightly -1")]
+    Priority(PriorityArgs),
     /// Promise a slot to a task that does not exist yet; prints the reservation's id
     #[command(after_help = "Examples:\n  \
         rid=$(lrsctl reserve --ttl 30s) && lrsctl run --reservation \"$rid\" -- ./task")]
@@ -328,6 +327,9 @@ pub(super) struct TasksArgs {
     /// Only tasks of this job
     #[arg(long, value_parser = label)]
     pub(super) job: Option<String>,
+    /// Only tasks of this group
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Without the line of column names
     #[arg(long)]
     pub(super) no_header: bool,
@@ -420,6 +422,9 @@ pub(super) struct SlotArgs {
     /// Kind of task within the job: map, reduce, any word
     #[arg(long, value_parser = label)]
     pub(super) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read; nothing here is decided by it
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Higher runs sooner [default: the reservation's, or 0]
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(super) priority: Option<i32>,
@@ -532,6 +537,28 @@ pub(super) struct KillArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(allow_missing_positional = true)]
+pub(super) struct PriorityArgs {
+    /// Id of the task, its number (the end of the id) or its name
+    #[arg(
+        value_name = "TASK",
+        required_unless_present = "job",
+        conflicts_with_all = ["job", "user"],
+        allow_negative_numbers = true
+    )]
+    pub(super) id: Option<String>,
+    /// Higher runs sooner
+    #[arg(allow_negative_numbers = true)]
+    pub(super) priority: i32,
+    /// All of this job
+    #[arg(long, value_parser = label)]
+    pub(super) job: Option<String>,
+    /// With --job: only this user's, by name or uid [default: one's own; an admin's: everybody's]
+    #[arg(long, value_name = "USER", value_parser = user, requires = "job")]
+    pub(super) user: Option<u32>,
+}
+
+#[derive(Args, Debug)]
 pub(super) struct ReserveArgs {
     /// Job the slot is for
     #[arg(long, value_parser = label)]
@@ -539,6 +566,9 @@ pub(super) struct ReserveArgs {
     /// Kind of task within the job
     #[arg(long, value_parser = label)]
     pub(super) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read
+    #[arg(long, value_parser = label)]
+    pub(super) group: Option<String>,
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(super) priority: i32,

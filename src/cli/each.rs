@@ -299,6 +299,7 @@ fn slot(slot: &SlotArgs, index: u64) -> Vec<String> {
     option("name", slot.name.as_ref().map(|name| format!("{name}-{index}")));
     option("job", slot.job.clone());
     option("kind", slot.kind.clone());
+    option("group", slot.group.clone());
     option("priority", slot.priority.map(|priority| priority.to_string()));
     options
 }

@@ -1,8 +1,8 @@
 //! Commands that change something and have little to show for it: silence is success.
 
-use super::args::ReserveArgs;
 use tokio::time::timeout;
 
+use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Asked, Failure, from_status};
 use super::handle::with_id;
@@ -20,13 +20,17 @@ pub(super) fn release(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
     })
 }
 
-/// `lrsctl priority ID N`
-pub(super) fn priority(
-    lrsd: &Lrsd,
-    id: String,
-    priority: i32,
-    out: &mut Output,
-) -> Result<(), Failure> {
+/// `lrsctl priority ID N`, `lrsctl priority --job NAME N`
+pub(super) fn priority(lrsd: &Lrsd, args: PriorityArgs, out: &mut Output) -> Result<(), Failure> {
+    let PriorityArgs { id, priority, job, user } = args;
+    if let Some(job) = job {
+        let changed = ask(lrsd, Asked::Other, |mut lrsd| async move {
+            let request = proto::SetJobPriorityRequest { job, uid: user, priority };
+            lrsd.set_job_priority(request).await.map(tonic::Response::into_inner)
+        })?;
+        return if out.is_json() { out.json(&changed) } else { Ok(()) };
+    }
+    let id = id.unwrap_or_default();
     let task = ask(lrsd, Asked::Other, |lrsd| {
         with_id(lrsd, id, |mut lrsd, id| async move {
             let request = proto::SetPriorityRequest { id, priority };
@@ -41,6 +45,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
     let request = proto::ReserveRequest {
         job: args.job,
         kind: args.kind,
+        group: args.group,
         priority: args.priority,
         ttl_ms: args.ttl.map(millis),
         wait_ms: match args.wait {

@@ -91,7 +91,7 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Release { id } => manage::release(lrsd, id),
         Command::Wait(args) => wait::wait(lrsd, &args, talk, out),
         Command::Kill(args) => kill::kill(lrsd, args, talk),
-        Command::Priority { id, priority } => manage::priority(lrsd, id, priority, out),
+        Command::Priority(args) => manage::priority(lrsd, args, out),
         Command::Reserve(args) => manage::reserve(lrsd, args, out),
         Command::Cancel { id } => manage::cancel(lrsd, id),
         Command::Drain => manage::drain(lrsd),

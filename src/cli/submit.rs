@@ -235,7 +235,12 @@ fn slot_options(slot: &SlotArgs) -> Vec<OsString> {
         None | Some(Patience::Forever) => OsString::from("--wait"),
         Some(Patience::For(limit)) => OsString::from(format!("--wait={}ms", limit.as_millis())),
     }];
-    let texts = [("job", &slot.job), ("kind", &slot.kind), ("reservation", &slot.reservation)];
+    let texts = [
+        ("job", &slot.job),
+        ("kind", &slot.kind),
+        ("group", &slot.group),
+        ("reservation", &slot.reservation),
+    ];
     for (option, text) in texts {
         options.extend(
             text.iter().map(|text| with(&format!("--{option}="), &unexpanded(OsStr::new(text)))),

@@ -18,7 +18,7 @@ use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
 use super::{Attach, Finder, Found, Hint, Hints, Presumed, Standing};
 use crate::command::{CommandError, ErrorKind};
-use crate::core::model::{Label, TaskId};
+use crate::core::model::{Label, Labels, TaskId};
 use crate::units::{BootTime, ProcessRef};
 
 /// Pause before what was refused once is proposed again.
@@ -219,11 +219,12 @@ impl RuleFinder {
             Some(false) | None => rule.standing,
         };
         let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
+        let group = hint.as_ref().and_then(|hint| hint.queue.clone());
         let again = matches!(state, State::AskedAgain);
         self.told.insert(subject, Told { state, members, hint });
         Some(Found {
             process,
-            labels: candidate.labels,
+            labels: Labels { group, ..candidate.labels },
             priority: Some(priority),
             standing: Some(standing),
             presumed: Presumed::Slot,

@@ -108,7 +108,8 @@ impl Rule {
             }
         }
         let fill = |template: &Option<Template>| template.as_ref()?.fill(&caught);
-        let labels = Labels { name: fill(&self.id), job: fill(&self.job), kind: fill(&self.kind) };
+        let (name, job, kind) = (fill(&self.id), fill(&self.job), fill(&self.kind));
+        let labels = Labels { name, job, kind, group: None };
         Some((labels, group))
     }
 }

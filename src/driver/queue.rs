@@ -171,6 +171,7 @@ fn queued(id: String, labels: &Labels, uid: u32, since: WallTime) -> proto::Queu
         name: text(&labels.name),
         job: text(&labels.job),
         kind: text(&labels.kind),
+        group: text(&labels.group),
         uid,
         since: Some(proto_time(since)),
         ..proto::Queued::default()

@@ -14,7 +14,7 @@ use super::worker::Job;
 use super::{Driver, plan, policy, rights, view};
 use crate::cgroup::CgroupError;
 use crate::command::{
-    Caller, Command, CommandError, ErrorKind, QueueId, Reply, ReserveRequest, Wait,
+    Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
 };
 use crate::config::{Absent, Config};
 use crate::core::event::{Change, EventKind};
@@ -24,7 +24,7 @@ use crate::core::step::{Input, Record};
 use crate::core::task::Task;
 use crate::discover::Hint;
 use crate::proto;
-use crate::rights::Action;
+use crate::rights::{Action, Role};
 use crate::units::Moment;
 use crate::wire::proto_time;
 
@@ -66,6 +66,10 @@ impl Driver {
             Command::Release { caller, id, reply } => self.release(&caller, id, reply, now),
             Command::SetPriority { caller, id, priority, reply } => {
                 let answer = self.set_priority(&caller, id, priority, now);
+                self.answer(Some(reply), answer);
+            }
+            Command::SetJobPriority { caller, request, reply } => {
+                let answer = self.set_job_priority(&caller, request, now);
                 self.answer(Some(reply), answer);
             }
             Command::Drain { caller, reply } => {
@@ -215,6 +219,7 @@ impl Driver {
             id: id.to_string(),
             job: text(&reservation.labels.job),
             kind: text(&reservation.labels.kind),
+            group: text(&reservation.labels.group),
             priority: reservation.priority.0,
             tier: view::tier(reservation.tier).into(),
             expires_at: Some(proto_time(expires_at)),
@@ -331,6 +336,41 @@ impl Driver {
         self.task_view(id, now.boot).ok_or_else(|| no_task(id))
     }
 
+    /// All that there is of a job, or nothing of it.
+    fn set_job_priority(
+        &mut self,
+        caller: &Caller,
+        request: JobPriority,
+        now: Moment,
+    ) -> Result<proto::SetJobPriorityResponse, CommandError> {
+        let JobPriority { job, uid, priority } = request;
+        let is_admin = self.rights.role(caller) == Role::Admin;
+        let uid = uid.or_else(|| (!is_admin).then_some(caller.uid));
+        let meant = self.core.whole_job(&job, uid);
+        // To one who has none, those of others are what was meant.
+        let all = meant.is_empty().then(|| self.core.whole_job(&job, None));
+        let all = all.as_ref().unwrap_or(&meant);
+        let action = Action::SetPriority { priority };
+        for task in all.tasks.iter().filter_map(|id| self.core.task(*id)) {
+            self.may_act(caller, action, task)?;
+        }
+        for (_, owner) in &all.waiters {
+            self.rights.check(caller, action, Some(*owner))?;
+        }
+        if meant.is_empty() {
+            let message = format!(
+                "nothing of job {job:?} runs or waits here{}; `lrsctl tasks` and `lrsctl queue` list \
+                 what does",
+                uid.map_or_else(String::new, |uid| format!(" for uid {uid}")),
+            );
+            return Err(CommandError::new(ErrorKind::NotFound, message));
+        }
+        self.feed(Input::SetJobPriority { job, uid, priority }, now);
+        let count = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
+        let (tasks, waiting) = (count(meant.tasks.len()), count(meant.waiters.len()));
+        Ok(proto::SetJobPriorityResponse { tasks, waiting })
+    }
+
     fn known(&self, id: TaskId) -> Result<&Task, CommandError> {
         self.core.task(id).filter(|_| self.entries.contains_key(&id)).ok_or_else(|| no_task(id))
     }
@@ -389,12 +429,14 @@ impl Driver {
     }
 }
 
-/// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
+/// How much of a turn a command takes. A job may have hundreds of tasks, each with its record. A found task is pinned, looked up and stored, which are
 /// dozens of files read and one written, and a node manager starts hundreds at once. A page of the
 /// queue is up to a thousand entries.
 fn cost(command: &Command) -> usize {
     match command {
-        Command::Discover { .. } | Command::ListQueue { .. } => super::COMMANDS_A_TURN / 4,
+        Command::Discover { .. } | Command::ListQueue { .. } | Command::SetJobPriority { .. } => {
+            super::COMMANDS_A_TURN / 4
+        }
         _ => 1,
     }
 }

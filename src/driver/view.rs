@@ -58,6 +58,7 @@ pub fn task(
         name: text(&labels.name),
         job: text(&labels.job),
         kind: text(&labels.kind),
+        group: text(&labels.group),
         pid: task.who.process.map(|process| process.pid.raw()),
         uid: task.uid,
         tier: tier(task.tier()).into(),
@@ -341,7 +342,10 @@ impl Driver {
 
     /// What runs, for schedulers.
     pub(super) fn running_view(&self, now: BootTime) -> proto::Running {
-        let mut running = proto::Running::default();
+        let mut running = proto::Running {
+            slots_freed_per_second: self.core.slots_freed_per_second(),
+            ..proto::Running::default()
+        };
         let jobs = self.core.jobs();
         for (_, task) in self.core.tasks().filter(|(_, task)| !task.is_new()) {
             running.tasks += 1;
@@ -384,6 +388,7 @@ impl Driver {
                 proto::Job {
                     job: key.job.to_string(),
                     kind: key.kind.as_ref().map(|kind| kind.to_string()),
+                    group: finished.group.as_ref().map(|group| group.to_string()),
                     running,
                     finished: finished.count,
                     failed: finished.failed,

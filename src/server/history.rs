@@ -100,6 +100,7 @@ fn ended(task: &Ended, classify: Option<&Classify>) -> proto::EndedTask {
         name: text("name"),
         job: text("job"),
         kind: text("kind"),
+        group: text("group"),
         uid: number(task, "uid"),
         tier: tier.into(),
         exit_status,

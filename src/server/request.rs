@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::command::{
-    AdmitRequest, Caller, CommandError, ErrorKind, MAX_MESSAGE_BYTES, QueueId, QueueMark,
-    QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
+    AdmitRequest, Caller, CommandError, ErrorKind, JobPriority, MAX_MESSAGE_BYTES, QueueId,
+    QueueMark, QueuePage, QueueRequest, ReserveRequest, Subject, Wait,
 };
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId};
@@ -47,6 +47,7 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
             name: label("name", request.name)?,
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
+            group: label("group", request.group)?,
         },
         priority: request.priority.map(Priority),
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
@@ -87,7 +88,7 @@ fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
         container: name(hint.container)?,
         priority: hint.priority.map(Priority),
         opportunistic: hint.opportunistic,
-        queue: label("queue", hint.queue)?.map(|queue| queue.as_str().to_owned()),
+        queue: label("queue", hint.queue)?,
         master: match hint.master {
             None | Some(Said::MasterOutside(false)) => None,
             Some(Said::MasterOutside(true)) => Some(Master::Outside),
@@ -177,6 +178,7 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
             name: None,
             job: label("job", request.job)?,
             kind: label("kind", request.kind)?,
+            group: label("group", request.group)?,
         },
         priority: Priority(request.priority),
         lease: Lease {
@@ -186,6 +188,13 @@ pub fn reserve(request: proto::ReserveRequest) -> Result<ReserveRequest, Command
         },
         wait,
     })
+}
+
+/// Checks a SetJobPriority.
+pub fn job_priority(request: proto::SetJobPriorityRequest) -> Result<JobPriority, CommandError> {
+    let proto::SetJobPriorityRequest { job, uid, priority } = request;
+    let job = Label::new(&job).map_err(|error| invalid(format!("job {error}")))?;
+    Ok(JobPriority { job, uid, priority: Priority(priority) })
 }
 
 /// A label, or which field breaks the range and how.
@@ -367,6 +376,12 @@ mod tests {
                 caller(),
                 ErrorKind::InvalidArgument,
                 "kind is empty",
+            ),
+            (
+                proto::AdmitRequest { group: Some("a\nb".into()), ..good.clone() },
+                caller(),
+                ErrorKind::InvalidArgument,
+                "group has a control character at position 1",
             ),
             (
                 proto::AdmitRequest { reservation: Some("../x".into()), ..good.clone() },

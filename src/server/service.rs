@@ -10,7 +10,8 @@
 use std::sync::Arc;
 
 use crate::command::{
-    AdmitRequest, Caller, Command, CommandError, QueueId, QueuePage, QueueRequest, ReserveRequest,
+    AdmitRequest, Caller, Command, CommandError, JobPriority, QueueId, QueuePage, QueueRequest,
+    ReserveRequest,
 };
 use crate::core::event::Change;
 use crate::core::model::{Priority, TaskId};
@@ -48,6 +49,7 @@ commands! {
     list_queue(request: QueueRequest) -> QueuePage = ListQueue;
     release(id: TaskId) -> () = Release;
     set_priority(id: TaskId, priority: Priority) -> proto::Task = SetPriority;
+    set_job_priority(request: JobPriority) -> proto::SetJobPriorityResponse = SetJobPriority;
     drain() -> () = Drain;
     resume() -> () = Resume;
     /// Answers the keys that changed.

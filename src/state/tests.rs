@@ -174,6 +174,7 @@ fn books_are_a_fold_over_the_history() {
     store.append(&event(2, EventKind::Admitted, Some(id(4)))).unwrap();
     let mut completed = event(3, EventKind::Completed, Some(id(0)));
     completed.inputs.insert("job".into(), json!("grep"));
+    completed.inputs.insert("group".into(), json!("etl"));
     completed.inputs.insert("computing_rate".into(), json!(0.5));
     completed.inputs.insert("elapsed_seconds".into(), json!(8.0));
     completed.inputs.insert("ended_at".into(), json!("2026-01-01T00:00:00Z"));
@@ -197,6 +198,7 @@ fn books_are_a_fold_over_the_history() {
     assert_eq!((standing.counters.next_seq, standing.counters.next_task), (7, 5));
     assert!(standing.live.is_empty() && standing.draining_since.is_some());
     let finished = standing.jobs.values().next().unwrap();
+    assert_eq!(finished.group.as_ref().map(Label::as_str), Some("etl"));
     assert_eq!((finished.count, finished.rated), (2, 1), "an unseen end leaves the rate alone");
     assert_eq!((finished.seconds.mean(), finished.last_timed), (Some(8.0), Some(completed.at)));
     assert_eq!(recovered.events.len(), 6);

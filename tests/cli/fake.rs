@@ -29,6 +29,7 @@ pub struct Script {
     pub peers: Vec<Option<i32>>,
     pub reserve: Option<Failure>,
     pub priorities: Vec<SetPriorityRequest>,
+    pub job_priorities: Vec<SetJobPriorityRequest>,
     pub events: Vec<event_stream_item::Item>,
     /// Whether the event stream stays open after `events`.
     pub follow: bool,
@@ -253,6 +254,14 @@ impl Shaper for Served {
     async fn set_priority(&self, request: Request<SetPriorityRequest>) -> Answer<Task> {
         self.0.lock().unwrap().priorities.push(request.into_inner());
         Ok(Response::new(Task::default()))
+    }
+
+    async fn set_job_priority(
+        &self,
+        request: Request<SetJobPriorityRequest>,
+    ) -> Answer<SetJobPriorityResponse> {
+        self.0.lock().unwrap().job_priorities.push(request.into_inner());
+        Ok(Response::new(SetJobPriorityResponse { tasks: 2, waiting: 1 }))
     }
 
     async fn drain(&self, _: Request<DrainRequest>) -> Answer<DrainResponse> {

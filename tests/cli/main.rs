@@ -73,6 +73,9 @@ fn usage_errors_exit_2_and_those_of_run_125() {
         &["admit", "7", "--unit", "cron"],
         &["admit", "--unit"],
         &["priority", "t0000000-1"],
+        &["priority", "--job", "nightly"],
+        &["priority", "--job", "nightly", "t0000000-1", "3"],
+        &["priority", "--user", "0", "t0000000-1", "3"],
         &["--endpoint", "https://localhost:1", "status"],
         &["--endpoint", "localhost", "status"],
     ] {
@@ -160,6 +163,8 @@ fn priorities_may_be_negative_and_reach_the_limits_of_the_type() {
         &["priority", "t0000000-1", "--", "-5"],
         &["priority", "t0000000-1", "-2147483648"],
         &["priority", "t0000000-1", "2147483647"],
+        &["priority", "--job", "nightly", "-7"],
+        &["priority", "-8", "--job=nightly", "--user", "7"],
         &["run", "--priority", "-5", "--", "true"],
         &["run", "--priority=-2147483648", "--", "true"],
     ] {
@@ -169,6 +174,9 @@ fn priorities_may_be_negative_and_reach_the_limits_of_the_type() {
     let script = fake.script.lock().unwrap();
     let set: Vec<i32> = script.priorities.iter().map(|request| request.priority).collect();
     assert_eq!(set, [-5, -5, i32::MIN, i32::MAX]);
+    let of_jobs: Vec<_> =
+        script.job_priorities.iter().map(|request| (request.priority, request.uid)).collect();
+    assert_eq!(of_jobs, [(-7, None), (-8, Some(7))]);
     let asked: Vec<_> = script.admitted.iter().map(|request| request.priority).collect();
     assert_eq!(asked, [Some(-5), Some(i32::MIN)]);
 }

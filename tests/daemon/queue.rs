@@ -40,6 +40,12 @@ fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
         assert_eq!(one["expires_at"].is_null(), index < 2, "{one}");
     }
     assert_eq!(shown[1]["job"], "nightly");
+    for (priority, place) in [("9", 0), ("0", 1)] {
+        let changed = daemon.json(&["priority", "--job", "nightly", priority]);
+        assert_eq!((&changed["tasks"], &changed["waiting"]), (&0.into(), &1.into()));
+        assert_eq!(queue(&daemon)[place]["pid"], first);
+    }
+    daemon.refused(&["priority", "--job", "hourly", "9"], 1, "nothing of job");
     let id = shown[2]["id"].as_str().unwrap();
     let told = daemon.ok(&["task", id]);
     assert!(told.contains("place 3 in the queue"), "{told}");

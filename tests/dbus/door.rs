@@ -171,6 +171,17 @@ async fn the_other_commands_arrive_and_are_answered() {
         }
     }
 
+    let options = with([("uid", Value::from(7u32))]);
+    let changed = proto::SetJobPriorityResponse { tasks: 2, waiting: 1 };
+    let reply = exchange!(
+        PATH, MANAGER, "SetJobPriority", ("j", -2i32, options),
+        Command::SetJobPriority { request, reply, .. } => reply(Ok(changed)), {
+            assert_eq!((request.job.as_str(), request.uid), ("j", Some(7)));
+            assert_eq!(request.priority, Priority(-2));
+        }
+    );
+    assert_eq!(reply.body().deserialize::<(u32, u32)>().unwrap(), (2, 1));
+
     exchange!(PATH, MANAGER, "Drain", (), Command::Drain { caller, reply } => reply(Ok(())), {
         this_process(&caller);
     });
@@ -377,7 +388,7 @@ async fn properties_and_managed_objects() {
     assert_eq!(
         task_properties,
         json!({
-            "Id": task_id(1).to_string(), "Name": "n/ä", "Job": "j", "Kind": "",
+            "Id": task_id(1).to_string(), "Name": "n/ä", "Job": "j", "Kind": "", "Group": "",
             "Pid": 123_456, "Uid": 1000, "Tier": "passive", "Priority": -2, "Class": "moderate",
             "AdmittedAt": "2026-01-02T03:04:05.000006Z", "PromotedAt": "", "Attachment": "own",
             "Cgroup": format!("/lrs/{}", task_id(1)), "RatioGroup": "/lrs", "Unit": "",

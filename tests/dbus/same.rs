@@ -73,6 +73,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 name: text(of, "name"),
                 job: text(of, "job"),
                 kind: text(of, "kind"),
+                group: text(of, "group"),
                 priority: number(of, "priority"),
                 reservation: text(of, "reservation"),
                 in_place: of["in_place"] == true,
@@ -88,6 +89,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             let request = proto::ReserveRequest {
                 job: text(of, "job"),
                 kind: text(of, "kind"),
+                group: text(of, "group"),
                 priority: number(of, "priority").unwrap_or(0),
                 ttl_ms: number(of, "ttl_ms"),
                 wait_ms: number(of, "wait_ms").unwrap_or(0),
@@ -112,6 +114,17 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             })
             .await
             .map(|_| Json::Null),
+        "SetJobPriority" => {
+            let request = proto::SetJobPriorityRequest {
+                job: text(of, "job").unwrap(),
+                uid: number(of, "uid"),
+                priority: number(of, "priority").unwrap(),
+            };
+            client.set_job_priority(request).await.map(|answer| {
+                let proto::SetJobPriorityResponse { tasks, waiting } = answer.into_inner();
+                json!([tasks, waiting])
+            })
+        }
         "Drain" => client.drain(proto::DrainRequest {}).await.map(|_| Json::Null),
         "Resume" => client.resume(proto::ResumeRequest {}).await.map(|_| Json::Null),
         "Reload" => client
@@ -216,6 +229,13 @@ async fn dbus(client: &Connection, method: &str, of: &Json) -> Outcome {
             let priority: i32 = number(of, "priority").unwrap();
             call(client, method, &(id(of), priority)).await?;
             Json::Null
+        }
+        "SetJobPriority" => {
+            let (job, priority) =
+                (text(of, "job").unwrap(), number::<i32>(of, "priority").unwrap());
+            let uid = number::<u32>(of, "uid").map(|uid| with([("uid", Value::from(uid))]));
+            let reply = call(client, method, &(job, priority, uid.unwrap_or_default())).await?;
+            json!(reply.body().deserialize::<(u32, u32)>().unwrap())
         }
         "Drain" | "Resume" => {
             call(client, method, &()).await?;
@@ -347,7 +367,9 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     let _ = step!("GetStatus", json!({}));
     let _ = step!("GetConfig", json!({}));
     step!("GetYarn", json!({})).unwrap();
-    let first = step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map"})).unwrap();
+    let first =
+        step!("Admit", json!({"pid": p0, "name": "a", "job": "j", "kind": "map", "group": "g"}))
+            .unwrap();
     let first = first.as_str().unwrap().to_owned();
     names.push((first.clone(), "T0".to_owned()));
     let _ = step!("Admit", json!({"pid": p0}));
@@ -362,6 +384,7 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         json!({"pid": 1}),
         json!({"pid": p2, "name": ""}),
         json!({"pid": p2, "kind": "a\u{1b}[2J"}),
+        json!({"pid": p2, "group": "g".repeat(257)}),
         json!({"pid": p2, "reservation": "../x"}),
         json!({"pid": p2, "reservation": "r0000001-1"}),
         json!({"pid": p2, "wait_ms": 1, "wait_forever": true}),
@@ -382,6 +405,14 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         step!("Reserve", refused).unwrap_err();
     }
     step!("SetPriority", json!({"id": second, "priority": 5})).unwrap();
+    step!("SetJobPriority", json!({"job": "j", "priority": 4})).unwrap();
+    for refused in [
+        json!({"job": "j", "uid": 54321, "priority": 4}),
+        json!({"job": "never", "priority": 4}),
+        json!({"job": "", "priority": 4}),
+    ] {
+        step!("SetJobPriority", refused).unwrap_err();
+    }
     for id in [&*first, &*second, "t0000001-9", "../x", ""] {
         let _ = step!("GetTask", json!({"id": id}));
         let _ = step!("Explain", json!({"id": id}));
@@ -400,7 +431,9 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     step!("ListJobs", json!({})).unwrap();
     step!("Release", json!({"id": first})).unwrap();
     step!("Release", json!({"id": first})).unwrap_err();
-    let reserved = step!("Reserve", json!({"job": "j", "priority": -3, "ttl_ms": 60_000})).unwrap();
+    let reserved =
+        step!("Reserve", json!({"job": "j", "group": "g", "priority": -3, "ttl_ms": 60_000}))
+            .unwrap();
     let reservation = reserved[0].as_str().unwrap().to_owned();
     names.push((reservation.clone(), "R0".to_owned()));
     step!("CancelReservation", json!({"id": reservation})).unwrap();

@@ -30,6 +30,9 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
                 drop(reply.send(Ok(granted)));
             }
             Command::SetPriority { reply, .. } => drop(reply.send(Ok(task(1)))),
+            Command::SetJobPriority { reply, .. } => {
+                drop(reply.send(Ok(proto::SetJobPriorityResponse { tasks: 2, waiting: 1 })));
+            }
             Command::Discover { .. } => panic!("no door sends what only a finder says"),
             Command::ListQueue { reply, .. } => drop(reply.send(Ok(QueuePage::default()))),
             Command::Reload { reply, .. } => drop(reply.send(Ok(vec!["slots.active".into()]))),
@@ -88,6 +91,7 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, MANAGER, "Reserve", (none(),));
     replied!(PATH, MANAGER, "CancelReservation", ("r0000001-1",));
     replied!(PATH, MANAGER, "SetPriority", (&*id, 1i32));
+    replied!(PATH, MANAGER, "SetJobPriority", ("j", 1i32, none()));
     replied!(PATH, MANAGER, "EvaluateJob", (with([("computing_rate", Value::from(0.1))]),));
     replied!(PATH, MANAGER, "EvaluateJobs", (vec![with([("computing_rate", Value::from(0.1))])],));
     replied!(PATH, MANAGER, "Events", (1u64, 0u32));

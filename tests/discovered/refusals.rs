@@ -1,8 +1,8 @@
 //! What is not taken, and why.
 
-use lrs::command::{Caller, Command as Order, ErrorKind};
+use lrs::command::{Caller, Command as Order, ErrorKind, JobPriority};
 use lrs::core::event::{Change, EventKind};
-use lrs::core::model::Label;
+use lrs::core::model::{Label, Priority};
 use lrs::discover::{Attach, Finder, Found, Hint};
 use lrs::rights::Role;
 
@@ -53,6 +53,26 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
         daemon.ask(|caller, reply| Order::Release { caller: user(caller), id, reply }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::PermissionDenied);
     assert!(error.message.contains("found by yarn"), "{error}");
+
+    // Nor can it change the priority of its job, whether it says whose job or not.
+    let job = Label::new("application_1_0001").unwrap();
+    let mut again = container.found();
+    again.labels.job = Some(job.clone());
+    daemon.discover(&again).unwrap();
+    let set = |who: &dyn Fn(Caller) -> Caller, uid, priority| {
+        let (job, priority) = (job.clone(), Priority(priority));
+        let request = JobPriority { job, uid, priority };
+        daemon.ask(|caller, reply| Order::SetJobPriority { caller: who(caller), request, reply })
+    };
+    for uid in [None, Some(0)] {
+        let error = set(&user, uid, -5).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::PermissionDenied);
+        assert!(error.message.contains("found by yarn"), "{error}");
+    }
+    assert_eq!(daemon.task(id).priority, Some(0), "nothing is changed");
+    assert_eq!(set(&|caller| caller, Some(4242), 5).unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(set(&|caller| caller, None, 5).unwrap().tasks, 1);
+    assert_eq!(daemon.task(id).priority, Some(5));
 
     // Released by an administrator, it is not brought back by the next look.
     daemon.ask(|caller, reply| Order::Release { caller, id, reply }).unwrap();

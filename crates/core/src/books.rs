@@ -143,7 +143,10 @@ impl Books {
         let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
         let figure = |name| event.inputs.get(name).and_then(Value::as_f64).filter(|_| ended_at);
         let seconds = figure("elapsed_seconds").filter(|_| !has_failed(event));
-        self.job(key).add(End { rate: figure("computing_rate"), seconds, at: event.at });
+        let group = label(event, "group");
+        let job = self.job(key);
+        job.name_group(group.as_ref());
+        job.add(End { rate: figure("computing_rate"), seconds, at: event.at });
     }
 
     fn job(&mut self, key: JobKey) -> &mut Finished {
@@ -158,11 +161,13 @@ impl Books {
 
 /// The job of the task that an event of its end is about.
 fn job_key(event: &Event) -> Option<JobKey> {
-    let label = |key| event.inputs.get(key).and_then(Value::as_str).map(Label::new);
-    let job = label("job")?.ok()?;
-    let kind = label("kind").and_then(Result::ok);
+    let (job, kind) = (label(event, "job")?, label(event, "kind"));
     let uid = event.inputs.get("uid").and_then(Value::as_u64);
     Some(JobKey { uid: uid.and_then(|uid| u32::try_from(uid).ok()), job, kind })
+}
+
+fn label(event: &Event, key: &str) -> Option<Label> {
+    Label::new(event.inputs.get(key)?.as_str()?).ok()
 }
 
 fn has_failed(event: &Event) -> bool {

@@ -40,6 +40,7 @@ impl Shaper {
         }
         self.expire(now);
         self.follow_cycle();
+        self.freed.cycle(now.boot);
         self.flush_refusals(now);
         let Measured { memory, memory_full, swap_growth, .. } = *measured;
         let signals = Signals { memory, memory_full, swap_growth };

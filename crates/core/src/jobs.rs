@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::JobKey;
+use super::model::{JobKey, Label};
 use crate::units::{Share, WallTime};
 
 /// Jobs kept at the most: a scheduler that names every task a job of its own must not fill
@@ -27,7 +27,7 @@ pub const MAX_JOBS: usize = 4096;
 const REMEMBERED: u64 = 32;
 
 /// What finished tasks of a job say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// Tasks that ended.
     pub count: u64,
@@ -47,6 +47,9 @@ pub struct Finished {
     /// When the last of these ended: how old `seconds` is.
     #[serde(default)]
     pub last_timed: Option<WallTime>,
+    /// The group of the last task that named one: of the last admitted, after a restart of the last ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Label>,
 }
 
 /// A figure of the last [`REMEMBERED`] or so tasks.
@@ -110,6 +113,13 @@ impl Finished {
         }
     }
 
+    /// A task of this group is one of the job's.
+    pub fn name_group(&mut self, group: Option<&Label>) {
+        if let Some(group) = group.filter(|group| self.group.as_ref() != Some(group)) {
+            self.group = Some(group.clone());
+        }
+    }
+
     fn rates(&self) -> Aged {
         Aged { sum: self.rate_sum, count: self.rated, squares: self.rate_squares }
     }
@@ -149,9 +159,11 @@ impl Jobs {
         jobs
     }
 
-    /// A task of `key` was admitted.
-    pub fn started(&mut self, key: JobKey) {
-        self.touch(key).running += 1;
+    /// A task of `key` was admitted, in `group`.
+    pub fn started(&mut self, key: JobKey, group: Option<&Label>) {
+        let job = self.touch(key);
+        job.running += 1;
+        job.finished.name_group(group);
     }
 
     /// A task of `key` ended.
@@ -241,7 +253,7 @@ mod tests {
     fn the_rate_is_the_mean_over_finished_tasks_that_have_one() {
         let mut jobs = Jobs::default();
         for rate in [Some(0.2), None, Some(0.4)] {
-            jobs.started(key("grep"));
+            jobs.started(key("grep"), None);
             jobs.ended(key("grep"), rated(rate));
         }
         let rate = rate_of(&jobs, &key("grep")).unwrap();
@@ -276,7 +288,7 @@ mod tests {
         let mut jobs = Jobs::default();
         let left =
             |jobs: &Jobs, elapsed| jobs.remaining(&key("sort"), Duration::from_secs(elapsed));
-        jobs.started(key("sort"));
+        jobs.started(key("sort"), None);
         assert_eq!(left(&jobs, 0), None, "none has finished");
         for (seconds, at) in [(Some(10.0), 1), (Some(30.0), 2), (None, 3)] {
             let at = WallTime::from_unix_micros(at);
@@ -286,6 +298,7 @@ mod tests {
         let (_, _, finished) = jobs.iter().next().unwrap();
         assert_eq!((finished.count, finished.seconds.spread()), (3, Some(10.0)));
         assert_eq!(finished.last_timed, Some(WallTime::from_unix_micros(2)));
+        assert_eq!(finished.group, None);
         // What an earlier lrsd kept has no durations, and an earlier lrsd reads what this one keeps.
         let older = r#"{"count":2,"failed":0,"rate_sum":0.5,"rated":1,"rate_squares":0.25}"#;
         let older: Finished = serde_json::from_str(older).unwrap();
@@ -297,10 +310,10 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_keeps_what_runs() {
         let mut jobs = Jobs::default();
-        jobs.started(key("keeper"));
+        jobs.started(key("keeper"), None);
         for number in 0..2 * MAX_JOBS {
             let key = key(&format!("job-{number}"));
-            jobs.started(key.clone());
+            jobs.started(key.clone(), None);
             jobs.ended(key, rated(None));
         }
         assert_eq!(jobs.iter().count(), MAX_JOBS);

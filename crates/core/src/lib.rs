@@ -11,6 +11,7 @@ pub mod counts;
 mod cycle;
 pub mod event;
 pub mod exit;
+pub mod freed;
 mod freezing;
 pub mod guard;
 pub mod jobs;
@@ -37,6 +38,7 @@ pub mod step;
 pub mod task;
 pub mod unit;
 pub mod units;
+pub mod whole_job;
 
 pub use cycle::Measured;
 

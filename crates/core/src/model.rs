@@ -294,6 +294,9 @@ pub struct Labels {
     pub job: Option<Label>,
     /// map, reduce, any word.
     pub kind: Option<Label>,
+    /// The scheduler's pool or queue that the task is charged to; kept for schedulers, decides nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Label>,
 }
 
 impl Labels {
@@ -303,6 +306,7 @@ impl Labels {
             name: self.name.or(other.name),
             job: self.job.or(other.job),
             kind: self.kind.or(other.kind),
+            group: self.group.or(other.group),
         }
     }
 

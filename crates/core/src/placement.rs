@@ -328,7 +328,7 @@ impl Shaper {
         );
         let Newcomer { who, labels, uid, priority, opportunistic, order } = who;
         if let Some(key) = labels.job_key(Some(uid)) {
-            self.jobs.started(key);
+            self.jobs.started(key, labels.group.as_ref());
         }
         let reason = reason.to_owned();
         let mut task = Task {
@@ -374,6 +374,9 @@ impl Shaper {
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
+        if matches!(task.seat, Seat::Active | Seat::Passive) {
+            self.freed.add();
+        }
         self.lane.forget(id);
         self.ladder.forget(id);
         Some(task)

@@ -78,7 +78,7 @@ fn admit(shaper: &mut Shaper, priority: i32, now: Moment) -> TaskId {
 
 /// What a request comes to at once, under a ticket of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     Placed(TaskId),
     Waiting(Ticket),
 }
@@ -92,7 +92,7 @@ fn used(seconds: u64) -> TaskSample {
     }
 }
 
-trait Ask {
+pub(super) trait Ask {
     fn ask(
         &mut self,
         request: Request,
@@ -694,6 +694,12 @@ fn labels_learnt_late_move_a_task_to_its_job() {
     shaper.add_labels(id, Labels { job: label("other"), kind: label("map"), ..job });
     let labels = &shaper.task(id).unwrap().labels;
     assert_eq!((&labels.job, &labels.kind), (&label("application_1_1"), &label("map")));
+    // An application may be moved to another queue.
+    for group in ["root.day", "root.night"] {
+        shaper.add_labels(id, Labels { group: label(group), ..Labels::default() });
+    }
+    shaper.add_labels(id, Labels::default());
+    assert_eq!(shaper.task(id).unwrap().labels.group, label("root.night"));
     end(&mut shaper, id, at(1));
     let finished: Vec<_> = shaper.jobs().iter().filter(|(_, _, f)| f.count > 0).collect();
     assert_eq!(finished.len(), 1);
@@ -739,6 +745,10 @@ enum Op {
     },
     SetPriority {
         pick: usize,
+        priority: i32,
+    },
+    SetJobPriority {
+        job: u8,
         priority: i32,
     },
     SetStanding {
@@ -814,6 +824,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => prop::collection::vec(pick(), 1..3).prop_map(|picks| Op::End { picks }),
         1 => pick().prop_map(|pick| Op::Release { pick }),
         2 => (pick(), priority()).prop_map(|(pick, priority)| Op::SetPriority { pick, priority }),
+        1 => (0..3u8, priority())
+            .prop_map(|(job, priority)| Op::SetJobPriority { job, priority }),
         2 => (pick(), standing())
             .prop_map(|(pick, standing)| Op::SetStanding { pick, standing }),
         1 => (pick(), 0..3u8).prop_map(|(pick, job)| Op::AddLabels { pick, job }),
@@ -1031,7 +1043,7 @@ fn restart(shaper: &Shaper) -> Shaper {
             .collect(),
         called_off: Vec::new(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),
-        jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), *f)).collect(),
+        jobs: shaper.jobs().iter().map(|(key, _, f)| (key.clone(), f.clone())).collect(),
         totals: shaper.totals(),
         counters: shaper.counters(),
         draining_since: shaper.draining_since(),
@@ -1190,6 +1202,11 @@ fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) {
         Op::SetPriority { pick, priority } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
                 shaper.set_priority(id, Priority(priority), now);
+            }
+        }
+        Op::SetJobPriority { job, priority } => {
+            if let Some(job) = labels(job).job {
+                shaper.set_job_priority(&job, None, Priority(priority), now);
             }
         }
         Op::ForgetWaiter { pick } => {

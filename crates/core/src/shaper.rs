@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::capacity::FreeWindow;
 use super::event::{Change, Event, EventKind};
+use super::freed::Freed;
 use super::guard::Guard;
 use super::guard::freeze::Ladder;
 use super::guard::interference::Interference;
@@ -68,6 +69,8 @@ pub struct Shaper {
     /// weights back.
     pub(super) vacated: BTreeMap<TaskId, Box<Task>>,
     pub(super) jobs: Jobs,
+    /// Slots that came free.
+    pub(super) freed: Freed,
     pub(super) totals: Totals,
     pub(super) counters: Counters,
     pub(super) draining_since: Option<WallTime>,
@@ -116,6 +119,7 @@ impl Shaper {
                 .map(|task| (task.id, Box::new(task)))
                 .collect(),
             jobs: Jobs::restore(restored.jobs),
+            freed: Freed::default(),
             totals: restored.totals,
             counters: restored.counters,
             draining_since: restored.draining_since,
@@ -133,7 +137,7 @@ impl Shaper {
                 shaper.counters.next_order.max(task.order.0.saturating_add(1));
             shaper.slots.sit(task.seat, task.rank(), id);
             if let Some(key) = task.job_key() {
-                shaper.jobs.started(key);
+                shaper.jobs.started(key, task.labels.group.as_ref());
             }
             shaper.tasks.insert(id, Box::new(task));
         }
@@ -194,6 +198,11 @@ impl Shaper {
     /// All jobs known.
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// How many slots come free a second; `None`: not known yet.
+    pub fn slots_freed_per_second(&self) -> Option<f64> {
+        self.freed.per_second()
     }
 
     /// Counters.
@@ -325,6 +334,9 @@ impl Shaper {
             }
             Input::Cancel(id) => self.cancel_reservation(id, now),
             Input::SetPriority { task, priority } => self.set_priority(task, priority, now),
+            Input::SetJobPriority { job, uid, priority } => {
+                self.set_job_priority(&job, uid, priority, now);
+            }
             Input::SetStanding { task, standing } => self.set_standing(task, standing, now),
             Input::Drain => self.drain(now),
             Input::Resume => self.resume(now),
@@ -375,10 +387,16 @@ impl Shaper {
 
     /// Changes a priority; the rules of placement apply at once, in both directions.
     pub(super) fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if task.priority == priority {
-            return;
+        if self.change_priority(id, priority, now) {
+            self.settle(now);
         }
+    }
+
+    /// Changes it and leaves the rules of placement to the caller; `false`: there was nothing to change.
+    pub(super) fn change_priority(&mut self, id: TaskId, priority: Priority, now: Moment) -> bool {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.priority != priority) else {
+            return false;
+        };
         let before = task.priority;
         self.slots.stand(task.seat, task.rank());
         task.priority = priority;
@@ -388,7 +406,7 @@ impl Shaper {
             event.to = Some(priority.to_string());
         });
         self.step.store(Record::Task(id));
-        self.settle(now);
+        true
     }
 
     /// Takes no new tasks from now on. Tasks and reservations stay; who waits does so until it ends.
@@ -519,8 +537,8 @@ impl Shaper {
 
 /// Adds the labels that are known to `inputs`, by their names in JSON.
 pub fn insert_labels(inputs: &mut Map<String, Value>, labels: &Labels) {
-    let Labels { name, job, kind } = labels;
-    for (key, label) in [("name", name), ("job", job), ("kind", kind)] {
+    let Labels { name, job, kind, group } = labels;
+    for (key, label) in [("name", name), ("job", job), ("kind", kind), ("group", group)] {
         if let Some(label) = label {
             inputs.insert(key.into(), json!(label));
         }

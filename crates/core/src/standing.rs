@@ -57,11 +57,12 @@ impl Shaper {
         self.settle(now);
     }
 
-    /// Gives a task the labels it lacks, which its finder learnt late.
+    /// Gives a task the labels it lacks, which its finder learnt late; its group may be another one now.
     pub(super) fn add_labels(&mut self, id: TaskId, labels: Labels) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let before = task.labels.clone();
-        task.labels = before.clone().or(labels);
+        let group = labels.group.clone().or_else(|| before.group.clone());
+        task.labels = Labels { group, ..before.clone().or(labels) };
         if task.labels == before {
             return;
         }
@@ -72,7 +73,7 @@ impl Shaper {
                 self.jobs.left(key);
             }
             if let Some(key) = after {
-                self.jobs.started(key);
+                self.jobs.started(key, task.labels.group.as_ref());
             }
         }
         self.step.store(Record::Task(id));

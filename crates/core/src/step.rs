@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use super::cycle::Measured;
 use super::event::{Change, Event, EventKind};
 use super::exit::Exit;
-use super::model::{Labels, Level, Priority, ReservationId, Standing, TaskId};
+use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, TaskId};
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Lease, Patience, Policy, Refusal, Request};
@@ -203,6 +203,15 @@ pub enum Input {
     SetPriority {
         /// The task.
         task: TaskId,
+        /// The new one.
+        priority: Priority,
+    },
+    /// Another priority for all tasks of a job that run and all its requests that wait.
+    SetJobPriority {
+        /// The job, all kinds of it.
+        job: Label,
+        /// Whose; `None`: of all users.
+        uid: Option<u32>,
         /// The new one.
         priority: Priority,
     },

@@ -37,6 +37,7 @@ const FIELDS: &[Field] = &[
     Field("name", "NAME", Column::Elastic(8), |task, _| text(task.name.as_ref())),
     Field("job", "JOB", Column::Elastic(8), |task, _| text(task.job.as_ref())),
     Field("kind", "KIND", Column::Elastic(6), |task, _| text(task.kind.as_ref())),
+    Field("group", "GROUP", Column::Elastic(6), |task, _| text(task.group.as_ref())),
 ];
 
 /// The columns without `-o`, on lines of this width or more.

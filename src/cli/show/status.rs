@@ -194,11 +194,12 @@ fn mechanism(
     }
     if let Some(running) = status.running {
         let text = format!(
-            "{} tasks, the rates of {} sum up to {:.2}; next slot expected in {}",
+            "{} tasks, the rates of {} sum up to {:.2}; next slot expected in {}, {} freed a second",
             running.tasks,
             running.rated,
             running.rate_sum,
             seconds_age(running.next_free_slot_seconds),
+            known(running.slots_freed_per_second, |freed| format!("{freed:.2}")),
         );
         lines.push(("running", text));
     }

@@ -35,6 +35,7 @@ const FIELDS: &[Field] = &[
     Field("name", "NAME", Column::Elastic(8), |task| text(task.name.as_deref())),
     Field("job", "JOB", Column::Elastic(8), |task| text(task.job.as_deref())),
     Field("kind", "KIND", Column::Elastic(6), |task| text(task.kind.as_deref())),
+    Field("group", "GROUP", Column::Elastic(6), |task| text(task.group.as_deref())),
     Field("pid", "PID", Column::Figure, |task| known(task.pid, |pid| pid.to_string())),
     Field("uid", "UID", Column::Figure, |task| known(task.uid, |uid| uid.to_string())),
     Field("cpu_seconds", "CPU-S", Column::Figure, |task| {
@@ -91,6 +92,7 @@ pub(crate) fn tasks(
         .into_iter()
         .filter(|task| !args.mine || task.uid == Some(own))
         .filter(|task| args.job.is_none() || task.job == args.job)
+        .filter(|task| args.group.is_none() || task.group == args.group)
         .collect();
     match &args.sort {
         // The active tier first, each tier in the order of the answer, which is that of admission.

@@ -105,6 +105,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("name", text(&task.name)),
         ("job", text(&task.job)),
         ("kind", text(&task.kind)),
+        ("group", text(&task.group)),
         ("process", known(task.pid, |pid| pid.to_string())),
         ("ended", ended(&task)),
         ("uid", known(task.uid, |uid| uid.to_string())),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::classify::{Kind, Launch};
 use super::ids::{ContainerId, label};
 use super::watch::PidFile;
-use crate::core::model::{Labels, Priority, TaskId};
+use crate::core::model::{Label, Labels, Priority, TaskId};
 use crate::discover::refusals::Refusals;
 use crate::discover::{Attach, Finder, Found, Presumed, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -23,12 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What the ResourceManager or the NodeManager says of a container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
     /// The application's priority; `None`: not known.
     pub priority: Option<Priority>,
     /// Whether its execution type is OPPORTUNISTIC; `None`: not known.
     pub opportunistic: Option<bool>,
+    /// The queue of its application; `None`: not known.
+    pub queue: Option<Label>,
     /// Where its application's master is; `None`: not known.
     pub master: Option<Master>,
 }
@@ -38,6 +40,7 @@ impl From<&discover::Hint> for Hint {
         Hint {
             priority: hint.priority,
             opportunistic: hint.opportunistic,
+            queue: hint.queue.clone(),
             master: hint.master.as_ref().and_then(|master| match master {
                 discover::Master::Container(id) => id.parse().ok().map(Master::Container),
                 discover::Master::Outside => Some(Master::Outside),
@@ -221,6 +224,7 @@ impl Entry {
                 name: label(self.id),
                 job: label(self.id.application),
                 kind: self.kind().and_then(|kind| label(kind.word())),
+                group: self.hint.queue.clone(),
             },
             priority: self.hint.priority,
             standing,
@@ -348,8 +352,14 @@ mod tests {
         assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
         assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
         assert_eq!((found.labels.kind, found.standing), (None, None), "nobody has said yet");
-        entry.hint = Hint { priority: Some(Priority(5)), opportunistic: Some(true), master: None };
+        entry.hint = Hint {
+            priority: Some(Priority(5)),
+            opportunistic: Some(true),
+            queue: label("root.batch"),
+            master: None,
+        };
         let found = entry.found().unwrap();
+        assert_eq!(found.labels.group.unwrap().as_str(), "root.batch");
         assert_eq!(
             (found.priority, found.standing),
             (Some(Priority(5)), Some(Standing::Opportunistic))

@@ -42,7 +42,7 @@ pub fn containers(
         proto::YarnContainer {
             application: Some(info.id.application.to_string()),
             kind: info.kind.map(|kind| kind.word().to_owned()),
-            queue: hint.and_then(|hint| hint.queue.clone()),
+            queue: hint.and_then(|hint| hint.queue.as_ref()).map(ToString::to_string),
             execution_type: execution_type.map(|opportunistic| {
                 String::from(if opportunistic { "OPPORTUNISTIC" } else { "GUARANTEED" })
             }),

@@ -63,6 +63,7 @@ struct AdmitOptions {
     name: Option<String>,
     job: Option<String>,
     kind: Option<String>,
+    group: Option<String>,
     priority: Option<i32>,
     reservation: Option<String>,
     in_place: bool,
@@ -82,6 +83,7 @@ impl AdmitOptions {
             name: self.name,
             job: self.job,
             kind: self.kind,
+            group: self.group,
             priority: self.priority,
             reservation: self.reservation,
             in_place: self.in_place,
@@ -99,6 +101,7 @@ impl AdmitOptions {
 struct ReserveOptions {
     job: Option<String>,
     kind: Option<String>,
+    group: Option<String>,
     priority: i32,
     ttl_ms: Option<u64>,
     wait_ms: u64,
@@ -126,6 +129,12 @@ struct QueueOptions {
 #[serde(deny_unknown_fields, default)]
 struct WaitOptions {
     wait_ms: Option<u64>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct JobOptions {
+    uid: Option<u32>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -279,7 +288,7 @@ impl Manager {
     }
 
     /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Options:
-    /// name, job, kind (s), priority (i), reservation (s), in_place (b), wait_ms (t),
+    /// name, job, kind, group (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), first_requested_at (s, RFC 3339), unit (s): with pid 0, a running
     /// service or scope of systemd's, in place; keep_unit (b): leave the unit of systemd's that
     /// it is in only if nothing is lost by it, as lrsctl run does. A wait ends when the caller
@@ -309,12 +318,12 @@ impl Manager {
         self.admitted(request).await
     }
 
-    /// Promises a slot for a limited time, before its task exists. Options: job, kind (s),
+    /// Promises a slot for a limited time, before its task exists. Options: job, kind, group (s),
     /// priority (i), ttl_ms (t), wait_ms (t), wait_forever (b), tier (s): "active": no other. A wait
     /// ends when the caller leaves the bus.
     #[zbus(out_args("id", "tier", "expires_at"))]
     async fn reserve(&self, options: Options) -> Result<(String, String, String), CallError> {
-        let ReserveOptions { job, kind, priority, ttl_ms, wait_ms, wait_forever, tier } =
+        let ReserveOptions { job, kind, group, priority, ttl_ms, wait_ms, wait_forever, tier } =
             options.read()?;
         let tier = match tier.as_deref() {
             None => proto::Tier::Unspecified,
@@ -323,7 +332,7 @@ impl Manager {
             Some(_) => proto::Tier::Passive,
         };
         let asked = request::reserve(proto::ReserveRequest {
-            job, kind, priority, ttl_ms, wait_ms, wait_forever, tier: tier.into(), count: 1,
+            job, kind, group, priority, ttl_ms, wait_ms, wait_forever, tier: tier.into(), count: 1,
         })?;
         let call = self.call()?;
         let question = Question::new(Action::ManageTasks, "Reserve", None);
@@ -351,6 +360,26 @@ impl Manager {
     /// Gives a task another priority; higher runs sooner.
     async fn set_priority(&self, id: &str, priority: i32) -> Result<(), CallError> {
         self.call()?.set_priority(id, priority).await
+    }
+
+    /// The same for all that runs and waits of a job. Options: uid (u): whose job; else the caller's own,
+    /// or of an admin's call the jobs of that name of all users. tasks and waiting say how many.
+    #[zbus(out_args("tasks", "waiting"))]
+    async fn set_job_priority(
+        &self,
+        job: String,
+        priority: i32,
+        options: Options,
+    ) -> Result<(u32, u32), CallError> {
+        let JobOptions { uid } = options.read()?;
+        let asked = proto::SetJobPriorityRequest { job, uid, priority };
+        let asked = request::job_priority(asked)?;
+        let about = Some(("job", asked.job.to_string()));
+        let question = Question::new(Action::ManageTasks, "SetJobPriority", about);
+        let call = self.call()?;
+        let set = |caller, _| call.server.service.set_job_priority(caller, asked.clone());
+        let changed = call.change(question, None, set).await?;
+        Ok((changed.tasks, changed.waiting))
     }
 
     /// Stops offering slots. Running tasks are not touched.

@@ -52,6 +52,8 @@ impl Task {
     #[zbus(property)] fn job(&self) -> String { text(self.task.job.as_deref()) }
     /// Empty: none given.
     #[zbus(property)] fn kind(&self) -> String { text(self.task.kind.as_deref()) }
+    /// Its scheduler's pool or queue; empty: none given.
+    #[zbus(property)] fn group(&self) -> String { text(self.task.group.as_deref()) }
     /// The main process; absent if not known.
     #[zbus(property)] fn pid(&self) -> fdo::Result<i32> { known(self.task.pid) }
     /// The owner; absent if not known.
@@ -129,7 +131,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
         }};
     }
     same!(
-        id name job kind pid uid tier priority class admitted_at promoted_at attachment overflow
+        id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
         cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec

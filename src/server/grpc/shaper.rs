@@ -181,6 +181,15 @@ impl Shaper for GrpcServer {
         Ok(Response::new(self.service.set_priority(caller, id, priority).await?))
     }
 
+    async fn set_job_priority(
+        &self,
+        request: Request<proto::SetJobPriorityRequest>,
+    ) -> Answer<proto::SetJobPriorityResponse> {
+        let caller = caller(&request)?;
+        let request = request::job_priority(request.into_inner())?;
+        Ok(Response::new(self.service.set_job_priority(caller, request).await?))
+    }
+
     async fn drain(&self, request: Request<proto::DrainRequest>) -> Answer<proto::DrainResponse> {
         let caller = caller(&request)?;
         self.service.drain(caller).await?;
