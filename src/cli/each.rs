@@ -24,12 +24,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::args::{RunArgs, SlotArgs};
+use super::args::RunArgs;
 use super::client::{Lrsd, ask};
 use super::exec::Program;
 use super::failure::{Asked, Exit, Failure};
 use super::output::{printable, say};
-use super::values::Patience;
 use crate::proto;
 
 /// Children that wait beside those that the node can run, so that a free slot is taken at once.
@@ -158,7 +157,9 @@ impl Batch<'_> {
         let parent = waits.as_raw_fd();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--endpoint", &self.endpoint, "run", "--parent", &parent.to_string()]);
-        command.args(slot(&self.args.slot, index));
+        // A name has the index behind it.
+        let name = self.args.slot.name.as_ref().map(|name| format!("{name}-{index}"));
+        command.args(self.args.slot.options(name));
         if self.args.leave_unit {
             command.arg("--leave-unit");
         }
@@ -284,24 +285,6 @@ fn over_last(text: Arguments<'_>) {
     if stderr.is_terminal() {
         let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
     }
-}
-
-/// The options of one child: a name has the index behind it.
-fn slot(slot: &SlotArgs, index: u64) -> Vec<String> {
-    let wait = match slot.wait {
-        Some(Patience::For(most)) => format!("--wait={}ms", most.as_millis()),
-        Some(Patience::Forever) | None => "--wait".to_owned(),
-    };
-    let mut options = vec![wait];
-    let mut option = |name: &str, value: Option<String>| {
-        options.extend(value.map(|value| format!("--{name}={value}")));
-    };
-    option("name", slot.name.as_ref().map(|name| format!("{name}-{index}")));
-    option("job", slot.job.clone());
-    option("kind", slot.kind.clone());
-    option("group", slot.group.clone());
-    option("priority", slot.priority.map(|priority| priority.to_string()));
-    options
 }
 
 /// The command with `{}` replaced by the argument, or with the argument at its end.

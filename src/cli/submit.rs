@@ -26,7 +26,7 @@ use lrs_api::proto::{GetTaskRequest, ListHistoryRequest, ListQueueRequest};
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::args::{LogArgs, SlotArgs, SubmitArgs};
+use super::args::{LogArgs, SubmitArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
 use super::failure::Failure;
@@ -35,7 +35,6 @@ use super::kill;
 use super::output::{Output, printable, say};
 use super::queue::{is_queued, whole};
 use super::read::ended_tasks;
-use super::values::Patience;
 
 /// There if systemd is the init (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
@@ -168,8 +167,9 @@ fn start(name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Fai
             systemd.arg(word);
         }
     }
-    systemd.arg("--").arg(&own).args(["run", "--leave-unit", "--name", name]);
-    systemd.args(slot_options(&args.slot)).arg("--");
+    systemd.arg("--").arg(&own).args(["run", "--leave-unit"]);
+    let options = args.slot.options(Some(name.to_owned()));
+    systemd.args(options.iter().map(|option| unexpanded(OsStr::new(option)))).arg("--");
     systemd.args(args.command.iter().map(|word| unexpanded(word)));
     let ended = systemd.stdin(Stdio::null()).output().map_err(|error| {
         Failure::failed(format!("cannot execute systemd-run: {error}"))
@@ -227,27 +227,6 @@ fn mask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.bits()
-}
-
-/// Options of `run` for the same slot; `--wait` is always among them.
-fn slot_options(slot: &SlotArgs) -> Vec<OsString> {
-    let mut options = vec![match slot.wait {
-        None | Some(Patience::Forever) => OsString::from("--wait"),
-        Some(Patience::For(limit)) => OsString::from(format!("--wait={}ms", limit.as_millis())),
-    }];
-    let texts = [
-        ("job", &slot.job),
-        ("kind", &slot.kind),
-        ("group", &slot.group),
-        ("reservation", &slot.reservation),
-    ];
-    for (option, text) in texts {
-        options.extend(
-            text.iter().map(|text| with(&format!("--{option}="), &unexpanded(OsStr::new(text)))),
-        );
-    }
-    options.extend(slot.priority.map(|priority| format!("--priority={priority}").into()));
-    options
 }
 
 /// Of a service that was started; `None`: it has ended.

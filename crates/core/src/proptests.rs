@@ -553,7 +553,7 @@ fn a_wait_is_expected_to_end_as_the_jobs_before_it_do() {
     let mut shaper = shaper(1);
     let labels = Labels { job: Some(Label::new("grep").unwrap()), ..Labels::default() };
     let of_job = || Request { labels: labels.clone(), ..request(0) };
-    let mut ask = |shaper: &mut Shaper, request, seconds| {
+    let ask = |shaper: &mut Shaper, request, seconds| {
         let patience =
             Some(Patience { first_requested: at(seconds).wall, deadline: None, parks: false });
         match shaper.ask(request, patience, at(seconds)).unwrap() {

@@ -1,0 +1,340 @@
+//! The arguments of single commands.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use lrs_place::catalogue::{Entry, POLICIES};
+
+use crate::cli::kill;
+use crate::cli::show::history;
+use crate::cli::show::table::fields;
+use crate::cli::values::{Patience, Since, duration, event_type, label, user};
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct TasksArgs {
+    /// Columns, by the names of the fields in the JSON
+    #[arg(long, short, value_name = "FIELD", value_delimiter = ',', value_parser = field())]
+    pub(in crate::cli) output: Vec<String>,
+    /// Sort by a field; with `-` in front the greatest first
+    #[arg(long, value_name = "FIELD", allow_hyphen_values = true, value_parser = sort_key)]
+    pub(in crate::cli) sort: Option<String>,
+    /// Only tasks of this user
+    #[arg(long)]
+    pub(in crate::cli) mine: bool,
+    /// Only tasks of this job
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// Only tasks of this group
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) group: Option<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(in crate::cli) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct QueueArgs {
+    /// Only what is this user's
+    #[arg(long)]
+    pub(in crate::cli) mine: bool,
+    /// Only what is of this job
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(in crate::cli) no_header: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct HistoryArgs {
+    /// Only tasks of this job
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// Only tasks of this user: a name or a uid
+    #[arg(long, value_name = "USER", value_parser = user)]
+    pub(in crate::cli) user: Option<u32>,
+    /// Only ends of so long ago at most (10m, 2h)
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(in crate::cli) since: Option<Duration>,
+    /// Only tasks whose main process ended otherwise than with status 0
+    #[arg(long)]
+    pub(in crate::cli) failed: bool,
+    /// Columns, by the names of the fields in the JSON
+    #[arg(
+        long,
+        short,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(history::fields())
+    )]
+    pub(in crate::cli) output: Vec<String>,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(in crate::cli) no_header: bool,
+}
+
+fn field() -> PossibleValuesParser {
+    PossibleValuesParser::new(fields())
+}
+
+fn sort_key(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('-').unwrap_or(text);
+    if fields().any(|field| field == name) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no such field; there are {}", fields().collect::<Vec<_>>().join(", ")))
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct EventsArgs {
+    /// Begin with this event, or so long ago (10m); without it only what happens from now on
+    #[arg(long, value_name = "SEQ|DUR")]
+    pub(in crate::cli) since: Option<Since>,
+    /// Of the past only the last N events
+    #[arg(short = 'n', long = "last", value_name = "N")]
+    pub(in crate::cli) last: Option<usize>,
+    /// End once the past is printed (all that is kept, or from --since)
+    #[arg(long)]
+    pub(in crate::cli) no_follow: bool,
+    /// Only of this task: its id, its number or its name
+    #[arg(long)]
+    pub(in crate::cli) task: Option<String>,
+    /// Only of tasks of this job
+    #[arg(long)]
+    pub(in crate::cli) job: Option<String>,
+    /// Only of these types: admitted, promoted, demoted, completed ...
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
+    pub(in crate::cli) types: Vec<String>,
+}
+
+/// What a task is and which slot it wants.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct SlotArgs {
+    /// Name for people
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) name: Option<String>,
+    /// Job the task belongs to
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// Kind of task within the job: map, reduce, any word
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read; nothing here is decided by it
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) group: Option<String>,
+    /// Higher runs sooner [default: the reservation's, or 0]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub(in crate::cli) priority: Option<i32>,
+    /// Use this reservation
+    #[arg(long, value_name = "RID")]
+    pub(in crate::cli) reservation: Option<String>,
+    /// Queue for a slot, at most DUR (10s, 5m) or without limit; rides through a restart of
+    /// the daemon
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "forever"
+    )]
+    pub(in crate::cli) wait: Option<Patience>,
+}
+
+impl SlotArgs {
+    /// The options of a `lrsctl run` for such a slot, which waits in any case; its task has this name.
+    pub(in crate::cli) fn options(&self, name: Option<String>) -> Vec<String> {
+        let mut options = vec![match self.wait {
+            Some(Patience::For(most)) => format!("--wait={}ms", most.as_millis()),
+            Some(Patience::Forever) | None => "--wait".to_owned(),
+        }];
+        let mut option = |option: &str, value: Option<String>| {
+            options.extend(value.map(|value| format!("--{option}={value}")));
+        };
+        option("name", name);
+        option("job", self.job.clone());
+        option("kind", self.kind.clone());
+        option("group", self.group.clone());
+        option("reservation", self.reservation.clone());
+        option("priority", self.priority.map(|priority| priority.to_string()));
+        options
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(override_usage = "lrsctl run [OPTIONS] -- CMD...")]
+pub(in crate::cli) struct RunArgs {
+    #[command(flatten)]
+    pub(in crate::cli) slot: SlotArgs,
+    /// Leave the unit of systemd's that this runs in, whatever its limits and its stop
+    #[arg(long)]
+    pub(in crate::cli) leave_unit: bool,
+    /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it, or else it
+    /// comes last. Waits for slots as --wait does
+    #[arg(long, value_name = "ARG", num_args = 0.., conflicts_with_all = ["reservation", "parent"])]
+    pub(in crate::cli) each: Option<Vec<OsString>>,
+    /// With --each: go on after a task has failed
+    #[arg(long, requires = "each")]
+    pub(in crate::cli) keep_going: bool,
+    /// With --each: Ctrl-C ends what waits for a slot and leaves the tasks that run
+    #[arg(long, requires = "each")]
+    pub(in crate::cli) leave: bool,
+    /// A pipe: gives up waiting when it is closed
+    #[arg(long, hide = true, value_name = "FD")]
+    pub(in crate::cli) parent: Option<i32>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(in crate::cli) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+#[command(override_usage = "lrsctl submit [OPTIONS] -- CMD...")]
+pub(in crate::cli) struct SubmitArgs {
+    #[command(flatten)]
+    pub(in crate::cli) slot: SlotArgs,
+    /// Append output and errors to this file, not to the journal
+    #[arg(long, short, value_name = "FILE")]
+    pub(in crate::cli) output: Option<PathBuf>,
+    /// A variable that the command is to have too; everybody on the node can read it
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) env: Vec<OsString>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(in crate::cli) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct LogArgs {
+    /// Name of the task, its id or its number; also of one that waits or has ended
+    #[arg(value_name = "TASK")]
+    pub(in crate::cli) task: String,
+    /// Go on with what it writes
+    #[arg(long, short)]
+    pub(in crate::cli) follow: bool,
+    /// Only the last N lines
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(in crate::cli) lines: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct AdmitArgs {
+    #[command(flatten)]
+    pub(in crate::cli) slot: SlotArgs,
+    /// Manage each process's present cgroup as it is: weights only, nothing is moved. Who is no
+    /// admin must own everybody in it, also later, and on cgroup v2 its cgroup.procs
+    #[arg(long)]
+    pub(in crate::cli) in_place: bool,
+    /// A running service or scope of systemd's, in place: all its processes are one task [sshd
+    /// is sshd.service]; takes an admin; may be given several times
+    #[arg(long = "unit", value_name = "NAME", conflicts_with = "pids")]
+    pub(in crate::cli) units: Vec<String>,
+    /// Processes, each with its descendants one task; who is no admin must own them all, with all
+    /// four uids
+    #[arg(required_unless_present = "units", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(in crate::cli) pids: Vec<i32>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct WaitArgs {
+    /// Id of a task, its number (the end of the id) or its name; or a job
+    #[arg(value_name = "TASK", required = true)]
+    pub(in crate::cli) tasks: Vec<String>,
+    /// How long at most (10s, 5m)
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(in crate::cli) within: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct KillArgs {
+    /// Id of the task, its number (the end of the id) or its name
+    #[arg(value_name = "TASK", required = true)]
+    pub(in crate::cli) tasks: Vec<String>,
+    /// A name or a number
+    #[arg(long, short, value_name = "SIGNAL", default_value = "TERM", value_parser = kill::parse)]
+    pub(in crate::cli) signal: rustix::process::Signal,
+}
+
+#[derive(Args, Debug)]
+#[command(allow_missing_positional = true)]
+pub(in crate::cli) struct PriorityArgs {
+    /// Id of the task, its number (the end of the id) or its name
+    #[arg(
+        value_name = "TASK",
+        required_unless_present = "job",
+        conflicts_with_all = ["job", "user"],
+        allow_negative_numbers = true
+    )]
+    pub(in crate::cli) id: Option<String>,
+    /// Higher runs sooner
+    #[arg(allow_negative_numbers = true)]
+    pub(in crate::cli) priority: i32,
+    /// All of this job
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// With --job: only this user's, by name or uid [default: one's own; an admin's: everybody's]
+    #[arg(long, value_name = "USER", value_parser = user, requires = "job")]
+    pub(in crate::cli) user: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct ReserveArgs {
+    /// Job the slot is for
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) job: Option<String>,
+    /// Kind of task within the job
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) kind: Option<String>,
+    /// Pool or queue of a scheduler, for it to read
+    #[arg(long, value_parser = label)]
+    pub(in crate::cli) group: Option<String>,
+    /// Higher runs sooner
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
+    pub(in crate::cli) priority: i32,
+    /// How long the promise holds, from the grant on [default: slots.reservation_ttl of the node]
+    #[arg(long, value_name = "DUR", value_parser = duration)]
+    pub(in crate::cli) ttl: Option<Duration>,
+    /// Queue for a slot, at most DUR (10s, 5m) or without limit
+    #[arg(
+        long,
+        value_name = "DUR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "forever"
+    )]
+    pub(in crate::cli) wait: Option<Patience>,
+    /// An active slot or none; passive tasks have those that come free, so it cannot be waited for
+    #[arg(long, conflicts_with = "wait")]
+    pub(in crate::cli) active: bool,
+    /// So many slots, or those of them that are free; one id a line
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(in crate::cli) count: u32,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct PlanArgs {
+    /// The cluster as JSON; - is stdin
+    pub(in crate::cli) file: PathBuf,
+    /// The policy that decides
+    #[arg(long, value_name = "NAME", default_value = POLICIES[0].name, value_parser = policies())]
+    pub(in crate::cli) policy: &'static Entry,
+    /// All policies side by side, in figures
+    #[arg(long, conflicts_with = "policy")]
+    pub(in crate::cli) explain: bool,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct ClassifyArgs {
+    /// The jar of the job
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    pub(in crate::cli) jar: PathBuf,
+    /// Only this class: its name, or the end of it
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) class: Option<String>,
+}
+
+fn policies() -> impl TypedValueParser<Value = &'static Entry> {
+    let names = POLICIES.iter().map(|entry| PossibleValue::new(entry.name).help(entry.about));
+    PossibleValuesParser::new(names).try_map(|name| Entry::find(&name))
+}
