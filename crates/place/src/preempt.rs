@@ -19,6 +19,8 @@ pub struct Preemption {
     pub minimum_after: Duration,
     /// How long it may be below half of its fair share (T_fair).
     pub fair_after: Duration,
+    /// The tasks go that have run longest and not those that started last, to compare.
+    pub oldest_first: bool,
     served: BTreeMap<GroupId, Served>,
 }
 
@@ -32,7 +34,7 @@ struct Served {
 impl Preemption {
     /// Counts from the first look on.
     pub fn new(minimum_after: Duration, fair_after: Duration) -> Preemption {
-        Preemption { minimum_after, fair_after, served: BTreeMap::new() }
+        Preemption { minimum_after, fair_after, oldest_first: false, served: BTreeMap::new() }
     }
 
     /// The tasks to end now, the last started first.
@@ -55,6 +57,9 @@ impl Preemption {
             })
             .collect();
         running.sort_unstable();
+        if self.oldest_first {
+            running.reverse();
+        }
         let mut chosen = Vec::new();
         for (_, Reverse(task)) in running {
             let above = &mut above[cluster.group_of(task).0];

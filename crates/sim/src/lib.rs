@@ -13,6 +13,7 @@
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
 //! | `neighbours` | tests of a service beside LRS |
 //! | [`cluster`] | many nodes, and the placement policies of `lrs_place` |
+//! | [`bars`] | a figure of each case as a picture |
 //! | [`queue`] | queues of jobs: LRS against fixed numbers of slots |
 //!
 //! Random lives by the million, each with crashes between any two deeds of the daemon:
@@ -42,6 +43,7 @@
 //! units, tasks in place, observe mode, a release that fails and a state directory that cannot be
 //! written are not modelled; the core's unit tests and the real-kernel tests have them.
 
+pub mod bars;
 pub mod cluster;
 pub mod daemon;
 pub mod invariants;

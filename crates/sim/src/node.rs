@@ -255,11 +255,15 @@ impl Node {
         }
     }
 
+    /// The memory of all its processes.
+    pub fn resident(&self) -> u64 {
+        self.tree.processes().values().map(|process| process.progress.load.resident).sum()
+    }
+
     /// What a reading of the node finds.
     pub fn sample(&self) -> NodeSample {
         let whole = self.tree.groups().get(&ROOT).map(|root| root.used).unwrap_or_default();
-        let resident: u64 =
-            self.tree.processes().values().map(|process| process.progress.load.resident).sum();
+        let resident = self.resident();
         let bytes = self.bytes(whole.disk);
         NodeSample {
             cpus: Some(self.hardware.cpus),

@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use lrs_sim::cluster::suite::{Outcome, Suite, csv, json, play, tables, work};
+use lrs_sim::bars::bars;
+use lrs_sim::cluster::figures::{Figures, NAMES};
+use lrs_sim::cluster::suite::{Outcome, Suite, csv, json, of_class, play, tables, work};
 
 /// What `lrs-sim run` is told.
 #[derive(Args)]
@@ -39,6 +41,12 @@ pub struct Suites {
     /// Write the figures of the cases here as CSV
     #[arg(long)]
     csv: Option<PathBuf>,
+    /// Draw the figure of --figure here as SVG, a bar for each case
+    #[arg(long, requires = "figure")]
+    svg: Option<PathBuf>,
+    /// A figure by its name in the JSON, such as job_mean; of a class of jobs as job_mean:small
+    #[arg(long, requires = "svg", value_parser = figure)]
+    figure: Option<String>,
 }
 
 /// Runs them; success, unless a file cannot be read or a case cannot be run. A published figure that
@@ -66,12 +74,20 @@ fn all(suites: &Suites) -> Result<bool, String> {
         read.push(suite);
     }
     let (mut whole, mut rows, mut good) = (Vec::new(), String::new(), true);
+    let mut drawn = Vec::new();
     for suite in &read {
         let outcome = outcome(suite, suites.threads);
         println!("{}", tables(suite, &outcome));
         good &= outcome.iter().all(Result::is_ok);
         whole.push(json(suite, &outcome));
         rows += &csv(suite, &outcome);
+        if let Some((figure, class)) = suites.figure.as_deref().map(of_class) {
+            let of = |figures: &Figures| figures.get(figure, class);
+            let cases = suite.cases.iter().zip(&outcome);
+            drawn.extend(
+                cases.map(|((name, _), found)| (name.as_str(), found.as_ref().ok().and_then(of))),
+            );
+        }
     }
     if let Some(path) = &suites.json {
         let text = serde_json::Value::from(whole).to_string();
@@ -80,7 +96,21 @@ fn all(suites: &Suites) -> Result<bool, String> {
     if let Some(path) = &suites.csv {
         fs::write(path, rows).map_err(|error| at(path, &error))?;
     }
+    if let (Some(path), Some(named)) = (&suites.svg, &suites.figure) {
+        let (figure, class) = of_class(named);
+        let what = NAMES.iter().find(|(name, _)| *name == figure).map_or("", |(_, what)| what);
+        let title = class.map_or(what.to_owned(), |class| format!("{class}: {what}"));
+        fs::write(path, bars(&title, &drawn)).map_err(|error| at(path, &error))?;
+    }
     Ok(good)
+}
+
+fn figure(text: &str) -> Result<String, String> {
+    let names = || NAMES.iter().map(|(name, _)| *name);
+    if names().any(|name| name == of_class(text).0) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no such figure; there are {}", names().collect::<Vec<_>>().join(", ")))
 }
 
 fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {

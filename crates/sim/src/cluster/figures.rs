@@ -29,6 +29,8 @@ pub const NAMES: &[(&str, &str)] = &[
     ("decide_p99_us", "microseconds that a policy was asked for, 99th percentile of all times"),
     ("lost", "tasks lost with their nodes, for each task"),
     ("preempted", "tasks preempted, for each task"),
+    ("starved", "tasks ended because their node was short of memory, for each task"),
+    ("wasted", "time in slots of tasks that were lost, preempted or starved, of all time in slots"),
     (
         "forecast_mean",
         "how far a task's time in its slot was from the mean of its job so far, of that time",
@@ -37,6 +39,17 @@ pub const NAMES: &[(&str, &str)] = &[
     ("tasks", "tasks that ended"),
     ("jobs", "jobs that ended"),
 ];
+
+/// Why a task did not get to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its node went down.
+    Node,
+    /// For another group.
+    Preempted,
+    /// Its node was short of memory.
+    Memory,
+}
 
 /// Counts of one class of jobs, or of all.
 #[derive(Clone, Debug)]
@@ -84,8 +97,9 @@ pub struct Figures {
     asked: Histogram<u64>,
     deciding: f64,
     starts: u64,
-    lost: u64,
-    preempted: u64,
+    /// By [`Loss`].
+    lost: [u64; 3],
+    wasted: f64,
     forecast: Forecast,
     /// Figures that are not counted.
     set: BTreeMap<&'static str, f64>,
@@ -106,8 +120,8 @@ impl Default for Figures {
             asked: histogram(),
             deciding: 0.0,
             starts: 0,
-            lost: 0,
-            preempted: 0,
+            lost: [0; 3],
+            wasted: 0.0,
             forecast: Forecast::default(),
             set: BTreeMap::new(),
         }
@@ -142,9 +156,10 @@ impl Figures {
         self.forecast.off_median += held.abs_diff(median).as_secs_f64();
     }
 
-    /// A task was lost with its node, or preempted.
-    pub fn lose(&mut self, preempted: bool) {
-        *(if preempted { &mut self.preempted } else { &mut self.lost }) += 1;
+    /// A task that held its slot for so long has to begin anew.
+    pub fn lose(&mut self, why: Loss, held: Duration) {
+        self.lost[why as usize] += 1;
+        self.wasted += held.as_secs_f64();
     }
 
     /// A job is over.
@@ -227,8 +242,10 @@ impl Figures {
             "decide_p99_us" => {
                 (!self.asked.is_empty()).then(|| self.asked.value_at_quantile(0.99) as f64 / 1000.0)
             }
-            "lost" => ratio(self.lost as f64, self.tasks as f64),
-            "preempted" => ratio(self.preempted as f64, self.tasks as f64),
+            "lost" => ratio(self.lost[0] as f64, self.tasks as f64),
+            "preempted" => ratio(self.lost[1] as f64, self.tasks as f64),
+            "starved" => ratio(self.lost[2] as f64, self.tasks as f64),
+            "wasted" => ratio(self.wasted, self.held + self.wasted),
             "forecast_mean" => ratio(self.forecast.off_mean, self.forecast.held),
             "forecast_median" => ratio(self.forecast.off_median, self.forecast.held),
             "tasks" => Some(self.tasks as f64),

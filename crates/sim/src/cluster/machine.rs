@@ -2,6 +2,11 @@
 //!
 //! A node is let run until it reports, and says then what has ended and exactly when. So it costs an
 //! event for each heartbeat and none for what happens between two.
+//!
+//! Where tasks say what memory they take (`demand.memory_bytes`) and nodes what they have, a node that
+//! is short of it ends the task with most memory, of several alike the last one, as the kernel does.
+//! Limits: it takes all of it from when it begins to work to its end, nothing is swapped out, and being
+//! short is found at the next report.
 
 use std::time::Duration;
 
@@ -35,6 +40,8 @@ pub struct Start {
     pub priority: Priority,
     /// What it does.
     pub todo: Todo,
+    /// What memory it takes while it works.
+    pub memory: u64,
     /// When its input is there.
     pub ready: Duration,
     /// Now.
@@ -113,6 +120,27 @@ impl Machine {
         Ok(())
     }
 
+    /// The tasks that it ends because it is short of memory.
+    ///
+    /// # Errors
+    /// None: nothing kills the daemon.
+    pub fn starve(&mut self) -> Alive<Vec<TaskId>> {
+        let (mut starved, mut short) = (Vec::new(), true);
+        while short {
+            let found = match self {
+                Machine::Slots(_) => None,
+                Machine::Shared(shared) => starved_of(&shared.node, &shared.tasks),
+                Machine::Lrs(shaped) => shaped.starved(),
+            };
+            short = found.is_some();
+            if let Some(task) = found {
+                self.kill(task)?;
+                starved.push(task);
+            }
+        }
+        Ok(starved)
+    }
+
     /// The slots that it offers now, where these change.
     pub fn slots(&self) -> Option<SlotsInput> {
         match self {
@@ -155,16 +183,17 @@ pub(crate) fn hardware(nodes: &Nodes) -> Hardware {
         channels: nodes.disk,
         request: REQUEST,
         request_bytes: 4096,
-        memory: 1 << 30,
+        memory: nodes.memory().unwrap_or(1 << 30),
     }
 }
 
 /// What a task does on a node that is shared.
-pub(crate) fn load(todo: Todo) -> Load {
+pub(crate) fn load(start: &Start) -> Load {
+    let Start { todo, memory, .. } = *start;
     let requests = f64::from(todo.disk) / REQUEST.as_secs_f64() / f64::from(ROUNDS);
     let requests = requests.round() as u32;
     let cpu = Duration::from_secs_f64(f64::from(todo.cpu) / f64::from(ROUNDS));
-    Load { requests, rounds: Some(ROUNDS), ..Load::hog(cpu) }
+    Load { requests, rounds: Some(ROUNDS), resident: memory, ..Load::hog(cpu) }
 }
 
 /// The clock of people at the start of a simulation.
@@ -191,7 +220,7 @@ impl Shared {
     fn start(&mut self, start: Start) {
         let pid = self.node.tree.start(ROOT, 0, Load::sleeper()).pid;
         self.tasks.push((pid, start.task));
-        self.moving.push((start.ready, pid, load(start.todo)));
+        self.moving.push((start.ready, pid, load(&start)));
         begin(&mut self.moving, start.now, &mut self.node);
     }
 
@@ -216,6 +245,17 @@ impl Shared {
         self.moving.retain(|(_, of, _)| *of != pid);
         self.node.tree.end(pid);
     }
+}
+
+/// The task that goes if the node is short of memory.
+pub(crate) fn starved_of(node: &Node, tasks: &[(Pid, TaskId)]) -> Option<TaskId> {
+    if node.resident() <= node.hardware.memory {
+        return None;
+    }
+    let resident =
+        |pid: &Pid| node.tree.processes().get(pid).map_or(0, |one| one.progress.load.resident);
+    let largest = tasks.iter().max_by_key(|(pid, _)| (resident(pid), *pid));
+    largest.filter(|(pid, _)| resident(pid) > 0).map(|(_, task)| *task)
 }
 
 /// Those whose input has come begin to work.

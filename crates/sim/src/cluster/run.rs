@@ -20,7 +20,7 @@ use lrs_place::turn::{Choice, Policy, Turn};
 use rand_pcg::Pcg64Mcg;
 
 use crate::cluster::Clock;
-use crate::cluster::figures::Figures;
+use crate::cluster::figures::{Figures, Loss};
 use crate::cluster::forecast::Held;
 use crate::cluster::machine::{Ended, Machine, Start};
 use crate::cluster::scenario::Scenario;
@@ -139,7 +139,10 @@ impl<'a> Run<'a> {
         let mut workload = Workload::new(scenario, seed, &cluster);
         let seconds = Duration::from_secs_f64;
         let preemption = scenario.preempt.map(|preempt| {
-            Preemption::new(seconds(preempt.minimum_seconds), seconds(preempt.fair_seconds))
+            let mut preemption =
+                Preemption::new(seconds(preempt.minimum_seconds), seconds(preempt.fair_seconds));
+            preemption.oldest_first = preempt.oldest_first;
+            preemption
         });
         let mut run = Run {
             next: workload.next(&cluster),
@@ -293,11 +296,15 @@ impl<'a> Run<'a> {
         let Some(machine) = &mut self.machines[node] else { return Ok(()) };
         let mut ended = std::mem::take(&mut self.ended);
         machine.advance(now, &mut ended)?;
+        let starved = machine.starve()?;
         let slots = machine.slots();
         for Ended { task, at } in ended.drain(..) {
             self.end(task, at)?;
         }
         self.ended = ended;
+        for task in starved {
+            self.lose(task, Loss::Memory, now);
+        }
         if let Some(slots) = slots {
             self.resize(node, slots);
         }
@@ -389,6 +396,7 @@ impl<'a> Run<'a> {
             job: live.arrival.serial,
             priority: self.cluster[task.job].priority,
             todo: self.todo[choice.task.number()],
+            memory: self.cluster[choice.task].demand.memory_bytes as u64,
             ready: now + Duration::from_secs_f64(seconds),
             now,
         })?;
@@ -415,9 +423,7 @@ impl<'a> Run<'a> {
         self.resize(node, SlotsInput::default());
         let id = self.nodes[node];
         for task in self.cluster[id].running().collect::<Vec<_>>() {
-            self.cluster.lose(task);
-            self.running -= 1;
-            self.figures.lose(false);
+            self.lose(task, Loss::Node, now);
         }
         let down = self.scenario.failures.map_or(0.0, |failures| failures.down_seconds);
         self.push(now + Duration::from_secs_f64(down), Event::Up(node));
@@ -443,11 +449,17 @@ impl<'a> Run<'a> {
             if let Some(machine) = &mut self.machines[node.number()] {
                 machine.kill(task)?;
             }
-            self.cluster.lose(task);
-            self.running -= 1;
-            self.figures.lose(true);
+            self.lose(task, Loss::Preempted, now);
         }
         Ok(())
+    }
+
+    /// A running task waits again.
+    fn lose(&mut self, task: TaskId, why: Loss, now: Duration) {
+        let State::Running(_, since) = self.cluster[task].state() else { return };
+        self.cluster.lose(task);
+        self.running -= 1;
+        self.figures.lose(why, now.saturating_sub(since));
     }
 
     /// A case that cannot end is refused, not run for ever.

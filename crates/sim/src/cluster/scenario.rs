@@ -132,6 +132,13 @@ pub struct Nodes {
     pub capacity: Option<Resources>,
 }
 
+impl Nodes {
+    /// The memory of a node, where that is said.
+    pub fn memory(&self) -> Option<u64> {
+        self.capacity.map(|capacity| capacity.memory_bytes as u64).filter(|bytes| *bytes > 0)
+    }
+}
+
 impl Default for Nodes {
     fn default() -> Nodes {
         Nodes {
@@ -277,6 +284,9 @@ pub struct Preempt {
     pub minimum_seconds: f64,
     /// How long it may be below half of its fair share.
     pub fair_seconds: f64,
+    /// The tasks go that have run longest, to compare.
+    #[serde(default)]
+    pub oldest_first: bool,
 }
 
 /// One decision for a moment that is drawn at random.
@@ -339,7 +349,7 @@ impl Scenario {
             number("failures.after_seconds", after_seconds, 0.001, long);
             number("failures.down_seconds", down_seconds, 0.0, long);
         }
-        if let Some(Preempt { minimum_seconds, fair_seconds }) = self.preempt {
+        if let Some(Preempt { minimum_seconds, fair_seconds, .. }) = self.preempt {
             number("preempt.minimum_seconds", minimum_seconds, 0.0, long);
             number("preempt.fair_seconds", fair_seconds, 0.0, long);
         }

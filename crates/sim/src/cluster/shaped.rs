@@ -13,11 +13,11 @@ use std::time::Duration;
 use lrs_core::model::{Label, Labels};
 use lrs_core::state::{Need, Patience, Policy, Request};
 use lrs_core::task::Who;
-use lrs_core::units::{Pid, ProcessRef};
+use lrs_core::units::{MemoryAmount, Pid, ProcessRef, Share};
 use lrs_place::cluster::TaskId;
 use lrs_place::input::SlotsInput;
 
-use crate::cluster::machine::{Ended, Start, begin, hardware, load, take, wall};
+use crate::cluster::machine::{Ended, Start, begin, hardware, load, starved_of, take, wall};
 use crate::cluster::scenario::Nodes;
 use crate::daemon::{Ask, Daemon};
 use crate::load::Load;
@@ -54,7 +54,7 @@ impl Shaped {
         out.store.books.counters.epoch = 1;
         // The root is there.
         let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
-        let policy = Policy { passive: Some(nodes.passive), ..Policy::simulated() };
+        let policy = policy(nodes);
         let daemon = recover::start(policy, &mut out)?;
         Ok(Shaped {
             out,
@@ -82,7 +82,7 @@ impl Shaped {
         self.tasks.push((process.pid, start.task));
         let call = Call(self.calls);
         self.calls += 1;
-        self.asked.insert(call, (process.pid, load(start.todo), start.ready));
+        self.asked.insert(call, (process.pid, load(&start), start.ready));
         let ask = self.ask(process, &start);
         self.daemon.admit(call, ask, &mut self.out)?;
         self.answers()
@@ -157,9 +157,30 @@ impl Shaped {
         self.answers()
     }
 
-    /// The slots that the core has opened.
-    pub fn slots(&self) -> SlotsInput {
-        let slots = self.daemon.core.slots();
-        SlotsInput { active: slots.active_capacity, passive: slots.passive_capacity }
+    /// The task that goes if the node is short of memory.
+    pub fn starved(&self) -> Option<TaskId> {
+        starved_of(&self.out.node, &self.tasks)
     }
+
+    /// The slots that the core has opened, but for those that the guard holds back.
+    pub fn slots(&self) -> SlotsInput {
+        let core = &self.daemon.core;
+        let slots = core.slots();
+        let held = slots.passive_free().saturating_sub(core.passive_offered());
+        let passive = slots.passive_capacity.saturating_sub(held);
+        SlotsInput { active: slots.active_capacity, passive }
+    }
+}
+
+/// The settings; what the guard keeps of a node's memory is as it is shipped, where nodes have some.
+fn policy(nodes: &Nodes) -> Policy {
+    let mut policy = Policy { passive: Some(nodes.passive), ..Policy::simulated() };
+    if nodes.memory().is_some() {
+        let part = |of| MemoryAmount::OfTotal(Share::clamped(of));
+        policy.memory_reserve = part(0.05);
+        if let Some(guard) = &mut policy.guard {
+            (guard.reserve, guard.resume) = (part(0.05), part(0.075));
+        }
+    }
+    policy
 }

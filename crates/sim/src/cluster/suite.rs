@@ -21,6 +21,8 @@
 //! missed = "why ours differs, if it does"
 //! ```
 //!
+//! In `figures`, `job_p95:small` is the figure of the class `small` alone.
+//!
 //! A published figure is met if ours is within `tolerance` of it (5 points of a share, a tenth of
 //! anything else). `over` names a case that ours is divided by, for speed-ups.
 
@@ -257,7 +259,13 @@ impl Published {
 }
 
 fn is_share(figure: &str) -> bool {
-    figure.ends_with("_local") || ["busy", "lost", "preempted", "wait_share"].contains(&figure)
+    figure.ends_with("_local")
+        || ["busy", "lost", "preempted", "wasted", "wait_share"].contains(&figure)
+}
+
+/// A figure, and the class of jobs that it is of, where one is named.
+pub fn of_class(named: &str) -> (&str, Option<&str>) {
+    named.split_once(':').map_or((named, None), |(figure, class)| (figure, Some(class)))
 }
 
 fn percent(value: f64) -> String {
@@ -302,9 +310,10 @@ pub fn tables(suite: &Suite, outcome: &Outcome) -> String {
         match outcome {
             Err(refused) => text += &format!(" {refused} |"),
             Ok(figures) => {
-                for figure in &suite.figures {
+                for named in &suite.figures {
+                    let (figure, class) = of_class(named);
                     let show = if is_share(figure) { percent } else { number };
-                    let value = figures.get(figure, None).map_or("-".into(), show);
+                    let value = figures.get(figure, class).map_or("-".into(), show);
                     text += &format!(" {value} |");
                 }
             }

@@ -193,6 +193,45 @@ fn moving_input_takes_its_time() {
     assert!((makespan(1) - 25.0).abs() < 0.2, "{}", makespan(1));
 }
 
+#[test]
+fn a_node_that_is_short_of_memory_ends_tasks_and_none_is_lost() {
+    let figures = |kind: &str, memory: &str| {
+        let text = format!(
+            "title = ''\npolicy = 'fifo'\nreplicas = 1\n[nodes]\ncount = 2\nkind = '{kind}'\nactive = 6\n\
+             passive = 2\ncapacity = {{ memory_bytes = 16e9 }}\n[[job]]\nname = 'j'\nmaps = 30\n\
+             map = {{ seconds = 20, computing = 0.5, demand = {{ memory_bytes = {memory} }} }}"
+        );
+        let scenario = Suite::parse(&text).unwrap().cases.remove(0).1;
+        let figures = run(&scenario, no_clock, &|_| {}).unwrap();
+        assert_eq!(figures.get("tasks", None), Some(30.0));
+        ["starved", "wasted"].map(|figure| figures.get(figure, None).unwrap())
+    };
+    for kind in ["shared", "lrs"] {
+        assert_eq!(figures(kind, "2e9"), [0.0, 0.0], "{kind}");
+        let [starved, wasted] = figures(kind, "5e9");
+        assert!(starved > 0.0 && wasted > 0.0, "{kind}: {starved} {wasted}");
+    }
+}
+
+#[test]
+fn the_last_started_are_preempted_for_they_lose_the_least() {
+    let wasted = |oldest: bool| {
+        let text = format!(
+            "title = ''\npolicy = 'delay'\nreplicas = 1\n[nodes]\ncount = 5\nactive = 4\n\
+             [preempt]\nminimum_seconds = 10\nfair_seconds = 10\noldest_first = {oldest}\n\
+             [arrivals]\nmean_seconds = 60\nin_order = true\n\
+             [[groups]]\nname = 'a'\nweight = 1\n[[groups]]\nname = 'b'\nweight = 1\nmin_slots = 8\n\
+             [[job]]\nname = 'long'\nmaps = 100\ngroup = 'a'\nmap = {{ seconds = 300, spread = 0.3 }}\n\
+             [[job]]\nname = 'short'\njobs = 9\nmaps = 8\ngroup = 'b'\nmap = {{ seconds = 9 }}"
+        );
+        let scenario = Suite::parse(&text).unwrap().cases.remove(0).1;
+        let figures = run(&scenario, no_clock, &|_| {}).unwrap();
+        assert!(figures.get("preempted", None).unwrap() > 0.0);
+        figures.get("wasted", None).unwrap()
+    };
+    assert!(wasted(false) < wasted(true) / 2.0, "{} {}", wasted(false), wasted(true));
+}
+
 impl Run<'_> {
     /// What has to hold after each event.
     fn check(&self) -> Result<(), String> {
@@ -237,7 +276,7 @@ fn the_suites_that_are_shipped_can_be_run() {
         ($($file:literal)*) => {[$(($file, include_str!(concat!("../../../../config/sim/", $file)))),*]};
     }
     for (file, text) in suites! {
-        "million.toml" "cross.toml" "solver.toml" "tables/delay.toml" "tables/lsap.toml"
+        "million.toml" "cross.toml" "solver.toml" "preempt.toml" "failures.toml" "memory.toml" "tables/delay.toml" "tables/lsap.toml"
         "tables/wco.toml" "tables/layering.toml" "tables/lrs.toml" "tables/dla.toml"
     } {
         let suite = Suite::parse(text).unwrap_or_else(|wrong| panic!("{file}: {wrong}"));
