@@ -1,5 +1,6 @@
 //! `run` and `admit`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -232,4 +233,48 @@ fn a_wait_says_why() {
     assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "{ended:?}");
     let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
     assert!(!ended.err.contains("waiting"), "no terminal, nothing said: {ended:?}");
+}
+
+#[test]
+fn submit_without_systemd_is_refused_and_says_what_serves() {
+    let fake = Fake::start(Script::default());
+    let ended = fake.run(&["submit", "--", "no-such-program"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(127), ""), "{ended:?}");
+    if std::path::Path::new("/run/systemd/system").exists() {
+        // tests/vm/guest/checks/submit.sh has the rest.
+        eprintln!("SKIPPED: systemd runs here");
+        return;
+    }
+    let ended = fake.run(&["submit", "--", "true"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{ended:?}");
+    assert!(ended.err.contains("systemd") && ended.err.contains("lrsctl run --wait"), "{ended:?}");
+}
+
+#[test]
+fn log_asks_the_journal_by_the_name_of_the_task() {
+    let task = Task { id: "t0000000-1".into(), name: Some("a b".into()), ..Task::default() };
+    let fake = Fake::start(Script { pages: vec![vec![task]], ..Script::default() });
+    let dir = tempfile::tempdir().unwrap();
+    let journalctl = dir.path().join("journalctl");
+    std::fs::write(&journalctl, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
+    std::fs::set_permissions(&journalctl, PermissionsExt::from_mode(0o755)).unwrap();
+    let log = |args: &[&str]| {
+        let mut command = fake.command(args);
+        Ended::from(command.env("PATH", dir.path()).output().unwrap())
+    };
+    let ended = log(&["log", "-f", "-n", "5", "t0000000-1"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.out.ends_with("--lines=5\n--follow\nSYSLOG_IDENTIFIER=lrs-submit-a\\x20b\n"),
+        "{ended:?}"
+    );
+    // The journal needs no daemon.
+    drop(fake);
+    let away = Fake::new(Script::default());
+    let mut command = away.command(&["log", "nightly"]);
+    let ended = Ended::from(command.env("PATH", dir.path()).output().unwrap());
+    assert!(
+        ended.out.ends_with("--lines=all\nSYSLOG_IDENTIFIER=lrs-submit-nightly\n"),
+        "{ended:?}"
+    );
 }
