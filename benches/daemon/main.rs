@@ -24,6 +24,7 @@ mod harness;
 mod neighbours;
 mod node;
 mod promotion;
+mod queue;
 mod restart;
 mod rpc;
 mod share;
@@ -54,7 +55,7 @@ impl Effort {
 
 type Section = (&'static str, fn(Effort));
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     ("promotion", promotion::run),
     ("gap", gap::run),
     ("share", share::run),
@@ -66,6 +67,7 @@ const SECTIONS: [Section; 13] = [
     ("restart", restart::run),
     ("rpc", rpc::run),
     ("watchers", watchers::run),
+    ("queue", queue::run),
     ("churn", churn::run),
     ("attack", attack::run),
 ];
