@@ -34,6 +34,9 @@ const RUNS: &str = "runs.jsonl";
 /// The report with its pictures.
 const PAGE: &str = "report.html";
 
+/// Some of its pictures by themselves.
+const PICTURES: &str = "pictures";
+
 /// Writes report.json and report.html into `dir`, and the table (with `--json` the report) to
 /// `out`, of `what` that was run: a bench or the demo.
 pub(crate) fn write(
@@ -92,6 +95,13 @@ fn files(dir: &Path, report: &Report, runs: &[Run]) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot make the report: {error}")))?;
     json.push(b'\n');
     keep(&dir.join("report.json"), &json)?;
+    let pictures = dir.join(PICTURES);
+    std::fs::create_dir_all(&pictures).map_err(|error| {
+        Failure::failed(format!("cannot create {}: {error}", pictures.display()))
+    })?;
+    for (name, picture) in page::pictures(report) {
+        keep(&pictures.join(name), picture.as_bytes())?;
+    }
     keep(&dir.join(PAGE), page::html(report, runs)?.as_bytes())
 }
 

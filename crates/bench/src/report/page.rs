@@ -54,6 +54,17 @@ pub(super) fn html(report: &Report, runs: &[Run]) -> Result<String, Failure> {
     rendered(&Page { report, overview: overview(report), loads: loads.collect() })
 }
 
+/// The pictures of ratios and slowdowns by themselves, with the names of their files.
+pub(super) fn pictures(report: &Report) -> Vec<(String, String)> {
+    let of_load = |load: &LoadReport| {
+        let named = |kind: &str| format!("{}-{kind}.svg", load.load.name);
+        [("ratios", ratios(load)), ("slowdowns", pictures::slowdowns(load))]
+            .map(|(kind, picture)| Some((named(kind), picture?)))
+    };
+    let of_loads = report.loads.iter().flat_map(of_load).flatten();
+    overview(report).map(|all| ("ratios.svg".to_owned(), all)).into_iter().chain(of_loads).collect()
+}
+
 /// The same as tables in Markdown, without pictures.
 pub(super) fn markdown(report: &Report) -> Result<String, Failure> {
     rendered(&Markdown { report })
