@@ -21,6 +21,9 @@ use crate::resources::Resources;
 /// policies that list every slot.
 pub const MOST_SLOTS: u32 = 10_000;
 
+/// Weights and bandwidths: what is divided by them stays a number, whatever it is.
+const MEASURES: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
+
 /// Most of a resource, so that sums over a cluster stay exact enough.
 pub const MOST_RESOURCES: f64 = 1e18;
 
@@ -132,8 +135,8 @@ impl Checker {
         for (index, GroupInput { name, weight, .. }) in groups.iter().enumerate() {
             let at = format!("groups[{index}]");
             self.name(format_args!("{at}.name"), name);
-            if !(*weight > 0.0 && weight.is_finite()) {
-                let what = format!("{weight}; a weight is a number above 0");
+            if !MEASURES.contains(weight) {
+                let what = format!("{weight}; a weight is a number from 1e-6 to 1e18");
                 self.fault(format_args!("{at}.weight"), what);
             }
             if self.groups.insert(name.clone(), GroupId(index)).is_some() {
@@ -223,8 +226,8 @@ impl Checker {
     }
 
     fn bandwidth(&mut self, at: impl fmt::Display, bytes_per_sec: f64) {
-        if !(bytes_per_sec > 0.0 && bytes_per_sec.is_finite()) {
-            let what = format!("{bytes_per_sec}; a bandwidth is a number above 0");
+        if !MEASURES.contains(&bytes_per_sec) {
+            let what = format!("{bytes_per_sec}; a bandwidth is a number from 1e-6 to 1e18");
             self.fault(at, what);
         }
     }
@@ -343,6 +346,7 @@ mod tests {
             "nodes[1].name: \"a\" is there already",
             "nodes[2].name: ",
             "groups[0].weight: 0;",
+            "groups[1].weight: 1000",
             "groups[1].name: \"g\" is there already",
             "groups[2].parent: \"x\" is not among the groups",
             "groups[3].parent: below itself",

@@ -15,9 +15,7 @@
 //! proposes to lower the cost with waiting and gives no formula), so an old task may wait long. Among
 //! equal costs the order of the queue decides where the solver leaves a choice.
 //!
-//! Ours: of a node's free slots the active ones are taken first. With more tasks than slots, only the
-//! tasks that are among the cheapest of some node can be in a best assignment, as many as there are
-//! slots; the others are left out before the matrix is made.
+//! Ours: of a node's free slots the active ones are taken first.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +56,7 @@ impl Policy for Lsap {
         let free: Vec<NodeId> =
             nodes.iter().copied().filter(|node| cluster[*node].next_free().is_some()).collect();
         let slots = free_slots(cluster, &free, tasks.len());
-        let costs = Costs::new(*self, cluster, tasks, &free).cheapest(slots.len());
+        let costs = Costs::new(*self, cluster, tasks, &free);
         let solved = solve(costs.tasks.len(), slots.len(), |row, slot| costs.at(row, slots[slot]));
         // The costs are finite and not negative, because sizes, bandwidths and weights are checked.
         let Ok(found) = solved else { return };
@@ -118,28 +116,6 @@ impl Costs {
 
     fn at(&self, row: usize, node: usize) -> f64 {
         self.fields[row * self.nodes + node]
-    }
-
-    /// Without the tasks that no best assignment to `slots` slots needs: a slot with another task
-    /// than its `slots` cheapest could take one of these, as the other slots cannot use them all.
-    fn cheapest(self, slots: usize) -> Costs {
-        if self.tasks.len() <= slots {
-            return self;
-        }
-        let mut kept: BTreeSet<usize> = BTreeSet::new();
-        let mut rows: Vec<usize> = (0..self.tasks.len()).collect();
-        for node in 0..self.nodes {
-            rows.select_nth_unstable_by(slots, |a, b| {
-                self.at(*a, node).total_cmp(&self.at(*b, node)).then(a.cmp(b))
-            });
-            kept.extend(&rows[..slots]);
-        }
-        let fields = kept.iter().flat_map(|row| &self.fields[row * self.nodes..][..self.nodes]);
-        Costs {
-            fields: fields.copied().collect(),
-            tasks: kept.iter().map(|row| self.tasks[*row]).collect(),
-            nodes: self.nodes,
-        }
     }
 }
 

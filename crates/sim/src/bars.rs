@@ -57,11 +57,11 @@ pub fn bars(title: &str, cases: &[(&str, Option<f64>)]) -> String {
         let (text, end) = (escaped(&label(case, policy)), left as f64 + width);
         let shown = value.map_or_else(|| "-".to_owned(), number);
         // Writing to a String cannot fail.
-        let _ = write!(
+        let _ = writeln!(
             drawn,
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{text}</text>\
              <rect x=\"{left}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>\
-             <text x=\"{:.1}\" y=\"{}\">{shown}</text>\n",
+             <text x=\"{:.1}\" y=\"{}\">{shown}</text>",
             left - 6,
             y + ROW - 5,
             y + 2,
