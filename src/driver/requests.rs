@@ -429,9 +429,9 @@ impl Driver {
     }
 }
 
-/// How much of a turn a command takes. A job may have hundreds of tasks, each with its record. A found task is pinned, looked up and stored, which are
-/// dozens of files read and one written, and a node manager starts hundreds at once. A page of the
-/// queue is up to a thousand entries.
+/// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
+/// dozens of files read and one written, and a node manager starts hundreds at once. A job may have
+/// hundreds of tasks, each with its record, and a page of the queue has up to a thousand entries.
 fn cost(command: &Command) -> usize {
     match command {
         Command::Discover { .. } | Command::ListQueue { .. } | Command::SetJobPriority { .. } => {
