@@ -1,4 +1,4 @@
-//! Cycles that follow the tasks.
+//! Cycles that follow the tasks. Not under emulation, where a cycle costs more CPU than shorter ones may.
 
 use crate::harness::Daemon;
 
