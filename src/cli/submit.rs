@@ -139,11 +139,11 @@ fn start(name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Fai
     let mut systemd = Command::new("systemd-run");
     systemd.args(["--quiet", "--collect", "--no-ask-password", "--service-type=exec"]);
     systemd.args(user.then_some("--user"));
-    systemd.arg(format!("--unit={unit}"));
+    systemd.arg(format!("--unit={unit}.service"));
     systemd.arg(with("--working-directory=", here.as_os_str()));
     systemd.arg(format!("--description=lrsctl submit: {}", printable(name)));
-    // Its own processes are all in the task's cgroup, and systemd would only look in the unit's.
     let mut properties = vec![
+        // All but the main one are in the task's cgroup, where systemd does not look.
         OsString::from("KillMode=process"),
         OsString::from("TimeoutStopSec=90s"),
         OsString::from(format!("SyslogIdentifier={}", identifier(name))),

@@ -65,6 +65,15 @@ stop_all() {
 stop_all here
 stop_all away
 
+step "a name may be anything"
+# shellcheck disable=SC2016 # nothing is to be expanded
+odd='a b%/$x.timer'
+# shellcheck disable=SC2016
+name=$(lrsctl submit --name "$odd" -- sh -c 'echo $((1 + 1))')
+[ "$name" = "$odd" ] || fault "the name is $name"
+lrsctl wait "$odd" || fault "wait ended with $?"
+eventually "its output is in the journal" said "$odd" 2
+
 step "SIGKILL is not needed by what ends, and lrsctl kill serves too"
 name=$(lrsctl submit --name killed -- sleep infinity)
 [ "$name" = killed ] || fault "the name is $name"
