@@ -52,7 +52,7 @@ const GO_ALONG: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", 
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
 /// After so long processes of a task that is stopped get SIGKILL; below systemd's `TimeoutStopSec=`.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 #[derive(Serialize)]
 struct Submitted<'a> {
@@ -81,7 +81,7 @@ pub(super) fn submit(lrsd: &Lrsd, args: SubmitArgs, out: &mut Output) -> Result<
     let runtime = super::runtime()?;
     let connection = runtime.block_on(in_time(lrsd, client::connect(lrsd)))??;
     let user = !geteuid().is_root();
-    start(&name, &unit, user, args)?;
+    start(lrsd, &name, &unit, user, args)?;
     let main = main_process(&unit, user)?;
     let known = async {
         let known = async {
@@ -131,7 +131,13 @@ fn escaped(name: &str) -> String {
     text
 }
 
-fn start(name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Failure> {
+fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Failure> {
+    let is_set = |name: &&OsString| std::env::var_os(name).is_some();
+    if let Some(unset) = args.env.iter().find(|name| !is_set(name)) {
+        let unset = unset.to_string_lossy();
+        let text = format!("--env {}: no variable of this name is set", printable(&unset));
+        return Err(Failure::usage(text).hint("--env takes names: export NAME=VALUE before"));
+    }
     let own = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("the path of lrsctl is not known: {error}")))?;
     let here = std::env::current_dir()
@@ -154,7 +160,15 @@ fn start(name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Fai
         property.push(" __stop $MAINPID");
     }
     if let Some(file) = &args.output {
-        let file = with("append:", here.join(file).as_os_str());
+        // systemd takes no path with dots in it.
+        let place = here.join(file);
+        let parent = place.parent().and_then(|parent| parent.canonicalize().ok());
+        let place = parent.zip(place.file_name()).map(|(parent, name)| parent.join(name));
+        let place = place.ok_or_else(|| {
+            let text = format!("--output {}: there is no such directory", file.display());
+            Failure::usage(text)
+        })?;
+        let file = with("append:", place.as_os_str());
         properties.extend([with("StandardOutput=", &file), with("StandardError=", &file)]);
     }
     systemd.args(properties.iter().map(|property| with("--property=", property)));
@@ -167,7 +181,8 @@ fn start(name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Fai
             systemd.arg(word);
         }
     }
-    systemd.arg("--").arg(&own).args(["run", "--leave-unit"]);
+    systemd.arg("--").arg(&own).arg("--endpoint");
+    systemd.arg(unexpanded(OsStr::new(&lrsd.to_string()))).args(["run", "--leave-unit"]);
     let options = args.slot.options(Some(name.to_owned()));
     systemd.args(options.iter().map(|option| unexpanded(OsStr::new(option)))).arg("--");
     systemd.args(args.command.iter().map(|word| unexpanded(word)));

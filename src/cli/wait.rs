@@ -213,10 +213,12 @@ async fn until_over(
     stream: &mut Streaming<EventStreamItem>,
     waiting: &mut Waiting,
 ) -> Result<bool, Failure> {
+    // However much happens meanwhile.
+    let look = tokio::time::Instant::now() + LOOK;
     while !waiting.is_over() {
         let item = match waiting.queued.is_empty() {
             true => next(stream).await?,
-            false => match timeout(LOOK, next(stream)).await {
+            false => match timeout_at(look, next(stream)).await {
                 Ok(item) => item?,
                 Err(_) => return Ok(false),
             },
