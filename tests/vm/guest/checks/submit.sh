@@ -74,6 +74,18 @@ name=$(lrsctl submit --name "$odd" -- sh -c 'echo $((1 + 1))')
 lrsctl wait "$odd" || fault "wait ended with $?"
 eventually "its output is in the journal" said "$odd" 2
 
+step "the lrsd that is named is asked, and a variable is given"
+# shellcheck disable=SC2016
+name=$(env -u LRS_ENDPOINT lrsctl --endpoint "$LRS_ENDPOINT" submit --env 'A=b $c' -- sh -c 'echo "$A"') ||
+    fault "submit failed"
+lrsctl wait "$name" || fault "wait ended with $?"
+eventually "its output is in the journal" said "$name" 'b $c'
+
+step "what gets no slot is no success"
+lrsctl submit --name slotless --reservation r1-1 -- true 2>"$dir/slotless"
+[ $? = 125 ] || fault "submit without a slot: $(cat "$dir/slotless")"
+grep -q 'slotless got no slot' "$dir/slotless" || fault "said: $(cat "$dir/slotless")"
+
 step "SIGKILL is not needed by what ends, and lrsctl kill serves too"
 name=$(lrsctl submit --name killed -- sleep infinity)
 [ "$name" = killed ] || fault "the name is $name"
@@ -85,7 +97,7 @@ second=$(lrsctl submit -- true)
 waits "$second" || fault "$second is not in the queue"
 systemctl stop "lrs-submit-$second.service"
 eventually "nobody waits" none_waits "$second"
-third=$(lrsctl submit --output "$dir/third" -- sh -c 'echo out; echo error >&2')
+third=$(cd "$dir" && lrsctl submit --output ./third -- sh -c 'echo out; echo error >&2')
 waits "$third" || fault "$third is not in the queue"
 lrsctl kill killed
 eventually "killed is over" no_task killed
