@@ -76,7 +76,7 @@ eventually "its output is in the journal" said "$odd" 2
 
 step "the lrsd that is named is asked, and a variable is given"
 # shellcheck disable=SC2016
-name=$(env -u LRS_ENDPOINT lrsctl --endpoint "$LRS_ENDPOINT" submit --env 'A=b $c' -- sh -c 'echo "$A"') ||
+name=$(env -u LRS_ENDPOINT "$bin/lrsctl" --endpoint "$LRS_ENDPOINT" submit --env 'A=b $c' -- sh -c 'echo "$A"') ||
     fault "submit failed"
 lrsctl wait "$name" || fault "wait ended with $?"
 eventually "its output is in the journal" said "$name" 'b $c'
