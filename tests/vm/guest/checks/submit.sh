@@ -79,6 +79,7 @@ step "the lrsd that is named is asked, and a variable is given"
 name=$(env -u LRS_ENDPOINT "$bin/lrsctl" --endpoint "$LRS_ENDPOINT" submit --env 'A=b $c' -- sh -c 'echo "$A"') ||
     fault "submit failed"
 lrsctl wait "$name" || fault "wait ended with $?"
+# shellcheck disable=SC2016
 eventually "its output is in the journal" said "$name" 'b $c'
 
 step "what gets no slot is no success"
