@@ -86,6 +86,11 @@ pub fn cpu_of(pid: u32) -> Duration {
     Duration::from_nanos(cpu_by_thread(pid).values().sum())
 }
 
+/// The same of its thread that owns all state.
+pub fn loop_cpu_of(pid: u32) -> Duration {
+    Duration::from_nanos(*cpu_by_thread(pid).get("lrs-loop").expect("the loop"))
+}
+
 /// The same of another program, its start left out. `None`: it is not installed.
 fn spent_by(mut program: Command, cycles: u32) -> Option<f64> {
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -132,13 +132,13 @@ impl Exits {
 }
 
 /// Tells when weight files were written.
-struct Weights {
+pub struct Weights {
     inotify: std::sync::Arc<OwnedFd>,
     written: Receiver<(i32, BootTime)>,
 }
 
 impl Weights {
-    fn start() -> Weights {
+    pub fn start() -> Weights {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let fd = std::sync::Arc::new(inotify::init(flags).expect("inotify"));
         let (tell, written) = channel();
@@ -162,7 +162,7 @@ impl Weights {
         Weights { inotify, written }
     }
 
-    fn watch(&self, files: &Files) -> i32 {
+    pub fn watch(&self, files: &Files) -> i32 {
         inotify::add_watch(&*self.inotify, &files.weight, inotify::WatchFlags::MODIFY)
             .expect("a watch on the weight")
     }
@@ -171,7 +171,7 @@ impl Weights {
         while self.written.try_recv().is_ok() {}
     }
 
-    fn changed(&self, watch: i32) -> BootTime {
+    pub fn changed(&self, watch: i32) -> BootTime {
         loop {
             let patience = Duration::from_secs(20);
             let (found, at) = self.written.recv_timeout(patience).expect("a promotion");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lrs_api::client::Connection;
+use lrs_api::client::{Connection, every_page};
 use tonic::Status;
 
 use super::args::QueueArgs;
@@ -32,26 +32,21 @@ pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(
         say(format_args!("nobody waits for a slot, and none is reserved"));
         return Ok(());
     }
-    let table = table(&queue, clock::now().wall);
+    let table = table(&queue, clock::now().wall, out.width());
     out.table(&if args.no_header { table.without_heads() } else { table })
 }
 
 /// All pages.
 pub(super) async fn whole(
-    mut lrsd: Connection,
-    mut asked: ListQueueRequest,
+    lrsd: Connection,
+    asked: ListQueueRequest,
 ) -> Result<Vec<Queued>, Status> {
-    let mut queue = Vec::new();
-    loop {
-        let page = lrsd.list_queue(asked.clone()).await?.into_inner();
-        // A server that repeats itself must not keep the client forever.
-        let stuck = page.queue.is_empty();
-        queue.extend(page.queue);
-        asked.page_token = page.next_page_token;
-        if asked.page_token.is_empty() || stuck {
-            return Ok(queue);
-        }
-    }
+    every_page(async |page_token| {
+        let asked = ListQueueRequest { page_token, ..asked.clone() };
+        let page = lrsd.clone().list_queue(asked).await?.into_inner();
+        Ok((page.queue, page.next_page_token))
+    })
+    .await
 }
 
 /// The id of what waits or is reserved under `word`, which is its id, its number or its name.
@@ -120,9 +115,14 @@ fn because(reason: &str) -> &str {
     }
 }
 
-fn table(queue: &[Queued], now: WallTime) -> Columns {
-    let mut users = BTreeMap::new();
-    let mut table = Columns::new(&[
+/// Lines narrower than this have [`NARROW`] columns.
+const WIDE: usize = 80;
+
+/// Place, id, when a slot is expected, name.
+const NARROW: [usize; 4] = [0, 1, 5, 8];
+
+fn table(queue: &[Queued], now: WallTime, width: usize) -> Columns {
+    let columns = [
         ("PLACE", Column::Figure),
         ("ID", Column::Text),
         ("USER", Column::Text),
@@ -132,7 +132,11 @@ fn table(queue: &[Queued], now: WallTime) -> Columns {
         ("REASON", Column::Text),
         ("LIMIT", Column::Figure),
         ("NAME", Column::Elastic(8)),
-    ]);
+    ];
+    let shown = |index: &usize| width >= WIDE || NARROW.contains(index);
+    let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
+    let mut users = BTreeMap::new();
+    let mut table = Columns::new(&shown.iter().map(|index| columns[*index]).collect::<Vec<_>>());
     for one in queue {
         let name: &mut String = users.entry(one.uid).or_insert_with(|| user(one.uid));
         let reason = match one.reason.as_str() {
@@ -140,7 +144,7 @@ fn table(queue: &[Queued], now: WallTime) -> Columns {
             reason if one.parked => format!("{reason}, parked"),
             reason => reason.to_owned(),
         };
-        table.row(vec![
+        let mut cells = [
             one.place.map_or_else(|| "-".to_owned(), |place| place.to_string()),
             one.id.clone(),
             name.clone(),
@@ -150,7 +154,8 @@ fn table(queue: &[Queued], now: WallTime) -> Columns {
             reason,
             one.expires_at.as_ref().map_or_else(|| "-".to_owned(), |at| until(wall_time(at), now)),
             title(one),
-        ]);
+        ];
+        table.row(shown.iter().map(|index| std::mem::take(&mut cells[*index])).collect());
     }
     table
 }
@@ -182,4 +187,30 @@ pub(super) fn title(one: &Queued) -> String {
         words.extend(one.unit.clone().or(one.pid.map(|pid| format!("pid {pid}"))));
     }
     if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_line_has_what_matters_and_no_name_steers_it() {
+        let one = Queued {
+            id: "w3fc0e1d2-12345".to_owned(),
+            place: Some(10_000),
+            uid: u32::MAX,
+            expected_wait_seconds: Some(86_400.0),
+            reason: "order".to_owned(),
+            name: Some("\u{1b}[2J\u{202e}evil\u{200d}\u{e0041}".repeat(9)),
+            ..Queued::default()
+        };
+        let now = WallTime::default();
+        let narrow = table(std::slice::from_ref(&one), now, 40).render(Some(40));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
+        assert!(narrow.contains("START") && !narrow.contains("PRIO"), "{narrow}");
+        assert!(narrow.contains(&one.id) && !narrow.contains("\u{1b}"), "{narrow}");
+        let wide = table(&[one], now, 80).render(Some(80));
+        assert!(wide.lines().all(|line| line.chars().count() <= 80), "{wide}");
+        assert!(wide.contains("PRIO") && !wide.contains('\u{1b}'), "{wide}");
+    }
 }

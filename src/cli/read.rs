@@ -9,7 +9,7 @@ use super::show;
 use super::show::when::Times;
 use crate::units::WallTime;
 use crate::{clock, proto, wire};
-use lrs_api::client::{Connection, all_tasks};
+use lrs_api::client::{Connection, all_tasks, every_page};
 
 /// `lrsctl status`
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
@@ -98,20 +98,15 @@ pub(super) fn history(
 
 /// All pages of ListHistory.
 pub(super) async fn ended_tasks(
-    mut lrsd: Connection,
-    mut asked: proto::ListHistoryRequest,
+    lrsd: Connection,
+    asked: proto::ListHistoryRequest,
 ) -> Result<Vec<proto::EndedTask>, tonic::Status> {
-    let mut tasks = Vec::new();
-    loop {
-        let page = lrsd.list_history(asked.clone()).await?.into_inner();
-        // A server that repeats itself must not keep the client forever.
-        let stuck = page.tasks.is_empty();
-        tasks.extend(page.tasks);
-        asked.page_token = page.next_page_token;
-        if asked.page_token.is_empty() || stuck {
-            return Ok(tasks);
-        }
-    }
+    every_page(async |page_token| {
+        let asked = proto::ListHistoryRequest { page_token, ..asked.clone() };
+        let page = lrsd.clone().list_history(asked).await?.into_inner();
+        Ok((page.tasks, page.next_page_token))
+    })
+    .await
 }
 
 /// `lrsctl why ID`

@@ -105,15 +105,18 @@ impl Driver {
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
         let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;
-        if sample.took > self.period() / 2 {
+        let is_slow = sample.took > self.period() / 2;
+        if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
                 tasks = sample.tasks.len(),
                 kept_files = kept_files.0,
                 kept_files_max = kept_files.1,
-                "a cycle over {} tasks took {} ms, more than half of daemon.sample_period; raise that, or LimitNOFILE where files are opened anew ({} of {} kept open)",
+                others,
+                "a cycle over {} tasks took {} ms, more than half of its {} ms ({others} more since the last such warning); raise daemon.sample_period, or LimitNOFILE where files are opened anew ({} of {} kept open)",
                 sample.tasks.len(),
                 sample.took.as_millis(),
+                self.period().as_millis(),
                 kept_files.0,
                 kept_files.1
             );

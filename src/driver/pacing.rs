@@ -8,6 +8,9 @@ use crate::config::Auto;
 use crate::core::pace::{LONGEST, Pace, SHORTEST};
 use crate::units::BootTime;
 
+/// Of slow cycles no more is said within this time, for each of them may be one.
+const SLOW_AGAIN: Duration = Duration::from_secs(60);
+
 /// The pace of the loop.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
@@ -18,6 +21,27 @@ pub(super) struct Pacing {
     asked: Option<Duration>,
     /// When the tasks were looked at for it.
     looked: BootTime,
+    /// Cycles that took long.
+    pub(super) slow: Slow,
+}
+
+/// What was said of slow cycles.
+#[derive(Debug, Default)]
+pub(super) struct Slow {
+    said: Option<BootTime>,
+    unsaid: u32,
+}
+
+impl Slow {
+    /// One more: whether to warn of it, and of how many nothing was said since the last warning.
+    pub(super) fn one_more(&mut self, now: BootTime) -> Option<u32> {
+        if self.said.is_some_and(|said| now.since(said) < SLOW_AGAIN) {
+            self.unsaid = self.unsaid.saturating_add(1);
+            return None;
+        }
+        self.said = Some(now);
+        Some(std::mem::take(&mut self.unsaid))
+    }
 }
 
 impl Pacing {
@@ -59,5 +83,24 @@ impl Driver {
             self.set_pace(now);
             self.next_cycle = self.next_cycle.min(now.after(self.pacing.period));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_cycles_are_warned_of_once_a_minute_and_counted_meanwhile() {
+        let mut slow = Slow::default();
+        let after = |seconds| BootTime::default().after(Duration::from_secs(seconds));
+        assert_eq!(slow.one_more(after(100)), Some(0));
+        for second in [101, 130, 159] {
+            assert_eq!(slow.one_more(after(second)), None);
+        }
+        assert_eq!(slow.one_more(after(160)), Some(3));
+        assert_eq!(slow.one_more(after(161)), None);
+        assert_eq!(slow.one_more(after(900)), Some(1));
+        assert_eq!(slow.one_more(after(1000)), Some(0));
     }
 }

@@ -1,8 +1,9 @@
 //! The queue as clients see it: what waits in the order in which it is served, and what is promised.
 //!
 //! It is not part of the snapshot, of which ten thousand waiters would make a copy with every change. A
-//! page is made by the loop when somebody asks, of so few entries that a promotion behind it does not
-//! notice; the next one goes on behind the last waiter seen, whoever came and went meanwhile.
+//! page is made by the loop when somebody asks, one in a turn: a thousand entries take it a millisecond,
+//! for which a promotion may have to wait (`cargo bench --bench daemon -- queue`). The next one goes on
+//! behind the last waiter seen, whoever came and went meanwhile.
 //!
 //! Limits. Pages are of different moments: between two of them places move up.
 

@@ -429,14 +429,14 @@ impl Driver {
     }
 }
 
-/// How much of a turn a command takes. A found task is pinned, looked up and stored, which are
-/// dozens of files read and one written, and a node manager starts hundreds at once. A job may have
-/// hundreds of tasks, each with its record, and a page of the queue has up to a thousand entries.
+/// How much of a turn a command takes. A job may have hundreds of tasks, each with its record. A found
+/// task is pinned, looked up and stored, which are dozens of files read and one written, and a node
+/// manager starts hundreds at once. A page of the queue, a thousand entries, takes a millisecond, so that
+/// there is one in a turn.
 fn cost(command: &Command) -> usize {
     match command {
-        Command::Discover { .. } | Command::ListQueue { .. } | Command::SetJobPriority { .. } => {
-            super::COMMANDS_A_TURN / 4
-        }
+        Command::ListQueue { .. } => super::COMMANDS_A_TURN,
+        Command::Discover { .. } | Command::SetJobPriority { .. } => super::COMMANDS_A_TURN / 4,
         _ => 1,
     }
 }

@@ -174,25 +174,50 @@ async fn open(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// Every task, however many pages that takes.
-pub async fn all_tasks(mut connection: Connection) -> Result<Vec<proto::Task>, tonic::Status> {
-    let mut tasks = Vec::new();
-    let mut page_token = String::new();
-    loop {
+pub async fn all_tasks(connection: Connection) -> Result<Vec<proto::Task>, tonic::Status> {
+    every_page(async |page_token| {
         let request = proto::ListTasksRequest { page_size: PAGE, page_token };
-        let page = connection.list_tasks(request).await?.into_inner();
+        let page = connection.clone().list_tasks(request).await?.into_inner();
+        Ok((page.tasks, page.next_page_token))
+    })
+    .await
+}
+
+/// What is on all pages. `page` answers with what is on the page of a token, which is empty for the
+/// first one, and with the token of the next.
+pub async fn every_page<T>(
+    page: impl AsyncFn(String) -> Result<(Vec<T>, String), tonic::Status>,
+) -> Result<Vec<T>, tonic::Status> {
+    let (mut all, mut token) = page(String::new()).await?;
+    while !token.is_empty() {
+        let (more, next) = page(token.clone()).await?;
         // A server that repeats itself must not keep the client forever.
-        let stuck = page.tasks.is_empty();
-        tasks.extend(page.tasks);
-        page_token = page.next_page_token;
-        if page_token.is_empty() || stuck {
-            return Ok(tasks);
-        }
+        let is_stuck = more.is_empty() || next == token;
+        all.extend(more);
+        token = if is_stuck { String::new() } else { next };
     }
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn pages_end_with_the_last_and_where_a_server_repeats_itself() {
+        async fn all(pages: &[(&str, &[u8], &str)]) -> Vec<u8> {
+            let page = async |token: String| {
+                let page = pages.iter().find(|page| page.0 == token).expect("a page");
+                Ok((page.1.to_vec(), page.2.to_owned()))
+            };
+            every_page(page).await.expect("no failure")
+        }
+        assert!(all(&[("", &[], "")]).await.is_empty());
+        assert_eq!(all(&[("", &[1, 2], "a"), ("a", &[3], "")]).await, [1, 2, 3]);
+        assert_eq!(all(&[("", &[], "a"), ("a", &[3], "b"), ("b", &[4], "")]).await, [3, 4]);
+        assert_eq!(all(&[("", &[1], "a"), ("a", &[2], "a")]).await, [1, 2]);
+        assert_eq!(all(&[("", &[1], "a"), ("a", &[], "b")]).await, [1]);
+    }
 
     #[test]
     fn an_endpoint_is_a_unix_socket_whose_path_the_kernel_takes() {

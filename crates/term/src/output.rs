@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};
 use std::io::{BufWriter, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
@@ -139,28 +140,55 @@ pub fn say(text: Arguments<'_>) {
 
 /// `text` with everything that could steer a terminal spelt out: control characters (C0, DEL,
 /// C1), the marks and overrides of direction, which can reorder a line, and what has no width
-/// (joiners, soft hyphen, tags), which makes two names look like one.
+/// (joiners, fillers, tags), which makes two names look like one. A terminal without UTF-8 gets
+/// ASCII: it would take the second byte of an \u{11b} for the beginning of an escape sequence.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
+    spelt_out(text, if takes_ascii_only() { beyond_ascii } else { steers })
+}
+
+fn spelt_out(text: &str, unsafe_here: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(unsafe_here) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if steers(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+        if unsafe_here(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     Cow::Owned(safe)
 }
 
+/// Whether what is printed may reach a terminal that has no UTF-8.
+fn takes_ascii_only() -> bool {
+    static ASCII_ONLY: OnceLock<bool> = OnceLock::new();
+    *ASCII_ONLY.get_or_init(|| {
+        let terminal = std::io::stdout().is_terminal() || std::io::stderr().is_terminal();
+        terminal && !speaks_utf8()
+    })
+}
+
+fn beyond_ascii(c: char) -> bool {
+    c.is_control() || !c.is_ascii()
+}
+
+/// Besides controls: Unicode's Default_Ignorable_Code_Point, which is what is drawn as nothing and
+/// what sets the direction, and what breaks lines or annotates them.
 fn steers(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// JSON with what steers a terminal escaped, which reads as the same text. serde escapes C0 only;
 /// the line breaks left are those between the values.
 fn harmless(json: String) -> String {
-    let beyond = |c: char| c != '\n' && steers(c);
+    escaped(json, if takes_ascii_only() { beyond_ascii } else { steers })
+}
+
+fn escaped(json: String, unsafe_here: fn(char) -> bool) -> String {
+    let beyond = |c: char| c != '\n' && unsafe_here(c);
     if !json.contains(beyond) {
         return json;
     }
@@ -305,28 +333,30 @@ mod tests {
 
     #[test]
     fn nothing_steers_the_terminal() {
-        assert_eq!(printable("plain ü 日本"), "plain ü 日本");
-        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}d\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{9b}d\\u{202e}");
+        let safe = |text| spelt_out(text, steers).into_owned();
+        assert_eq!(safe("plain ü 日本"), "plain ü 日本");
+        assert_eq!(safe("a\u{1b}[2Jb\nc\u{9b}d\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{9b}d\\u{202e}");
     }
 
     #[test]
     fn what_has_no_width_is_spelt_out() {
-        for c in [
-            '\u{ad}',
-            '\u{61c}',
-            '\u{200b}',
-            '\u{200c}',
-            '\u{200d}',
-            '\u{2060}',
-            '\u{feff}',
-            '\u{e0000}',
-            '\u{e0041}',
-            '\u{e007f}',
-        ] {
+        let none = "\u{ad}\u{34f}\u{61c}\u{1160}\u{180e}\u{200b}\u{200d}\u{2060}\u{2063}\u{206a}\
+                    \u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fffb}\u{1d173}\u{e0000}\u{e0041}\u{e007f}\u{e0100}";
+        for c in none.chars() {
             let safe = format!("a\\u{{{:x}}}b", u32::from(c));
-            assert_eq!(printable(&format!("a{c}b")), safe);
+            assert_eq!(spelt_out(&format!("a{c}b"), steers), safe);
         }
-        assert_eq!(printable("e\u{301} \u{1f600}"), "e\u{301} \u{1f600}", "accents and faces");
+        let faces = "e\u{301} \u{1f600}";
+        assert_eq!(spelt_out(faces, steers), faces, "accents and faces");
+    }
+
+    #[test]
+    fn without_utf8_nothing_but_ascii_is_left() {
+        // On an 8-bit terminal the second byte of this letter is CSI.
+        assert_eq!("\u{11b}".as_bytes()[1], 0x9b);
+        assert_eq!(spelt_out("a\u{11b}2J ü\n", beyond_ascii), "a\\u{11b}2J \\u{fc}\\n");
+        let json = escaped("\"a\u{11b}\u{1f600}\"".to_owned(), beyond_ascii);
+        assert_eq!(json, "\"a\\u011b\\ud83d\\ude00\"");
     }
 
     #[test]

@@ -72,7 +72,8 @@ const USUAL: &[(usize, &[&str])] = &[
             TITLE,
         ],
     ),
-    (0, &["id", "tier", "class", "cpu_share", "elapsed_seconds", TITLE]),
+    (60, &["id", "tier", "class", "cpu_share", "elapsed_seconds", TITLE]),
+    (0, &["id", "tier", "cpu_share", "elapsed_seconds", TITLE]),
 ];
 
 /// Names for `-o` and `--sort`.
