@@ -115,9 +115,9 @@ pub(super) enum Command {
     /// Run a command in the background, as a service of systemd's; prints its name
     ///
     /// The name is that of the task: `lrsctl log`, `wait` and `kill` take it. The command waits for a slot
-    /// as with `run --wait`. It has the present working directory and umask, PATH, HOME, LANG, LC_*, TZ, TMPDIR
-    /// and LRS_ENDPOINT, and what --env names; its input is empty. `systemctl stop lrs-submit-NAME`
-    /// ends all of it. Root's is a service of the system, a user's one of his own manager: that ends with
+    /// as with `run --wait`. It has the present working directory and umask, PATH, HOME, USER, LOGNAME,
+    /// SHELL, LANG, LC_*, TZ, TMPDIR and LRS_ENDPOINT, and what --env names; its input is empty, and its
+    /// limits (ulimit) are those of a service. `systemctl stop lrs-submit-NAME` ends all of it. Root's is a service of the system, a user's one of his own manager: that ends with
     /// his last login unless `loginctl enable-linger` was called.
     #[command(after_help = "Examples:\n  \
         lrsctl submit --job nightly -- ./task --all\n  \
@@ -125,8 +125,8 @@ pub(super) enum Command {
     Submit(SubmitArgs),
     /// What a command of `lrsctl submit` has written, also after its end
     ///
-    /// From the journal of systemd, as far as its reader may see it; with `submit --output` it is in that
-    /// file. Executes journalctl.
+    /// From the journal of systemd, as far as its reader may see it, of all tasks that had the name; with
+    /// `submit --output` it is in that file. Executes journalctl.
     #[command(after_help = "Examples:\n  \
         lrsctl log make-qwert\n  \
         lrsctl log -f -n 20 t13fipz1-4")]

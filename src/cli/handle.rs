@@ -65,7 +65,8 @@ pub(super) fn stands_for(word: &str, id: &str, name: Option<&str>) -> bool {
     id == word || !is_id(word) && (name == Some(word) || by_number())
 }
 
-fn is_id(word: &str) -> bool {
+/// Whether `word` has the form of an id, of a task or of something in the queue.
+pub(super) fn is_id(word: &str) -> bool {
     word.parse::<TaskId>().is_ok() || is_queued(word)
 }
 

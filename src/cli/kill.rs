@@ -135,11 +135,19 @@ fn living() -> Result<impl Iterator<Item = Process>, Failure> {
 }
 
 /// Ends the task that process `main` is in: SIGTERM to all of it, and after `patience` SIGKILL. Asks
-/// no daemon, for the group's name says whose it is. A process in no task is left alone.
-pub(super) fn end(main: i32, patience: Duration) -> Result<(), Failure> {
-    let group = Process::new(main).ok().and_then(|main| place(&main));
-    let Some(group) = group.as_deref().and_then(task_group) else { return Ok(()) };
-    let is_meant = |process: &Process| is_in(group, process);
+/// no daemon, for the group's name says whose it is. Who is in no task (waits for a slot, or lrsd only
+/// observes) is still in his service, whose name begins with `unit`, and all of that is meant; a process
+/// in neither is left alone.
+pub(super) fn end(main: i32, unit: &str, patience: Duration) -> Result<(), Failure> {
+    let place = Process::new(main).ok().and_then(|main| place(&main)).unwrap_or_default();
+    let of_service = || {
+        let name = place.rsplit('/').next()?;
+        (name.starts_with(unit) && name.ends_with(".service")).then_some(&*place)
+    };
+    let Some(group) = task_group(&place).or_else(of_service) else { return Ok(()) };
+    // This process is in the service too.
+    let me = std::process::id() as i32;
+    let is_meant = |process: &Process| process.pid != me && is_in(group, process);
     signal_all(&is_meant, Signal::TERM)?;
     // As systemd does, so that stopped processes see it.
     signal_all(&is_meant, Signal::CONT)?;

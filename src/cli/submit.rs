@@ -12,12 +12,14 @@
 //!
 //! Limits. A process that the main process leaves behind is not reached by `systemctl stop` any more, for
 //! the service has ended then; `lrsctl kill` reaches it. Who submits as a user needs lingering if the
-//! task is to outlive the last login.
+//! task is to outlive the last login. Everybody may write to the journal under any identifier: of a
+//! user's task only lines of that user and of root count, but not of root's, which may run for anybody.
+//! systemd takes arguments, directories and variables in UTF-8 only.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -30,11 +32,12 @@ use super::args::{LogArgs, SubmitArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
 use super::failure::Failure;
-use super::handle::{stands_for, with_id};
+use super::handle::{is_id, stands_for, with_id};
 use super::kill;
 use super::output::{Output, printable, say};
 use super::queue::{is_queued, whole};
 use super::read::ended_tasks;
+use crate::{clock, wire};
 
 /// There if systemd is the init (sd_booted(3)).
 const BOOTED: &str = "/run/systemd/system";
@@ -46,13 +49,24 @@ const PREFIX: &str = "lrs-submit-";
 const LONGEST: usize = 240;
 
 /// Variables that go along, beside `LC_*`.
-const GO_ALONG: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LRS_ENDPOINT"];
+const GO_ALONG: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "LRS_ENDPOINT",
+];
 
 /// How long lrsd may take to know of the request, so that `lrsctl wait` finds it.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
 /// After so long processes of a task that is stopped get SIGKILL; below systemd's `TimeoutStopSec=`.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]
 struct Submitted<'a> {
@@ -74,6 +88,11 @@ pub(super) fn submit(lrsd: &Lrsd, args: SubmitArgs, out: &mut Output) -> Result<
         Some(name) => name.clone(),
         None => made_up(&args.command)?,
     };
+    if is_id(&name) {
+        return Err(Failure::usage(
+            "--name has the form of an id, and would not stand for the task",
+        ));
+    }
     let unit = format!("{PREFIX}{}", escaped(&name));
     if unit.len() > LONGEST {
         return Err(Failure::usage("--name is too long for the name of a unit of systemd's"));
@@ -81,17 +100,24 @@ pub(super) fn submit(lrsd: &Lrsd, args: SubmitArgs, out: &mut Output) -> Result<
     let runtime = super::runtime()?;
     let connection = runtime.block_on(in_time(lrsd, client::connect(lrsd)))??;
     let user = !geteuid().is_root();
+    let begun = wire::proto_time(clock::now().wall);
     start(lrsd, &name, &unit, user, args)?;
     let main = main_process(&unit, user)?;
     let known = async {
+        let asked = ListHistoryRequest { since: Some(begun), ..ListHistoryRequest::default() };
         let known = async {
-            while !is_known(connection.clone(), main).await {
+            while !is_known(connection.clone(), main, &name, &asked).await {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         tokio::time::timeout(KNOWN_WITHIN, known).await.is_ok()
     };
     if !runtime.block_on(known) {
+        if !main.is_some_and(lives) {
+            return Err(Failure::failed(format!("{} got no slot", printable(&name))).hint(
+                "why is in its output: `lrsctl log` with that name, or the file of --output",
+            ));
+        }
         say(format_args!("lrsctl: lrsd does not know of the request yet; {unit} goes on asking"));
     }
     if user && !lingers() {
@@ -131,13 +157,38 @@ fn escaped(name: &str) -> String {
     text
 }
 
-fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Failure> {
-    let is_set = |name: &&OsString| std::env::var_os(name).is_some();
-    if let Some(unset) = args.env.iter().find(|name| !is_set(name)) {
-        let unset = unset.to_string_lossy();
-        let text = format!("--env {}: no variable of this name is set", printable(&unset));
-        return Err(Failure::usage(text).hint("--env takes names: export NAME=VALUE before"));
+/// What `systemd-run` takes as the file to append to: no `..` in it.
+fn whole_path(file: &Path) -> Result<PathBuf, Failure> {
+    let shown = printable(&file.to_string_lossy()).into_owned();
+    let name = file.file_name().filter(|_| !file.as_os_str().as_bytes().ends_with(b"/"));
+    let name = name.ok_or_else(|| Failure::usage(format!("--output {shown} is no file")))?;
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize();
+    let parent = parent
+        .map_err(|error| Failure::failed(format!("the directory of --output {shown}: {error}")))?;
+    Ok(parent.join(name))
+}
+
+/// What --env asks for, as `systemd-run` takes it.
+fn variable(asked: &OsStr) -> Result<OsString, Failure> {
+    if asked.as_bytes().contains(&b'=') {
+        return Ok(asked.to_owned());
     }
+    let value = std::env::var_os(asked).ok_or_else(|| {
+        Failure::usage(format!("--env {}: not set here", printable(&asked.to_string_lossy())))
+            .hint("--env NAME=VALUE sets it")
+    })?;
+    Ok(assigned(asked, &value))
+}
+
+fn assigned(name: &OsStr, value: &OsStr) -> OsString {
+    let mut text = name.to_owned();
+    text.push("=");
+    text.push(value);
+    text
+}
+
+fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> Result<(), Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("the path of lrsctl is not known: {error}")))?;
     let here = std::env::current_dir()
@@ -160,29 +211,21 @@ fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> R
         property.push(" __stop $MAINPID");
     }
     if let Some(file) = &args.output {
-        // systemd takes no path with dots in it.
-        let place = here.join(file);
-        let parent = place.parent().and_then(|parent| parent.canonicalize().ok());
-        let place = parent.zip(place.file_name()).map(|(parent, name)| parent.join(name));
-        let place = place.ok_or_else(|| {
-            let text = format!("--output {}: there is no such directory", file.display());
-            Failure::usage(text)
-        })?;
-        let file = with("append:", place.as_os_str());
+        let file = with("append:", whole_path(file)?.as_os_str());
         properties.extend([with("StandardOutput=", &file), with("StandardError=", &file)]);
     }
     systemd.args(properties.iter().map(|property| with("--property=", property)));
     for (name, value) in std::env::vars_os() {
-        let usual = GO_ALONG.iter().any(|other| name == *other);
-        if usual || name.as_bytes().starts_with(b"LC_") || args.env.contains(&name) {
-            let mut word = with("--setenv=", &name);
-            word.push("=");
-            word.push(value);
-            systemd.arg(word);
+        if GO_ALONG.iter().any(|other| name == *other) || name.as_bytes().starts_with(b"LC_") {
+            systemd.arg(with("--setenv=", &assigned(&name, &value)));
         }
     }
-    systemd.arg("--").arg(&own).arg("--endpoint");
-    systemd.arg(unexpanded(OsStr::new(&lrsd.to_string()))).args(["run", "--leave-unit"]);
+    for asked in &args.env {
+        systemd.arg(with("--setenv=", &variable(asked)?));
+    }
+    systemd.arg("--").arg(&own);
+    systemd.arg(unexpanded(OsStr::new(&format!("--endpoint={}", lrsd.endpoint))));
+    systemd.args(["run", "--leave-unit"]);
     let options = args.slot.options(Some(name.to_owned()));
     systemd.args(options.iter().map(|option| unexpanded(OsStr::new(option)))).arg("--");
     systemd.args(args.command.iter().map(|word| unexpanded(word)));
@@ -210,10 +253,10 @@ fn with(option: &str, value: &OsStr) -> OsString {
     text
 }
 
-/// A word of a command line in a property.
+/// The program of a command line in a property; systemd puts no variables into that.
 fn quoted(word: &OsStr) -> OsString {
     let mut text = vec![b'"'];
-    for byte in unexpanded(word).as_bytes() {
+    for byte in word.as_bytes() {
         if matches!(byte, b'"' | b'\\') {
             text.push(b'\\');
         }
@@ -257,14 +300,35 @@ fn main_process(unit: &str, user: bool) -> Result<Option<i32>, Failure> {
     Ok(pid.filter(|pid| *pid > 0))
 }
 
-/// Whether lrsd has the request of a process, or never will.
-async fn is_known(mut lrsd: Connection, main: Option<i32>) -> bool {
-    let Some(pid) = main else { return true };
-    let asked = ListQueueRequest { pid: Some(pid), ..ListQueueRequest::default() };
-    let waits = lrsd.list_queue(asked).await.is_ok_and(|page| !page.into_inner().queue.is_empty());
-    let runs =
-        async { all_tasks(lrsd).await.is_ok_and(|all| all.iter().any(|task| task.pid == main)) };
-    waits || runs.await || !Path::new(&format!("/proc/{pid}")).exists()
+/// Whether lrsd has the request of a process, or has had it.
+async fn is_known(
+    mut lrsd: Connection,
+    main: Option<i32>,
+    name: &str,
+    ended: &ListHistoryRequest,
+) -> bool {
+    if main.is_some() {
+        let asked = ListQueueRequest { pid: main, ..ListQueueRequest::default() };
+        if lrsd.list_queue(asked).await.is_ok_and(|page| !page.into_inner().queue.is_empty()) {
+            return true;
+        }
+    }
+    let runs = all_tasks(lrsd.clone()).await.is_ok_and(|all| {
+        all.iter().any(|task| match main {
+            Some(_) => task.pid == main,
+            None => task.name.as_deref() == Some(name),
+        })
+    });
+    if runs || main.is_some_and(lives) {
+        return runs;
+    }
+    // An earlier lrsd knows no history.
+    let ended = ended_tasks(lrsd, ended.clone()).await;
+    ended.map_or(true, |all| all.iter().any(|end| end.name.as_deref() == Some(name)))
+}
+
+fn lives(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// Whether the user manager goes on without a login (loginctl(1)).
@@ -274,55 +338,82 @@ fn lingers() -> bool {
 }
 
 /// `lrsctl __stop [PID]`: what a unit of [`submit`] executes to stop. Without a pid its main process
-/// has ended; one that waits for its slot is in no task, and systemd ends it.
+/// has ended.
 pub(super) fn stop(pid: Option<i32>) -> Result<(), Failure> {
-    pid.map_or(Ok(()), |pid| kill::end(pid, PATIENCE))
+    pid.map_or(Ok(()), |pid| kill::end(pid, PREFIX, PATIENCE))
 }
 
 /// `lrsctl log WORD`: becomes journalctl(1).
 pub(super) fn log(lrsd: &Lrsd, args: LogArgs) -> Result<Infallible, Failure> {
-    let name = name_of(lrsd, args.task)?;
+    let Logged { name, uid } = name_of(lrsd, args.task)?;
     let mut command: Vec<OsString> =
         ["journalctl", "--output=cat", "--quiet"].map(Into::into).into();
     command.push(format!("--lines={}", args.lines.map_or("all".into(), |n| n.to_string())).into());
     command.extend(args.follow.then(|| OsString::from("--follow")));
     command.push(format!("SYSLOG_IDENTIFIER={}", identifier(&name)).into());
+    // Others may write under this identifier too. A task of root's may be of anybody's.
+    if let Some(uid) = uid.filter(|uid| *uid != 0) {
+        command.extend([format!("_UID={uid}").into(), "_UID=0".into()]);
+    }
     Program::find(&command, std::env::var_os("PATH").as_deref())
         .map_err(|failure| Failure::failed(failure.to_string()).hint("the journal is systemd's"))?
         .execute()
 }
 
-/// The name of what runs, waits or has ended; a word that is none of these is a name itself.
-fn name_of(lrsd: &Lrsd, word: String) -> Result<String, Failure> {
+/// Whose output is asked for.
+struct Logged {
+    name: String,
+    uid: Option<u32>,
+}
+
+/// What runs, waits or has ended under a word; a word that is none of these is a name itself.
+fn name_of(lrsd: &Lrsd, word: String) -> Result<Logged, Failure> {
     let found = async {
         let connection = client::connect(lrsd).await?;
         if is_queued(&word) {
             let asked = ListQueueRequest { id: Some(word.clone()), ..ListQueueRequest::default() };
             let queued = whole(connection, asked).await.ok().and_then(|mut all| all.pop());
-            return Ok::<_, Failure>(queued.map(|one| one.name));
+            return Ok::<_, Failure>(queued.map(|one| (one.name, Some(one.uid))));
         }
         let task = with_id(connection.clone(), word.clone(), |mut lrsd, id| async move {
             lrsd.get_task(GetTaskRequest { id }).await.map(tonic::Response::into_inner)
         });
         if let Ok(task) = task.await {
-            return Ok(Some(task.name));
+            return Ok(Some((task.name, task.uid)));
         }
         // An earlier lrsd knows no history.
         let kept = ended_tasks(connection.clone(), ListHistoryRequest::default()).await;
         let mut kept = kept.unwrap_or_default();
         kept.retain(|end| stands_for(&word, &end.id, end.name.as_deref()));
-        Ok(kept.pop().map(|end| end.name))
+        if let Some(end) = kept.pop() {
+            return Ok(Some((end.name, end.uid)));
+        }
+        let queue = whole(connection, ListQueueRequest::default()).await.unwrap_or_default();
+        let mut queue = queue.into_iter().filter(|one| one.name.as_deref() == Some(&*word));
+        Ok(queue.next().map(|one| (one.name, Some(one.uid))))
     };
     // The journal has the output whether or not lrsd runs.
     let found = super::runtime()?.block_on(in_time(lrsd, found)).and_then(|found| found);
     match found {
-        Ok(Some(Some(name))) => Ok(name),
-        Ok(Some(None)) => Err(Failure::failed(format!(
+        Ok(Some((Some(name), uid))) => Ok(Logged { name, uid }),
+        Ok(Some((None, _))) => Err(Failure::failed(format!(
             "{} has no name, so it was not started by `lrsctl submit`",
             printable(&word)
         ))
         .hint("its output is where it was started")),
-        Ok(None) | Err(_) => Ok(word),
+        // An id is no name.
+        found if is_id(&word) => Err(found.err().unwrap_or_else(|| {
+            Failure::failed(format!("lrsd does not know {}", printable(&word)))
+                .hint("the name that `lrsctl submit` printed serves for longer")
+        })),
+        Ok(None) => {
+            say(format_args!(
+                "lrsctl: lrsd does not know {}; if it was submitted, the journal may",
+                printable(&word)
+            ));
+            Ok(Logged { name: word, uid: None })
+        }
+        Err(_) => Ok(Logged { name: word, uid: None }),
     }
 }
 
@@ -346,6 +437,28 @@ mod tests {
     #[test]
     fn systemd_neither_expands_nor_splits_a_word() {
         assert_eq!(unexpanded(OsStr::new("a $HOME ${x}")), "a $$HOME $${x}");
-        assert_eq!(quoted(OsStr::new("/a b\\\"$c")), "\"/a b\\\\\\\"$$c\"");
+        assert_eq!(quoted(OsStr::new("/a b\\\"$c")), "\"/a b\\\\\\\"$c\"");
+    }
+
+    #[test]
+    fn the_path_of_the_output_has_no_dots() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("in")).unwrap();
+        for file in ["./log", "in/../log", "in/.././log"] {
+            assert_eq!(whole_path(&dir.join(file)).unwrap(), dir.join("log"), "{file}");
+        }
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(whole_path(Path::new("log")).unwrap(), here.join("log"));
+        for file in ["in/..", "in/", "none/log"] {
+            assert!(whole_path(&dir.join(file)).is_err(), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_taken_from_here_or_given() {
+        assert_eq!(variable(OsStr::new("A=b=c")).unwrap(), "A=b=c");
+        assert!(variable(OsStr::new("PATH")).unwrap().as_bytes().starts_with(b"PATH=/"));
+        assert!(variable(OsStr::new("LRS_TEST_NEVER_SET")).is_err());
     }
 }

@@ -15,7 +15,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ls", "`lrsctl tasks` lists the tasks"),
     ("ps", "`lrsctl tasks` lists the tasks"),
     ("top", "`watch lrsctl tasks` shows the tasks as they change"),
-    ("logs", "`lrsctl events` has the decisions, `journalctl -u lrsd` the log"),
+    (
+        "logs",
+        "`lrsctl log TASK` has what a task of `lrsctl submit` wrote, `lrsctl events` the decisions, `journalctl -u lrsd` the log of lrsd",
+    ),
     ("sacct", "`lrsctl history` has the tasks that ended"),
     ("sbatch", "`lrsctl submit -- CMD...` runs a command in the background"),
     ("exec", "`lrsctl run -- CMD...` runs a command in a slot"),

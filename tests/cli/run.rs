@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use super::fake::{Ended, Fake, Script};
-use lrs::proto::Task;
+use lrs::proto::{EndedTask, Task};
 use tonic::Status as Failure;
 
 fn wait_ms(fake: &Fake) -> Vec<u64> {
@@ -253,7 +253,14 @@ fn submit_without_systemd_is_refused_and_says_what_serves() {
 #[test]
 fn log_asks_the_journal_by_the_name_of_the_task() {
     let task = Task { id: "t0000000-1".into(), name: Some("a b".into()), ..Task::default() };
-    let fake = Fake::start(Script { pages: vec![vec![task]], ..Script::default() });
+    let end = EndedTask {
+        id: "t0000000-2".into(),
+        name: Some("third".into()),
+        uid: Some(1000),
+        ..EndedTask::default()
+    };
+    let script = Script { pages: vec![vec![task]], history: vec![end], ..Script::default() };
+    let fake = Fake::start(script);
     let dir = tempfile::tempdir().unwrap();
     let journalctl = dir.path().join("journalctl");
     std::fs::write(&journalctl, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n").unwrap();
@@ -268,6 +275,13 @@ fn log_asks_the_journal_by_the_name_of_the_task() {
         ended.out.ends_with("--lines=5\n--follow\nSYSLOG_IDENTIFIER=lrs-submit-a\\x20b\n"),
         "{ended:?}"
     );
+    // Anybody may write as lrs-submit-third.
+    let ended = log(&["log", "t0000000-2"]);
+    assert!(ended.out.ends_with("-third\n_UID=1000\n_UID=0\n"), "{ended:?}");
+    let ended = log(&["log", "t0000000-3"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "an id is no name: {ended:?}");
+    let ended = log(&["log", "thrid"]);
+    assert!(ended.err.contains("does not know thrid"), "{ended:?}");
     // The journal needs no daemon.
     drop(fake);
     let away = Fake::new(Script::default());

@@ -197,8 +197,9 @@ pub(in crate::cli) struct SubmitArgs {
     /// Append output and errors to this file, not to the journal
     #[arg(long, short, value_name = "FILE")]
     pub(in crate::cli) output: Option<PathBuf>,
-    /// A variable that the command is to have too; everybody on the node can read it
-    #[arg(long, value_name = "NAME")]
+    /// A variable that the command is to have too, as it is here or with this value; everybody on the
+    /// node can read it
+    #[arg(long, value_name = "NAME[=VALUE]")]
     pub(in crate::cli) env: Vec<OsString>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
