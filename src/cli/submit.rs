@@ -107,6 +107,7 @@ pub(super) fn submit(lrsd: &Lrsd, args: SubmitArgs, out: &mut Output) -> Result<
         let asked = ListHistoryRequest { since: Some(begun), ..ListHistoryRequest::default() };
         let known = async {
             while !is_known(connection.clone(), main, &name, &asked).await {
+                // That a request queues is no event.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -27,6 +27,8 @@ use super::queue::{title, whole};
 use super::read::ended_tasks;
 use super::show::history;
 use crate::proto::ListHistoryRequest;
+use crate::units::WallTime;
+use crate::wire::wall_time;
 
 /// Between two attempts to reach a daemon that is away.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -110,9 +112,28 @@ struct Waiting {
     running: BTreeSet<String>,
     /// Ids of all tasks.
     all: BTreeSet<String>,
-    /// Processes that wait for a slot, with what they are called, and how often they were not found.
-    queued: BTreeMap<i32, (String, u32)>,
+    /// Processes that wait for a slot.
+    queued: BTreeMap<i32, Queueing>,
     gave_up: Vec<String>,
+}
+
+/// A process that waits for a slot.
+struct Queueing {
+    title: String,
+    /// When it asked: an earlier admission of its pid was another's, or that of an earlier task.
+    since: Option<WallTime>,
+    /// In how many looks it was not found.
+    missed: u32,
+}
+
+/// Why events are not awaited any more.
+enum Pause {
+    /// Nothing runs or waits any more.
+    Over,
+    /// The queue is to be looked at.
+    Look,
+    /// Events were lost: what is not listed has ended.
+    Lost,
 }
 
 impl Waiting {
@@ -120,23 +141,32 @@ impl Waiting {
         self.running.is_empty() && self.queued.is_empty()
     }
 
-    /// It is a task now.
-    fn admitted(&mut self, pid: i32, id: &str) {
-        if self.queued.remove(&pid).is_some() {
+    /// A process became a task then; `None`: it is one now.
+    fn admitted(&mut self, pid: i32, id: &str, at: Option<WallTime>) {
+        let is_it = |one: &Queueing| one.since.zip(at).is_none_or(|(since, at)| since <= at);
+        if self.queued.get(&pid).is_some_and(is_it) {
+            self.queued.remove(&pid);
             self.running.insert(id.to_owned());
             self.all.insert(id.to_owned());
         }
     }
 
-    fn look(&mut self, tasks: &[Task], queue: &[Queued]) {
+    /// What is not listed has ended. Not for each look: the list may be older than the last event.
+    fn list(&mut self, tasks: &[Task]) {
+        self.running.retain(|id| tasks.iter().any(|task| task.id == *id));
         for task in tasks {
-            task.pid.into_iter().for_each(|pid| self.admitted(pid, &task.id));
+            task.pid.into_iter().for_each(|pid| self.admitted(pid, &task.id, None));
         }
+    }
+
+    /// What is not in the queue any more and was not admitted has given up.
+    fn look(&mut self, queue: &[Queued]) {
         let gave_up = &mut self.gave_up;
-        self.queued.retain(|pid, (title, missed)| {
-            *missed = if queue.iter().any(|one| one.pid == Some(*pid)) { 0 } else { *missed + 1 };
-            let is_gone = *missed >= LOOKS;
-            gave_up.extend(is_gone.then(|| title.clone()));
+        self.queued.retain(|pid, one| {
+            let waits = queue.iter().any(|queued| queued.pid == Some(*pid));
+            one.missed = if waits { 0 } else { one.missed + 1 };
+            let is_gone = one.missed >= LOOKS;
+            gave_up.extend(is_gone.then(|| one.title.clone()));
             !is_gone
         });
     }
@@ -172,25 +202,29 @@ async fn attempt(
         let mut connection = connect(lrsd).await?;
         let request = WatchEventsRequest { since: Some(1), no_follow: false };
         let stream = connection.watch_events(request).await.map_err(failed)?.into_inner();
-        let tasks = all_tasks(connection.clone()).await.map_err(failed)?;
+        // In this order: what has its slot between the two is a task.
         let queue = queue(&connection).await?;
+        let tasks = all_tasks(connection.clone()).await.map_err(failed)?;
         if waiting.is_none() {
             *waiting = Some(resolve(words, &tasks, &queue, &kept(&connection).await?)?);
         }
         Ok::<_, Failure>((connection, stream, tasks, queue))
     });
-    let (connection, mut stream, mut tasks, mut waits) = opened.await??;
+    let (connection, mut stream, tasks, mut waits) = opened.await??;
     let Some(waiting) = waiting else { return Ok(Ends::default()) };
+    waiting.list(&tasks);
     loop {
-        waiting.running.retain(|id| tasks.iter().any(|task| task.id == *id));
-        waiting.look(&tasks, &waits);
+        waiting.look(&waits);
         let (running, queued) = (waiting.running.len(), waiting.queued.len());
         talk.detail(format_args!("waiting for {running} tasks, and {queued} in the queue"));
-        if until_over(&mut stream, waiting).await? {
+        let pause = until_over(&mut stream, waiting).await?;
+        if let Pause::Over = pause {
             break;
         }
-        tasks = in_time(lrsd, all_tasks(connection.clone())).await?.map_err(failed)?;
         waits = in_time(lrsd, queue(&connection)).await??;
+        if let Pause::Lost = pause {
+            waiting.list(&in_time(lrsd, all_tasks(connection.clone())).await?.map_err(failed)?);
+        }
     }
     let patience = tokio::time::Instant::now() + LATE;
     loop {
@@ -208,11 +242,10 @@ async fn next(stream: &mut Streaming<EventStreamItem>) -> Result<Item, Failure> 
     item.and_then(|item| item.item).ok_or_else(|| away("lrsd stopped".to_owned()))
 }
 
-/// False: events were lost or somebody waits for a slot, so that all has to be listed again.
 async fn until_over(
     stream: &mut Streaming<EventStreamItem>,
     waiting: &mut Waiting,
-) -> Result<bool, Failure> {
+) -> Result<Pause, Failure> {
     // However much happens meanwhile.
     let look = tokio::time::Instant::now() + LOOK;
     while !waiting.is_over() {
@@ -220,23 +253,23 @@ async fn until_over(
             true => next(stream).await?,
             false => match timeout_at(look, next(stream)).await {
                 Ok(item) => item?,
-                Err(_) => return Ok(false),
+                Err(_) => return Ok(Pause::Look),
             },
         };
         match item {
             Item::Event(event) if event.r#type == "admitted" => {
                 if let Some((pid, id)) = of_process(&event) {
-                    waiting.admitted(pid, id);
+                    waiting.admitted(pid, id, event.at.as_ref().map(wall_time));
                 }
             }
             Item::Event(event) if ["completed", "released"].contains(&&*event.r#type) => {
                 waiting.running.remove(event.task.as_deref().unwrap_or_default());
             }
             Item::Event(_) => {}
-            Item::Lost(_) => return Ok(false),
+            Item::Lost(_) => return Ok(Pause::Lost),
         }
     }
-    Ok(true)
+    Ok(Pause::Over)
 }
 
 /// The process of an admission, and the id of its task.
@@ -285,7 +318,11 @@ fn resolve(
         let of_job = |job: Option<&String>| job == Some(word);
         let mut queue = |is_meant: &dyn Fn(&Queued) -> bool| {
             let meant = queue.iter().filter(|one| is_meant(one));
-            let meant: Vec<_> = meant.filter_map(|one| Some((one.pid?, (title(one), 0)))).collect();
+            let meant = meant.filter_map(|one| {
+                let since = one.since.as_ref().map(wall_time);
+                Some((one.pid?, Queueing { title: title(one), since, missed: 0 }))
+            });
+            let meant: Vec<_> = meant.collect();
             let any = !meant.is_empty();
             queued.extend(meant);
             any

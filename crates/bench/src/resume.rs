@@ -1,8 +1,9 @@
 //! Taking a bench up again: rounds are added to those of an output directory.
 //!
 //! Only whole rounds are kept, since makespans are compared round by round: of one that was cut off all
-//! runs are dropped and run again. Node, suite, loads and settings have to be the same, or the rounds
-//! would not be comparable.
+//! runs are dropped and run again. Node, version of LRS, loads and settings have to be the same, or the
+//! rounds would not be comparable. Limit: that of a build is not known, nor whether a command of the suite
+//! was changed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +71,9 @@ fn differences(earlier: &Machine, now: &Machine) -> Vec<String> {
     same("the CPU", format!("{:?}", earlier.cpu), format!("{:?}", now.cpu));
     same("the number of CPUs", earlier.cpus.to_string(), now.cpus.to_string());
     same("how tiers are made", format!("{:?}", earlier.cgroup), format!("{:?}", now.cgroup));
+    same("the memory", format!("{:?}", earlier.memory_bytes), format!("{:?}", now.memory_bytes));
+    same("the loads", format!("{:?}", earlier.loads), format!("{:?}", now.loads));
+    same("the settings", format!("{:?}", earlier.settings), format!("{:?}", now.settings));
     same("the disk", earlier.disk.clone(), now.disk.clone());
     differs
 }

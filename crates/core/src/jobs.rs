@@ -194,6 +194,13 @@ impl Jobs {
         self.jobs.get(key)?.finished.mean_rate()
     }
 
+    /// A running task of `key` is in this group.
+    pub fn name_group(&mut self, key: &JobKey, group: Option<&Label>) {
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.finished.name_group(group);
+        }
+    }
+
     /// How long its finished tasks took, on average, once one that got through its work has finished.
     pub fn mean_seconds(&self, key: &JobKey) -> Option<f64> {
         self.jobs.get(key)?.finished.seconds.mean()

@@ -374,7 +374,8 @@ impl Shaper {
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
-        if matches!(task.seat, Seat::Active | Seat::Passive) {
+        // One that could not be put in place has used none.
+        if !task.is_new() && matches!(task.seat, Seat::Active | Seat::Passive) {
             self.freed.add();
         }
         self.lane.forget(id);

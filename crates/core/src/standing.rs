@@ -75,6 +75,8 @@ impl Shaper {
             if let Some(key) = after {
                 self.jobs.started(key, task.labels.group.as_ref());
             }
+        } else if let Some(key) = after {
+            self.jobs.name_group(&key, task.labels.group.as_ref());
         }
         self.step.store(Record::Task(id));
     }
