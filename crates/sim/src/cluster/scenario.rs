@@ -18,6 +18,7 @@ use lrs_place::wco::Wco;
 use serde::Deserialize;
 
 use crate::cluster::formula::Analysis;
+use crate::cluster::machine::hardware;
 
 /// A case: what is simulated.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -320,6 +321,11 @@ impl Scenario {
             }
         };
         let long = 1e9;
+        // A task that needs more would start and be killed for ever, where memory is simulated.
+        let memory = match self.nodes.kind {
+            Kind::Static => f64::MAX,
+            Kind::Shared | Kind::Lrs => hardware(&self.nodes).memory as f64,
+        };
         number("nodes.count", self.nodes.count as f64, 1.0, 1e6);
         number("nodes.racks", self.nodes.racks as f64, 1.0, 1e6);
         number("nodes.cpus", f64::from(self.nodes.cpus), 1.0, 1e4);
@@ -337,6 +343,7 @@ impl Scenario {
                 number(&at("seconds"), work.seconds, 0.0, long);
                 number(&at("spread"), work.spread, 0.0, 10.0);
                 number(&at("computing"), work.computing, 0.0, 1.0);
+                number(&at("demand.memory_bytes"), work.demand.memory_bytes, 0.0, memory);
             }
         }
         for wait in self.set.waits.into_iter().flatten() {
