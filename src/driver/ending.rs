@@ -12,7 +12,9 @@
 //! also where a parent never waits. On an earlier kernel it is found where lrsd is faster than the
 //! parent. What is not found stays unknown; there is no event, and nothing is guessed.
 //!
-//! The pidfd is asked first ([`found`] says why); before 6.15 the loop may spin.
+//! The loop asks the pidfd alone. /proc/PID is read on a thread of its own ([`serve`]): a look-up that
+//! meets the kernel's own removal of it spins until that is done, and what removes it may wait for the
+//! CPU on which the reader spins. 25 ms were measured, in which a promotion would have waited.
 //!
 //! The kernel writes 0 into field 52 for a reader that may not trace the process, so a 0 counts only
 //! where the same check (`PTRACE_MODE_READ_FSCREDS`) lets lrsd read the link /proc/PID/ns/user. Where
@@ -20,11 +22,13 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::sync::mpsc::Receiver;
 
 use procfs::process::Process;
 
 use super::Driver;
 use super::watch::{Ended, Key};
+use super::worker::{Message, Outbox};
 use crate::core::exit::Exit;
 use crate::core::model::{Labels, TaskId};
 use crate::core::step::Input;
@@ -38,7 +42,7 @@ const MOST_UNREAPED: usize = 1024;
 /// A main process that has ended, and what its task was: that may be over by the time the status
 /// is found.
 #[derive(Debug)]
-pub(super) struct Main {
+struct Main {
     process: ProcessRef,
     uid: Option<u32>,
     labels: Labels,
@@ -61,47 +65,69 @@ impl Mains {
     }
 }
 
+/// An end whose status the pidfd does not have, for [`serve`].
+#[derive(Debug)]
+pub(super) struct Unknown {
+    main: Main,
+    ended: Ended,
+}
+
 impl Driver {
     /// Tells how main processes ended, as far as that is known by now. Call after the promotions
     /// that followed from their ends.
     pub(super) fn tell_exits(&mut self, now: Moment) {
         for ended in self.watcher.take_ended() {
-            let id = ended.task;
             let is_main = |main: &Main| main.process.pid == ended.pid;
-            if !self.mains_ended.0.get(&id).is_some_and(is_main) {
+            if !self.mains_ended.0.get(&ended.task).is_some_and(is_main) {
                 continue;
             }
-            let Some(mut main) = self.mains_ended.0.remove(&id) else { continue };
-            match found(main.process, &ended) {
-                Found::Exit(exit) => {
-                    let Main { uid, labels, .. } = main;
-                    self.feed(Input::Exited { task: id, uid, labels, exit }, now);
-                }
-                Found::NotYet if main.unreaped.is_none() => {
-                    if self.mains_ended.0.len() >= MOST_UNREAPED
-                        && let Some((_, oldest)) = self.mains_ended.0.pop_first()
-                        && let Some(key) = oldest.unreaped
-                    {
-                        self.watcher.forget_process(key);
-                    }
-                    match self.watcher.await_reaped(ended) {
-                        Ok(key) => {
-                            main.unreaped = Some(key);
-                            self.mains_ended.0.insert(id, main);
-                        }
-                        Err(error) => {
-                            tracing::debug!(task = %id, %error, "how the main process of task {id} ended stays unknown: {error}");
-                        }
-                    }
-                }
-                // Reaped, on a kernel that does not keep it.
-                Found::NotYet | Found::Never => {}
+            let Some(main) = self.mains_ended.0.remove(&ended.task) else { continue };
+            match of_pidfd(ended.pidfd()) {
+                Ok(Some(exit)) => self.tell_exit(ended.task, main, exit, now),
+                // Its parent has waited for it, on a kernel that does not keep the status.
+                _ if main.unreaped.is_some() => {}
+                _ => self.workers.look_at_end(Box::new(Unknown { main, ended })),
             }
+        }
+    }
+
+    fn tell_exit(&mut self, task: TaskId, main: Main, exit: Exit, now: Moment) {
+        let Main { uid, labels, .. } = main;
+        self.feed(Input::Exited { task, uid, labels, exit }, now);
+    }
+
+    /// The answer of [`serve`].
+    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: Found, now: Moment) {
+        let Unknown { mut main, ended } = unknown;
+        let id = ended.task;
+        match found {
+            Found::Exit(exit) => self.tell_exit(id, main, exit, now),
+            Found::NotYet => {
+                if self.mains_ended.0.len() >= MOST_UNREAPED
+                    && let Some((_, oldest)) = self.mains_ended.0.pop_first()
+                    && let Some(key) = oldest.unreaped
+                {
+                    self.watcher.forget_process(key);
+                }
+                match self.watcher.await_reaped(ended) {
+                    Ok(key) => {
+                        main.unreaped = Some(key);
+                        self.mains_ended.0.insert(id, main);
+                    }
+                    Err(error) => {
+                        tracing::debug!(task = %id, %error, "how the main process of task {id} ended stays unknown: {error}");
+                    }
+                }
+            }
+            Found::Never => {}
         }
     }
 }
 
-enum Found {
+/// What a look at a main process that has ended found.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// How it ended.
     Exit(Exit),
     /// Its parent has not waited for it, and it may not be read.
     NotYet,
@@ -109,13 +135,16 @@ enum Found {
     Never,
 }
 
-/// The pidfd before and after /proc: a zombie that is gone by then has left the status there, and a
-/// look-up of /proc/PID that meets the kernel's own removal of it spins until that is done. What
-/// removes it may wait for the CPU on which the loop spins, for which 25 ms were measured.
-fn found(process: ProcessRef, ended: &Ended) -> Found {
-    if let Ok(Some(exit)) = of_pidfd(ended.pidfd()) {
-        return Found::Exit(exit);
+/// Looks at ends until the loop drops its end of the queue.
+pub(super) fn serve(ends: &Receiver<Box<Unknown>>, outbox: &Outbox) {
+    for unknown in ends {
+        let found = found(unknown.main.process, &unknown.ended);
+        outbox.send(Message::EndLookedAt { unknown, found });
     }
+}
+
+/// /proc and then the pidfd: a zombie that is gone by now has left the status there.
+fn found(process: ProcessRef, ended: &Ended) -> Found {
     if let Some(exit) = of_zombie(process) {
         return Found::Exit(exit);
     }

@@ -307,6 +307,9 @@ impl Driver {
                 Message::UnitRestored { task, result, called_off } => {
                     self.unit_restored(task, result, called_off, now);
                 }
+                Message::EndLookedAt { unknown, found } => {
+                    self.end_looked_at(*unknown, found, now);
+                }
                 Message::Cycle(report) => self.cycle(*report, now),
                 Message::Looks(looks) => self.looked(looks, now),
                 Message::Stop => flow = Flow::Stop,
@@ -388,6 +391,9 @@ impl Driver {
                 Message::NotRemoved { task, group, .. } => self.not_removed.push((task, group)),
                 Message::UnitRestored { task, result, called_off } => {
                     self.unit_restored(task, result, called_off, now);
+                }
+                Message::EndLookedAt { unknown, found } => {
+                    self.end_looked_at(*unknown, found, now);
                 }
                 Message::UnitLooked { .. }
                 | Message::UnitPrepared { .. }

@@ -53,7 +53,6 @@ pub struct Ended {
     /// Which.
     pub pid: Pid,
     fd: OwnedFd,
-    token: u64,
 }
 
 impl Ended {
@@ -142,15 +141,18 @@ impl Watcher {
 
     /// As [`Watcher::watch_process`], for a process that is pinned already.
     pub fn watch_pidfd(&mut self, task: TaskId, pid: Pid, fd: OwnedFd) -> io::Result<Key> {
+        self.watch(Watched { task, pid, fd, is_zombie: false }, EventFlags::IN)
+    }
+
+    fn watch(&mut self, watched: Watched, until: EventFlags) -> io::Result<Key> {
         let token = self.next;
-        epoll::add(&self.epoll, &fd, EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(&self.epoll, &watched.fd, EventData::new_u64(token), until)?;
         self.next += 1;
-        self.processes.insert(token, Watched { task, pid, fd, is_zombie: false });
+        self.processes.insert(token, watched);
         Ok(Key(token))
     }
 
-    /// Those that ended, or whose parents waited for them, since the last call. The loop takes them
-    /// in each turn: their pidfds stay readable.
+    /// Those that ended, or whose parents waited for them, since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
     }
@@ -158,11 +160,9 @@ impl Watcher {
     /// Watches a process that has ended until its parent has waited for it, where the kernel says so;
     /// then [`Watcher::take_ended`] has it again.
     pub fn await_reaped(&mut self, ended: Ended) -> io::Result<Key> {
-        let Ended { task, pid, fd, token } = ended;
+        let Ended { task, pid, fd } = ended;
         // A hang-up is reported unasked (epoll_ctl(2)).
-        epoll::modify(&self.epoll, &fd, EventData::new_u64(token), EventFlags::empty())?;
-        self.processes.insert(token, Watched { task, pid, fd, is_zombie: true });
-        Ok(Key(token))
+        self.watch(Watched { task, pid, fd, is_zombie: true }, EventFlags::empty())
     }
 
     /// Ends a watch. Closing the descriptor takes it out of the set (epoll(7)).
@@ -217,10 +217,12 @@ impl Watcher {
                 token => {
                     if let Some(watched) = self.processes.remove(&token) {
                         let Watched { task, pid, fd, is_zombie } = watched;
+                        // It stays readable, and may live on in another thread.
+                        epoll::delete(&self.epoll, &fd)?;
                         if !is_zombie {
                             ready.push(Ready::Exit(task, pid));
                         }
-                        self.ended.push(Ended { task, pid, fd, token });
+                        self.ended.push(Ended { task, pid, fd });
                     }
                 }
             }

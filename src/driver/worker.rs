@@ -1,5 +1,6 @@
 //! The threads beside the loop: one that puts processes in place, one that reads
-//! ([`super::reader`]), and one that asks systemd ([`super::unit_worker`]).
+//! ([`super::reader`]), one that asks systemd ([`super::unit_worker`]), and one that finds out how
+//! processes ended ([`super::ending`]).
 //!
 //! Moving a process makes the kernel wait for a grace period (milliseconds), and a reading of
 //! thousands of tasks takes as long; neither may keep a promotion waiting. So the loop only
@@ -17,6 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::ending::{self, Found, Unknown};
 use super::reader::{CycleReport, CycleRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
@@ -167,6 +169,13 @@ pub enum Message {
         /// Who still has to hear that it never became one.
         called_off: Option<CalledOff>,
     },
+    /// Answer to [`Workers::look_at_end`].
+    EndLookedAt {
+        /// What was looked at.
+        unknown: Box<Unknown>,
+        /// How it ended.
+        found: Found,
+    },
     /// A cycle's readings.
     Cycle(Box<CycleReport>),
     /// Threads seen between two cycles.
@@ -183,6 +192,7 @@ pub struct Workers {
     jobs: Option<Sender<Job>>,
     unit_jobs: Option<Sender<UnitJob>>,
     cycles: Option<Sender<CycleRequest>>,
+    ends: Option<Sender<Box<Unknown>>>,
     threads: Vec<JoinHandle<()>>,
     /// The one that may be waiting for systemd.
     units_thread: Option<JoinHandle<()>>,
@@ -209,6 +219,7 @@ impl Workers {
         let (jobs, job_queue) = channel();
         let (cycles, cycle_queue) = channel();
         let (unit_jobs, unit_queue) = channel();
+        let (ends, end_queue) = channel();
         let (units_end, units_ended) = channel();
         let outbox = Outbox { messages: messages.clone(), waker };
         let stopping = Arc::new(AtomicBool::new(false));
@@ -227,6 +238,12 @@ impl Workers {
                 serve_units(&tree, &unit_queue, &outbox, &stopping);
             })?
         };
+        let ends_thread = {
+            let outbox = outbox.clone();
+            std::thread::Builder::new()
+                .name("lrs-ends".into())
+                .spawn(move || ending::serve(&end_queue, &outbox))?
+        };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
             .spawn(move || read_all(&tree, sampler, &cycle_queue, &outbox))?;
@@ -234,7 +251,8 @@ impl Workers {
             jobs: Some(jobs),
             unit_jobs: Some(unit_jobs),
             cycles: Some(cycles),
-            threads: vec![placer, reader],
+            ends: Some(ends),
+            threads: vec![placer, reader, ends_thread],
             units_thread: Some(units_thread),
             units_ended,
             stopping,
@@ -269,6 +287,13 @@ impl Workers {
         }
     }
 
+    /// Asks how a process ended.
+    pub(super) fn look_at_end(&self, end: Box<Unknown>) {
+        if let Some(ends) = &self.ends {
+            let _ = ends.send(end);
+        }
+    }
+
     /// Whether a thread has ended although nobody told it to: it panicked.
     pub fn broken(&self) -> bool {
         self.threads.iter().chain(&self.units_thread).any(JoinHandle::is_finished)
@@ -281,6 +306,7 @@ impl Workers {
         self.jobs = None;
         self.unit_jobs = None;
         self.cycles = None;
+        self.ends = None;
         let mut threads = std::mem::take(&mut self.threads);
         match self.units_ended.recv_timeout(SYSTEMD_PATIENCE) {
             // It goes with the process; what it has not done is in the records.
