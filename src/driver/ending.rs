@@ -86,7 +86,10 @@ impl Driver {
                 Ok(Some(exit)) => self.tell_exit(ended.task, main, exit, now),
                 // Its parent has waited for it, on a kernel that does not keep the status.
                 _ if main.unreaped.is_some() => {}
-                _ => self.workers.look_at_end(Box::new(Unknown { main, ended })),
+                _ => match self.watcher.release(&ended) {
+                    Ok(()) => self.workers.look_at_end(Box::new(Unknown { main, ended })),
+                    Err(error) => stays_unknown(ended.task, &error),
+                },
             }
         }
     }
@@ -114,14 +117,17 @@ impl Driver {
                         main.unreaped = Some(key);
                         self.mains_ended.0.insert(id, main);
                     }
-                    Err(error) => {
-                        tracing::debug!(task = %id, %error, "how the main process of task {id} ended stays unknown: {error}");
-                    }
+                    Err(error) => stays_unknown(id, &error),
                 }
             }
             Found::Never => {}
         }
     }
+}
+
+/// Tolerated: a status that is not found is a state that clients know, and the task is over.
+fn stays_unknown(task: TaskId, error: &std::io::Error) {
+    tracing::debug!(%task, %error, "how the main process of task {task} ended stays unknown: {error}");
 }
 
 /// What a look at a main process that has ended found.

@@ -157,6 +157,12 @@ impl Watcher {
         std::mem::take(&mut self.ended)
     }
 
+    /// Takes the pidfd of `ended` out of the set: it stays readable, and where another thread keeps it
+    /// open, dropping it here does not end its events.
+    pub fn release(&self, ended: &Ended) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, &ended.fd)?)
+    }
+
     /// Watches a process that has ended until its parent has waited for it, where the kernel says so;
     /// then [`Watcher::take_ended`] has it again.
     pub fn await_reaped(&mut self, ended: Ended) -> io::Result<Key> {
@@ -217,8 +223,6 @@ impl Watcher {
                 token => {
                     if let Some(watched) = self.processes.remove(&token) {
                         let Watched { task, pid, fd, is_zombie } = watched;
-                        // It stays readable, and may live on in another thread.
-                        epoll::delete(&self.epoll, &fd)?;
                         if !is_zombie {
                             ready.push(Ready::Exit(task, pid));
                         }
