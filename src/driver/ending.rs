@@ -86,7 +86,7 @@ impl Driver {
                 Ok(Some(exit)) => self.tell_exit(ended.task, main, exit, now),
                 // Its parent has waited for it, on a kernel that does not keep the status.
                 _ if main.unreaped.is_some() => {}
-                _ => match self.watcher.release(&ended) {
+                _ => match self.watcher.forget_ended(&ended) {
                     Ok(()) => self.workers.look_at_end(Box::new(Unknown { main, ended })),
                     Err(error) => stays_unknown(ended.task, &error),
                 },

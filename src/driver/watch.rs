@@ -157,9 +157,9 @@ impl Watcher {
         std::mem::take(&mut self.ended)
     }
 
-    /// Takes the pidfd of `ended` out of the set: it stays readable, and where another thread keeps it
-    /// open, dropping it here does not end its events.
-    pub fn release(&self, ended: &Ended) -> io::Result<()> {
+    /// Takes the pidfd of `ended` out of the set. It stays readable, and the set keeps it as long as
+    /// another thread has it open.
+    pub fn forget_ended(&self, ended: &Ended) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, &ended.fd)?)
     }
 
