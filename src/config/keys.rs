@@ -230,11 +230,12 @@ table! {
     /// slots.passive if that is more.
     Live passive_max: Auto<u32> = Auto::Auto, r#""auto" or 0..=65536, not below slots.passive"#,
         |v| auto(v, |v| number(v, 0..=65536));
-    /// Whether passive slots are added while all slots are taken and the node has spare CPU.
+    /// Whether passive slots are added while all slots are taken and the node has spare CPU: each
+    /// cycle, and every 0.2 s where a request waits.
     Live expand: bool = true, BOOLEAN, plain;
     /// How many. "lrs": by the formula of the source, which stops early on large nodes and slow
-    /// disks. "probe": at least as many, and where spare CPU could carry more, these on trial:
-    /// they stay if more CPU or disk was used for it than before.
+    /// disks. "probe": at least as many, and as many as spare CPU could carry, at once where a
+    /// request waits for them, else on trial: they stay if more CPU or disk was used than before.
     Live formula: Formula = Formula::Lrs, r#""lrs" or "probe""#, word;
     /// Share of CPU time spent waiting for I/O above which slots are added one at a time.
     Live io_wait_threshold: Share = share(0.3), "0.0..=1.0",

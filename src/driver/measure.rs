@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::reader::{Check, CycleReport, CycleRequest, Readback};
+use super::reader::{Check, CycleReport, CycleRequest, ReadRequest, Readback};
 use super::worker::Job;
 use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
-use crate::core::capacity::CpuShares;
-use crate::core::guard::Memory;
 use crate::core::lane;
 use crate::core::model::{TaskId, Tier};
 use crate::core::rate::NodeRates;
@@ -92,7 +90,7 @@ impl Driver {
             plan: Some(self.plan),
         };
         self.reading = true;
-        self.workers.read(request);
+        self.workers.read(ReadRequest::Cycle(Box::new(request)));
         self.remove_again();
         self.thaw_again();
         self.restore_again();
@@ -124,9 +122,8 @@ impl Driver {
         if let Some((at, node)) = &self.node_last {
             self.node_rates = NodeRates::between((*at, node), (sample.at, &sample.node));
         }
-        let memory = sample.node.memory.map(|m| Memory { available: m.available, total: m.total });
-        let cpus = sample.node.cpus;
-        self.cpus = cpus.unwrap_or(self.cpus);
+        let node = Measured::of(&self.node_rates, &sample.node);
+        self.cpus = node.cpus.unwrap_or(self.cpus);
         let spread = sample.node.allowed_cpus;
         self.node_last = Some((sample.at, sample.node));
         self.sampled_at = Some(now.wall);
@@ -142,15 +139,6 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
-        let NodeRates { effective, iowait, steal, pressure, swap_growth, .. } = self.node_rates;
-        let cpu = match (effective, iowait, steal) {
-            (Some(effective), Some(iowait), Some(steal)) => {
-                Some(CpuShares { effective, iowait, steal })
-            }
-            _ => None,
-        };
-        let memory_full = pressure.map(|pressure| pressure.memory_full);
-        let node = Measured { cpus, cpu, memory, memory_full, swap_growth };
         self.feed(Input::Cycle { node, spread, at: sample.at, tasks }, now);
         self.replan(now);
         self.check_root(now);

@@ -32,6 +32,7 @@ mod parking;
 mod placing;
 pub mod process;
 mod queue;
+mod ramp;
 mod reader;
 mod recover;
 mod requests;
@@ -74,6 +75,7 @@ use admission::Asked;
 use entry::Entry;
 use execute::{FollowUp, Touched};
 use pacing::Pacing;
+use ramp::Ramping;
 use root_weight::RootState;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
@@ -157,6 +159,7 @@ pub struct Driver {
     reading: bool,
     next_cycle: BootTime,
     pacing: Pacing,
+    ramping: Ramping,
     next_lane_look: BootTime,
     /// As of the last walk over all tasks.
     running: crate::proto::Running,
@@ -272,6 +275,7 @@ impl Driver {
         if !self.reading {
             self.pacing.took();
         }
+        self.follow_ramp(now.boot);
         if self.workers.broken() { Flow::Broken } else { flow }
     }
 
@@ -284,7 +288,9 @@ impl Driver {
         };
         let is_looked_at = self.core.lane().members().len() > 0;
         let lane = is_looked_at.then_some(self.next_lane_look);
-        let others = [self.core.next_deadline(), lane].into_iter().flatten();
+        // One under way wakes the loop itself.
+        let ramp = self.ramping.due.filter(|_| !self.reading);
+        let others = [self.core.next_deadline(), lane, ramp].into_iter().flatten();
         others.fold(cycle, |first, other| first.min(other.since(now)))
     }
 
@@ -311,6 +317,7 @@ impl Driver {
                     self.end_looked_at(*unknown, found, now);
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
+                Message::ReadAhead(sample) => self.read_ahead(*sample, now),
                 Message::Looks(looks) => self.looked(looks, now),
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {
@@ -402,6 +409,7 @@ impl Driver {
                 | Message::RootRemade
                 | Message::RootShaped { .. }
                 | Message::Cycle(_)
+                | Message::ReadAhead(_)
                 | Message::Looks(_)
                 | Message::Stop
                 | Message::Reload => {}

@@ -17,6 +17,20 @@ use crate::core::model::{Level, TaskId};
 use crate::sample::{Sample, Sampler, TaskSource};
 use crate::units::{BootTime, Pid, ProcessRef};
 
+/// What the loop asks of the thread.
+#[derive(Debug)]
+pub enum ReadRequest {
+    /// One cycle.
+    Cycle(Box<CycleRequest>),
+    /// The node and what the tasks have used, between two cycles.
+    Ahead {
+        /// As in [`CycleRequest`].
+        watch: Vec<(TaskId, TaskSource)>,
+        /// As in [`CycleRequest`].
+        forget: Vec<TaskId>,
+    },
+}
+
 /// What a cycle has to do.
 #[derive(Debug, Default)]
 pub struct CycleRequest {
@@ -108,7 +122,7 @@ fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
 pub(super) fn read_all(
     tree: &TierTree,
     mut sampler: Sampler,
-    cycles: &Receiver<CycleRequest>,
+    requests: &Receiver<ReadRequest>,
     outbox: &Outbox,
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
@@ -116,8 +130,8 @@ pub(super) fn read_all(
     let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
     loop {
         let request = match looks.front() {
-            None => cycles.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some((due, _)) => cycles.recv_timeout(due.since(clock::boot_time())),
+            None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some((due, _)) => requests.recv_timeout(due.since(clock::boot_time())),
         };
         match request {
             Err(RecvTimeoutError::Disconnected) => return,
@@ -126,7 +140,18 @@ pub(super) fn read_all(
                     outbox.send(Message::Looks(sampler.look(&tasks)));
                 }
             }
-            Ok(request) => {
+            Ok(ReadRequest::Ahead { watch, forget }) => {
+                for (id, source) in watch {
+                    sampler.watch(id, source);
+                }
+                for id in forget {
+                    sampler.forget(id);
+                    kept.remove(&id);
+                }
+                let sample = sampler.sample_due(clock::boot_time(), &[], &[]);
+                outbox.send(Message::ReadAhead(Box::new(sample)));
+            }
+            Ok(ReadRequest::Cycle(request)) => {
                 for (id, source) in request.watch {
                     sampler.watch(id, source);
                 }

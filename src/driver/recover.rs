@@ -13,6 +13,7 @@ use tokio::sync::watch as watch_channel;
 use super::execute::Touched;
 use super::find::{Findings, find};
 use super::pacing::Pacing;
+use super::ramp::Ramping;
 use super::root_weight::RootState;
 use super::taken::Taken;
 use super::watch::Watcher;
@@ -144,6 +145,7 @@ impl Driver {
             reading: false,
             next_cycle: now.boot,
             pacing: Pacing::default(),
+            ramping: Ramping::default(),
             next_lane_look: now.boot,
             running: crate::proto::Running::default(),
             lane_looked: None,

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::ending::{self, Found, Unknown};
-use super::reader::{CycleReport, CycleRequest, read_all};
+use super::reader::{CycleReport, ReadRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
 use crate::cgroup::{
@@ -27,7 +27,7 @@ use crate::cgroup::{
 };
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
-use crate::sample::{Sampler, ThreadLook};
+use crate::sample::{Sample, Sampler, ThreadLook};
 use crate::systemd::unit::UnitRecord;
 use crate::units::ProcessRef;
 
@@ -178,6 +178,8 @@ pub enum Message {
     },
     /// A cycle's readings.
     Cycle(Box<CycleReport>),
+    /// Answer to [`ReadRequest::Ahead`].
+    ReadAhead(Box<Sample>),
     /// Threads seen between two cycles.
     Looks(Vec<(TaskId, ThreadLook)>),
     /// Stop, from the signal handler.
@@ -191,7 +193,7 @@ pub enum Message {
 pub struct Workers {
     jobs: Option<Sender<Job>>,
     unit_jobs: Option<Sender<UnitJob>>,
-    cycles: Option<Sender<CycleRequest>>,
+    reads: Option<Sender<ReadRequest>>,
     ends: Option<Sender<Box<Unknown>>>,
     threads: Vec<JoinHandle<()>>,
     /// The one that may be waiting for systemd.
@@ -217,7 +219,7 @@ impl Workers {
     ) -> io::Result<(Workers, Sender<Message>, Receiver<Message>)> {
         let (messages, inbox) = channel();
         let (jobs, job_queue) = channel();
-        let (cycles, cycle_queue) = channel();
+        let (reads, read_queue) = channel();
         let (unit_jobs, unit_queue) = channel();
         let (ends, end_queue) = channel();
         let (units_end, units_ended) = channel();
@@ -246,11 +248,11 @@ impl Workers {
         };
         let reader = std::thread::Builder::new()
             .name("lrs-sample".into())
-            .spawn(move || read_all(&tree, sampler, &cycle_queue, &outbox))?;
+            .spawn(move || read_all(&tree, sampler, &read_queue, &outbox))?;
         let workers = Workers {
             jobs: Some(jobs),
             unit_jobs: Some(unit_jobs),
-            cycles: Some(cycles),
+            reads: Some(reads),
             ends: Some(ends),
             threads: vec![placer, reader, ends_thread],
             units_thread: Some(units_thread),
@@ -280,10 +282,10 @@ impl Workers {
         }
     }
 
-    /// Asks for a cycle.
-    pub fn read(&self, request: CycleRequest) {
-        if let Some(cycles) = &self.cycles {
-            let _ = cycles.send(request);
+    /// Asks for a reading.
+    pub fn read(&self, request: ReadRequest) {
+        if let Some(reads) = &self.reads {
+            let _ = reads.send(request);
         }
     }
 
@@ -305,7 +307,7 @@ impl Workers {
         self.stopping.store(true, Ordering::Relaxed);
         self.jobs = None;
         self.unit_jobs = None;
-        self.cycles = None;
+        self.reads = None;
         self.ends = None;
         let mut threads = std::mem::take(&mut self.threads);
         match self.units_ended.recv_timeout(SYSTEMD_PATIENCE) {

@@ -3,7 +3,8 @@
 //!
 //! The source says that capacity also shrinks but not how. Here: a saturated CPU withdraws
 //! every free expanded slot at once (fast down); otherwise an expanded slot goes after it was
-//! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs.
+//! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs;
+//! slots opened between two cycles: ramp.rs.
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +12,8 @@ use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
 use super::guard::{Memory, Signals, Turn};
 use super::probe::{Formula, Progress, Verdict, slots_carried};
+use super::rate::NodeRates;
+use super::sample::NodeSample;
 use super::shaper::Shaper;
 use crate::units::{Bytes, Moment, Share};
 
@@ -27,6 +30,20 @@ pub struct Measured {
     pub memory_full: Option<Share>,
     /// Bytes a second by which the swap in use grew.
     pub swap_growth: Option<f64>,
+}
+
+impl Measured {
+    /// What `node` and the rates up to it say.
+    pub fn of(rates: &NodeRates, node: &NodeSample) -> Measured {
+        let cpu = rates.effective.zip(rates.iowait).zip(rates.steal);
+        Measured {
+            cpus: node.cpus,
+            cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
+            memory: node.memory.map(|m| Memory { available: m.available, total: m.total }),
+            memory_full: rates.pressure.map(|pressure| pressure.memory_full),
+            swap_growth: rates.swap_growth,
+        }
+    }
 }
 
 impl Shaper {
@@ -59,31 +76,51 @@ impl Shaper {
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.shrink_by(free, "free for the last cycles", &cpu, now);
         } else {
-            self.expand(&cpu, measured.memory, now);
+            let resident = self.mean_resident();
+            self.expand(&cpu, measured.memory, resident, now);
         }
     }
 
-    fn expand(&mut self, cpu: &CpuShares, memory: Option<Memory>, now: Moment) {
+    /// Whether CPU that is spare may open passive slots now.
+    pub(super) fn may_expand(&self) -> bool {
         let held = self.draining() || self.holding() || self.probe.owed() > 0 || self.backs_off();
-        if !self.policy.expand || !self.is_full() || held {
+        self.policy.expand && self.is_full() && self.room() > 0 && !held
+    }
+
+    /// Passive slots that may still be opened.
+    fn room(&self) -> u32 {
+        self.slots.passive_max.saturating_sub(self.slots.passive_capacity)
+    }
+
+    /// Opens as many slots as the formula says; by probe as many as the CPU could carry, which is a
+    /// trial where nobody waits for them.
+    pub(super) fn expand(
+        &mut self,
+        cpu: &CpuShares,
+        memory: Option<Memory>,
+        resident: Option<Bytes>,
+        now: Moment,
+    ) {
+        if !self.may_expand() {
             return;
         }
-        let slots = &self.slots;
         let expansion = Expansion {
             cores: self.cpus,
-            slot_max: slots.allocated(),
+            slot_max: self.slots.allocated(),
             io_wait_threshold: self.policy.io_wait_threshold,
-            room: slots.passive_max.saturating_sub(slots.passive_capacity),
+            room: self.room(),
         };
-        let by_formula = if self.probe.is_trying() { 0 } else { slots_to_add(cpu, &expansion) };
-        let tries = self.policy.formula == Formula::Probe && self.probe.may_try();
-        let carried = if tries { slots_carried(cpu, expansion.slot_max) } else { 0 };
+        let trying = self.probe.is_trying();
+        let by_formula = if trying { 0 } else { slots_to_add(cpu, &expansion) };
+        let waited_for = !trying && self.waiting() > 0;
+        let probes = self.policy.formula == Formula::Probe;
+        let carries = probes && (waited_for || self.probe.may_try());
+        let carried = if carries { slots_carried(cpu, expansion.slot_max) } else { 0 };
         let wanted = by_formula.max(carried.min(expansion.room));
-        let mean_resident = self.mean_resident();
         let reserve = memory.map(|memory| self.policy.memory_reserve.of(memory.total));
         let n = slots_that_fit(
             wanted,
-            mean_resident,
+            resident,
             memory.map(|memory| memory.available),
             reserve.unwrap_or_default(),
         );
@@ -99,10 +136,10 @@ impl Shaper {
         inputs.insert("slot_max".into(), json!(expansion.slot_max));
         inputs.insert("n_by_cpu".into(), json!(wanted));
         inputs.insert("n".into(), json!(n));
-        inputs.insert("mean_resident_bytes".into(), json!(mean_resident));
+        inputs.insert("mean_resident_bytes".into(), json!(resident));
         inputs.insert("memory_available_bytes".into(), json!(memory.map(|m| m.available)));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
-        let tried = n.saturating_sub(by_formula);
+        let tried = if waited_for { 0 } else { n.saturating_sub(by_formula) };
         let reason = if tried > 0 {
             self.probe.tried(tried);
             inputs.insert("n_on_trial".into(), json!(tried));
@@ -268,11 +305,8 @@ impl Shaper {
     }
 
     fn mean_resident(&self) -> Option<Bytes> {
-        let (sum, count) = self
-            .tasks()
-            .filter_map(|(_, task)| task.counts.last.and_then(|(_, last)| last.resident))
-            .fold((0u64, 0u64), |(sum, count), bytes| (sum.saturating_add(bytes.0), count + 1));
-        sum.checked_div(count).map(Bytes)
+        let last = self.tasks().filter_map(|(_, task)| task.counts.last);
+        Bytes::mean(last.filter_map(|(_, last)| last.resident))
     }
 
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded

@@ -26,6 +26,7 @@ mod parking;
 mod placement;
 pub mod probe;
 pub mod queue;
+pub mod ramp;
 pub mod rate;
 mod requests;
 pub mod restore;

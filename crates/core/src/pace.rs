@@ -45,8 +45,12 @@ impl Pace {
     /// The length of the next cycle. `mean_task`: [`Shaper::mean_task`].
     pub fn period(&self, mean_task: Option<Duration>) -> Duration {
         let Some(mean) = mean_task else { return LONGEST };
-        let least = self.cost.map_or(SHORTEST, |cost| cost.div_f64(MOST_COST));
-        mean.div_f64(CYCLES_A_TASK).max(least).clamp(SHORTEST, LONGEST)
+        mean.div_f64(CYCLES_A_TASK).max(self.at_cost(MOST_COST)).clamp(SHORTEST, LONGEST)
+    }
+
+    /// Time between two, such that they cost `most` of a CPU; zero while their cost is not known.
+    pub(super) fn at_cost(&self, most: f64) -> Duration {
+        self.cost.map_or(Duration::ZERO, |cost| cost.div_f64(most))
     }
 }
 

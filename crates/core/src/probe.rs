@@ -3,7 +3,9 @@
 //! The formula of the source ([`super::capacity::slots_to_add`]) stops early on large nodes and on
 //! slow disks. With `slots.formula = "probe"` LRS takes what it gives and, where the spare CPU could
 //! carry more, tries it: as many slots as spare CPU over CPU per slot, at most half of those there
-//! are. A trial compares progress, the CPUs in use and the bytes a second, with that before it:
+//! are. While a request waits they are opened without a trial: idle CPU beside work that waits is
+//! worse than a slot without gain, and [`super::guard::interference`] takes back what costs active
+//! tasks. A trial compares progress, the CPUs in use and the bytes a second, with that before it:
 //!
 //! - after one cycle a clear rise allows a second step at once;
 //! - after two cycles without a further step the trial ends. It is kept if one figure rose by more

@@ -351,6 +351,7 @@ impl Shaper {
                 }
                 self.cycle(&node, now);
             }
+            Input::Ramp { node, resident } => self.ramp(&node, resident, now),
             Input::Looked(looks) => {
                 for (id, look) in looks {
                     if let Some(task) = self.tasks.get_mut(&id) {

@@ -38,7 +38,7 @@ use super::sample::{TaskSample, ThreadLook};
 use super::state::{Lease, Patience, Policy, Refusal, Request};
 use super::task::{Finder, GroupRecord, Kin, Origin, Task};
 use super::unit::UnitRecord;
-use crate::units::BootTime;
+use crate::units::{BootTime, Bytes};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -240,6 +240,13 @@ pub enum Input {
         at: BootTime,
         /// What was read of them.
         tasks: Vec<Reading>,
+    },
+    /// A reading between two cycles, while a request waits ([`super::ramp`]).
+    Ramp {
+        /// The node since the reading before.
+        node: Measured,
+        /// Mean resident size of the tasks.
+        resident: Option<Bytes>,
     },
     /// What threads of tasks did at a moment between two cycles.
     Looked(Vec<(TaskId, ThreadLook)>),

@@ -16,6 +16,15 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
+impl Bytes {
+    /// The mean, rounded down; `None` of no sizes.
+    pub fn mean(sizes: impl Iterator<Item = Bytes>) -> Option<Bytes> {
+        let (sum, count) =
+            sizes.fold((0_u64, 0_u64), |(sum, count), it| (sum.saturating_add(it.0), count + 1));
+        sum.checked_div(count).map(Bytes)
+    }
+}
+
 impl fmt::Display for Bytes {
     /// Binary units with one decimal: `1.5 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,12 +10,11 @@ use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use lrs_core::Measured;
-use lrs_core::capacity::CpuShares;
 use lrs_core::exit::Exit;
-use lrs_core::guard::Memory;
 use lrs_core::lane;
 use lrs_core::model::{Labels, Level, Priority, ReservationId, TaskId};
 use lrs_core::neighbours::RootWeight;
+use lrs_core::ramp::Ramp;
 use lrs_core::rate::NodeRates;
 use lrs_core::sample::{NodeSample, TaskSample};
 use lrs_core::shaper::Shaper;
@@ -23,7 +22,7 @@ use lrs_core::slots::Seat;
 use lrs_core::state::{Lease, Patience, Request};
 use lrs_core::step::{self, Answer, Input, Last, NotMoved, Reading, Ready, Record, Step, Ticket};
 use lrs_core::task::{Life, Task};
-use lrs_core::units::{BootTime, Pid, ProcessRef};
+use lrs_core::units::{BootTime, Bytes, Pid, ProcessRef};
 
 use crate::outside::{
     Alive, Call, Deed, Outside, Reply, TaskRecord, group_of, origin, origin_of, own_group,
@@ -145,6 +144,7 @@ pub struct Daemon {
     /// What is told once all that follows is done.
     due: Vec<(Call, Reply)>,
     node_last: (BootTime, NodeSample),
+    ramp: Ramp,
 }
 
 impl Daemon {
@@ -166,6 +166,7 @@ impl Daemon {
             next: VecDeque::new(),
             due: Vec::new(),
             node_last,
+            ramp: Ramp::default(),
         };
         daemon.show(&daemon.held.keys().copied().collect());
         daemon
@@ -693,16 +694,7 @@ impl Daemon {
         let now = out.node.now();
         let sample = out.node.sample();
         let rates = NodeRates::between((self.node_last.0, &self.node_last.1), (now.boot, &sample));
-        let memory = sample.memory.map(|m| Memory { available: m.available, total: m.total });
-        let cpu = match (rates.effective, rates.iowait, rates.steal) {
-            (Some(effective), Some(iowait), Some(steal)) => {
-                Some(CpuShares { effective, iowait, steal })
-            }
-            _ => None,
-        };
-        let memory_full = rates.pressure.map(|pressure| pressure.memory_full);
-        let swap_growth = rates.swap_growth;
-        let node = Measured { cpus: sample.cpus, cpu, memory, memory_full, swap_growth };
+        let node = Measured::of(&rates, &sample);
         self.node_last = (now.boot, sample);
         let all: Vec<TaskId> = self.held.keys().copied().collect();
         let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();
@@ -717,6 +709,23 @@ impl Daemon {
             }
         }
         self.check_ended(&all, out)
+    }
+
+    /// When the node is read ahead of the cycle; `None`: it is not.
+    pub fn next_ahead(&mut self, now: BootTime) -> Option<BootTime> {
+        self.ramp.next(self.core.may_ramp(), now)
+    }
+
+    /// A reading ahead of the cycle, which costs `cpu`.
+    pub fn read_ahead(&mut self, cpu: Duration, out: &mut Outside) -> Alive<()> {
+        let read = |id: &TaskId| self.measure(*id, out)?.sample.resident;
+        let resident = Bytes::mean(self.held.keys().filter_map(read));
+        let saturation = self.core.policy().cpu_saturation;
+        self.ramp.took(cpu);
+        match self.ramp.read(out.node.now().boot, out.node.sample(), saturation) {
+            Some(node) => self.feed(Input::Ramp { node, resident }, out),
+            None => Ok(()),
+        }
     }
 
     fn measure(&self, id: TaskId, out: &Outside) -> Option<Reading> {

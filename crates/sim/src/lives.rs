@@ -254,7 +254,8 @@ impl Lives {
             28..36 => self.ask_again(),
             36..52 => self.several(|daemon, out| daemon.work(out).map(|_| ())),
             52..66 => self.several(|daemon, out| daemon.listen(out).map(|_| ())),
-            66..74 => self.cycle(),
+            66..72 => self.cycle(),
+            72..74 => self.reads_ahead(),
             74..78 => self.releases(),
             78..83 => self.orders(),
             83..87 => self.reserves(),
@@ -471,6 +472,13 @@ impl Lives {
             self.foreign.clear();
         }
         self.after(done)
+    }
+
+    fn reads_ahead(&mut self) -> Result<(), String> {
+        self.with_daemon(|daemon, out| match daemon.next_ahead(out.node.now().boot) {
+            Some(_) => daemon.read_ahead(Duration::ZERO, out),
+            None => Ok(()),
+        })
     }
 
     fn releases(&mut self) -> Result<(), String> {

@@ -39,14 +39,38 @@ pub const STATIC: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0];
 /// The one of them that all others are compared with.
 const BASE: usize = 2;
 
-/// Ways to run LRS that are compared: the formula of expansion, the order of the queue, and whether
-/// cycles follow the tasks.
-pub const WAYS: [(&str, Formula, QueueOrder, bool); 5] = [
-    ("LRS", Formula::Lrs, QueueOrder::Fifo, false),
-    ("complement", Formula::Lrs, QueueOrder::Complement, false),
-    ("probe", Formula::Probe, QueueOrder::Fifo, false),
-    ("both", Formula::Probe, QueueOrder::Complement, false),
-    ("period", Formula::Lrs, QueueOrder::Fifo, true),
+/// A way to run LRS.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// What its column is called.
+    pub name: &'static str,
+    /// Of expansion.
+    pub formula: Formula,
+    /// Of the queue.
+    pub order: QueueOrder,
+    /// Cycles follow the tasks.
+    pub follows: bool,
+    /// The node is read ahead of the cycle while a request waits.
+    pub ramps: bool,
+}
+
+/// As it is shipped.
+pub const SHIPPED: Way = Way {
+    name: "LRS",
+    formula: Formula::Lrs,
+    order: QueueOrder::Fifo,
+    follows: false,
+    ramps: true,
+};
+
+/// Those that are compared.
+pub const WAYS: [Way; 6] = [
+    SHIPPED,
+    Way { name: "no ramp", ramps: false, ..SHIPPED },
+    Way { name: "complement", order: QueueOrder::Complement, ..SHIPPED },
+    Way { name: "probe", formula: Formula::Probe, ..SHIPPED },
+    Way { name: "both", formula: Formula::Probe, order: QueueOrder::Complement, ..SHIPPED },
+    Way { name: "period", follows: true, ..SHIPPED },
 ];
 
 /// What a cycle costs lrsd with a few tasks (docs/performance.md).
@@ -156,7 +180,8 @@ pub fn with_slots(queue: &[Queued], setting: Setting, slots: usize) -> Took {
 ///
 /// # Errors
 /// None: this daemon is not killed.
-pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, follows: bool) -> Alive<Took> {
+pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, way: Way) -> Alive<Took> {
+    let policy = Policy { formula: way.formula, order: way.order, ..policy };
     let (store, fuse) = (Store::default(), Fuse::default());
     let mut out = Outside { node: node(setting), store, boot: 0, fuse, told: Vec::new() };
     out.store.books.counters.epoch = 1;
@@ -171,7 +196,7 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, follows: boo
     }
     let mut pace = Pace::default();
     pace.took(CYCLE_COST);
-    let period = |daemon: &Daemon, now| match follows {
+    let period = |daemon: &Daemon, now| match way.follows {
         true => pace.period(daemon.core.mean_task(now)),
         false => CYCLE,
     };
@@ -186,12 +211,18 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, follows: boo
         let boot = out.node.now().boot;
         let now = boot.0;
         next_cycle = next_cycle.min(now + period(&daemon, boot));
+        let ahead = daemon.next_ahead(boot).filter(|_| way.ramps);
+        if ahead.is_some_and(|due| due <= boot) {
+            daemon.read_ahead(CYCLE_COST, &mut out)?;
+            continue;
+        }
         if now >= next_cycle {
             daemon.cycle(&mut out)?;
             next_cycle = now + period(&daemon, boot);
             continue;
         }
-        let ended = out.node.run_to_end(next_cycle.saturating_sub(now));
+        let next = ahead.map_or(next_cycle, |due| due.0.min(next_cycle));
+        let ended = out.node.run_to_end(next.saturating_sub(now));
         ends.add(&ended, &out.node);
         daemon.tick(&mut out)?;
         if !ended.is_empty() {
@@ -238,9 +269,8 @@ pub fn compare(setting: Setting, policy: &Policy, seed: u64, rounds: u64) -> Ali
         for (mean, took) in fixed.iter_mut().zip(took) {
             mean.add(took, base);
         }
-        for (mean, (_, formula, order, follows)) in lrs.iter_mut().zip(WAYS) {
-            let policy = Policy { formula, order, ..policy.clone() };
-            mean.add(with_lrs(&queue, setting, policy, follows)?, base);
+        for (mean, way) in lrs.iter_mut().zip(WAYS) {
+            mean.add(with_lrs(&queue, setting, policy.clone(), way)?, base);
         }
     }
     let ratios = |means: &[Mean]| means.iter().map(|mean| mean.ratio(rounds)).collect();
@@ -266,7 +296,7 @@ impl Mean {
 /// The head of a table of [`Row`]s, in Markdown.
 pub fn head() -> String {
     let fixed: Vec<String> = STATIC.iter().map(|a_core| format!(" {a_core} |")).collect();
-    let ways: Vec<String> = WAYS.iter().map(|(name, ..)| format!(" {name} |")).collect();
+    let ways: Vec<String> = WAYS.iter().map(|way| format!(" {} |", way.name)).collect();
     let dashes = "---|".repeat(STATIC.len() + WAYS.len() + 4);
     format!("| CPUs | disk | jobs | ratio of |{}{}\n|{dashes}", ways.concat(), fixed.concat())
 }
@@ -308,7 +338,7 @@ mod tests {
             let took = with_slots(&queue, SETTING, slots);
             assert!((took.makespan - 20.0).abs() < 0.1, "{slots}: {took:?}");
         }
-        let took = with_lrs(&queue, SETTING, Policy::simulated(), false).unwrap();
+        let took = with_lrs(&queue, SETTING, Policy::simulated(), SHIPPED).unwrap();
         assert!((took.makespan - 20.0).abs() < 0.2, "{took:?}");
         let shared = with_slots(&queue, SETTING, 8);
         assert!(took.response < 0.75 * shared.response, "{took:?}, {shared:?}");

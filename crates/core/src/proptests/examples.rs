@@ -288,6 +288,32 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
 }
 
 #[test]
+fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
+    let mut shaper = shaper(2);
+    for i in 0..4 {
+        admit(&mut shaper, 0, at(i));
+    }
+    let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
+    let busy = Measured { cpu: cpu(0.95), ..half };
+    shaper.ramp(&half, Some(Bytes(100)), at(5));
+    assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
+    let patience = Patience { first_requested: at(6).wall, deadline: None, parks: false };
+    for _ in 0..3 {
+        shaper.ask(request(0), Some(patience), at(6)).unwrap();
+    }
+    shaper.ramp(&busy, Some(Bytes(100)), at(7));
+    shaper.ramp(&half, None, at(7));
+    assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of a size that nobody knows");
+    shaper.ramp(&half, Some(Bytes(100)), at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 1));
+    shaper.ramp(&busy, Some(Bytes(100)), at(9));
+    shaper.ramp(&half, Some(Bytes(999)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 4, "one more does not fit");
+    shaper.drain(at(10));
+    assert!(!shaper.may_ramp());
+}
+
+#[test]
 fn expansion_backs_off_where_active_tasks_wait_more_by_either_formula() {
     for formula in [Formula::Lrs, Formula::Probe] {
         let mut shaper = shaper(2);

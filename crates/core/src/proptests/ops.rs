@@ -66,6 +66,11 @@ pub(super) enum Op {
         s: f64,
         available: Option<u64>,
     },
+    Ramp {
+        e: f64,
+        w: f64,
+        available: Option<u64>,
+    },
     Expire,
     Configure {
         active: Option<u32>,
@@ -130,6 +135,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         6 => (prop::option::of(0..6u32), prop_oneof![0.0..1.0f64, Just(0.95)], 0.0..0.5f64, 0.0..0.3f64,
               prop::option::of(0..2000u64))
             .prop_map(|(cpus, e, w, s, available)| Op::Cycle { cpus, e, w, s, available }),
+        3 => (0.0..1.0f64, 0.0..0.5f64, prop::option::of(0..2000u64))
+            .prop_map(|(e, w, available)| Op::Ramp { e, w, available }),
         2 => Just(Op::Expire),
         1 => (prop::option::of(1..6u32), prop::option::of(0..6u32), prop::option::of(0..9u32),
               any::<[bool; 4]>())
@@ -313,6 +320,18 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             let swap_growth = memory.map(|_| 100.0 * (w - 0.5));
             let cpu = Some(cpu);
             shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
+        }
+        Op::Ramp { e, w, available } => {
+            let (effective, iowait) = (Share::clamped(e), Share::clamped(w));
+            let cpu = CpuShares { effective, iowait, ..CpuShares::default() };
+            let memory = available
+                .map(|available| Memory { available: Bytes(available), total: Bytes(2000) });
+            let resident = available.map(|available| Bytes(available / 4));
+            let (may, before) = (shaper.may_ramp(), shaper.slots().passive_capacity);
+            let node = Measured { cpu: Some(cpu), memory, ..Measured::default() };
+            shaper.ramp(&node, resident, now);
+            let after = shaper.slots().passive_capacity;
+            assert!(after == before || may && after > before, "{before} slots became {after}");
         }
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand, probe, complement, lane } => {
