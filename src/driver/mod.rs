@@ -152,7 +152,7 @@ pub struct Driver {
     looking: HashMap<u32, usize>,
     /// Tasks by the group their weights compete in.
     ratio_groups: BTreeMap<String, u32>,
-    /// For the next cycle.
+    /// For the next reading.
     sources_new: BTreeMap<TaskId, TaskSource>,
     sources_gone: Vec<TaskId>,
     /// A reading is under way.
@@ -274,6 +274,7 @@ impl Driver {
         }
         if !self.reading {
             self.pacing.took();
+            self.ramping.took();
         }
         self.follow_ramp(now.boot);
         if self.workers.broken() { Flow::Broken } else { flow }
@@ -317,7 +318,7 @@ impl Driver {
                     self.end_looked_at(*unknown, found, now);
                 }
                 Message::Cycle(report) => self.cycle(*report, now),
-                Message::ReadAhead(sample) => self.read_ahead(*sample, now),
+                Message::ReadAhead(ahead) => self.read_ahead(*ahead, now),
                 Message::Looks(looks) => self.looked(looks, now),
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {

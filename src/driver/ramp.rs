@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::reader::ReadRequest;
+use super::reader::{Ahead, ReadRequest};
 use crate::clock;
 use crate::core::ramp::Ramp;
 use crate::core::step::Input;
-use crate::sample::Sample;
 use crate::units::{BootTime, Bytes, Moment};
 
 /// Where the readings stand.
@@ -20,11 +19,19 @@ pub(super) struct Ramping {
     asked: Option<Duration>,
 }
 
+impl Ramping {
+    /// What the last one said is decided and published; without effect if none was asked for.
+    pub(super) fn took(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.core.took(clock::cpu_time().saturating_sub(asked));
+        }
+    }
+}
+
 impl Driver {
     /// Asks the reading thread for the node and the sizes of the tasks if they are due.
     pub(super) fn follow_ramp(&mut self, now: BootTime) {
-        let may = self.core.may_ramp();
-        self.ramping.due = self.ramping.core.next(may, now);
+        self.ramping.due = self.ramping.core.next(self.core.ramps_from(), now);
         if self.reading || self.ramping.due.is_none_or(|due| due > now) {
             return;
         }
@@ -37,18 +44,13 @@ impl Driver {
     }
 
     /// Takes such a reading.
-    pub(super) fn read_ahead(&mut self, sample: Sample, now: Moment) {
+    pub(super) fn read_ahead(&mut self, ahead: Ahead, now: Moment) {
         self.reading = false;
-        let sizes = sample.tasks.iter().filter_map(|(_, task)| task.resident);
-        let resident = Bytes::mean(sizes);
-        let saturation = self.config.slots.cpu_saturation;
-        // Nobody may be waiting any more; then it is compared with nothing, and so is the next.
-        if let Some(node) = self.ramping.core.read(sample.at, sample.node, saturation) {
+        let Ahead { at, node, sizes } = ahead;
+        if let Some(node) = self.ramping.core.read(at, node) {
+            let resident = Bytes::mean(sizes.into_iter());
             self.feed(Input::Ramp { node, resident }, now);
             self.replan(now);
-        }
-        if let Some(asked) = self.ramping.asked.take() {
-            self.ramping.core.took(clock::cpu_time().saturating_sub(asked));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! two cycles whether their threads are awake.
 //!
 //! A reading of thousands of tasks takes milliseconds, in which the loop could promote nobody.
-//! What is to be read is decided by the loop ([`CycleRequest`]); what it means is decided there too.
+//! What is to be read is decided by the loop ([`ReadRequest`]); what it means is decided there too.
 //! The one thing written here is the I/O priority of threads, for which they have to be listed.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,29 +14,40 @@ use super::worker::{Message, Outbox};
 use crate::cgroup::{CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree, WeightPlan};
 use crate::clock;
 use crate::core::model::{Level, TaskId};
-use crate::sample::{Sample, Sampler, TaskSource};
-use crate::units::{BootTime, Pid, ProcessRef};
+use crate::sample::{NodeSample, Sample, Sampler, TaskSource};
+use crate::units::{BootTime, Bytes, Pid, ProcessRef};
 
 /// What the loop asks of the thread.
 #[derive(Debug)]
 pub enum ReadRequest {
     /// One cycle.
     Cycle(Box<CycleRequest>),
-    /// The node and what the tasks have used, between two cycles.
+    /// The node and the sizes of the tasks, between two cycles.
     Ahead {
-        /// As in [`CycleRequest`].
+        /// Tasks new since the last request.
         watch: Vec<(TaskId, TaskSource)>,
-        /// As in [`CycleRequest`].
+        /// Tasks gone since the last request.
         forget: Vec<TaskId>,
     },
+}
+
+/// Answer to [`ReadRequest::Ahead`].
+#[derive(Debug)]
+pub struct Ahead {
+    /// When it was read.
+    pub at: BootTime,
+    /// The node.
+    pub node: NodeSample,
+    /// Resident memory of the tasks.
+    pub sizes: Vec<Bytes>,
 }
 
 /// What a cycle has to do.
 #[derive(Debug, Default)]
 pub struct CycleRequest {
-    /// Tasks new since the last one.
+    /// Tasks new since the last request.
     pub watch: Vec<(TaskId, TaskSource)>,
-    /// Tasks gone since the last one.
+    /// Tasks gone since the last request.
     pub forget: Vec<TaskId>,
     /// Tasks whose reading ends an interval of their meter, ascending.
     pub due: Vec<TaskId>,
@@ -148,8 +159,9 @@ pub(super) fn read_all(
                     sampler.forget(id);
                     kept.remove(&id);
                 }
-                let sample = sampler.sample_due(clock::boot_time(), &[], &[]);
-                outbox.send(Message::ReadAhead(Box::new(sample)));
+                let at = clock::boot_time();
+                let (node, sizes) = sampler.read_ahead();
+                outbox.send(Message::ReadAhead(Box::new(Ahead { at, node, sizes })));
             }
             Ok(ReadRequest::Cycle(request)) => {
                 for (id, source) in request.watch {

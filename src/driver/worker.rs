@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::ending::{self, Found, Unknown};
-use super::reader::{CycleReport, ReadRequest, read_all};
+use super::reader::{Ahead, CycleReport, ReadRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
 use crate::cgroup::{
@@ -27,7 +27,7 @@ use crate::cgroup::{
 };
 use crate::command::CommandError;
 use crate::core::model::{Label, TaskId, Tier};
-use crate::sample::{Sample, Sampler, ThreadLook};
+use crate::sample::{Sampler, ThreadLook};
 use crate::systemd::unit::UnitRecord;
 use crate::units::ProcessRef;
 
@@ -179,7 +179,7 @@ pub enum Message {
     /// A cycle's readings.
     Cycle(Box<CycleReport>),
     /// Answer to [`ReadRequest::Ahead`].
-    ReadAhead(Box<Sample>),
+    ReadAhead(Box<Ahead>),
     /// Threads seen between two cycles.
     Looks(Vec<(TaskId, ThreadLook)>),
     /// Stop, from the signal handler.

@@ -235,24 +235,23 @@ impl GroupReader {
             self.resident.left = self.pids(context.buffer, context.problems);
         }
         let from = self.resident.left.len().saturating_sub(RESIDENT_STEP);
-        for pid in self.resident.left.drain(from..) {
-            let path = context.proc.join(format!("{pid}/statm"));
-            match read_once(&path, context.buffer) {
-                Ok(text) => match parse::statm_private_pages(text) {
-                    Some(pages) => {
-                        self.resident.pages = self.resident.pages.saturating_add(pages);
-                    }
-                    None => context.problems.push(form_problem(&path)),
-                },
-                Err(error) if is_gone(&error) => {}
-                Err(error) => context.problems.push(read_problem(&path, &error)),
-            }
-        }
+        let pages = private_pages(self.resident.left.drain(from..), context);
+        self.resident.pages = self.resident.pages.saturating_add(pages);
         if self.resident.left.is_empty() {
             self.resident.known =
                 Some(Bytes(self.resident.pages.saturating_mul(context.page_size)));
         }
         self.resident.known
+    }
+
+    /// Resident memory as it is known; where no cycle has read it yet, that of the first processes now,
+    /// of which nothing is kept.
+    pub(super) fn size(&self, context: &mut Context<'_>) -> Bytes {
+        self.resident.known.unwrap_or_else(|| {
+            let pids = self.pids(context.buffer, context.problems);
+            let pages = private_pages(pids.into_iter().take(RESIDENT_STEP), context);
+            Bytes(pages.saturating_mul(context.page_size))
+        })
     }
 
     fn read_memory_stat(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
@@ -282,6 +281,23 @@ impl GroupReader {
         }
         pids
     }
+}
+
+/// Those that are gone have none.
+fn private_pages(pids: impl Iterator<Item = i32>, context: &mut Context<'_>) -> u64 {
+    let mut sum = 0_u64;
+    for pid in pids {
+        let path = context.proc.join(format!("{pid}/statm"));
+        match read_once(&path, context.buffer) {
+            Ok(text) => match parse::statm_private_pages(text) {
+                Some(pages) => sum = sum.saturating_add(pages),
+                None => context.problems.push(form_problem(&path)),
+            },
+            Err(error) if is_gone(&error) => {}
+            Err(error) => context.problems.push(read_problem(&path, &error)),
+        }
+    }
+    sum
 }
 
 fn collect_pids(dir: &Path, pids: &mut Vec<i32>, buffer: &mut Vec<u8>, problems: &mut Vec<String>) {

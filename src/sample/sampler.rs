@@ -9,7 +9,7 @@ use super::tree::{ProcessTable, TreeReader};
 use super::{NodeSample, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
 use crate::core::model::TaskId;
 use crate::kernfs::files::{Descriptors, read_once};
-use crate::units::BootTime;
+use crate::units::{BootTime, Bytes};
 
 /// Problems reported per cycle; of more, the number is said.
 const MOST_PROBLEMS: usize = 16;
@@ -133,6 +133,26 @@ impl Sampler {
         }
         node.problems = problems;
         Sample { at: now, node, tasks, took: Duration::ZERO }
+    }
+
+    /// The node and the sizes of tasks, between two readings, of which nothing is kept. What could not
+    /// be read is left out; why will be said by the next reading.
+    pub fn read_ahead(&mut self) -> (NodeSample, Vec<Bytes>) {
+        let mut node = NodeSample::default();
+        self.node.read(&mut node, &self.descriptors, &mut self.buffer);
+        let mut context = Context {
+            proc: &self.settings.proc,
+            page_size: self.settings.page_size,
+            descriptors: &self.descriptors,
+            buffer: &mut self.buffer,
+            problems: &mut node.problems,
+        };
+        let groups = self.tasks.values().filter_map(|reader| match reader {
+            Reader::Group(group) => Some(group),
+            Reader::Tree(_) => None,
+        });
+        let sizes = groups.map(|group| group.size(&mut context)).collect();
+        (node, sizes)
     }
 
     /// Looks at the threads of tasks between two readings, so that one cycle yields several

@@ -76,9 +76,13 @@ impl Shaper {
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.shrink_by(free, "free for the last cycles", &cpu, now);
         } else {
-            let resident = self.mean_resident();
-            self.expand(&cpu, measured.memory, resident, now);
+            // After slots that were opened ahead of it, this cycle looks back on the time before.
+            if self.opened_ahead == 0 {
+                let resident = self.mean_resident();
+                self.expand(&cpu, measured.memory, resident, u32::MAX, now);
+            }
         }
+        self.opened_ahead = 0;
     }
 
     /// Whether CPU that is spare may open passive slots now.
@@ -93,12 +97,13 @@ impl Shaper {
     }
 
     /// Opens as many slots as the formula says; by probe as many as the CPU could carry, which is a
-    /// trial where nobody waits for them.
+    /// trial where nobody waits for them. Never more than `most`.
     pub(super) fn expand(
         &mut self,
         cpu: &CpuShares,
         memory: Option<Memory>,
         resident: Option<Bytes>,
+        most: u32,
         now: Moment,
     ) {
         if !self.may_expand() {
@@ -108,14 +113,20 @@ impl Shaper {
             cores: self.cpus,
             slot_max: self.slots.allocated(),
             io_wait_threshold: self.policy.io_wait_threshold,
-            room: self.room(),
+            room: self.room().min(most),
         };
         let trying = self.probe.is_trying();
         let by_formula = if trying { 0 } else { slots_to_add(cpu, &expansion) };
-        let waited_for = !trying && self.waiting() > 0;
-        let probes = self.policy.formula == Formula::Probe;
-        let carries = probes && (waited_for || self.probe.may_try());
-        let carried = if carries { slots_carried(cpu, expansion.slot_max) } else { 0 };
+        let waiting = u32::try_from(self.waiting()).unwrap_or(u32::MAX);
+        let carried = match self.policy.formula {
+            Formula::Probe if waiting > 0 && !trying && !self.probe.is_paused() => {
+                slots_carried(cpu, expansion.slot_max).min(waiting)
+            }
+            Formula::Probe if waiting == 0 && self.probe.may_try() => {
+                slots_carried(cpu, expansion.slot_max)
+            }
+            _ => 0,
+        };
         let wanted = by_formula.max(carried.min(expansion.room));
         let reserve = memory.map(|memory| self.policy.memory_reserve.of(memory.total));
         let n = slots_that_fit(
@@ -127,10 +138,14 @@ impl Shaper {
         if n == 0 {
             return;
         }
+        let tried = if waiting > 0 { 0 } else { n.saturating_sub(by_formula) };
         let from = self.slots.passive_capacity;
         self.slots.passive_capacity = from + n;
         self.free_window.restart();
         self.interference.added(n);
+        if tried == 0 {
+            self.probe.added();
+        }
         let mut inputs = cpu_inputs(cpu);
         inputs.insert("cores".into(), json!(expansion.cores));
         inputs.insert("slot_max".into(), json!(expansion.slot_max));
@@ -139,7 +154,6 @@ impl Shaper {
         inputs.insert("mean_resident_bytes".into(), json!(resident));
         inputs.insert("memory_available_bytes".into(), json!(memory.map(|m| m.available)));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
-        let tried = if waited_for { 0 } else { n.saturating_sub(by_formula) };
         let reason = if tried > 0 {
             self.probe.tried(tried);
             inputs.insert("n_on_trial".into(), json!(tried));

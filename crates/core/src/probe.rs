@@ -3,9 +3,9 @@
 //! The formula of the source ([`super::capacity::slots_to_add`]) stops early on large nodes and on
 //! slow disks. With `slots.formula = "probe"` LRS takes what it gives and, where the spare CPU could
 //! carry more, tries it: as many slots as spare CPU over CPU per slot, at most half of those there
-//! are. While a request waits they are opened without a trial: idle CPU beside work that waits is
-//! worse than a slot without gain, and [`super::guard::interference`] takes back what costs active
-//! tasks. A trial compares progress, the CPUs in use and the bytes a second, with that before it:
+//! are. While a request waits, as many as wait are opened without a trial, but in the pause after one
+//! that gained nothing: CPU that is idle beside work that waits is worse than a slot without gain. A
+//! trial compares progress, the CPUs in use and the bytes a second, with that before it:
 //!
 //! - after one cycle a clear rise allows a second step at once;
 //! - after two cycles without a further step the trial ends. It is kept if one figure rose by more
@@ -160,6 +160,17 @@ impl Probe {
             None => self.paused.is_none() && self.owed == 0 && !self.before.is_empty(),
             Some(trial) => trial.steps < STEPS && rose(&self.before, &trial.cycles),
         }
+    }
+
+    /// Whether nothing is tried for a while, because a trial gained nothing.
+    pub fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Slots were added without a trial: what was done before them is nothing to compare with.
+    pub fn added(&mut self) {
+        self.before.clear();
+        self.full = false;
     }
 
     /// Whether a trial runs. What else changes the number of slots would be judged with it.

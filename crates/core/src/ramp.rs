@@ -1,68 +1,76 @@
 //! Expansion ahead of the cycle: while a request waits for a slot and every slot is taken, the node is
-//! read every [`SHORTEST`], and passive slots are opened as soon as that shows spare CPU.
+//! read between two cycles, and passive slots open as soon as that shows spare CPU.
 //!
 //! A cycle of 3 s is right for tasks of 45 s, as the source has them. A queue of tasks of half a second
 //! is half done by then, and the CPUs were idle beside it. A shorter cycle for everybody would cost more
-//! on each node, at all times, and other rules count in cycles: so these readings open slots by the
-//! formula of the cycle and do nothing else. No cycle is judged by them, no trial begins, no slot is
-//! withdrawn.
+//! on each node, at all times, and other rules count in cycles. So these readings are of the node alone
+//! and open slots by the formula of the cycle; no cycle, no trial and no step of expansion is judged by
+//! them, and no slot is withdrawn.
 //!
-//! Nobody waits most of the time, and then there are none. They end with the last slot that
-//! `passive_max` allows. In between they cost at most [`MOST_COST`] of a CPU, and a fifth of it where the
-//! last of them found the CPUs saturated, so that a long queue of tasks that compute pays nothing.
+//! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
+//!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
+//!   leave is known. Where more than one in [`STILL_COMING`] is still
+//!   on its way, nothing opens.
+//! - As many slots as there are active ones may open from one cycle to the next, and what their tasks
+//!   will take comes off the memory available. A task that has just begun has not taken its memory yet;
+//!   the cycle looks at it, and so does the guard. A cycle in which slots were opened opens none itself,
+//!   for it looks back on the time before them.
+//! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
+//!   reached.
 //!
 //! Limit. A scheduler that looks at free slots and does not wait for one gets new ones each cycle.
 
 use std::time::Duration;
 
 use super::cycle::Measured;
-use super::pace::{LONGEST, Pace};
+use super::guard::Memory;
+use super::pace::Pace;
 use super::rate::NodeRates;
 use super::sample::NodeSample;
 use super::shaper::Shaper;
-use crate::units::{BootTime, Bytes, Moment, Share};
+use crate::units::{BootTime, Bytes, Moment};
 
-/// Time between two readings at the least: ten ticks of each CPU's counters (proc_stat(5)).
-pub const SHORTEST: Duration = Duration::from_millis(100);
+/// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
+pub const SHORTEST: Duration = Duration::from_millis(200);
+
+/// Time in which new tasks begin: an admission takes about 10 ms (docs/performance.md).
+pub const SETTLE: Duration = Duration::from_millis(100);
+
+/// One task in so many may be on its way to its group; on a node of many short ones some always are.
+pub const STILL_COMING: usize = 8;
 
 /// Part of a CPU that the readings may cost.
-const MOST_COST: f64 = 0.005;
-
-/// The same where the CPUs were saturated at the last of them.
-const MOST_COST_SATURATED: f64 = 0.002;
+const MOST_COST: f64 = 0.002;
 
 /// When the node is read ahead of the cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Ramp {
     cost: Pace,
+    /// Slots allocated, in both tiers.
+    slots: Option<u32>,
     last: Option<(BootTime, NodeSample)>,
-    due: Option<BootTime>,
+    due: BootTime,
 }
 
 impl Ramp {
-    /// When the next reading is due. `may`: [`Shaper::may_ramp`]; where it is not so, what was read is
-    /// forgotten, for the CPUs may well be idle while nobody waits.
-    pub fn next(&mut self, may: bool, now: BootTime) -> Option<BootTime> {
-        if !may {
-            (self.last, self.due) = (None, None);
-            return None;
+    /// When the next reading is due. `slots`: [`Shaper::ramps_from`]. Where that changes, what was
+    /// read before says nothing.
+    pub fn next(&mut self, slots: Option<u32>, now: BootTime) -> Option<BootTime> {
+        if self.slots != slots {
+            self.slots = slots;
+            self.last = None;
+            self.due = self.due.max(now.after(SETTLE));
         }
-        Some(*self.due.get_or_insert(now))
+        slots.map(|_| self.due)
     }
 
-    /// Takes a reading; [`Measured`] is since the one before. `saturation`: the share of CPU in use from
-    /// which on there is none to spare.
-    pub fn read(&mut self, at: BootTime, node: NodeSample, saturation: Share) -> Option<Measured> {
+    /// Takes a reading; [`Measured`] is since the one before, if that counts.
+    pub fn read(&mut self, at: BootTime, node: NodeSample) -> Option<Measured> {
         let measured = self.last.as_ref().map(|(then, earlier)| {
             Measured::of(&NodeRates::between((*then, earlier), (at, &node)), &node)
         });
-        let cpu = measured.and_then(|measured| measured.cpu);
-        let most = match cpu.is_some_and(|cpu| cpu.saturated(saturation)) {
-            true => MOST_COST_SATURATED,
-            false => MOST_COST,
-        };
-        self.due = Some(at.after(self.cost.at_cost(most).clamp(SHORTEST, LONGEST)));
-        self.last = Some((at, node));
+        self.last = self.slots.map(|_| (at, node));
+        self.due = at.after(self.cost.at_cost(MOST_COST).max(SHORTEST));
         measured
     }
 
@@ -73,19 +81,33 @@ impl Ramp {
 }
 
 impl Shaper {
-    /// Whether a reading ahead of the cycle could open a slot.
-    pub fn may_ramp(&self) -> bool {
-        self.waiting() > 0 && self.may_expand() && !self.probe.is_trying()
+    /// How many slots there are, if a reading ahead of the cycle could open another.
+    pub fn ramps_from(&self) -> Option<u32> {
+        let may = self.waiting() > 0
+            && self.may_expand()
+            && !self.probe.is_trying()
+            && self.opened_ahead < self.slots.active_capacity;
+        may.then(|| self.slots.allocated())
     }
 
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
     pub(super) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
         let saturation = self.policy.cpu_saturation;
-        if let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation))
-            && self.may_ramp()
-        {
-            self.expand(&cpu, node.memory, resident, now);
+        let Some(cpu) = node.cpu.filter(|cpu| !cpu.saturated(saturation)) else { return };
+        let coming = self.tasks.values().filter(|task| task.is_new()).count();
+        if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
+            return;
         }
+        let memory = node.memory.map(|memory| {
+            let size = resident.unwrap_or_default().0;
+            let owed = size.saturating_mul(self.opened_ahead.into());
+            let available = Bytes(memory.available.0.saturating_sub(owed));
+            Memory { available, ..memory }
+        });
+        let before = self.slots.passive_capacity;
+        let most = self.slots.active_capacity - self.opened_ahead;
+        self.expand(&cpu, memory, resident, most, now);
+        self.opened_ahead += self.slots.passive_capacity - before;
     }
 }
 
@@ -93,6 +115,7 @@ impl Shaper {
 mod tests {
     use super::*;
     use crate::sample::CpuTimes;
+    use crate::units::Share;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -100,43 +123,40 @@ mod tests {
         BootTime(ms * MS)
     }
 
-    /// Two CPUs of which `busy` were in use all the time until `ms`.
-    fn node(ms: u32, busy: u32) -> NodeSample {
-        let cpu =
-            CpuTimes { user: busy * ms * MS, idle: (2 - busy) * ms * MS, ..CpuTimes::default() };
+    /// Two CPUs of which one was in use all the time until `ms`.
+    fn node(ms: u32) -> NodeSample {
+        let cpu = CpuTimes { user: ms * MS, idle: ms * MS, ..CpuTimes::default() };
         NodeSample { cpu: Some(cpu), ..NodeSample::default() }
     }
 
     #[test]
-    fn a_reading_is_compared_with_the_one_before_and_with_none_from_when_nobody_waited() {
+    fn a_reading_is_compared_with_one_of_the_same_slots() {
         let mut ramp = Ramp::default();
-        let saturation = Share::clamped(0.9);
-        assert_eq!(ramp.next(false, at(0)), None);
-        assert_eq!(ramp.next(true, at(5)), Some(at(5)), "the first at once");
-        assert_eq!(ramp.read(at(5), node(5, 1), saturation), None);
-        assert_eq!(ramp.next(true, at(6)), Some(at(5).after(SHORTEST)));
-        let measured = ramp.read(at(205), node(205, 1), saturation).unwrap();
+        assert_eq!(ramp.next(None, at(0)), None);
+        assert_eq!(ramp.next(Some(4), at(5)), Some(at(105)), "they have to run first");
+        assert_eq!(ramp.read(at(105), node(105)), None);
+        assert_eq!(ramp.next(Some(4), at(106)), Some(at(305)));
+        let measured = ramp.read(at(305), node(305)).unwrap();
         assert_eq!(measured.cpu.unwrap().effective, Share::clamped(0.5));
-        assert_eq!(ramp.next(false, at(210)), None);
-        assert_eq!(ramp.next(true, at(900)), Some(at(900)));
-        assert_eq!(ramp.read(at(900), node(900, 1), saturation), None);
+        assert_eq!(ramp.next(Some(6), at(310)), Some(at(505)));
+        assert_eq!(ramp.read(at(505), node(505)), None, "there are more by now");
+        assert_eq!(ramp.next(None, at(600)), None, "nobody waits");
+        assert_eq!(ramp.read(at(705), node(705)), None, "it was under way");
+        assert_eq!(ramp.next(Some(6), at(2000)), Some(at(2100)));
+        assert_eq!(ramp.read(at(2100), node(2100)), None);
     }
 
     #[test]
     fn readings_cost_at_most_their_part_of_a_cpu() {
-        let pauses = |cost: u32| {
-            [1, 2].map(|busy| {
-                let mut ramp = Ramp::default();
-                ramp.took(cost * MS);
-                ramp.next(true, at(0));
-                ramp.read(at(0), node(0, busy), Share::clamped(0.9));
-                ramp.read(at(1000), node(1000, busy), Share::clamped(0.9));
-                ramp.next(true, at(1000)).unwrap().since(at(1000))
-            })
+        let pause = |cost: u32| {
+            let mut ramp = Ramp::default();
+            ramp.took(cost * MS);
+            ramp.next(Some(4), at(0));
+            ramp.read(at(100), node(100));
+            ramp.next(Some(5), at(100)).unwrap().since(at(100))
         };
-        assert_eq!(pauses(0), [SHORTEST, SHORTEST]);
-        assert_eq!(pauses(1), [200 * MS, 1000 * MS]);
-        assert_eq!(pauses(2), [400 * MS, 2000 * MS]);
-        assert_eq!(pauses(20), [LONGEST, LONGEST]);
+        assert_eq!(pause(0), SHORTEST);
+        assert_eq!(pause(1), 500 * MS);
+        assert_eq!(pause(40), 20_000 * MS, "on such a node the cycles are as quick");
     }
 }

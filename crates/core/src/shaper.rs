@@ -51,6 +51,8 @@ pub struct Shaper {
     pub(super) interference: Interference,
     /// Slots on trial.
     pub(super) probe: Probe,
+    /// Passive slots opened since the last cycle.
+    pub(super) opened_ahead: u32,
     /// The weight of the root.
     pub(super) follow: Follow,
     /// Passive tasks that compute promptly.
@@ -105,6 +107,7 @@ impl Shaper {
             ladder: Ladder::default(),
             interference: Interference::default(),
             probe: Probe::default(),
+            opened_ahead: 0,
             follow: Follow::default(),
             lane: Lane::default(),
             tasks: BTreeMap::new(),

@@ -713,16 +713,15 @@ impl Daemon {
 
     /// When the node is read ahead of the cycle; `None`: it is not.
     pub fn next_ahead(&mut self, now: BootTime) -> Option<BootTime> {
-        self.ramp.next(self.core.may_ramp(), now)
+        self.ramp.next(self.core.ramps_from(), now)
     }
 
-    /// A reading ahead of the cycle, which costs `cpu`.
+    /// A reading ahead of the cycle, said to cost `cpu`; nobody is charged for it.
     pub fn read_ahead(&mut self, cpu: Duration, out: &mut Outside) -> Alive<()> {
         let read = |id: &TaskId| self.measure(*id, out)?.sample.resident;
         let resident = Bytes::mean(self.held.keys().filter_map(read));
-        let saturation = self.core.policy().cpu_saturation;
         self.ramp.took(cpu);
-        match self.ramp.read(out.node.now().boot, out.node.sample(), saturation) {
+        match self.ramp.read(out.node.now().boot, out.node.sample()) {
             Some(node) => self.feed(Input::Ramp { node, resident }, out),
             None => Ok(()),
         }

@@ -304,13 +304,22 @@ fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     shaper.ramp(&busy, Some(Bytes(100)), at(7));
     shaper.ramp(&half, None, at(7));
     assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of a size that nobody knows");
-    shaper.ramp(&half, Some(Bytes(100)), at(8));
-    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 1));
-    shaper.ramp(&busy, Some(Bytes(100)), at(9));
-    shaper.ramp(&half, Some(Bytes(999)), at(9));
-    assert_eq!(shaper.slots().passive_capacity, 4, "one more does not fit");
+    shaper.ramp(&half, Some(Bytes(500)), at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2), "one fits");
+    let coming: Vec<_> = shaper.tasks().filter(|(_, task)| task.is_new()).map(|it| it.0).collect();
+    shaper.ramp(&half, Some(Bytes(10)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 3, "its task does not run yet");
+    coming.into_iter().for_each(|id| shaper.attached(id, at(9)));
+    shaper.ramp(&half, Some(Bytes(600)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 3, "what it will take is not free any more");
+    shaper.ramp(&half, Some(Bytes(10)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 4, "two slots a cycle on two CPUs");
+    assert_eq!(shaper.ramps_from(), None);
+    shaper.cycle(&half, at(10));
+    assert_eq!(shaper.slots().passive_capacity, 4, "the cycle was before them");
+    assert_eq!(shaper.ramps_from(), Some(6));
     shaper.drain(at(10));
-    assert!(!shaper.may_ramp());
+    assert_eq!(shaper.ramps_from(), None);
 }
 
 #[test]
