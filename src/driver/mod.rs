@@ -274,7 +274,6 @@ impl Driver {
         }
         if !self.reading {
             self.pacing.took();
-            self.ramping.took();
         }
         self.follow_ramp(now.boot);
         if self.workers.broken() { Flow::Broken } else { flow }

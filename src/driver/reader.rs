@@ -40,6 +40,8 @@ pub struct Ahead {
     pub node: NodeSample,
     /// Resident memory of the tasks.
     pub sizes: Vec<Bytes>,
+    /// CPU time that it took.
+    pub cost: Duration,
 }
 
 /// What a cycle has to do.
@@ -159,9 +161,10 @@ pub(super) fn read_all(
                     sampler.forget(id);
                     kept.remove(&id);
                 }
-                let at = clock::boot_time();
+                let (at, begun) = (clock::boot_time(), clock::thread_cpu_time());
                 let (node, sizes) = sampler.read_ahead();
-                outbox.send(Message::ReadAhead(Box::new(Ahead { at, node, sizes })));
+                let cost = clock::thread_cpu_time().saturating_sub(begun);
+                outbox.send(Message::ReadAhead(Box::new(Ahead { at, node, sizes, cost })));
             }
             Ok(ReadRequest::Cycle(request)) => {
                 for (id, source) in request.watch {

@@ -1,6 +1,7 @@
 //! Who waits, in which order and why, and how a wait ends.
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -18,6 +19,28 @@ fn of_length(daemon: &Daemon, count: usize) -> Vec<Value> {
         let queue = queue(daemon);
         (queue.len() == count).then_some(queue)
     })
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn spare_cpu_opens_a_slot_for_a_request_that_waits_long_before_the_cycle() {
+    const CYCLE: &str = "daemon.sample_period = \"60s\"\n[slots]\nactive = 1\npassive = 1\n";
+    let mut daemon = Daemon::start("ahead", CYCLE);
+    for _ in 0..2 {
+        let pid = daemon.run(&[], &["cat"]);
+        daemon.task_of(pid);
+    }
+    let begun = Instant::now();
+    let waited = daemon.run(&["--wait"], &["cat"]);
+    daemon.task_of(waited);
+    assert!(begun.elapsed() < Duration::from_secs(50), "that was the cycle");
+    let events = daemon.events();
+    let opened = events.iter().find(|event| event["type"] == "expanded").unwrap();
+    assert_eq!((&opened["from"], &opened["to"]), (&"1".into(), &"2".into()), "{opened}");
+    assert!(opened["inputs"]["mean_resident_bytes"].as_u64() > Some(0), "{opened}");
+    // One for each active slot, until a cycle has looked at it.
+    daemon.run(&["--wait"], &["cat"]);
+    of_length(&daemon, 1);
 }
 
 #[test]

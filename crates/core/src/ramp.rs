@@ -59,24 +59,20 @@ impl Ramp {
         if self.slots != slots {
             self.slots = slots;
             self.last = None;
-            self.due = self.due.max(now.after(SETTLE));
+            self.due = now.after(SETTLE);
         }
         slots.map(|_| self.due)
     }
 
-    /// Takes a reading; [`Measured`] is since the one before, if that counts.
-    pub fn read(&mut self, at: BootTime, node: NodeSample) -> Option<Measured> {
+    /// Takes a reading, which took `cost` of CPU time; [`Measured`] is since the one before, if that counts.
+    pub fn read(&mut self, at: BootTime, node: NodeSample, cost: Duration) -> Option<Measured> {
+        self.cost.took(cost);
         let measured = self.last.as_ref().map(|(then, earlier)| {
             Measured::of(&NodeRates::between((*then, earlier), (at, &node)), &node)
         });
         self.last = self.slots.map(|_| (at, node));
         self.due = at.after(self.cost.at_cost(MOST_COST).max(SHORTEST));
         measured
-    }
-
-    /// A reading and what followed from it cost so much CPU time.
-    pub fn took(&mut self, cpu: Duration) {
-        self.cost.took(cpu);
     }
 }
 
@@ -134,26 +130,25 @@ mod tests {
         let mut ramp = Ramp::default();
         assert_eq!(ramp.next(None, at(0)), None);
         assert_eq!(ramp.next(Some(4), at(5)), Some(at(105)), "they have to run first");
-        assert_eq!(ramp.read(at(105), node(105)), None);
+        assert_eq!(ramp.read(at(105), node(105), MS / 10), None);
         assert_eq!(ramp.next(Some(4), at(106)), Some(at(305)));
-        let measured = ramp.read(at(305), node(305)).unwrap();
+        let measured = ramp.read(at(305), node(305), MS / 10).unwrap();
         assert_eq!(measured.cpu.unwrap().effective, Share::clamped(0.5));
-        assert_eq!(ramp.next(Some(6), at(310)), Some(at(505)));
-        assert_eq!(ramp.read(at(505), node(505)), None, "there are more by now");
+        assert_eq!(ramp.next(Some(6), at(310)), Some(at(410)));
+        assert_eq!(ramp.read(at(410), node(410), MS / 10), None, "there are more by now");
         assert_eq!(ramp.next(None, at(600)), None, "nobody waits");
-        assert_eq!(ramp.read(at(705), node(705)), None, "it was under way");
+        assert_eq!(ramp.read(at(705), node(705), MS / 10), None, "it was under way");
         assert_eq!(ramp.next(Some(6), at(2000)), Some(at(2100)));
-        assert_eq!(ramp.read(at(2100), node(2100)), None);
+        assert_eq!(ramp.read(at(2100), node(2100), MS / 10), None);
     }
 
     #[test]
     fn readings_cost_at_most_their_part_of_a_cpu() {
         let pause = |cost: u32| {
             let mut ramp = Ramp::default();
-            ramp.took(cost * MS);
             ramp.next(Some(4), at(0));
-            ramp.read(at(100), node(100));
-            ramp.next(Some(5), at(100)).unwrap().since(at(100))
+            ramp.read(at(100), node(100), cost * MS);
+            ramp.next(Some(4), at(100)).unwrap().since(at(100))
         };
         assert_eq!(pause(0), SHORTEST);
         assert_eq!(pause(1), 500 * MS);

@@ -19,13 +19,21 @@ pub fn now() -> Moment {
 
 /// CPU time of this process: `CLOCK_PROCESS_CPUTIME_ID`.
 pub fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    read(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of this thread: `CLOCK_THREAD_CPUTIME_ID`.
+pub fn thread_cpu_time() -> Duration {
+    read(ClockId::ThreadCPUTime)
 }
 
 /// `CLOCK_BOOTTIME`.
 pub fn boot_time() -> BootTime {
-    let time = clock_gettime(ClockId::Boottime);
-    // The kernel gives non-negative seconds and nanoseconds below 1e9 for this clock.
-    BootTime(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
+    BootTime(read(ClockId::Boottime))
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    // The kernel gives non-negative seconds and nanoseconds below 1e9 for these clocks.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

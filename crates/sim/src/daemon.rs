@@ -720,8 +720,7 @@ impl Daemon {
     pub fn read_ahead(&mut self, cpu: Duration, out: &mut Outside) -> Alive<()> {
         let read = |id: &TaskId| self.measure(*id, out)?.sample.resident;
         let resident = Bytes::mean(self.held.keys().filter_map(read));
-        self.ramp.took(cpu);
-        match self.ramp.read(out.node.now().boot, out.node.sample()) {
+        match self.ramp.read(out.node.now().boot, out.node.sample(), cpu) {
             Some(node) => self.feed(Input::Ramp { node, resident }, out),
             None => Ok(()),
         }
