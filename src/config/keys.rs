@@ -236,7 +236,7 @@ table! {
     /// How many. "lrs": by the formula of the source, which stops early on large nodes and slow
     /// disks. "probe": at least as many, and as many as spare CPU could carry, at once where a
     /// request waits for them, else on trial: they stay if more CPU or disk was used than before.
-    Live formula: Formula = Formula::Lrs, r#""lrs" or "probe""#, word;
+    Live formula: Formula = Formula::Probe, r#""lrs" or "probe""#, word;
     /// Share of CPU time spent waiting for I/O above which slots are added one at a time.
     Live io_wait_threshold: Share = share(0.3), "0.0..=1.0",
         |v| number(v, Share::ZERO..=Share::ONE);

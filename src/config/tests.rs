@@ -93,7 +93,7 @@ fn values_arrive_in_their_fields() {
         io_wait_threshold = 0.5
         cpu_saturation = 1
         shrink_after = 7
-        formula = "probe"
+        formula = "lrs"
         order = "complement"
         overtake_max = 3
         reservation_ttl = "1.5m"
@@ -186,7 +186,7 @@ fn values_arrive_in_their_fields() {
             io_wait_threshold: Share::clamped(0.5),
             cpu_saturation: Share::ONE,
             shrink_after: 7,
-            formula: Formula::Probe,
+            formula: Formula::Lrs,
             order: QueueOrder::Complement,
             overtake_max: 3,
             reservation_ttl: Duration::from_secs(90),

@@ -1,11 +1,15 @@
-//! Expansion by probe: slots beyond what the formula gives, kept only if more gets done.
+//! Expansion by probe: slots beyond what the formula gives.
 //!
 //! The formula of the source ([`super::capacity::slots_to_add`]) stops early on large nodes and on
-//! slow disks. With `slots.formula = "probe"` LRS takes what it gives and, where the spare CPU could
-//! carry more, tries it: as many slots as spare CPU over CPU per slot, at most half of those there
-//! are. While a request waits, as many as wait are opened without a trial, but in the pause after one
-//! that gained nothing: CPU that is idle beside work that waits is worse than a slot without gain. A
-//! trial compares progress, the CPUs in use and the bytes a second, with that before it:
+//! slow disks. With `slots.formula = "probe"`, the default, LRS takes what it gives and, where the
+//! spare CPU could carry more, opens as many as spare CPU over CPU per slot, at most half of those
+//! there are.
+//!
+//! While a request waits, these are no trial: CPU that is idle beside work that waits is worse than a
+//! slot without gain. No more are opened than wait, and none in the pause after a failed trial.
+//!
+//! Where nobody waits, because a scheduler looks at free slots, they are a trial. It compares
+//! progress, the CPUs in use and the bytes a second, with that before it:
 //!
 //! - after one cycle a clear rise allows a second step at once;
 //! - after two cycles without a further step the trial ends. It is kept if one figure rose by more
@@ -31,13 +35,12 @@ use super::capacity::CpuShares;
 use crate::units::BootTime;
 
 /// How many slots are added while CPU is spare.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Formula {
     /// The formula of the source alone.
-    #[default]
     Lrs,
-    /// At least that, and more on trial.
+    /// At least that, and as many as spare CPU could carry.
     Probe,
 }
 

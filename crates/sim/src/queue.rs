@@ -57,7 +57,7 @@ pub struct Way {
 /// As it is shipped.
 pub const SHIPPED: Way = Way {
     name: "LRS",
-    formula: Formula::Lrs,
+    formula: Formula::Probe,
     order: QueueOrder::Fifo,
     follows: false,
     ramps: true,
@@ -68,8 +68,8 @@ pub const WAYS: [Way; 6] = [
     SHIPPED,
     Way { name: "no ramp", ramps: false, ..SHIPPED },
     Way { name: "complement", order: QueueOrder::Complement, ..SHIPPED },
-    Way { name: "probe", formula: Formula::Probe, ..SHIPPED },
-    Way { name: "both", formula: Formula::Probe, order: QueueOrder::Complement, ..SHIPPED },
+    Way { name: "formula", formula: Formula::Lrs, ..SHIPPED },
+    Way { name: "old", formula: Formula::Lrs, ramps: false, ..SHIPPED },
     Way { name: "period", follows: true, ..SHIPPED },
 ];
 
