@@ -2,18 +2,20 @@
 //!
 //! lrsd knows ids alone. A word of the form of an id is one and never a name, so that no user can
 //! catch what is meant for the task of another; a word that is the name of one task and the number of
-//! another is refused. Limits: a name or number serves for a running task only.
+//! another is refused. Where no running task has the name, the one of it that ended last is meant. Limit: a
+//! number serves for a running task only.
 
 use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};
 
 use super::output::printable;
 use super::queue::is_queued;
+use super::read::ended_tasks;
 use crate::core::model::TaskId;
-use crate::proto::Task;
+use crate::proto::{ListHistoryRequest, Task};
 
-/// Asks with `word` as an id, and where lrsd knows none such, with the id of the one running task
-/// that it stands for.
+/// Asks with `word` as an id, and where lrsd knows none such, with the id of the task that it stands
+/// for.
 ///
 /// # Errors
 /// Those of `request`; INVALID_ARGUMENT if `word` stands for several tasks.
@@ -33,9 +35,16 @@ where
         }
         answer => return answer,
     };
-    match one(&word, &all_tasks(lrsd.clone()).await?)? {
+    if let Some(task) = one(&word, &all_tasks(lrsd.clone()).await?)? {
+        return request(lrsd, task.id.clone()).await;
+    }
+    // Whatever is wrong with the history, the first answer is the one to show.
+    let ended = ended_tasks(lrsd.clone(), ListHistoryRequest::default()).await.unwrap_or_default();
+    let called = ended.into_iter().filter(|task| task.name.as_deref() == Some(&*word));
+    let last = called.max_by_key(|task| task.ended_at.map(|at| (at.seconds, at.nanos)));
+    match last {
         None => Err(refused),
-        Some(task) => request(lrsd, task.id.clone()).await,
+        Some(task) => request(lrsd, task.id).await,
     }
 }
 

@@ -48,10 +48,10 @@ use args::{Cli, Command, ConfigCommand};
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
     complete::answer();
-    let matches = groups::grouped(Cli::command()).try_get_matches();
+    let matches = groups::grouped(Cli::command().arg_required_else_help(true)).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => return usage::report(&error),
+        Err(error) => return usage::report(error),
     };
     let mut out = Output::stdout(cli.json);
     let ended = execute(cli, &mut out).and_then(|()| Ok(out.flush()?));

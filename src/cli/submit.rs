@@ -407,6 +407,10 @@ fn name_of(lrsd: &Lrsd, word: String) -> Result<Logged, Failure> {
             Failure::failed(format!("lrsd does not know {}", printable(&word)))
                 .hint("the name that `lrsctl submit` printed serves for longer")
         })),
+        Ok(None) if !Path::new(BOOTED).exists() => {
+            Err(Failure::failed(format!("lrsd does not know {}", printable(&word)))
+                .hint("systemd does not run here, so nothing was submitted"))
+        }
         Ok(None) => {
             say(format_args!(
                 "lrsctl: lrsd does not know {}; if it was submitted, the journal may",

@@ -29,15 +29,20 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 /// Prints the error and says how the command ends: 2, or 125 for `run`, whose command has the low
 /// exit codes.
-pub(super) fn report(error: &Error) -> ExitCode {
+pub(super) fn report(mut error: Error) -> ExitCode {
+    let run =
+        command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");
+    let tip = tip(&error, run);
+    if tip.is_some() {
+        // Of two tips the one that knows other tools is better than the one that counts letters.
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
     // Help on a closed pipe is as good as help that was read.
     let _ = error.print();
     if error.exit_code() == 0 {
         return ExitCode::SUCCESS;
     }
-    let run =
-        command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");
-    if let Some(tip) = tip(error, run) {
+    if let Some(tip) = tip {
         say(format_args!("  tip: {tip}"));
     }
     if run { Exit::Usage.of_run() } else { Exit::Usage }.into()

@@ -360,7 +360,7 @@ impl Driver {
         }
         if meant.is_empty() {
             let message = format!(
-                "nothing of job {job:?} runs or waits here{}; `lrsctl tasks` and `lrsctl queue` list \
+                "nothing of job \"{job}\" runs or waits here{}; `lrsctl tasks` and `lrsctl queue` list \
                  what does",
                 uid.map_or_else(String::new, |uid| format!(" for uid {uid}")),
             );

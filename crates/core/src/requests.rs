@@ -210,10 +210,11 @@ impl Shaper {
     fn say_refusals(&mut self, reason: Option<&str>, now: Moment) {
         self.refusal_said_at = Some(now.boot);
         let unsaid = std::mem::take(&mut self.refusals_unsaid);
-        let reason = reason.unwrap_or("as the one before");
+        let more = || format!("{} more within a second of one that was written down", unsaid + 1);
+        let reason = reason.map_or_else(more, str::to_owned);
         let inputs = self.slot_inputs();
         self.record(now, EventKind::Refused, None, |event| {
-            event.reason = Some(reason.to_owned());
+            event.reason = Some(reason);
             event.inputs = inputs;
             event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
         });

@@ -48,10 +48,13 @@ pub(super) fn man(
         return write_all(&pages, directory);
     }
     let wanted = page.unwrap_or("lrsctl");
-    let found = pages.iter().find(|page| page.name == wanted).ok_or_else(|| {
-        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-        Failure::usage(format!("no page {wanted:?}; there are {}", names.join(", ")))
-    })?;
+    let found = pages
+        .iter()
+        .find(|page| page.name == wanted || page.name.strip_prefix("lrsctl-") == Some(wanted))
+        .ok_or_else(|| {
+            let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+            Failure::usage(format!("no page {wanted:?}; there are {}", names.join(", ")))
+        })?;
     out.text(String::from_utf8_lossy(&found.text))
 }
 

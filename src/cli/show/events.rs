@@ -18,7 +18,7 @@ pub(crate) fn line(
     let reason = event.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let text = format!("{}{task}{}{}{reason}", event.r#type, label(names), change(event));
     let time = times.write(event.at.as_ref());
-    out.line(format_args!("{} {time} {}", event.seq, printable(&text)))
+    out.line(wrap("", 4, &format!("{} {time} {text}", event.seq), out.width()).trim_start())
 }
 
 /// What people know a task by.

@@ -79,7 +79,7 @@ pub(crate) fn table(
     out: &mut Output,
 ) -> Result<(), Failure> {
     if tasks.is_empty() {
-        say(format_args!("no task that ended is kept"));
+        say(format_args!("no task that ended is kept, or none fits what was asked"));
         return Ok(());
     }
     let usual = USUAL.iter().find(|(width, _)| out.width() >= *width);

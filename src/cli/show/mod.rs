@@ -32,7 +32,8 @@ fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 
 /// A share as a percentage.
 pub(crate) fn percent(share: Option<f64>) -> String {
-    known(share, |share| format!("{:.0}%", share * 100.0))
+    // The sum of no shares is -0.0.
+    known(share, |share| format!("{:.0}%", share * 100.0 + 0.0))
 }
 
 fn rate(rate: Option<f64>) -> String {
