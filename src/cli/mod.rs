@@ -37,10 +37,11 @@ mod yarn;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use client::Lrsd;
-use failure::Failure;
+use failure::{Exit, Failure};
 use output::Output;
 
 use args::{Cli, Command, ConfigCommand};
@@ -48,9 +49,14 @@ use args::{Cli, Command, ConfigCommand};
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {
     complete::answer();
-    let matches = groups::grouped(Cli::command().arg_required_else_help(true)).try_get_matches();
+    let matches = groups::grouped(Cli::command()).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
+        // clap says so in place of its help where LRS_ENDPOINT is set.
+        Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
+            output::say(format_args!("{}", groups::grouped(Cli::command()).render_help()));
+            return Exit::Usage.into();
+        }
         Err(error) => return usage::report(error),
     };
     let mut out = Output::stdout(cli.json);

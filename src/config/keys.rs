@@ -231,7 +231,7 @@ table! {
     Live passive_max: Auto<u32> = Auto::Auto, r#""auto" or 0..=65536, not below slots.passive"#,
         |v| auto(v, |v| number(v, 0..=65536));
     /// Whether passive slots are added while all slots are taken and the node has spare CPU: each
-    /// cycle, and within half a second where a request waits.
+    /// cycle, and mostly within half a second where a request waits.
     Live expand: bool = true, BOOLEAN, plain;
     /// How many. "lrs": by the formula of the source, which stops early on large nodes and slow
     /// disks. "probe": at least as many, and as many as spare CPU could carry, at once where a

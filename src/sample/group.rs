@@ -245,12 +245,12 @@ impl GroupReader {
     }
 
     /// Resident memory as it is known; where no cycle has read it yet, that of the first processes now,
-    /// of which nothing is kept.
-    pub(super) fn size(&self, context: &mut Context<'_>) -> Bytes {
-        self.resident.known.unwrap_or_else(|| {
+    /// of which nothing is kept. `None`: there is nothing to read.
+    pub(super) fn size(&self, context: &mut Context<'_>) -> Option<Bytes> {
+        self.resident.known.or_else(|| {
             let pids = self.pids(context.buffer, context.problems);
             let pages = private_pages(pids.into_iter().take(RESIDENT_STEP), context);
-            Bytes(pages.saturating_mul(context.page_size))
+            (pages > 0).then(|| Bytes(pages.saturating_mul(context.page_size)))
         })
     }
 

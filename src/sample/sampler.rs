@@ -135,8 +135,8 @@ impl Sampler {
         Sample { at: now, node, tasks, took: Duration::ZERO }
     }
 
-    /// The node and the sizes of tasks, between two readings, of which nothing is kept. What could not
-    /// be read is left out; why will be said by the next reading.
+    /// The node and the sizes of tasks in groups, between two readings, of which nothing is kept. What
+    /// could not be read is left out; why will be said by the next reading.
     pub fn read_ahead(&mut self) -> (NodeSample, Vec<Bytes>) {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
@@ -151,7 +151,7 @@ impl Sampler {
             Reader::Group(group) => Some(group),
             Reader::Tree(_) => None,
         });
-        let sizes = groups.map(|group| group.size(&mut context)).collect();
+        let sizes = groups.filter_map(|group| group.size(&mut context)).collect();
         (node, sizes)
     }
 

@@ -67,6 +67,7 @@ impl Shaper {
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
+        self.opened_last = std::mem::take(&mut self.opened_ahead);
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_step(now);
@@ -75,14 +76,11 @@ impl Shaper {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.shrink_by(free, "free for the last cycles", &cpu, now);
-        } else {
-            // After slots that were opened ahead of it, this cycle looks back on the time before.
-            if self.opened_ahead == 0 {
-                let resident = self.mean_resident();
-                self.expand(&cpu, measured.memory, resident, u32::MAX, now);
-            }
+        } else if self.opened_last == 0 {
+            // Else slots were opened ahead of this cycle, which looks back on the time before.
+            let resident = self.mean_resident();
+            self.opened_last = self.expand(&cpu, measured.memory, resident, u32::MAX, now);
         }
-        self.opened_ahead = 0;
     }
 
     /// Whether CPU that is spare may open passive slots now.
@@ -97,7 +95,7 @@ impl Shaper {
     }
 
     /// Opens as many slots as the formula says; by probe as many as the CPU could carry, which is a
-    /// trial where nobody waits for them. Never more than `most`.
+    /// trial where nobody waits for them. Never more than `most`. Answers how many.
     pub(super) fn expand(
         &mut self,
         cpu: &CpuShares,
@@ -105,9 +103,9 @@ impl Shaper {
         resident: Option<Bytes>,
         most: u32,
         now: Moment,
-    ) {
+    ) -> u32 {
         if !self.may_expand() {
-            return;
+            return 0;
         }
         let expansion = Expansion {
             cores: self.cpus,
@@ -136,7 +134,7 @@ impl Shaper {
             reserve.unwrap_or_default(),
         );
         if n == 0 {
-            return;
+            return 0;
         }
         let tried = if waiting > 0 { 0 } else { n.saturating_sub(by_formula) };
         let from = self.slots.passive_capacity;
@@ -165,6 +163,7 @@ impl Shaper {
         };
         self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
         self.settle(now);
+        n
     }
 
     fn is_full(&self) -> bool {
@@ -318,7 +317,7 @@ impl Shaper {
         }
     }
 
-    fn mean_resident(&self) -> Option<Bytes> {
+    pub(super) fn mean_resident(&self) -> Option<Bytes> {
         let last = self.tasks().filter_map(|(_, task)| task.counts.last);
         Bytes::mean(last.filter_map(|(_, last)| last.resident))
     }

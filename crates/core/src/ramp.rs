@@ -11,10 +11,10 @@
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
 //!   leave is known. Where more than one in [`STILL_COMING`] is still
 //!   on its way, nothing opens.
-//! - As many slots as there are active ones may open from one cycle to the next, and what their tasks
-//!   will take comes off the memory available. A task that has just begun has not taken its memory yet;
-//!   the cycle looks at it, and so does the guard. A cycle in which slots were opened opens none itself,
-//!   for it looks back on the time before them.
+//! - As many slots as there are active ones may open from one cycle to the next. What the tasks of
+//!   those, and of the slots of the last cycle, will take comes off the memory available: a task that
+//!   has just begun has not taken it yet. A cycle in which slots were opened opens none itself, for it
+//!   looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
 //!   reached.
 //!
@@ -50,6 +50,8 @@ pub struct Ramp {
     slots: Option<u32>,
     last: Option<(BootTime, NodeSample)>,
     due: BootTime,
+    /// Readings before it would cost more than they may.
+    paid: BootTime,
 }
 
 impl Ramp {
@@ -59,19 +61,25 @@ impl Ramp {
         if self.slots != slots {
             self.slots = slots;
             self.last = None;
-            self.due = now.after(SETTLE);
+            self.due = self.paid.max(now.after(SETTLE));
         }
         slots.map(|_| self.due)
     }
 
-    /// Takes a reading, which took `cost` of CPU time; [`Measured`] is since the one before, if that counts.
+    /// Takes a reading, which took `cost` of CPU time; [`Measured`] is since the one before, if that
+    /// counts. One that was under way when the slots changed says nothing.
     pub fn read(&mut self, at: BootTime, node: NodeSample, cost: Duration) -> Option<Measured> {
         self.cost.took(cost);
+        self.paid = at.after(self.cost.at_cost(MOST_COST));
+        if at < self.due {
+            self.due = self.due.max(self.paid);
+            return None;
+        }
         let measured = self.last.as_ref().map(|(then, earlier)| {
             Measured::of(&NodeRates::between((*then, earlier), (at, &node)), &node)
         });
         self.last = self.slots.map(|_| (at, node));
-        self.due = at.after(self.cost.at_cost(MOST_COST).max(SHORTEST));
+        self.due = self.paid.max(at.after(SHORTEST));
         measured
     }
 }
@@ -94,16 +102,16 @@ impl Shaper {
         if self.ramps_from().is_none() || coming * STILL_COMING > self.tasks.len() {
             return;
         }
+        // Tasks without a group of their own are looked at by the cycle alone.
+        let resident = resident.max(self.mean_resident());
         let memory = node.memory.map(|memory| {
-            let size = resident.unwrap_or_default().0;
-            let owed = size.saturating_mul(self.opened_ahead.into());
+            let young = u64::from(self.opened_ahead) + u64::from(self.opened_last);
+            let owed = resident.unwrap_or_default().0.saturating_mul(young);
             let available = Bytes(memory.available.0.saturating_sub(owed));
             Memory { available, ..memory }
         });
-        let before = self.slots.passive_capacity;
-        let most = self.slots.active_capacity - self.opened_ahead;
-        self.expand(&cpu, memory, resident, most, now);
-        self.opened_ahead += self.slots.passive_capacity - before;
+        let most = self.slots.active_capacity.saturating_sub(self.opened_ahead);
+        self.opened_ahead += self.expand(&cpu, memory, resident, most, now);
     }
 }
 
@@ -137,9 +145,11 @@ mod tests {
         assert_eq!(ramp.next(Some(6), at(310)), Some(at(410)));
         assert_eq!(ramp.read(at(410), node(410), MS / 10), None, "there are more by now");
         assert_eq!(ramp.next(None, at(600)), None, "nobody waits");
-        assert_eq!(ramp.read(at(705), node(705), MS / 10), None, "it was under way");
-        assert_eq!(ramp.next(Some(6), at(2000)), Some(at(2100)));
-        assert_eq!(ramp.read(at(2100), node(2100), MS / 10), None);
+        assert_eq!(ramp.next(Some(6), at(700)), Some(at(800)));
+        assert_eq!(ramp.read(at(650), node(650), MS / 10), None, "it was under way");
+        assert_eq!(ramp.next(Some(6), at(701)), Some(at(800)));
+        assert_eq!(ramp.read(at(800), node(800), MS / 10), None, "nothing to compare with");
+        assert!(ramp.read(at(1000), node(1000), MS / 10).is_some());
     }
 
     #[test]
@@ -151,6 +161,11 @@ mod tests {
             ramp.next(Some(4), at(100)).unwrap().since(at(100))
         };
         assert_eq!(pause(0), SHORTEST);
+        let mut flickers = Ramp::default();
+        flickers.next(Some(4), at(0));
+        flickers.read(at(100), node(100), 10 * MS);
+        flickers.next(None, at(110));
+        assert_eq!(flickers.next(Some(4), at(120)), Some(at(5100)), "however often that changes");
         assert_eq!(pause(1), 500 * MS);
         assert_eq!(pause(40), 20_000 * MS, "on such a node the cycles are as quick");
     }

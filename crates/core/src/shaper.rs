@@ -51,8 +51,9 @@ pub struct Shaper {
     pub(super) interference: Interference,
     /// Slots on trial.
     pub(super) probe: Probe,
-    /// Passive slots opened since the last cycle.
+    /// Passive slots opened since the last cycle, and by it or since the one before.
     pub(super) opened_ahead: u32,
+    pub(super) opened_last: u32,
     /// The weight of the root.
     pub(super) follow: Follow,
     /// Passive tasks that compute promptly.
@@ -108,6 +109,7 @@ impl Shaper {
             interference: Interference::default(),
             probe: Probe::default(),
             opened_ahead: 0,
+            opened_last: 0,
             follow: Follow::default(),
             lane: Lane::default(),
             tasks: BTreeMap::new(),

@@ -74,6 +74,12 @@ impl Output {
         self.width
     }
 
+    /// Columns at which a line has to break; `None`: it may be as long as it is, for nobody looks at it
+    /// on a terminal.
+    pub fn breaks_at(&self) -> Option<usize> {
+        self.terminal.then_some(self.width)
+    }
+
     /// One line.
     pub fn line(&mut self, text: impl std::fmt::Display) -> Result<(), Failure> {
         Ok(writeln!(self.to, "{text}")?)

@@ -7,7 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, say, wrap};
 use crate::proto;
 
-/// `lrsctl events`: one line each, for grep.
+/// `lrsctl events`: one line each, for grep; on a terminal it breaks at words.
 pub(crate) fn line(
     event: &proto::Event,
     names: Option<&Names>,
@@ -18,7 +18,11 @@ pub(crate) fn line(
     let reason = event.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let text = format!("{}{task}{}{}{reason}", event.r#type, label(names), change(event));
     let time = times.write(event.at.as_ref());
-    out.line(wrap("", 4, &format!("{} {time} {text}", event.seq), out.width()).trim_start())
+    let text = format!("{} {time} {}", event.seq, printable(&text));
+    match out.breaks_at() {
+        Some(width) => out.line(wrap("", 4, &text, width).trim_start()),
+        None => out.line(text),
+    }
 }
 
 /// What people know a task by.
