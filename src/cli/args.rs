@@ -212,7 +212,7 @@ pub(super) enum Command {
         lrsctl doctor --config /etc/lrs/lrs.toml\n  \
         lrsctl doctor --json | jq")]
     Doctor {
-        /// Configuration file to judge by
+        /// Configuration file to judge by; its socket is looked at, whatever --endpoint says
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
