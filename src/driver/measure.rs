@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Driver;
-use super::reader::{Check, CycleReport, CycleRequest, ReadRequest, Readback};
+use super::reader::{Check, CycleReport, CycleRequest, Readback};
 use super::worker::Job;
 use crate::cgroup::{Attachment, KernelView};
 use crate::core::Measured;
@@ -78,8 +78,6 @@ impl Driver {
             .filter_map(|(id, task, entry)| Some((id, entry.group.clone()?, task.who.process?)))
             .collect();
         let request = CycleRequest {
-            watch: std::mem::take(&mut self.sources_new).into_iter().collect(),
-            forget: std::mem::take(&mut self.sources_gone),
             due,
             pressure,
             look_at,
@@ -89,8 +87,7 @@ impl Driver {
             asked_at: now.boot,
             plan: Some(self.plan),
         };
-        self.reading = true;
-        self.workers.read(ReadRequest::Cycle(Box::new(request)));
+        self.read(Some(request));
         self.remove_again();
         self.thaw_again();
         self.restore_again();

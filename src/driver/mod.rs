@@ -60,6 +60,7 @@ use crate::config::{Auto, Config};
 use crate::core::guard::GuardPolicy;
 use crate::core::guard::freeze::FreezePolicy;
 use crate::core::model::{Priority, TaskId};
+use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::Policy;
@@ -75,7 +76,6 @@ use admission::Asked;
 use entry::Entry;
 use execute::{FollowUp, Touched};
 use pacing::Pacing;
-use ramp::Ramping;
 use root_weight::RootState;
 use taken::Taken;
 use watch::{Ready, Waker, Watcher};
@@ -159,7 +159,7 @@ pub struct Driver {
     reading: bool,
     next_cycle: BootTime,
     pacing: Pacing,
-    ramping: Ramping,
+    ramp: Ramp,
     next_lane_look: BootTime,
     /// As of the last walk over all tasks.
     running: crate::proto::Running,
@@ -289,7 +289,7 @@ impl Driver {
         let is_looked_at = self.core.lane().members().len() > 0;
         let lane = is_looked_at.then_some(self.next_lane_look);
         // One under way wakes the loop itself.
-        let ramp = self.ramping.due.filter(|_| !self.reading);
+        let ramp = self.ramp.due().filter(|_| !self.reading);
         let others = [self.core.next_deadline(), lane, ramp].into_iter().flatten();
         others.fold(cycle, |first, other| first.min(other.since(now)))
     }

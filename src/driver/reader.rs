@@ -19,19 +19,16 @@ use crate::units::{BootTime, Bytes, Pid, ProcessRef};
 
 /// What the loop asks of the thread.
 #[derive(Debug)]
-pub enum ReadRequest {
-    /// One cycle.
-    Cycle(Box<CycleRequest>),
-    /// The node and the sizes of the tasks, between two cycles.
-    Ahead {
-        /// Tasks new since the last request.
-        watch: Vec<(TaskId, TaskSource)>,
-        /// Tasks gone since the last request.
-        forget: Vec<TaskId>,
-    },
+pub struct ReadRequest {
+    /// Tasks new since the last request.
+    pub watch: Vec<(TaskId, TaskSource)>,
+    /// Tasks gone since the last request.
+    pub forget: Vec<TaskId>,
+    /// What a cycle needs; `None`: only the node and the sizes of the tasks, between two cycles.
+    pub cycle: Option<CycleRequest>,
 }
 
-/// Answer to [`ReadRequest::Ahead`].
+/// What is read between two cycles.
 #[derive(Debug)]
 pub struct Ahead {
     /// When it was read.
@@ -47,10 +44,6 @@ pub struct Ahead {
 /// What a cycle has to do.
 #[derive(Debug, Default)]
 pub struct CycleRequest {
-    /// Tasks new since the last request.
-    pub watch: Vec<(TaskId, TaskSource)>,
-    /// Tasks gone since the last request.
-    pub forget: Vec<TaskId>,
     /// Tasks whose reading ends an interval of their meter, ascending.
     pub due: Vec<TaskId>,
     /// Tasks whose pressure is read, ascending: those and what is active.
@@ -153,28 +146,22 @@ pub(super) fn read_all(
                     outbox.send(Message::Looks(sampler.look(&tasks)));
                 }
             }
-            Ok(ReadRequest::Ahead { watch, forget }) => {
+            Ok(ReadRequest { watch, forget, cycle }) => {
                 for (id, source) in watch {
                     sampler.watch(id, source);
                 }
+                // After the new ones: a task may have come and gone within one cycle.
                 for id in forget {
                     sampler.forget(id);
                     kept.remove(&id);
                 }
-                let (at, begun) = (clock::boot_time(), clock::thread_cpu_time());
-                let (node, sizes) = sampler.read_ahead();
-                let cost = clock::thread_cpu_time().saturating_sub(begun);
-                outbox.send(Message::ReadAhead(Box::new(Ahead { at, node, sizes, cost })));
-            }
-            Ok(ReadRequest::Cycle(request)) => {
-                for (id, source) in request.watch {
-                    sampler.watch(id, source);
-                }
-                // After the new ones: a task may have come and gone within one cycle.
-                for id in request.forget {
-                    sampler.forget(id);
-                    kept.remove(&id);
-                }
+                let Some(request) = cycle else {
+                    let (at, begun) = (clock::boot_time(), clock::thread_cpu_time());
+                    let (node, sizes) = sampler.read_ahead();
+                    let cost = clock::thread_cpu_time().saturating_sub(begun);
+                    outbox.send(Message::ReadAhead(Box::new(Ahead { at, node, sizes, cost })));
+                    continue;
+                };
                 let started = clock::boot_time();
                 let mut sample = sampler.sample_due(started, &request.pressure, &request.look_at);
                 sample.took = clock::boot_time().since(started);

@@ -13,7 +13,6 @@ use tokio::sync::watch as watch_channel;
 use super::execute::Touched;
 use super::find::{Findings, find};
 use super::pacing::Pacing;
-use super::ramp::Ramping;
 use super::root_weight::RootState;
 use super::taken::Taken;
 use super::watch::Watcher;
@@ -25,6 +24,7 @@ use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
+use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::step::{Input, Last};
@@ -145,7 +145,7 @@ impl Driver {
             reading: false,
             next_cycle: now.boot,
             pacing: Pacing::default(),
-            ramping: Ramping::default(),
+            ramp: Ramp::default(),
             next_lane_look: now.boot,
             running: crate::proto::Running::default(),
             lane_looked: None,

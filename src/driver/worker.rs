@@ -178,7 +178,7 @@ pub enum Message {
     },
     /// A cycle's readings.
     Cycle(Box<CycleReport>),
-    /// Answer to [`ReadRequest::Ahead`].
+    /// What was read between two cycles.
     ReadAhead(Box<Ahead>),
     /// Threads seen between two cycles.
     Looks(Vec<(TaskId, ThreadLook)>),

@@ -3,14 +3,13 @@
 //!
 //! A cycle of 3 s is right for tasks of 45 s, as the source has them. A queue of tasks of half a second
 //! is half done by then, and the CPUs were idle beside it. A shorter cycle for everybody would cost more
-//! on each node, at all times, and other rules count in cycles. So these readings are of the node alone
-//! and open slots by the formula of the cycle; no cycle, no trial and no step of expansion is judged by
-//! them, and no slot is withdrawn.
+//! on each node, at all times, and other rules count in cycles. So these readings are of
+//! the node and of the sizes of tasks, and open slots by the formula of the cycle. No cycle, no trial and
+//! no step of expansion is judged by them, and no slot is withdrawn.
 //!
 //! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
-//!   leave is known. Where more than one in [`STILL_COMING`] is still
-//!   on its way, nothing opens.
+//!   leave is known. Where more than one task in [`STILL_COMING`] is still on its way, nothing opens.
 //! - As many slots as there are active ones may open from one cycle to the next. What the tasks of
 //!   those, and of the slots of the last cycle, will take comes off the memory available: a task that
 //!   has just begun has not taken it yet. A cycle in which slots were opened opens none itself, for it
@@ -31,13 +30,13 @@ use super::shaper::Shaper;
 use crate::units::{BootTime, Bytes, Moment};
 
 /// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
-pub const SHORTEST: Duration = Duration::from_millis(200);
+const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Time in which new tasks begin: an admission takes about 10 ms (docs/performance.md).
-pub const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
-pub const STILL_COMING: usize = 8;
+const STILL_COMING: usize = 8;
 
 /// Part of a CPU that the readings may cost.
 const MOST_COST: f64 = 0.002;
@@ -63,7 +62,12 @@ impl Ramp {
             self.last = None;
             self.due = self.paid.max(now.after(SETTLE));
         }
-        slots.map(|_| self.due)
+        self.due()
+    }
+
+    /// As [`Ramp::next`] answered last, or later by a reading since.
+    pub fn due(&self) -> Option<BootTime> {
+        self.slots.map(|_| self.due)
     }
 
     /// Takes a reading, which took `cost` of CPU time; [`Measured`] is since the one before, if that
