@@ -67,7 +67,7 @@ impl Shaper {
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
-        self.opened_last = std::mem::take(&mut self.opened_ahead);
+        let opened = self.ahead.cycle();
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_step(now);
@@ -76,10 +76,10 @@ impl Shaper {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
             self.shrink_by(free, "free for the last cycles", &cpu, now);
-        } else if self.opened_last == 0 {
+        } else if opened == 0 {
             // Else slots were opened ahead of this cycle, which looks back on the time before.
             let resident = self.mean_resident();
-            self.opened_last = self.expand(&cpu, measured.memory, resident, u32::MAX, now);
+            self.ahead.last = self.expand(&cpu, measured.memory, resident, u32::MAX, now);
         }
     }
 

@@ -298,6 +298,7 @@ impl Shaper {
                 self.jobs.ended(key, End { rate, seconds, at: now.wall });
             }
             self.totals.completed += 1;
+            self.ahead.ended += u32::from(!away);
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));
             let cpu = task.counts.since_admission().cpu;

@@ -10,10 +10,12 @@
 //! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
 //!   leave is known. Where more than one task in [`STILL_COMING`] is still on its way, nothing opens.
-//! - As many slots as there are active ones may open from one cycle to the next. What the tasks of
-//!   those, and of the slots of the last cycle, will take comes off the memory available: a task that
-//!   has just begun has not taken it yet. A cycle in which slots were opened opens none itself, for it
-//!   looks back on the time before them.
+//! - As many slots may open from one cycle to the next as there are active ones, and one more for each
+//!   task that ended since the cycle. A task that has just begun has not taken its memory yet, and only
+//!   the cycle and the guard see it grow; one that ended has given back all of it, so where tasks are
+//!   shorter than a cycle the node has seen what they take. What the tasks of the slots opened so, and
+//!   of those of the last cycle, will take comes off the memory available. A cycle in which slots were
+//!   opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
 //!   reached.
 //!
@@ -88,13 +90,38 @@ impl Ramp {
     }
 }
 
+/// What the bound on slots opened between two cycles is made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ahead {
+    /// Slots opened since the last cycle.
+    opened: u32,
+    /// Slots opened by it, or between it and the one before.
+    pub(super) last: u32,
+    /// Tasks that ended since it.
+    pub(super) ended: u32,
+}
+
+impl Ahead {
+    /// Slots that may still open before the next cycle.
+    pub(super) fn room(&self, active: u32) -> u32 {
+        active.saturating_add(self.ended).saturating_sub(self.opened)
+    }
+
+    /// A cycle begins. Answers how many slots were opened ahead of it.
+    pub(super) fn cycle(&mut self) -> u32 {
+        let opened = self.opened;
+        *self = Self { last: opened, ..Self::default() };
+        opened
+    }
+}
+
 impl Shaper {
     /// How many slots there are, if a reading ahead of the cycle could open another.
     pub fn ramps_from(&self) -> Option<u32> {
         let may = self.waiting() > 0
             && self.may_expand()
             && !self.probe.is_trying()
-            && self.opened_ahead < self.slots.active_capacity;
+            && self.ahead.room(self.slots.active_capacity) > 0;
         may.then(|| self.slots.allocated())
     }
 
@@ -109,13 +136,13 @@ impl Shaper {
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident());
         let memory = node.memory.map(|memory| {
-            let young = u64::from(self.opened_ahead) + u64::from(self.opened_last);
+            let young = u64::from(self.ahead.opened) + u64::from(self.ahead.last);
             let owed = resident.unwrap_or_default().0.saturating_mul(young);
             let available = Bytes(memory.available.0.saturating_sub(owed));
             Memory { available, ..memory }
         });
-        let most = self.slots.active_capacity.saturating_sub(self.opened_ahead);
-        self.opened_ahead += self.expand(&cpu, memory, resident, most, now);
+        let most = self.ahead.room(self.slots.active_capacity);
+        self.ahead.opened += self.expand(&cpu, memory, resident, most, now);
     }
 }
 

@@ -29,6 +29,7 @@ use super::neighbours::Follow;
 use super::order::Place;
 use super::parking::Parking;
 use super::probe::Probe;
+use super::ramp::Ahead;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
@@ -51,9 +52,8 @@ pub struct Shaper {
     pub(super) interference: Interference,
     /// Slots on trial.
     pub(super) probe: Probe,
-    /// Passive slots opened since the last cycle, and by it or since the one before.
-    pub(super) opened_ahead: u32,
-    pub(super) opened_last: u32,
+    /// Passive slots opened ahead of the cycle.
+    pub(super) ahead: Ahead,
     /// The weight of the root.
     pub(super) follow: Follow,
     /// Passive tasks that compute promptly.
@@ -108,8 +108,7 @@ impl Shaper {
             ladder: Ladder::default(),
             interference: Interference::default(),
             probe: Probe::default(),
-            opened_ahead: 0,
-            opened_last: 0,
+            ahead: Ahead::default(),
             follow: Follow::default(),
             lane: Lane::default(),
             tasks: BTreeMap::new(),

@@ -298,26 +298,37 @@ fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     shaper.ramp(&half, Some(Bytes(100)), at(5));
     assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
     let patience = Patience { first_requested: at(6).wall, deadline: None, parks: false };
-    for _ in 0..3 {
+    for _ in 0..5 {
         shaper.ask(request(0), Some(patience), at(6)).unwrap();
     }
+    let begin = |shaper: &mut Shaper, time| {
+        let new = |(id, task): (TaskId, &Task)| task.is_new().then_some(id);
+        let coming: Vec<_> = shaper.tasks().filter_map(new).collect();
+        coming.into_iter().for_each(|id| shaper.attached(id, time));
+    };
     shaper.ramp(&busy, Some(Bytes(100)), at(7));
     shaper.ramp(&half, None, at(7));
     assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of a size that nobody knows");
     shaper.ramp(&half, Some(Bytes(500)), at(8));
-    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 2), "one fits");
-    let coming: Vec<_> = shaper.tasks().filter(|(_, task)| task.is_new()).map(|it| it.0).collect();
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 4), "one fits");
     shaper.ramp(&half, Some(Bytes(10)), at(9));
     assert_eq!(shaper.slots().passive_capacity, 3, "its task does not run yet");
-    coming.into_iter().for_each(|id| shaper.attached(id, at(9)));
+    begin(&mut shaper, at(9));
     shaper.ramp(&half, Some(Bytes(600)), at(9));
     assert_eq!(shaper.slots().passive_capacity, 3, "what it will take is not free any more");
     shaper.ramp(&half, Some(Bytes(10)), at(9));
     assert_eq!(shaper.slots().passive_capacity, 4, "two slots a cycle on two CPUs");
     assert_eq!(shaper.ramps_from(), None);
+    let first = shaper.tasks().next().unwrap().0;
+    end(&mut shaper, first, at(9));
+    begin(&mut shaper, at(9));
+    shaper.ramp(&half, Some(Bytes(10)), at(9));
+    let now = (shaper.slots().passive_capacity, shaper.waiting());
+    assert_eq!(now, (5, 1), "one more for the task that ended");
+    assert_eq!(shaper.ramps_from(), None);
     shaper.cycle(&half, at(10));
-    assert_eq!(shaper.slots().passive_capacity, 4, "the cycle was before them");
-    assert_eq!(shaper.ramps_from(), Some(6));
+    assert_eq!(shaper.slots().passive_capacity, 5, "the cycle was before them");
+    assert_eq!(shaper.ramps_from(), Some(7));
     shaper.drain(at(10));
     assert_eq!(shaper.ramps_from(), None);
 }
