@@ -298,7 +298,9 @@ impl Shaper {
                 self.jobs.ended(key, End { rate, seconds, at: now.wall });
             }
             self.totals.completed += 1;
-            self.ahead.ended += u32::from(!away);
+            if !away && task.seat != Seat::Slotless {
+                self.ahead.ended(task.admitted_at.boot);
+            }
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));
             let cpu = task.counts.since_admission().cpu;

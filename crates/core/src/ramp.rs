@@ -10,12 +10,12 @@
 //! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
 //!   leave is known. Where more than one task in [`STILL_COMING`] is still on its way, nothing opens.
-//! - As many slots may open from one cycle to the next as there are active ones, and one more for each
-//!   task that ended since the cycle. A task that has just begun has not taken its memory yet, and only
-//!   the cycle and the guard see it grow; one that ended has given back all of it, so where tasks are
-//!   shorter than a cycle the node has seen what they take. What the tasks of the slots opened so, and
-//!   of those of the last cycle, will take comes off the memory available. A cycle in which slots were
-//!   opened opens none itself, for it looks back on the time before them.
+//! - From one cycle to the next as many slots may open as there are active ones, and one more for each
+//!   task that began and ended in that time. A new task has not taken its memory yet; only the cycle and
+//!   the guard see it grow. Tasks shorter than a cycle have shown what they take.
+//! - What new tasks will take comes off the memory available: those of the slots opened so, those of
+//!   the slots of the last cycle, and those that took the place of a task that ended.
+//! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
 //!   reached.
 //!
@@ -90,27 +90,44 @@ impl Ramp {
     }
 }
 
-/// What the bound on slots opened between two cycles is made of.
+/// Counts that bound how many slots open between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ahead {
     /// Slots opened since the last cycle.
     opened: u32,
-    /// Slots opened by it, or between it and the one before.
+    /// Slots that the last cycle opened, or that were opened just before it.
     pub(super) last: u32,
-    /// Tasks that ended since it.
-    pub(super) ended: u32,
+    /// Tasks that ended since the last cycle, and those of them that began after it.
+    ended: u32,
+    short: u32,
+    /// The largest mean size of tasks since the last cycle: after many ends all tasks are new and small.
+    resident: Option<Bytes>,
+    /// The last cycle.
+    cycle: Option<BootTime>,
 }
 
 impl Ahead {
     /// Slots that may still open before the next cycle.
-    pub(super) fn room(&self, active: u32) -> u32 {
-        active.saturating_add(self.ended).saturating_sub(self.opened)
+    fn room(&self, active: u32) -> u32 {
+        active.saturating_add(self.short).saturating_sub(self.opened)
+    }
+
+    /// A task in a slot, admitted then, ended by itself.
+    pub(super) fn ended(&mut self, admitted_at: BootTime) {
+        self.ended += 1;
+        self.short += u32::from(self.cycle.is_some_and(|cycle| admitted_at > cycle));
+    }
+
+    /// New tasks, of at most `tasks`, that may not have taken their memory yet.
+    fn young(&self, tasks: usize) -> u64 {
+        let replaced = u64::from(self.ended).min(tasks as u64);
+        u64::from(self.opened) + u64::from(self.last) + replaced
     }
 
     /// A cycle begins. Answers how many slots were opened ahead of it.
-    pub(super) fn cycle(&mut self) -> u32 {
+    pub(super) fn cycle(&mut self, now: BootTime) -> u32 {
         let opened = self.opened;
-        *self = Self { last: opened, ..Self::default() };
+        *self = Self { last: opened, cycle: Some(now), ..Self::default() };
         opened
     }
 }
@@ -134,9 +151,10 @@ impl Shaper {
             return;
         }
         // Tasks without a group of their own are looked at by the cycle alone.
-        let resident = resident.max(self.mean_resident());
+        let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
+        self.ahead.resident = resident;
         let memory = node.memory.map(|memory| {
-            let young = u64::from(self.ahead.opened) + u64::from(self.ahead.last);
+            let young = self.ahead.young(self.tasks.len());
             let owed = resident.unwrap_or_default().0.saturating_mul(young);
             let available = Bytes(memory.available.0.saturating_sub(owed));
             Memory { available, ..memory }

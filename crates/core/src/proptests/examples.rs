@@ -287,50 +287,82 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     assert_eq!(shaper.slots().passive_capacity, 2, "free throughout three cycles");
 }
 
-#[test]
-fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
+/// Two CPUs with four tasks, one cycle, and so many requests that wait.
+fn full_with_waiters(waiters: u32) -> Shaper {
     let mut shaper = shaper(2);
     for i in 0..4 {
         admit(&mut shaper, 0, at(i));
     }
-    let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
-    let busy = Measured { cpu: cpu(0.95), ..half };
-    shaper.ramp(&half, Some(Bytes(100)), at(5));
-    assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
+    shaper.cycle(&Measured { cpu: cpu(0.95), memory: plenty(), ..Measured::default() }, at(4));
     let patience = Patience { first_requested: at(6).wall, deadline: None, parks: false };
-    for _ in 0..5 {
+    for _ in 0..waiters {
         shaper.ask(request(0), Some(patience), at(6)).unwrap();
     }
-    let begin = |shaper: &mut Shaper, time| {
-        let new = |(id, task): (TaskId, &Task)| task.is_new().then_some(id);
-        let coming: Vec<_> = shaper.tasks().filter_map(new).collect();
-        coming.into_iter().for_each(|id| shaper.attached(id, time));
-    };
-    shaper.ramp(&busy, Some(Bytes(100)), at(7));
+    shaper
+}
+
+/// All that were admitted are in their groups. Answers the last one.
+fn begin(shaper: &mut Shaper, now: Moment) -> TaskId {
+    let ids: Vec<_> = shaper.tasks().map(|(id, task)| (id, task.is_new())).collect();
+    for (id, _) in ids.iter().filter(|(_, new)| *new) {
+        shaper.attached(*id, now);
+    }
+    ids.last().unwrap().0
+}
+
+#[test]
+fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
+    let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
+    let busy = Measured { cpu: cpu(0.95), ..half };
+    let mut shaper = full_with_waiters(0);
+    shaper.ramp(&half, Some(Bytes(10)), at(5));
+    assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
+    let mut shaper = full_with_waiters(8);
+    shaper.ramp(&busy, Some(Bytes(10)), at(7));
     shaper.ramp(&half, None, at(7));
     assert_eq!(shaper.slots().passive_capacity, 2, "no CPU, or of a size that nobody knows");
-    shaper.ramp(&half, Some(Bytes(500)), at(8));
-    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (3, 4), "one fits");
-    shaper.ramp(&half, Some(Bytes(10)), at(9));
-    assert_eq!(shaper.slots().passive_capacity, 3, "its task does not run yet");
-    begin(&mut shaper, at(9));
-    shaper.ramp(&half, Some(Bytes(600)), at(9));
-    assert_eq!(shaper.slots().passive_capacity, 3, "what it will take is not free any more");
-    shaper.ramp(&half, Some(Bytes(10)), at(9));
-    assert_eq!(shaper.slots().passive_capacity, 4, "two slots a cycle on two CPUs");
-    assert_eq!(shaper.ramps_from(), None);
+    shaper.ramp(&half, Some(Bytes(10)), at(8));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (4, 6));
+    assert_eq!(shaper.ramps_from(), None, "two slots a cycle on two CPUs");
+    let last = begin(&mut shaper, at(9));
     let first = shaper.tasks().next().unwrap().0;
     end(&mut shaper, first, at(9));
+    assert_eq!(shaper.ramps_from(), None, "it was there before the cycle");
+    end(&mut shaper, last, at(9));
+    assert_eq!(shaper.ramps_from(), Some(6), "it began and ended since");
+    shaper.ramp(&half, Some(Bytes(10)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 4, "the tasks in their places do not run yet");
     begin(&mut shaper, at(9));
     shaper.ramp(&half, Some(Bytes(10)), at(9));
-    let now = (shaper.slots().passive_capacity, shaper.waiting());
-    assert_eq!(now, (5, 1), "one more for the task that ended");
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (5, 3));
     assert_eq!(shaper.ramps_from(), None);
     shaper.cycle(&half, at(10));
     assert_eq!(shaper.slots().passive_capacity, 5, "the cycle was before them");
     assert_eq!(shaper.ramps_from(), Some(7));
-    shaper.drain(at(10));
+    begin(&mut shaper, at(11));
+    shaper.ramp(&half, Some(Bytes(10)), at(11));
+    assert_eq!((shaper.slots().passive_capacity, shaper.waiting()), (7, 1), "two again");
+    shaper.drain(at(12));
     assert_eq!(shaper.ramps_from(), None);
+}
+
+#[test]
+fn what_new_tasks_will_take_is_not_free_for_slots_before_the_cycle() {
+    let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
+    let mut shaper = full_with_waiters(6);
+    shaper.ramp(&half, Some(Bytes(500)), at(8));
+    assert_eq!(shaper.slots().passive_capacity, 3, "one fits");
+    begin(&mut shaper, at(9));
+    shaper.ramp(&half, Some(Bytes(10)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 3, "new tasks are small, those before were not");
+
+    let mut shaper = full_with_waiters(8);
+    for id in shaper.tasks().map(|(id, _)| id).collect::<Vec<_>>() {
+        end(&mut shaper, id, at(7));
+    }
+    begin(&mut shaper, at(8));
+    shaper.ramp(&half, Some(Bytes(200)), at(9));
+    assert_eq!(shaper.slots().passive_capacity, 2, "four took the places of four");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What may happen to a shaper, at random, and how it is done.
 
-use super::world::World;
+use super::world::{AheadOfCycle, World};
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -319,6 +319,8 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             let memory_full = memory.map(|_| Share::clamped(s));
             let swap_growth = memory.map(|_| 100.0 * (w - 0.5));
             let cpu = Some(cpu);
+            world.absorb(shaper);
+            world.ahead = AheadOfCycle::default();
             shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
         }
         Op::Ramp { e, w, available } => {
@@ -329,11 +331,13 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             let resident = available.map(|available| Bytes(available / 4));
             let (may, before) = (shaper.ramps_from().is_some(), shaper.slots().passive_capacity);
             let node = Measured { cpu: Some(cpu), memory, ..Measured::default() };
-            let most = shaper.ahead.room(shaper.slots().active_capacity);
             shaper.ramp(&node, resident, now);
             let after = shaper.slots().passive_capacity;
             assert!(after == before || may && after > before, "{before} slots became {after}");
-            assert!(after - before <= most);
+            let ahead = &mut world.ahead;
+            ahead.opened += after - before;
+            ahead.most_active = ahead.most_active.max(shaper.slots().active_capacity);
+            ahead.check();
         }
         Op::Expire => shaper.expire(now),
         Op::Configure { active, passive, max, expand, probe, complement, lane } => {
@@ -386,6 +390,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             shaper.expire(now);
             world.attaching.clear();
             world.waiting.clear();
+            world.ahead = AheadOfCycle::default();
             let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
             world.levels.retain(|id, _| alive.contains(id));
             // A daemon that starts compares the weights of all tasks with their tiers.

@@ -15,6 +15,23 @@ pub(super) struct World {
     /// CPU time and switches.
     used: BTreeMap<TaskId, (Duration, u64)>,
     last_seq: u64,
+    /// Since the last cycle.
+    pub(super) ahead: AheadOfCycle,
+}
+
+/// What happened since a cycle.
+#[derive(Default)]
+pub(super) struct AheadOfCycle {
+    pub(super) opened: u32,
+    ended: u32,
+    pub(super) most_active: u32,
+}
+
+impl AheadOfCycle {
+    pub(super) fn check(&self) {
+        let most = self.most_active + self.ended;
+        assert!(self.opened <= most, "{} slots of {most} opened ahead of the cycle", self.opened);
+    }
 }
 
 impl World {
@@ -58,6 +75,7 @@ impl World {
         for event in events {
             assert_eq!(event.seq, self.last_seq + 1, "sequence numbers have no gaps");
             self.last_seq = event.seq;
+            self.ahead.ended += u32::from(event.kind == EventKind::Completed);
         }
         for record in forget {
             if let Record::Reservation(id) = record {
