@@ -67,7 +67,7 @@ impl Shaper {
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
-        let opened = self.ahead.cycle(now.boot);
+        let opened = self.ahead.cycle();
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
         self.judge_step(now);

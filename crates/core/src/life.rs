@@ -299,7 +299,7 @@ impl Shaper {
             }
             self.totals.completed += 1;
             if !away && task.seat != Seat::Slotless {
-                self.ahead.ended(task.admitted_at.boot);
+                self.ahead.ended += 1;
             }
             let mut inputs = Map::new();
             inputs.insert("uid".into(), json!(task.uid));

@@ -11,8 +11,8 @@
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
 //!   leave is known. Where more than one task in [`STILL_COMING`] is still on its way, nothing opens.
 //! - From one cycle to the next as many slots may open as there are active ones, and one more for each
-//!   task that began and ended in that time. A new task has not taken its memory yet; only the cycle and
-//!   the guard see it grow. Tasks shorter than a cycle have shown what they take.
+//!   task that ended in that time. A new task has not taken its memory yet; only the cycle and the guard
+//!   see it grow. A task that ended has given its memory back.
 //! - What new tasks will take comes off the memory available: those of the slots opened so, those of
 //!   the slots of the last cycle, and those that took the place of a task that ended.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
@@ -97,25 +97,16 @@ pub(super) struct Ahead {
     opened: u32,
     /// Slots that the last cycle opened, or that were opened just before it.
     pub(super) last: u32,
-    /// Tasks that ended since the last cycle, and those of them that began after it.
-    ended: u32,
-    short: u32,
+    /// Tasks that ended since the last cycle.
+    pub(super) ended: u32,
     /// The largest mean size of tasks since the last cycle: after many ends all tasks are new and small.
     resident: Option<Bytes>,
-    /// The last cycle.
-    cycle: Option<BootTime>,
 }
 
 impl Ahead {
     /// Slots that may still open before the next cycle.
     fn room(&self, active: u32) -> u32 {
-        active.saturating_add(self.short).saturating_sub(self.opened)
-    }
-
-    /// A task in a slot, admitted then, ended by itself.
-    pub(super) fn ended(&mut self, admitted_at: BootTime) {
-        self.ended += 1;
-        self.short += u32::from(self.cycle.is_some_and(|cycle| admitted_at > cycle));
+        active.saturating_add(self.ended).saturating_sub(self.opened)
     }
 
     /// New tasks, of at most `tasks`, that may not have taken their memory yet.
@@ -125,9 +116,9 @@ impl Ahead {
     }
 
     /// A cycle begins. Answers how many slots were opened ahead of it.
-    pub(super) fn cycle(&mut self, now: BootTime) -> u32 {
+    pub(super) fn cycle(&mut self) -> u32 {
         let opened = self.opened;
-        *self = Self { last: opened, cycle: Some(now), ..Self::default() };
+        *self = Self { last: opened, ..Self::default() };
         opened
     }
 }
