@@ -2,6 +2,7 @@
 //! the rules by example are in [`examples`].
 
 mod examples;
+mod expansion;
 mod ops;
 mod world;
 
@@ -164,6 +165,10 @@ fn tier(shaper: &Shaper, id: TaskId) -> Tier {
 
 fn events(shaper: &mut Shaper) -> Vec<EventKind> {
     shaper.take_step().events.into_iter().map(|event| event.kind).collect()
+}
+
+fn cpu(effective: f64) -> Option<CpuShares> {
+    Some(CpuShares { effective: Share::clamped(effective), ..CpuShares::default() })
 }
 
 fn end(shaper: &mut Shaper, id: TaskId, now: Moment) {

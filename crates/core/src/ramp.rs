@@ -3,9 +3,9 @@
 //!
 //! A cycle of 3 s is right for tasks of 45 s, as the source has them. A queue of tasks of half a second
 //! is half done by then, and the CPUs were idle beside it. A shorter cycle for everybody would cost more
-//! on each node, at all times, and other rules count in cycles. So these readings are of
-//! the node and of the sizes of tasks, and open slots by the formula of the cycle. No cycle, no trial and
-//! no step of expansion is judged by them, and no slot is withdrawn.
+//! on each node, at all times, and other rules count in cycles. So these readings are of the node and of
+//! the sizes of tasks, and open slots by the formula of the cycle. No cycle, no trial and no step of
+//! expansion is judged by them, and no slot is withdrawn.
 //!
 //! - What is compared lies between two readings, at least [`SHORTEST`] apart. The first comes [`SETTLE`]
 //!   after every slot was taken, or after slots were opened: their tasks have to run before the CPU they
@@ -90,7 +90,7 @@ impl Ramp {
     }
 }
 
-/// Counts that bound how many slots open between two cycles.
+/// What bounds the slots that open between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ahead {
     /// Slots opened since the last cycle.
