@@ -135,6 +135,9 @@ pub enum Command {
     FinderTrouble(Option<String>),
     /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
     YarnFound(YarnFound),
+    /// The thread that finds tasks has looked at all there is, as it was asked to. Nobody waits for an
+    /// answer.
+    Looked,
 }
 
 /// What the finder knows of YARN on this node.
@@ -216,9 +219,11 @@ pub struct AdmitRequest {
     pub reservation: Option<ReservationId>,
     /// Manage the present cgroup as it is; a unit always is.
     pub in_place: bool,
-    /// Leave the unit of systemd's that the process is in only if nothing is lost by it
+    /// The process asks for itself and leaves its unit of systemd's only if nothing is lost by it
     /// ([`crate::core::leaving`]); means nothing in place.
     pub keep_unit: bool,
+    /// It leaves its unit, or the group of another manager, whatever is lost.
+    pub leave_unit: bool,
     /// Whether and how long to wait for a slot.
     pub wait: Wait,
     /// When the caller first asked.

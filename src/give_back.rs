@@ -366,7 +366,15 @@ fn unshape(
         Attachment::Own | Attachment::None => (String::new(), 0),
     };
     let (attachment, origin, found) = (Attachment::None, Origin::default(), Vec::new());
-    record.group = Some(GroupRecord { attachment, path, inode, origin, found });
+    record.group = Some(GroupRecord {
+        attachment,
+        path,
+        inode,
+        origin,
+        found,
+        elsewhere: Vec::new(),
+        for_member: false,
+    });
     store.put_task(record)?;
     let id = record.id;
     tracing::info!(task = %id, "observe mode: task {id} has its weights back, and is only booked from now on");

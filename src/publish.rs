@@ -136,12 +136,12 @@ impl EventRing {
     fn note_end(&self, event: &Arc<Event>) {
         let exit = Exit::noted(&event.inputs);
         let mut ended = match event.kind {
-            EventKind::Completed | EventKind::Exit => {
+            EventKind::Completed | EventKind::Left | EventKind::Exit => {
                 self.ended.write().unwrap_or_else(PoisonError::into_inner)
             }
             _ => return,
         };
-        if event.kind == EventKind::Completed {
+        if matches!(event.kind, EventKind::Completed | EventKind::Left) {
             if ended.len() == self.capacity {
                 ended.pop_front();
             }

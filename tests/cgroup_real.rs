@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lrs::cgroup::{
-    self, Attachment, CgroupError, Conditions, CpuTiers, DiskTiers, Group, Kin, PassiveCpu,
+    self, Attachment, CgroupError, Conditions, CpuTiers, DiskTiers, Group, Kin, PassiveCpu, Reach,
     TierTree, TreeSettings, Version, WeightPlan,
 };
 use lrs::core::model::{Label, TaskId, Tier};
@@ -48,7 +48,7 @@ impl Fixture {
 
     fn create(&mut self) -> Group {
         self.next += 1;
-        self.tree().create(TaskId { epoch: 7, number: self.next }, None).unwrap()
+        self.tree().create(TaskId { epoch: 7, number: self.next }, None, Reach::All).unwrap()
     }
 
     /// Creates a group and attaches `process` to it, as an admission does.
@@ -425,7 +425,7 @@ fn a_strangers_lock_keeps_nobody_out() {
     // A root of before, with its lock's group, that lasts.
     let tree = cgroup::open(&settings(&name)).unwrap();
     let job = Job::sleeper();
-    let group = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap();
+    let group = tree.create(TaskId { epoch: 7, number: 1 }, None, Reach::All).unwrap();
     tree.attach(&group, job.process(), Kin::Descendants).unwrap();
     drop(tree);
     let dirs = leftovers(&name).into_iter().flat_map(|root| [root.join("lock"), root]);
@@ -539,7 +539,7 @@ fn a_creation_that_fails_half_way_leaves_nothing() {
     // In the way: the same name in the last hierarchy.
     let last = group.dirs.unified.clone().or(group.dirs.io.clone()).unwrap();
     fs::create_dir(&last).unwrap();
-    let error = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap_err();
+    let error = tree.create(TaskId { epoch: 7, number: 1 }, None, Reach::All).unwrap_err();
     assert!(error.to_string().contains(last.to_str().unwrap()), "{error}");
     for dir in [&group.dirs.cpu, &group.dirs.cpuacct, &group.dirs.io].into_iter().flatten() {
         assert!(*dir == last || !dir.exists(), "{}", dir.display());
@@ -562,7 +562,7 @@ fn a_creation_the_kernel_refuses_half_way_is_undone() {
     };
     let limit = unified.parent().unwrap().join("cgroup.max.descendants");
     fs::write(&limit, "0").unwrap();
-    let error = tree.create(TaskId { epoch: 7, number: 1 }, None).unwrap_err();
+    let error = tree.create(TaskId { epoch: 7, number: 1 }, None, Reach::All).unwrap_err();
     assert!(
         matches!(&error, CgroupError::Io { source, .. }
         if source.raw_os_error() == Some(libc::EAGAIN)),
@@ -1359,51 +1359,6 @@ fn limits_a_move_would_lift_are_named() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn released_a_task_made_below_a_foreign_group_stays_there_even_if_its_origin_is_gone() {
-    let mut fixture = Fixture::new("below");
-    let probe = fixture.create();
-    let foreign = Foreign::new(&fixture, &probe);
-    let tree = fixture.tree();
-    tree.remove(&probe).unwrap();
-    let unit = format!("/{}-foreign", fixture.name);
-    let process = foreign.job.process();
-    for (number, origin_goes) in [(8, false), (9, true)] {
-        for dir in &foreign.dirs {
-            let origin = dir.join("origin");
-            fs::create_dir_all(&origin).unwrap();
-            write(&origin, "cgroup.procs", &process.pid.to_string());
-        }
-        let origin = tree.origin(process).unwrap();
-        let id = TaskId { epoch: 7, number };
-        let mut group = tree.create_below(&unit, id, None).unwrap();
-        group.record.origin = origin.clone();
-        tree.attach(&group, process, Kin::Descendants).unwrap();
-        assert_ne!(tree.origin(process).unwrap(), origin);
-        for dir in foreign.dirs.iter().filter(|_| origin_goes) {
-            fs::remove_dir(dir.join("origin")).unwrap();
-        }
-        tree.release(&group).unwrap();
-        assert_eq!(tree.reopen(&group.record).unwrap(), None);
-        let now = tree.origin(process).unwrap();
-        assert_eq!(now == origin, !origin_goes, "{now:?}");
-        // On v1 it was at the top of the hierarchies that no weight of LRS's is in.
-        let stays = |((_, path), (_, before)): (&(String, String), &(String, String))| {
-            path.starts_with(&unit) || !before.starts_with(&unit)
-        };
-        assert!(now.iter().zip(origin.iter()).all(stays), "{now:?}");
-    }
-    foreign.job.end();
-    for dir in leftovers(&unit[1..]) {
-        // On v1 there are some in which it stayed where it was.
-        let _ =
-            fs::remove_dir(dir.join(format!("lrs-released-{}", TaskId { epoch: 7, number: 9 })));
-        fs::remove_dir(dir).unwrap();
-    }
-    fixture.close();
-}
-
-#[test]
-#[ignore = "needs root and cgroups"]
 fn impossible_roots_and_versions_say_what_to_do() {
     let name = format!("lrs-test-{}-impossible", std::process::id());
     let fixture = Fixture::new("which");
@@ -1559,7 +1514,7 @@ fn leaf_helper() {
     let tree = cgroup::open(&settings(&format!("{name}/lrs"))).unwrap();
     let v2 = preview.version == Version::V2;
     assert_eq!(is_in(&format!("{name}/lrsd")), v2, "a leaf where the kernel demands one");
-    let group = tree.create(TaskId { epoch: 1, number: 1 }, None).unwrap();
+    let group = tree.create(TaskId { epoch: 1, number: 1 }, None, Reach::All).unwrap();
     tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
     tree.remove(&group).unwrap();
     tree.close().unwrap();
@@ -1648,7 +1603,7 @@ fn groups_have_names_that_people_can_read() {
     let tree = fixture.tree();
     let id = TaskId { epoch: 7, number: 1 };
     let label = Label::new("sort/big files").unwrap();
-    let group = tree.create(id, Some(&label)).unwrap();
+    let group = tree.create(id, Some(&label), Reach::All).unwrap();
     assert_eq!(group.record.path, format!("/{}/{id}.sort-big-files", fixture.name));
     let found: Vec<_> =
         tree.existing().unwrap().into_iter().map(|(id, g)| (id, g.record.path)).collect();

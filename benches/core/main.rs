@@ -88,6 +88,8 @@ fn group(task: TaskId) -> GroupRecord {
         attachment: Attachment::Own,
         path: format!("/lrs/{task}"),
         inode: 1,
+        elsewhere: Vec::new(),
+        for_member: false,
         origin: Default::default(),
         found: Vec::new(),
     }

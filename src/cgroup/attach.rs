@@ -37,7 +37,7 @@ use std::time::Duration;
 use super::mounts::Hierarchy;
 use super::owner::Owned;
 use super::process::{self, Facts, Membership, Pinned, is_within};
-use super::{CgroupError, Conditions, Kin, files, name};
+use super::{CgroupError, Conditions, GroupRecord, Kin, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -79,7 +79,8 @@ pub(super) struct Mover<'a> {
 pub(super) struct Intake<'a> {
     /// Path of the task's group.
     pub(super) group: &'a str,
-    /// Where the main process was, by hierarchy; `None` where the mount does not show it.
+    /// Where the main process was, by hierarchy; `None` where the mount does not show it, or where
+    /// another manager holds it.
     pub(super) origin: Vec<Option<String>>,
     /// See [`Conditions::owner`].
     pub(super) owner: Option<u32>,
@@ -113,14 +114,15 @@ impl Mover<'_> {
     /// were moved.
     pub(super) fn attach(
         &self,
-        group: &str,
+        record: &GroupRecord,
         process: ProcessRef,
         kin: Kin,
         conditions: Conditions<'_>,
         again: bool,
     ) -> Result<usize, CgroupError> {
+        let group = &*record.path;
         let pinned = self.pin(process)?;
-        let places = self.places(process.pid)?;
+        let mut places = self.places(process.pid)?;
         if let Some(from) = conditions.from {
             self.refuse_elsewhere(process.pid, &places, from)?;
         }
@@ -138,6 +140,12 @@ impl Mover<'_> {
             }));
         }
         let Conditions { owner, .. } = conditions;
+        for (hierarchy, place) in self.hierarchies.iter().zip(&mut places) {
+            if record.elsewhere.contains(&hierarchy.name) {
+                // Nothing that is there is brought in.
+                *place = None;
+            }
+        }
         let mut intake = Intake { group, origin: places, owner, moves: HashMap::new() };
         let outcome = self.bring_in(&pinned, kin, &mut intake).and_then(|()| {
             if pinned.alive() { Ok(()) } else { Err(CgroupError::ProcessGone(process.pid)) }

@@ -5,12 +5,8 @@
 //!
 //! A process moves only in the hierarchies in which it is where the main process is. So one check of
 //! the main process's limits holds for all that moves, and the way back is the same for all.
-//!
-//! Limits. The group made beside one outside of the LRS root, whose way back is gone, stays when it
-//! is empty: whoever owns the group above may remove it, and systemd does with the unit.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,7 +58,7 @@ impl Mover<'_> {
                         }
                     }
                     left += 1;
-                    self.move_home(pid, hierarchy, home(index), group)?;
+                    self.move_home(pid, hierarchy, home(index))?;
                 }
             }
             if left == 0 {
@@ -71,41 +67,17 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves `pid` out of `group` to `home`. Where that does not take it: out of a group below the
-    /// root to the root's parent or the mount; out of another one, which was made below limits, to a
-    /// group beside it, because any other place could be without them.
+    /// Moves `pid` to `home`, or where that does not take it to the root's parent or the mount.
     fn move_home(
         &self,
         pid: Pid,
         hierarchy: &Hierarchy,
         home: Option<String>,
-        group: &str,
     ) -> Result<(), CgroupError> {
         let procs = |path: &str| hierarchy.dir(path).join("cgroup.procs");
+        let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let home = home.map(|home| procs(&home));
-        if is_within(group, self.root) {
-            let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
-            return move_to_first(pid, home.into_iter().chain([procs(parent), procs("/")]));
-        }
-        let why = match home.map(|home| move_to_first(pid, std::iter::once(home))) {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(error)) => error.to_string(),
-            None => "where it was is not known".to_owned(),
-        };
-        let (parent, name) = group.rsplit_once('/').unwrap_or(("", group));
-        let beside = format!("{parent}/lrs-released-{name}");
-        let dir = hierarchy.dir(&beside);
-        match std::fs::create_dir(&dir) {
-            Ok(()) => {
-                tracing::warn!(
-                    cgroup = beside,
-                    "process {pid} of {group} goes to {beside}, below the same limits, and not back to where it was: {why}"
-                );
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(files::failed("create", &dir, None, error)),
-        }
-        move_to_first(pid, std::iter::once(procs(&beside)))
+        move_to_first(pid, home.into_iter().chain([procs(parent), procs("/")]))
     }
 }
 

@@ -191,6 +191,8 @@ mod tests {
             attachment: Attachment::Own,
             path: "/lrs/task".to_owned(),
             inode: 1,
+            elsewhere: Vec::new(),
+            for_member: false,
             origin: Default::default(),
             found: Vec::new(),
         };

@@ -62,8 +62,15 @@ pub(super) fn find(
         .iter()
         .filter_map(|h| Some((h.name.clone(), up_to(membership.path_in(h)?, &path).to_owned())))
         .collect();
-    let mut record =
-        GroupRecord { attachment: Attachment::InPlace, path, inode, origin, found: Vec::new() };
+    let mut record = GroupRecord {
+        attachment: Attachment::InPlace,
+        path,
+        inode,
+        origin,
+        found: Vec::new(),
+        elsewhere: Vec::new(),
+        for_member: false,
+    };
     let dirs = dirs::of_group(mover.hierarchies, version, &record);
 
     let Some(weight) = files::read_value_if_there(&dir.join(cpu.file))? else {
@@ -287,6 +294,8 @@ mod tests {
                 path: "/unit".to_owned(),
                 inode: inode(&path).unwrap().unwrap(),
                 origin: Default::default(),
+                elsewhere: Vec::new(),
+                for_member: false,
                 found: found.iter().map(|(f, v)| ((*f).to_owned(), (*v).to_owned())).collect(),
             };
             let dirs =

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::attach::processes_below;
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Facts, Membership, is_within};
-use super::{Attachment, CgroupError, Group, GroupRecord, files};
+use super::{Attachment, CgroupError, Group, GroupRecord, dirs, files};
 use crate::units::{Pid, ProcessRef};
 
 /// The hierarchies in which the group is the task's: all for an own one, else the primary and
@@ -22,7 +22,7 @@ pub(super) fn in_use<'a>(
             origin.any(|(name, path)| *name == hierarchy.name && *path == record.path)
         };
         let used = match record.attachment {
-            Attachment::Own => true,
+            Attachment::Own => !record.elsewhere.contains(&hierarchy.name),
             Attachment::InPlace => index == 0 || same(),
             Attachment::None => false,
         };
@@ -54,12 +54,22 @@ pub(super) fn holds(
     }
     let inside = in_use(hierarchies, record).enumerate().all(|(index, hierarchy)| {
         match membership.path_in(hierarchy) {
-            Some(path) => is_within(path, &record.path),
+            Some(path) if is_within(path, &record.path) => true,
+            // In another hierarchy than that of the weights it may have a group of its own making.
+            Some(path) => index > 0 && is_younger(hierarchy, path, &record.path),
             // Where a mount does not show the process, an attach could not put it either.
             None => index > 0,
         }
     });
     Ok(Some(inside))
+}
+
+/// Whether the group `path` was made after `own`, of the same hierarchy: kernfs numbers its directories
+/// in the order in which they are made (`__kernfs_new_node`, fs/kernfs/dir.c; 5.5+). What cannot be
+/// read is not.
+pub(super) fn is_younger(hierarchy: &Hierarchy, path: &str, own: &str) -> bool {
+    let number = |path: &str| dirs::inode(&hierarchy.dir(path)).ok().flatten();
+    path != "/" && number(path).zip(number(own)).is_some_and(|(there, own)| there > own)
 }
 
 /// Whether every process of the group is frozen, by the cgroup2 group or the v1 freezer, be it
@@ -115,6 +125,8 @@ mod tests {
             inode: 1,
             origin: Default::default(),
             found: Vec::new(),
+            elsewhere: Vec::new(),
+            for_member: false,
         }
     }
 
@@ -131,7 +143,10 @@ mod tests {
         let names = |record: &GroupRecord| -> Vec<String> {
             in_use(&all, record).map(|hierarchy| hierarchy.name.clone()).collect()
         };
-        assert_eq!(names(&record(Attachment::Own, "/lrs/a")), ["cpu", UNIFIED]);
+        let mut own = record(Attachment::Own, "/lrs/a");
+        assert_eq!(names(&own), ["cpu", UNIFIED]);
+        own.elsewhere = vec![UNIFIED.to_owned()];
+        assert_eq!(names(&own), ["cpu"], "another manager's there");
         assert_eq!(names(&record(Attachment::None, "/lrs/a")), Vec::<String>::new());
         let mut foreign = record(Attachment::InPlace, "/unit");
         assert_eq!(names(&foreign), ["cpu"]);

@@ -79,7 +79,7 @@ pub use name::task_group;
 pub(crate) use owner::denied;
 pub(crate) use process::is_within;
 pub use quota::CpuQuota;
-pub use surroundings::{Room, Surroundings, UnitPlace};
+pub use surroundings::{HeldBy, Members, Surroundings, UnitPlace};
 pub use tree::TierTree;
 pub use whereabouts::{Places, Whereabouts};
 
@@ -301,6 +301,16 @@ pub struct Conditions<'a> {
     /// Every process that is moved belongs to this uid alone (all four uids), before and after the
     /// move. `None`: it may be anybody's.
     pub owner: Option<u32>,
+}
+
+/// In which hierarchies the processes of a task are moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// In all that LRS uses.
+    #[default]
+    All,
+    /// On v1, in those of cpu, cpuacct and blkio alone: another manager holds them in the others.
+    Weights,
 }
 
 /// What failed, on which file, with which value.

@@ -83,6 +83,8 @@ pub(super) fn booked(path: String, inode: u64) -> Group {
         attachment: Attachment::None,
         path,
         inode,
+        elsewhere: Vec::new(),
+        for_member: false,
         origin: Origin::default(),
         found: Vec::new(),
     };
@@ -92,7 +94,7 @@ pub(super) fn booked(path: String, inode: u64) -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::{DiskTiers, Kin};
+    use crate::cgroup::{DiskTiers, Kin, Reach};
     use crate::core::model::TaskId;
     use crate::units::Pid;
 
@@ -107,13 +109,13 @@ mod tests {
         };
         let tree = TierTree::observe(&settings);
         assert_eq!(tree.capabilities().cpu_tiers, CpuTiers::None);
-        let group = tree.create(TaskId { epoch: 1, number: 1 }, None).unwrap();
+        let group = tree.create(TaskId { epoch: 1, number: 1 }, None, Reach::All).unwrap();
         assert_eq!(group.record.attachment, Attachment::None);
         assert_eq!(group.record.path, "", "a group that does not exist has no path");
         assert_eq!(tree.processes(&group).unwrap(), []);
         assert_eq!(tree.reopen(&group.record).unwrap(), Some(group));
         let init = ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 };
-        let group = tree.create(TaskId { epoch: 1, number: 2 }, None).unwrap();
+        let group = tree.create(TaskId { epoch: 1, number: 2 }, None, Reach::All).unwrap();
         assert!(matches!(
             tree.attach(&group, init, Kin::Descendants),
             Err(CgroupError::Refused(_))

@@ -1,35 +1,58 @@
-//! What a process is in that would be lost or disturbed if it were moved: the unit of systemd's,
-//! its neighbours, and room for a group beside its own.
+//! Who holds a process: nobody, a unit of systemd's, or another manager; and whether its group could
+//! be a task as it is.
 //!
-//! All of it is read from the cgroup, for systemd knows nothing of the units of a user's own
+//! All of it is read from the cgroups, for systemd knows nothing of the units of a user's own
 //! service manager, and may not answer. The path names the unit: units of one manager are never
 //! below each other, so the first service or scope from the top is the system's, and below
-//! `user@UID.service` the first one is the user's (systemd.slice(5)).
+//! `user@UID.service` the first one is the user's (systemd.slice(5)). Both are systemd's, so
+//! that `user@UID.service`, although delegated, is no other manager.
 //!
-//! Limits. Room for a group is only found on v2, where the limits of a unit hold for all that is
-//! below it, and only where systemd marks delegated groups (`user.delegate`, systemd 251; `trusted.delegate` is
-//! older, but takes CAP_SYS_ADMIN to read, which lrsd.service has not).
+//! What no unit explains is another manager's: a group below a unit, which only that unit's
+//! own program can have made; a unit that is delegated; any other path (`/docker/ID`, `/slurm/...`).
+//! That a unit is delegated is read from its mark (`user.delegate`, systemd 251; `trusted.delegate` is
+//! older, but takes CAP_SYS_ADMIN to read, which lrsd.service has not; v1 knows only that one) or told
+//! by who has asked systemd.
+//!
+//! Limits. Only the hierarchies that LRS moves processes in are looked at.
 
 use std::path::Path;
 
-use super::attach::{Mover, child_groups};
+use super::attach::{Deadline, Mover, child_groups};
 use super::mounts::{Hierarchy, SYSTEMD};
-use super::process::{Membership, is_within};
-use super::weights::CPU_WEIGHT;
-use super::{CgroupError, files, limits, scope};
+use super::process::{self, Membership, is_within};
+use super::{CgroupError, files, scope};
+use crate::core::leaving::Manager;
 use crate::units::{Pid, ProcessRef};
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The unit the process is in.
-    pub unit: UnitPlace,
-    /// No other process is in its group, and no group is below that.
+    /// Who manages the groups that the process is in.
+    pub held_by: HeldBy,
+    /// Its group and those below hold no other process than the task's.
     pub alone: bool,
     /// Its group has a CPU weight of its own.
     pub weighed: bool,
-    /// Where a group for it can be made within the unit.
-    pub room: Option<Room>,
+}
+
+/// Who manages the groups of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// Nobody: it is in the root of each hierarchy or in LRS's own tree.
+    Nobody,
+    /// systemd, in this unit, which is not delegated.
+    Systemd(UnitPlace),
+    /// Somebody else.
+    Manager(Manager),
+}
+
+/// Which processes make up the task that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// The process alone: it asks for itself, and execs.
+    Itself,
+    /// The process and its descendants.
+    Family,
 }
 
 /// A unit, as the path of a cgroup names it.
@@ -47,6 +70,11 @@ impl UnitPlace {
     /// Whether it is a service; else it is a scope.
     pub fn is_service(&self) -> bool {
         self.name.ends_with(".service")
+    }
+
+    /// Whether it is the session of a login (systemd-logind.service(8)).
+    pub fn is_login(&self) -> bool {
+        self.name.starts_with("session-") && self.path.starts_with("/user.slice/user-")
     }
 
     fn of(path: &str) -> Option<UnitPlace> {
@@ -70,80 +98,121 @@ impl UnitPlace {
     }
 }
 
-/// A group of a delegated unit that holds the process's own and gives those in it CPU weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Its path.
-    pub parent: String,
-    /// To whom it is delegated: the owner of its directory.
-    pub owner: u32,
+/// What [`of`] is told by others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// systemd is the init of this node.
+    pub(super) systemd_runs: bool,
+    /// systemd said that the unit is delegated, or that it knows no such unit.
+    pub(super) foreign_unit: bool,
 }
 
 /// See [`super::TierTree::surroundings`].
 pub(super) fn of(
     mover: &Mover<'_>,
     process: ProcessRef,
-) -> Result<Option<Surroundings>, CgroupError> {
-    let Some(membership) = Membership::read(process.pid)? else {
-        return Err(CgroupError::ProcessGone(process.pid));
+    members: Members,
+    told: Told,
+) -> Result<Surroundings, CgroupError> {
+    let gone = || CgroupError::ProcessGone(process.pid);
+    let membership = Membership::of_process(process.pid)?.ok_or_else(gone)?;
+    let unit = told.systemd_runs.then(|| unit_of(mover, &membership)).flatten();
+    let primary = &mover.hierarchies[0];
+    let path = membership.path_in(primary).unwrap_or("/");
+    let weight = || primary.dir(path).join(super::weights::CPU_WEIGHT.file);
+    let held_by = held_by(mover, &membership, unit.as_ref(), told.foreign_unit);
+    let (dir, weighed) = match (&held_by, unit) {
+        (HeldBy::Systemd(_), Some((hierarchy, place))) => {
+            // On v1 the hierarchy with the weights may show a group of many units.
+            let same = path == place.path;
+            (hierarchy.dir(&place.path), same && (!primary.is_unified() || weight().exists()))
+        }
+        // In a root it is never alone.
+        _ if path == "/" => return Ok(Surroundings { held_by, alone: false, weighed: false }),
+        _ => (primary.dir(path), !primary.is_unified() || weight().exists()),
     };
+    let mut task = vec![process.pid];
+    if members == Members::Family {
+        let deadline = Deadline::after(mover.budget);
+        task.extend(process::descendants(process.pid, &|| deadline.passed())?.pids);
+    }
+    Ok(Surroundings { held_by, alone: holds_only(&dir, &task)?, weighed })
+}
+
+/// The unit a process is in, and the hierarchy in which systemd tracks it.
+fn unit_of<'a>(mover: &Mover<'a>, membership: &Membership) -> Option<(&'a Hierarchy, UnitPlace)> {
     let tracked: Vec<&Hierarchy> = scope::tracked(mover.hierarchies).collect();
     let systemds = tracked.iter().find(|hierarchy| hierarchy.name == SYSTEMD).or(tracked.first());
-    let Some(hierarchy) = systemds else { return Ok(None) };
-    let Some(path) = membership.path_in(hierarchy) else { return Ok(None) };
-    let Some(unit) = UnitPlace::of(path) else { return Ok(None) };
-    let primary = &mover.hierarchies[0];
-    // On v1 the hierarchy with the weights may show a group of many units.
-    let weighed = membership.path_in(primary) == Some(path)
-        && (!primary.is_unified() || primary.dir(path).join(CPU_WEIGHT.file).exists());
-    Ok(Some(Surroundings {
-        alone: is_alone(&hierarchy.dir(path), process.pid)?,
-        room: room(mover, process, &unit, path)?,
-        unit,
-        weighed,
-    }))
+    let hierarchy = *systemds?;
+    Some((hierarchy, UnitPlace::of(membership.path_in(hierarchy)?)?))
 }
 
-fn is_alone(dir: &Path, pid: Pid) -> Result<bool, CgroupError> {
+fn held_by(
+    mover: &Mover<'_>,
+    membership: &Membership,
+    unit: Option<&(&Hierarchy, UnitPlace)>,
+    foreign_unit: bool,
+) -> HeldBy {
+    let own = unit.filter(|(hierarchy, place)| {
+        membership.path_in(hierarchy) == Some(&place.path)
+            && !foreign_unit
+            && !is_delegated(&hierarchy.dir(&place.path))
+    });
+    let nobodys = |path: &str| path == "/" || is_within(path, mover.root);
+    let paths = || {
+        mover.hierarchies.iter().filter_map(|hierarchy| {
+            Some((hierarchy, membership.path_in(hierarchy).filter(|path| !nobodys(path))?))
+        })
+    };
+    // systemd makes groups for a unit and its slices only where they need one.
+    let systemds = |path: &str| own.is_some_and(|(_, place)| is_within(&place.path, path));
+    let foreign = paths().find(|(_, path)| !systemds(path));
+    let Some((hierarchy, path)) = foreign else {
+        let place = own.filter(|_| paths().next().is_some());
+        return place.map_or(HeldBy::Nobody, |(_, place)| HeldBy::Systemd(place.clone()));
+    };
+    let weights =
+        |hierarchy: &Hierarchy| ["cpu", "cpuacct", "blkio"].iter().any(|name| hierarchy.has(name));
+    let apart_from_weights =
+        !mover.hierarchies[0].is_unified() && !paths().any(|(hierarchy, _)| weights(hierarchy));
+    let group = match mover.hierarchies.len() {
+        1 => path.to_owned(),
+        _ => format!("{}:{path}", hierarchy.name),
+    };
+    HeldBy::Manager(Manager { name: manager_name(path).to_owned(), group, apart_from_weights })
+}
+
+/// What people know the manager of the group `path` by: its unit, or the topmost group.
+fn manager_name(path: &str) -> &str {
+    let names = || path.split('/').filter(|name| !name.is_empty());
+    let is_unit = |name: &&str| {
+        (name.ends_with(".service") || name.ends_with(".scope")) && !name.starts_with("user@")
+    };
+    names().find(is_unit).or_else(|| names().next()).unwrap_or(path)
+}
+
+/// Whether nobody but `task` is in the group at `dir` and below.
+fn holds_only(dir: &Path, task: &[Pid]) -> Result<bool, CgroupError> {
     let file = dir.join("cgroup.procs");
-    // As text: one of another pid namespace is listed as 0 and counts.
-    let others = match std::fs::read_to_string(&file) {
-        Ok(text) => text.lines().any(|line| line != pid.to_string()),
+    let is_one =
+        |line: &str| line.parse().ok().and_then(Pid::new).is_some_and(|pid| task.contains(&pid));
+    // One of another pid namespace is listed as 0 and counts.
+    let only = match std::fs::read_to_string(&file) {
+        Ok(text) => text.lines().all(is_one),
+        Err(error) if files::is_gone(&error) => true,
         // A threaded group (cgroup-v2.rst "Threads") is shared by its nature.
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => true,
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => false,
         Err(error) => return Err(files::failed("read", &file, None, error)),
     };
-    Ok(!others && child_groups(dir)?.is_empty())
-}
-
-/// Beside the process's own group, which has processes and so cannot have groups with weights
-/// below it (cgroup-v2.rst "No Internal Process Constraint").
-fn room(
-    mover: &Mover<'_>,
-    process: ProcessRef,
-    unit: &UnitPlace,
-    path: &str,
-) -> Result<Option<Room>, CgroupError> {
-    let primary = &mover.hierarchies[0];
-    let Some((parent, _)) = path.rsplit_once('/') else { return Ok(None) };
-    let weighs = || primary.dir(path).join(CPU_WEIGHT.file).exists();
-    if !primary.is_unified()
-        || !is_within(parent, &unit.path)
-        || !is_delegated(&primary.dir(&unit.path))
-        || !weighs()
-    {
-        return Ok(None);
+    if !only {
+        return Ok(false);
     }
-    // A limit of the group itself would be left.
-    let beside = format!("{parent}/x");
-    if limits::escaped(&Mover { root: &beside, ..*mover }, process, None).is_some() {
-        return Ok(None);
+    for below in child_groups(dir)? {
+        if !holds_only(&below, task)? {
+            return Ok(false);
+        }
     }
-    let dir = primary.dir(parent);
-    match rustix::fs::stat(&dir) {
-        Ok(stat) => Ok(Some(Room { parent: parent.into(), owner: stat.st_uid })),
-        Err(errno) => Err(files::failed("stat", &dir, None, errno.into())),
-    }
+    Ok(true)
 }
 
 /// systemd marks what it delegates; a user's manager may only write `user.`.
@@ -158,6 +227,7 @@ fn is_delegated(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::mounts::Mounts;
 
     #[test]
     fn the_path_names_the_unit() {
@@ -187,17 +257,122 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_groups_below_count() {
+    fn neighbours_count_and_empty_groups_do_not() {
         let dir = tempfile::tempdir().unwrap();
-        let pid = Pid::new(7).unwrap();
-        let alone = |procs: &str| {
-            std::fs::write(dir.path().join("cgroup.procs"), procs).unwrap();
-            is_alone(dir.path(), pid).unwrap()
+        let pids = [7, 9].map(|pid| Pid::new(pid).unwrap());
+        let write = |group: &Path, procs: &str| {
+            std::fs::create_dir_all(group).unwrap();
+            std::fs::write(group.join("cgroup.procs"), procs).unwrap();
         };
-        assert!(alone("7\n"));
-        assert!(!alone("7\n8\n"));
-        assert!(!alone("0\n7\n"), "one that this daemon cannot see");
-        std::fs::create_dir(dir.path().join("below")).unwrap();
-        assert!(!alone("7\n"));
+        let alone = |procs: &str, task: &[Pid]| {
+            write(dir.path(), procs);
+            holds_only(dir.path(), task).unwrap()
+        };
+        assert!(alone("7\n", &pids[..1]));
+        assert!(!alone("7\n8\n", &pids));
+        assert!(!alone("0\n7\n", &pids), "one that this daemon cannot see");
+        assert!(alone("7\n9\n", &pids) && !alone("7\n9\n", &pids[..1]));
+        write(&dir.path().join("below"), "");
+        assert!(alone("7\n", &pids[..1]));
+        write(&dir.path().join("below"), "8\n");
+        assert!(!alone("7\n", &pids[..1]));
+    }
+
+    /// Mounts of a hybrid node, v1 with a freezer and systemd's own hierarchy, at a made-up place.
+    fn hybrid(top: &Path) -> Vec<Hierarchy> {
+        let mount = |at: &str, kind: &str, options: &str| {
+            format!("1 1 0:1 / {}/{at} rw - {kind} none rw,{options}\n", top.display())
+        };
+        let mounts = Mounts::parse(
+            &[
+                mount("cpu", "cgroup", "cpu,cpuacct"),
+                mount("blkio", "cgroup", "blkio"),
+                mount("freezer", "cgroup", "freezer"),
+                mount("systemd", "cgroup", "name=systemd"),
+            ]
+            .concat(),
+        );
+        mounts.v1().into_iter().chain(mounts.systemd()).collect()
+    }
+
+    fn holder(membership: &str, foreign_unit: bool, systemd_runs: bool) -> String {
+        let top = tempfile::tempdir().unwrap();
+        let hierarchies = hybrid(top.path());
+        let mover =
+            Mover { hierarchies: &hierarchies, root: "/lrs", budget: super::super::attach::BUDGET };
+        let membership = Membership::parse(membership);
+        let unit = systemd_runs.then(|| unit_of(&mover, &membership)).flatten();
+        match held_by(&mover, &membership, unit.as_ref(), foreign_unit) {
+            HeldBy::Nobody => "nobody".to_owned(),
+            HeldBy::Systemd(place) => format!("systemd {}", place.name),
+            HeldBy::Manager(Manager { name, group, apart_from_weights }) => {
+                format!("{name} {group}{}", if apart_from_weights { " apart" } else { "" })
+            }
+        }
+    }
+
+    /// Paths in cpu,cpuacct, blkio, freezer and name=systemd.
+    fn places(paths: [&str; 4]) -> String {
+        let [cpu, blkio, freezer, systemd] = paths;
+        format!(
+            "4:cpu,cpuacct:{cpu}\n3:blkio:{blkio}\n2:freezer:{freezer}\n1:name=systemd:{systemd}\n"
+        )
+    }
+
+    #[test]
+    fn who_holds_a_process() {
+        let at = |paths| holder(&places(paths), false, true);
+        let everywhere = |path| at([path; 4]);
+        assert_eq!(everywhere("/"), "nobody");
+        assert_eq!(everywhere("/lrs/t1-1"), "nobody");
+        assert_eq!(at(["/lrs/t1-1", "/", "/", "/"]), "nobody");
+        let session = "/user.slice/user-0.slice/session-3.scope";
+        assert_eq!(at(["/", "/", "/", session]), "systemd session-3.scope");
+        assert_eq!(at(["/user.slice", "/user.slice", "/", session]), "systemd session-3.scope");
+        let user = "/user.slice/user-7.slice/user@7.service/app.slice/run-1.scope";
+        assert_eq!(everywhere(user), "systemd run-1.scope");
+        // What a unit's own program made is that program's.
+        let step = "/system.slice/slurmstepd.scope/job_1/step_0/user/task_0";
+        assert_eq!(everywhere(step), format!("slurmstepd.scope cpu:{step}"));
+        let podman = "/user.slice/user-7.slice/user@7.service/user.slice/libpod-1.scope/container";
+        assert_eq!(everywhere(podman), format!("libpod-1.scope cpu:{podman}"));
+        for path in
+            ["/docker/0123", "/kubepods/burstable/pod1/2", "/slurm/uid_0/job_1", "/htcondor/a"]
+        {
+            let name = path.split('/').nth(1).unwrap();
+            assert_eq!(everywhere(path), format!("{name} cpu:{path}"));
+        }
+        // Slurm on v1, proctrack/cgroup alone.
+        assert_eq!(
+            at(["/", "/", "/slurm_a/uid_0/job_1", "/system.slice/slurmd.service"]),
+            "slurm_a freezer:/slurm_a/uid_0/job_1 apart"
+        );
+        // The cpu controller of all units of a slice is nobody's to leave but systemd's.
+        assert_eq!(at(["/system.slice", "/", "/", "/system.slice/a.service"]), "systemd a.service");
+    }
+
+    #[test]
+    fn a_unit_that_systemd_calls_delegated_or_unknown_is_another_managers() {
+        let nomad = "/nomad.slice/share.slice/a.task.scope";
+        let lines = places([nomad; 4]);
+        assert_eq!(holder(&lines, true, true), format!("a.task.scope cpu:{nomad}"));
+        assert_eq!(holder(&lines, false, false), format!("a.task.scope cpu:{nomad}"), "no systemd");
+        let docker = "/system.slice/docker-1.scope";
+        let lines = places(["/", "/", "/", docker]);
+        assert_eq!(
+            holder(&lines, true, true),
+            format!("docker-1.scope name=systemd:{docker} apart")
+        );
+    }
+
+    #[test]
+    fn a_mark_tells_that_a_unit_is_delegated() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!is_delegated(dir.path()));
+        let flags = rustix::fs::XattrFlags::empty();
+        match rustix::fs::setxattr(dir.path(), "user.delegate", b"1", flags) {
+            Ok(()) => assert!(is_delegated(dir.path())),
+            Err(error) => assert_eq!(error, rustix::io::Errno::OPNOTSUPP, "no such marks here"),
+        }
     }
 }

@@ -58,6 +58,11 @@ impl Comparison<'_> {
     }
 }
 
+/// Whether a tier may weigh more than what was found in the group.
+fn may_rise(record: &GroupRecord) -> bool {
+    !record.for_member
+}
+
 /// What the CPU files of a group shall say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CpuWish {
@@ -77,7 +82,7 @@ impl TierTree {
             };
         }
         let owners = in_place::found_number(record, self.scale.file);
-        let weight = self.scale.pair(plan).beside(owners).of(level);
+        let weight = self.scale.pair(plan).beside(owners, may_rise(record)).of(level);
         if level.tier() == Tier::Passive && in_place::found_number(record, CPU_IDLE) == Some(1) {
             CpuWish::WeightOrIdle(weight)
         } else {
@@ -172,7 +177,8 @@ impl TierTree {
         plan: &WeightPlan,
     ) -> Vec<(&'static str, u64)> {
         let owners = in_place::found_number(record, self.scale.file);
-        let cpu = (self.scale.file, self.scale.pair(plan).beside(owners).of(level));
+        let pair = self.scale.pair(plan).beside(owners, may_rise(record));
+        let cpu = (self.scale.file, pair.of(level));
         std::iter::once(cpu).chain(self.io_weights(record, level.tier(), plan)).collect()
     }
 
@@ -185,7 +191,8 @@ impl TierTree {
         self.io.knobs.iter().filter_map(move |knob| match knob {
             IoKnob::Weight(scale) => {
                 let owners = in_place::found_number(record, scale.file)?;
-                Some((scale.file, scale.pair(plan).beside(Some(owners)).of(tier)))
+                let pair = scale.pair(plan).beside(Some(owners), may_rise(record));
+                Some((scale.file, pair.of(tier)))
             }
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         })
@@ -221,7 +228,8 @@ impl TierTree {
             let Some(plans) = &plans else { return true };
             let owners = in_place::found_number(&group.record, file);
             scales.iter().find(|scale| scale.file == file).is_some_and(|scale| {
-                let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners));
+                let rises = may_rise(&group.record);
+                let mut pairs = plans.iter().map(|plan| scale.pair(plan).beside(owners, rises));
                 pairs.any(|pair| {
                     [Level::Active, Level::Lane, Level::SlowLane, Level::Passive]
                         .map(|level| pair.of(level))
@@ -328,7 +336,8 @@ impl TierTree {
                 if in_place && owners.is_none() {
                     return Ok(());
                 }
-                let weight = scale.pair(plan).beside(owners).of(tier);
+                let rises = may_rise(&group.record);
+                let weight = scale.pair(plan).beside(owners, rises).of(tier);
                 comparison.number(dir, scale.file, weight)
             }
             IoKnob::PriorityClass if !in_place => {

@@ -22,9 +22,9 @@ use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, Origin, PassiveCpu, Surroundings, TreeSettings,
-    Version, WeightPlan, dirs, files, freeze, give_back, in_place, ioprio, limits, members, name,
-    observe, owner, quota, scope, surroundings,
+    GroupDirs, GroupRecord, KernelView, Kin, Members, Origin, PassiveCpu, Reach, Surroundings,
+    TreeSettings, Version, WeightPlan, dirs, files, freeze, give_back, in_place, ioprio, limits,
+    members, name, observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
@@ -134,12 +134,33 @@ impl TierTree {
         &self.root.hierarchies[0]
     }
 
-    /// Makes `path` in every hierarchy; where it was there before, nothing is touched.
-    fn make(&self, path: &str) -> Result<(), CgroupError> {
-        dirs::make(&self.root.hierarchies, path, &self.v1)
+    /// Makes `path` in every hierarchy but those named; where it was there before, nothing is
+    /// touched.
+    fn make(&self, path: &str, elsewhere: &[String]) -> Result<(), CgroupError> {
+        let all = self.root.hierarchies.iter();
+        let used = all.filter(|hierarchy| !elsewhere.contains(&hierarchy.name)).cloned();
+        dirs::make(&used.collect::<Vec<_>>(), path, &self.v1)
     }
 
-    fn own_group(&self, path: String) -> Result<Option<Group>, CgroupError> {
+    /// The hierarchies in which a task that reaches so far is not moved.
+    fn beyond(&self, reach: Reach) -> Vec<String> {
+        let weighs = |hierarchy: &&Hierarchy| {
+            ["cpu", "cpuacct", "blkio"].iter().any(|name| hierarchy.has(name))
+        };
+        let all = self.root.hierarchies.iter();
+        match reach {
+            Reach::All => Vec::new(),
+            Reach::Weights => {
+                all.filter(|h| !weighs(h)).map(|hierarchy| hierarchy.name.clone()).collect()
+            }
+        }
+    }
+
+    fn own_group(
+        &self,
+        path: String,
+        elsewhere: Vec<String>,
+    ) -> Result<Option<Group>, CgroupError> {
         let Some(inode) = dirs::inode(&self.primary().dir(&path))? else { return Ok(None) };
         let record = GroupRecord {
             attachment: Attachment::Own,
@@ -147,6 +168,8 @@ impl TierTree {
             inode,
             origin: Origin::default(),
             found: Vec::new(),
+            elsewhere,
+            for_member: false,
         };
         let dirs = dirs::of_group(&self.root.hierarchies, self.root.version, &record);
         Ok(Some(Group { record, dirs }))
@@ -217,9 +240,14 @@ impl TierTree {
         self.remade.swap(false, Ordering::Relaxed)
     }
 
-    /// Creates the group of a new task in every hierarchy in use, or none of them. `name` is
-    /// what people know the task by.
-    pub fn create(&self, id: TaskId, name: Option<&Label>) -> Result<Group, CgroupError> {
+    /// Creates the group of a new task in every hierarchy within `reach`, or none of them. `name`
+    /// is what people know the task by.
+    pub fn create(
+        &self,
+        id: TaskId,
+        name: Option<&Label>,
+        reach: Reach,
+    ) -> Result<Group, CgroupError> {
         if self.observing {
             return Ok(observe::booked(String::new(), 0));
         }
@@ -228,23 +256,11 @@ impl TierTree {
             // Without its weight the root still holds the task.
             self.remade.store(true, Ordering::Relaxed);
         }
-        self.create_below(&self.root.path, id, name)
-    }
-
-    /// The same in `parent`, a group of somebody else's that [`TierTree::surroundings`] found.
-    pub fn create_below(
-        &self,
-        parent: &str,
-        id: TaskId,
-        name: Option<&Label>,
-    ) -> Result<Group, CgroupError> {
-        if self.observing {
-            return Err(CgroupError::Unsupported(format!("nothing is made in {parent} here")));
-        }
-        let path = format!("{parent}/{}", name::of(id, name));
-        self.make(&path)?;
+        let path = format!("{}/{}", self.root.path, name::of(id, name));
+        let elsewhere = self.beyond(reach);
+        self.make(&path, &elsewhere)?;
         let dir = self.primary().dir(&path);
-        self.own_group(path)?
+        self.own_group(path, elsewhere)?
             .ok_or_else(|| files::failed("find", &dir, None, io::ErrorKind::NotFound.into()))
     }
 
@@ -294,7 +310,7 @@ impl TierTree {
         for dir in attach::child_groups(&self.root.dir())? {
             let Some(id) = task_id(&dir) else { continue };
             let name = dir.file_name().unwrap_or_default().to_string_lossy();
-            if let Some(group) = self.own_group(format!("{}/{name}", self.root.path))? {
+            if let Some(group) = self.own_group(format!("{}/{name}", self.root.path), Vec::new())? {
                 found.push((id, group));
             }
         }
@@ -338,11 +354,11 @@ impl TierTree {
                 // hierarchy in which somebody removed the group gets it again.
                 let again = !members::processes(group)?.is_empty();
                 if again {
-                    for dir in self.root.hierarchies.iter().map(|h| h.dir(path)) {
-                        dirs::make_if_missing(&dir)?;
+                    for hierarchy in members::in_use(&self.root.hierarchies, &group.record) {
+                        dirs::make_if_missing(&hierarchy.dir(path))?;
                     }
                 }
-                let moved = self.mover().attach(path, process, kin, conditions, again)?;
+                let moved = self.mover().attach(&group.record, process, kin, conditions, again)?;
                 Ok(Attached { moved })
             }
             Attachment::Own | Attachment::InPlace | Attachment::None => {
@@ -498,16 +514,23 @@ impl TierTree {
         limits::escaped(&Mover { root: group, ..self.mover() }, process, None)
     }
 
-    /// The unit of systemd's that `process` is in, and how it is in there. `None`: it is in none,
-    /// or nothing is moved ([`Attachment::None`]).
+    /// Who holds `process`, and whether its group holds nobody but `members`. `foreign_unit`:
+    /// systemd said that its unit is delegated, or that it has no such unit. `None`: nothing is
+    /// moved here ([`Attachment::None`]).
     ///
     /// # Errors
     /// `ProcessGone`; a file could not be read.
-    pub fn surroundings(&self, process: ProcessRef) -> Result<Option<Surroundings>, CgroupError> {
+    pub fn surroundings(
+        &self,
+        process: ProcessRef,
+        members: Members,
+        foreign_unit: bool,
+    ) -> Result<Option<Surroundings>, CgroupError> {
         if self.observing {
             return Ok(None);
         }
-        surroundings::of(&self.mover(), process)
+        let told = surroundings::Told { systemd_runs: crate::systemd::is_running(), foreign_unit };
+        surroundings::of(&self.mover(), process, members, told).map(Some)
     }
 
     /// Whether `process` is in `group` or below it in every hierarchy in use; one read of
@@ -518,6 +541,22 @@ impl TierTree {
             return Ok(None);
         }
         members::holds(&self.root.hierarchies, &group.record, process)
+    }
+
+    /// The group that `process` is in, if it is outside of `group`, one of LRS's, and was made after
+    /// that: then it went there by its own doing.
+    pub fn went_to(
+        &self,
+        group: &Group,
+        process: ProcessRef,
+    ) -> Result<Option<String>, CgroupError> {
+        if self.observing || group.record.attachment != Attachment::Own {
+            return Ok(None);
+        }
+        let path = self.mover().present_group(process.pid)?;
+        let own = &group.record.path;
+        let elsewhere = !is_within(&path, &self.root.path);
+        Ok((elsewhere && members::is_younger(self.primary(), &path, own)).then_some(path))
     }
 
     /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody

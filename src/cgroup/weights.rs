@@ -106,10 +106,12 @@ impl Pair {
 
     /// Beside `found`, what the group's owner had given it: no tier is between the two. An
     /// active task gets no less, and a passive one no more (YARN gives opportunistic containers 2
-    /// of 1024 shares). 0 is what an idle group shows on v2.
-    pub(super) fn beside(self, found: Option<u64>) -> Pair {
+    /// of 1024 shares). 0 is what an idle group shows on v2. Unless it `rises`, an active task gets
+    /// no more either: nobody but an administrator may take from the owner's other groups.
+    pub(super) fn beside(self, found: Option<u64>, rises: bool) -> Pair {
         let Some(found) = found.filter(|found| *found > 0) else { return self };
-        Pair { active: self.active.max(found), passive: self.passive.min(found) }
+        let active = if rises { self.active.max(found) } else { found };
+        Pair { active, passive: self.passive.min(found) }
     }
 }
 

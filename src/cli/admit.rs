@@ -43,8 +43,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// `lrsctl run`: a slot for this process, then the command in its place.
 pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, Failure> {
     let program = Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
-    let request =
-        proto::AdmitRequest { keep_unit: !args.leave_unit, ..request(&args.slot, 0, false) };
+    let request = proto::AdmitRequest {
+        keep_unit: !args.leave_unit,
+        leave_unit: args.leave_unit,
+        ..request(&args.slot, 0, false)
+    };
     let away = match args.slot.wait {
         None => Away::Fail,
         Some(patience) => Away::Retry(patience),
@@ -59,7 +62,9 @@ pub(super) fn run(lrsd: &Lrsd, args: RunArgs, talk: Talk) -> Result<Infallible, 
     });
     // Closes the connection and the event loop; this is the only thread again.
     drop(runtime);
-    match slot? {
+    let slot = slot?;
+    super::each::tell(args.parent, matches!(slot, Slot::Outer(_)));
+    match slot {
         Slot::Own(task) => {
             if let Some(because) = &task.stays_because {
                 say(format_args!("lrsctl: warning: {}", stays(&task, because)));
@@ -90,7 +95,10 @@ pub(super) fn admit(
     let processes = args
         .pids
         .iter()
-        .map(|&pid| (format!("pid {pid}"), request(&args.slot, pid, args.in_place)));
+        .map(|&pid| (format!("pid {pid}"), request(&args.slot, pid, args.in_place)))
+        .map(|(subject, request)| {
+            (subject, proto::AdmitRequest { leave_unit: args.leave_unit, ..request })
+        });
     let units = args.units.iter().map(|unit| {
         let request = request(&args.slot, 0, false);
         (format!("unit {unit}"), proto::AdmitRequest { unit: Some(unit.clone()), ..request })
@@ -98,6 +106,13 @@ pub(super) fn admit(
     for (subject, request) in processes.chain(units) {
         match runtime.block_on(ask(lrsd, request, args.slot.wait, away, talk, false)) {
             Ok(Slot::Own(task)) => {
+                if let Some(because) = &task.stays_because {
+                    say(format_args!("lrsctl: warning: {}", stays(&task, because)));
+                }
+                if let Some(lost) = &task.lost_by_move {
+                    let (id, lost) = (&task.id, printable(lost));
+                    say(format_args!("lrsctl: warning: task {id} left its unit: {lost}"));
+                }
                 if out.is_json() {
                     out.json_line(&*task)?;
                 } else {
@@ -128,8 +143,8 @@ pub(super) fn admit(
 /// What it means to a task that it stays in its unit.
 fn stays(task: &proto::Task, because: &str) -> String {
     format!(
-        "task {} stays in its unit and ranks only among the groups in {}, not among the other tasks \
-         here: {} (--leave-unit gives that up)",
+        "task {} stays in its cgroup and ranks only among the groups in {}, not among the other \
+         tasks here: {} (--leave-unit gives that up)",
         task.id,
         printable(task.ratio_group.as_deref().unwrap_or("its cgroup")),
         printable(because)
@@ -147,6 +162,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         reservation: args.reservation.clone(),
         in_place,
         keep_unit: false,
+        leave_unit: false,
         wait_ms: 0,
         wait_forever: false,
         first_requested_at: None,
@@ -160,7 +176,7 @@ struct Parent(Option<AsyncFd<OwnedFd>>);
 impl Parent {
     fn new(fd: Option<i32>) -> Result<Parent, Failure> {
         let Some(fd) = fd else { return Ok(Parent(None)) };
-        let usage = |error| Failure::usage(format!("--parent {fd} is no pipe: {error}"));
+        let usage = |error| Failure::usage(format!("--parent {fd} is no socket: {error}"));
         // SAFETY: only duplicated; who names another descriptor than run --each does harms itself.
         let pipe = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().map_err(usage)?;
         // The command must not have it.

@@ -4,25 +4,29 @@
 //! children as the node can run at once and a few that wait are there at any time; the other
 //! arguments are read as slots come free, so that a hundred thousand cost no memory.
 //!
-//! A child that waits holds the read end of a pipe (`--parent`), and gives up when this process closes the
-//! other end or is gone: so a request ends or is a task, and nothing in between has to be guessed.
+//! A child that waits holds one end of a socket (`--parent`), and gives up when this process closes the
+//! other end or is gone: so a request ends or is a task, and nothing in between has to be guessed. By
+//! the same socket a child says whether it has a slot of its own or runs inside a task, which has one
+//! slot: there one line runs at a time. So the first goes alone until that is known.
 //! Children are in process groups of their own: a Ctrl-C reaches this process alone, which then decides.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Arguments;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::args::RunArgs;
 use super::client::{Lrsd, ask};
@@ -37,6 +41,9 @@ const AHEAD: u32 = 4;
 const NAMED: usize = 10;
 /// How long after Ctrl-C requests may take to give up.
 const GIVE_UP: Duration = Duration::from_secs(2);
+/// How long the others wait to hear from the first whose slot they would use. An lrsd that has to look
+/// for the task that this runs in takes less.
+const FIRST_ALONE: Duration = Duration::from_secs(3);
 /// Arguments read ahead from standard input.
 const READ_AHEAD: usize = 64;
 
@@ -53,9 +60,11 @@ pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
         .map_or(1, |active| active.capacity)
         .saturating_add(slots.passive.map_or(1, |passive| passive.max))
         .saturating_add(AHEAD);
-    let mut batch = Batch::new(lrsd, args, most as usize)?;
-    super::runtime()?.block_on(batch.run(arguments(args.each.clone().unwrap_or_default())))?;
-    batch.summary()
+    super::runtime()?.block_on(async {
+        let mut batch = Batch::new(lrsd, args, most as usize)?;
+        batch.run(arguments(args.each.clone().unwrap_or_default())).await?;
+        batch.summary()
+    })
 }
 
 /// The arguments of the line, or else the lines of standard input.
@@ -82,13 +91,25 @@ struct Running {
     argument: OsString,
 }
 
+/// Whose slots the children use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slots {
+    /// Not known yet.
+    Unknown,
+    /// Each has one of its own.
+    Own,
+    /// That of the task in which all of this runs.
+    Outer,
+}
+
 struct Batch<'a> {
     args: &'a RunArgs,
     endpoint: String,
     most: usize,
+    slots: Slots,
     running: Vec<Running>,
-    /// Read end, which children that wait hold too, and write end; `None`: who waits gives up.
-    waits: Option<(OwnedFd, OwnedFd)>,
+    /// The children's end of the socket and this process's; `None`: who waits gives up.
+    waits: Option<(StdUnixStream, UnixStream)>,
     started: u64,
     succeeded: u64,
     gave_up: u64,
@@ -99,12 +120,17 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn new<'a>(lrsd: &Lrsd, args: &'a RunArgs, most: usize) -> Result<Batch<'a>, Failure> {
-        let waits = pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|error| Failure::failed(format!("cannot make a pipe: {error}")).of_run())?;
+        let waits = StdUnixStream::pair()
+            .and_then(|(theirs, own)| {
+                own.set_nonblocking(true)?;
+                Ok((theirs, UnixStream::from_std(own)?))
+            })
+            .map_err(|error| Failure::failed(format!("cannot make a socket: {error}")).of_run())?;
         Ok(Batch {
             args,
             endpoint: lrsd.endpoint.to_string(),
             most,
+            slots: Slots::Unknown,
             running: Vec::new(),
             waits: Some(waits),
             started: 0,
@@ -125,6 +151,7 @@ impl Batch<'_> {
         let mut interrupts = signal(SignalKind::interrupt()).map_err(handler)?;
         let mut terminations = signal(SignalKind::terminate()).map_err(handler)?;
         let mut more = true;
+        let alone_until = Instant::now() + FIRST_ALONE;
         loop {
             let starts = more && self.waits.is_some();
             if !starts && self.running.is_empty() {
@@ -135,7 +162,11 @@ impl Batch<'_> {
                 _ = interrupts.recv() => return self.interrupt(Signal::INT, &mut ends).await,
                 _ = terminations.recv() => return self.interrupt(Signal::TERM, &mut ends).await,
                 _ = ends.recv() => self.reap(),
-                next = arguments.recv(), if starts && self.running.len() < self.most => match next {
+                said = heard(&mut self.waits), if self.slots == Slots::Unknown => self.slots = said,
+                () = sleep_until(alone_until), if self.slots == Slots::Unknown => {
+                    self.slots = Slots::Own;
+                }
+                next = arguments.recv(), if starts && self.running.len() < self.most_now() => match next {
                     Some(argument) => match argument.and_then(|argument| self.start(argument)) {
                         Ok(()) => {}
                         Err(error) => {
@@ -147,6 +178,14 @@ impl Batch<'_> {
                 },
             }
             self.progress();
+        }
+    }
+
+    /// Children at once.
+    fn most_now(&self) -> usize {
+        match self.slots {
+            Slots::Own => self.most,
+            Slots::Unknown | Slots::Outer => 1,
         }
     }
 
@@ -277,6 +316,31 @@ impl Batch<'_> {
             _ => Err(Failure::ended(ExitCode::from(Exit::Failed as u8))),
         }
     }
+}
+
+/// What the first child says of its slot.
+async fn heard(waits: &mut Option<(StdUnixStream, UnixStream)>) -> Slots {
+    let Some((_, own)) = waits else { return std::future::pending().await };
+    match own.read_u8().await {
+        Ok(OUTER) => Slots::Outer,
+        Ok(_) => Slots::Own,
+        // The children's end is open here too, so this is no end; without a word all are started.
+        Err(_) => Slots::Own,
+    }
+}
+
+/// What a child says whose slot is its own, and one that runs inside a task.
+const OWN: u8 = b'o';
+const OUTER: u8 = b'i';
+
+/// A child's word to the `run --each` that started it, which holds the other end of `parent`.
+pub(super) fn tell(parent: Option<i32>, outer: bool) {
+    let Some(fd) = parent else { return };
+    // SAFETY: only written to; who names another descriptor than run --each does harms itself.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    // It may be gone; nobody has to be told then. The first word is the one that is read.
+    let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
+    let _ = rustix::net::send(fd, &[if outer { OUTER } else { OWN }], flags);
 }
 
 /// In the place of the line before, on a terminal. One that takes no more loses nothing but this.

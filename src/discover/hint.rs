@@ -1,4 +1,4 @@
-//! What a scheduler says of its containers, on its way from a client to the finders.
+//! What the loop tells the finders: what a scheduler says of its containers, and when to look at once.
 //!
 //! The loop checks who says it and passes it on; it waits for nobody, so the queue is short and
 //! what does not fit is refused: a finder that hangs must not fill memory.
@@ -12,11 +12,21 @@ use crate::found::Hint;
 /// Requests that may wait for the finder, each with 256 hints at most.
 const QUEUED: usize = 16;
 
+/// What the loop tells the finders.
+#[derive(Debug, PartialEq)]
+pub enum Word {
+    /// What a scheduler said of its containers.
+    Hints(Vec<Hint>),
+    /// Somebody asks for a slot in the group of another manager, whose task may not be found yet:
+    /// look now, and say when that is over (`Command::Looked`).
+    Look,
+}
+
 /// The loop's end.
-pub type HintSender = mpsc::Sender<Vec<Hint>>;
+pub type HintSender = mpsc::Sender<Word>;
 
 /// The finder's end.
-pub type HintReceiver = mpsc::Receiver<Vec<Hint>>;
+pub type HintReceiver = mpsc::Receiver<Word>;
 
 /// A new queue.
 pub fn hint_queue() -> (HintSender, HintReceiver) {

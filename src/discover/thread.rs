@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use super::finder::RuleFinder;
 use super::processes::Proc;
 use super::scan::Node;
-use super::{Found, Hint, HintReceiver, Hints};
+use super::{Found, Hint, HintReceiver, Hints, Word};
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
@@ -171,6 +171,8 @@ struct Finding {
     busy: Busy,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
+    /// The loop waits for the end of a look.
+    look_wanted: bool,
     yarn: Option<Yarn>,
     /// When Hadoop's files are read; `None`: they were, or nobody wants it.
     join_due: Option<BootTime>,
@@ -201,6 +203,7 @@ impl Finding {
             busy,
             rules,
             rules_due: BootTime::default(),
+            look_wanted: false,
             yarn: None,
             join_due,
             join_error: None,
@@ -220,13 +223,17 @@ impl Finding {
             self.join_yarn(now);
             self.look(now);
             self.list_containers(now).await;
+            self.say_looked().await;
             self.busy.store(0, Ordering::Relaxed);
             let pause = self.next_due(now).since(clock::boot_time());
             let Finding { yarn, asked, parts, .. } = &mut self;
             tokio::select! {
                 Some(answer) = asked.join_next() => self.answered(answer),
                 hints = parts.hints.recv() => match hints {
-                    Some(hints) => self.hinted(hints),
+                    Some(Word::Hints(hints)) => self.hinted(hints),
+                    Some(Word::Look) => {
+                        (self.rules_due, self.look_wanted) = (BootTime::default(), true);
+                    }
                     // The loop has ended, and the daemon with it.
                     None => return std::future::pending().await,
                 },
@@ -328,6 +335,15 @@ impl Finding {
                 self.list_changed = true;
             }
             self.hints.insert(hint);
+        }
+    }
+
+    /// Tells the loop that what there is was found and has its answer.
+    async fn say_looked(&mut self) {
+        let unsteady = self.rules.as_ref().is_some_and(RuleFinder::wants_pass_soon);
+        if self.look_wanted && !unsteady && self.asked.is_empty() {
+            self.look_wanted = false;
+            self.tell(Command::Looked).await;
         }
     }
 

@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::keeping::{Kept, Said};
 use super::parking::Held;
 use super::process::{self, Pinned};
-use crate::cgroup::{CgroupError, Origin};
+use crate::cgroup::{CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
 use crate::core::state::{Need, Patience, Refusal, Request};
@@ -32,7 +32,7 @@ pub struct Admission {
     pub process: ProcessRef,
     /// The unit whose main process it is.
     pub unit: Option<UnitRecord>,
-    /// How it keeps its unit, if it was to.
+    /// Who holds it, and what was decided about that.
     pub(super) kept: Option<Kept>,
     /// Pins it.
     pub pidfd: OwnedFd,
@@ -162,13 +162,19 @@ impl Driver {
                 self.rights.check(&caller, Action::ActOnReservation, owner)?;
             }
         }
+        if self.has_to_be_sought(&request, process, &said)? {
+            if let Some(reply) = reply.take() {
+                self.sought.push((now, Held { caller, request, pid, said, reply }));
+            }
+            return Ok(Begun::Later);
+        }
         // Whose unit it is to keep is not made a task for that.
-        let mut unit = said.unit.clone().filter(|_| !request.keep_unit || request.in_place);
-        let kept = self.keep_unit(&caller, &mut request, process, said, &mut unit)?;
+        let mut unit = said.unit.clone().filter(|_| request.in_place);
+        let kept = self.keep_in_its_group(&caller, &mut request, process, said, &mut unit)?;
         if let Some(unit) = &unit {
             self.check_unit(unit, None)?;
         }
-        if !kept.as_ref().is_some_and(Kept::is_below) {
+        if kept.as_ref().map(Kept::reach) != Some(Reach::Weights) {
             self.check_limits(&caller, &request, process)?;
         }
         let as_admin = self.rights.role(&caller) == Role::Admin;
@@ -178,6 +184,7 @@ impl Driver {
             as_admin,
             unit: unit.clone(),
             stays_because: kept.as_ref().and_then(Kept::because),
+            lost_by_move: kept.as_ref().and_then(Kept::lost),
             ..Who::default()
         };
         let asked = Request {
@@ -328,7 +335,7 @@ impl Driver {
             pinned: Some(pidfd),
             replies,
             in_place: request.in_place,
-            below: kept.as_ref().and_then(Kept::below),
+            reach: kept.as_ref().map(Kept::reach).unwrap_or_default(),
             ..Entry::default()
         };
         self.insert_entry(id, Box::new(entry));

@@ -26,6 +26,7 @@ use std::time::Duration;
 use super::Driver;
 use super::discovered::Place;
 use super::process::{self, may_be_in_unit};
+use crate::cgroup::{HeldBy, Reach};
 use crate::command::{Caller, CommandError, ErrorKind};
 use crate::config::Mode;
 use crate::core::model::TaskId;
@@ -61,7 +62,7 @@ impl Driver {
         let due: Vec<TaskId> = due.map(|(id, _)| id).collect();
         for id in due {
             match self.place_of_admitted(id) {
-                Ok(place) => self.attach_booked(id, place, now),
+                Ok(place) => self.attach_booked(id, place, false, now),
                 Err(error) => drop(self.stays_booked(id, error, now)),
             }
         }
@@ -92,10 +93,16 @@ impl Driver {
             if in_place {
                 return Ok(may_be_in_unit(pid));
             }
-            let around = self.tree.surroundings(process).map_err(super::admission::cgroup_error)?;
-            Ok(around.is_some_and(|around| around.unit.is_service()))
+            match self.held_by(process)? {
+                HeldBy::Nobody => Ok(false),
+                HeldBy::Systemd(unit) => Ok(unit.is_service()),
+                HeldBy::Manager(manager) => Err(refused(format!(
+                    "process {pid} is in {}, which {} manages; {again}",
+                    manager.group, manager.name
+                ))),
+            }
         };
-        if crate::systemd::is_running() && in_unit()? {
+        if in_unit()? {
             return Err(refused(format!(
                 "process {pid} is in a unit of systemd, which has to be looked up; {again}"
             )));
@@ -110,12 +117,13 @@ impl Driver {
         }
         let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
-        Ok(Place { kin: task.kin(), origin: Default::default(), group })
+        Ok(Place { kin: task.kin(), origin: Default::default(), group, reach: Reach::All })
     }
 
-    /// Begins to attach a task of observe mode.
-    pub(super) fn attach_booked(&mut self, id: TaskId, place: Place, now: Moment) {
-        let Place { kin, origin, group } = place;
+    /// Begins to attach a task of observe mode, or one that has `followed` its last process into
+    /// another group.
+    pub(super) fn attach_booked(&mut self, id: TaskId, place: Place, followed: bool, now: Moment) {
+        let Place { kin, origin, group, reach } = place;
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(booked) = entry.group.take() else { return };
         let competed = entry.competes_in.take();
@@ -123,8 +131,9 @@ impl Driver {
         entry.written = None;
         entry.in_place = group.is_some();
         entry.found_in = group.map(Box::new);
+        entry.reach = reach;
         self.leave_ratio_group(competed);
-        self.feed(Input::AttachBooked { task: id, origin, kin }, now);
+        self.feed(Input::AttachBooked { task: id, origin, kin, followed }, now);
         match self.prepare_attach(id) {
             Ok(ready) => self.feed(Input::Prepared { task: id, ready }, now),
             Err(error) => self.admission_failed(id, error, now),

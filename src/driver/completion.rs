@@ -4,14 +4,17 @@
 //! gets a pidfd too, re-scanned until a pass finds none unwatched; the last of them to end
 //! ends the task. `cgroup.events` and a re-check every cycle stand behind that.
 
+use std::sync::Arc;
+
 use super::Driver;
+use super::discovered::Place;
 use super::execute::FollowUp;
 use super::watch::Ready;
 use super::worker::Job;
-use crate::cgroup::{Attached, Attachment, CgroupError, Group};
+use crate::cgroup::{Attached, Attachment, CgroupError, Group, Members, Reach};
 use crate::core::model::TaskId;
 use crate::core::sample::TaskSample;
-use crate::core::step::{Input, Last, NotMoved};
+use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Hold, Task};
 use crate::units::{Moment, Pid};
 
@@ -70,9 +73,15 @@ impl Driver {
             match self.look_for_processes(id) {
                 Left::Some => {}
                 Left::None => ended.push(id),
-                Left::MovedAway => self.moved_away(id, now),
+                Left::MovedAway if self.moved_away(id, now) => ended.push(id),
+                Left::MovedAway => {}
             }
         }
+        self.end(ended, now);
+    }
+
+    /// Ends tasks of which nothing is left.
+    pub(super) fn end(&mut self, ended: Vec<TaskId>, now: Moment) {
         if ended.is_empty() {
             return;
         }
@@ -205,18 +214,27 @@ impl Driver {
         self.follow_ups.push_back(FollowUp::Feed(Box::new(Input::Removed(id))));
     }
 
-    /// The main process is not in its group any more: the core decides what is done about it.
-    pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) {
-        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
+    /// The main process is not in its group any more: the core decides what is done about it. Answers
+    /// whether the task is over.
+    pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) -> bool {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return false };
         let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
-        let (Some(process), Some(group)) = (task.who.process, group) else { return };
+        let (Some(process), Some(group)) = (task.who.process, group) else { return false };
         if task.hold() == Hold::MovingBack || !super::process::alive(process) {
             // It is on its way back, or ending; its pidfd says so in a moment.
-            return;
+            return false;
         }
         let occupied = self.is_occupied(&group);
-        if task.is_contested() && occupied {
-            return;
+        if task.is_contested() && occupied || task.main_exited {
+            return false;
+        }
+        match self.tree.went_to(&group, process) {
+            Ok(Some(to)) => return self.went_elsewhere(id, &group, to, occupied, now),
+            Ok(None) => {}
+            // It ends, or is out of sight: what follows says so.
+            Err(error) => {
+                tracing::debug!(task = %id, %error, "where process {} of task {id} went is not known: {error}", process.pid);
+            }
         }
         let found_in = super::process::cgroup_paths(process.pid).join(" ");
         let bound = group.record.attachment == Attachment::Own
@@ -225,10 +243,53 @@ impl Driver {
         let limit = bound.then(escaped).flatten();
         if limit.is_some() && !super::process::alive(process) {
             // One that has ended meanwhile has a pidfd that says so in a moment.
-            return;
+            return false;
         }
         self.feed(Input::Outside { task: id, found_in, limit, occupied }, now);
         self.touched.tasks.insert(id);
+        false
+    }
+
+    /// The main process went into the group `to`, made after the task's, and is left there.
+    fn went_elsewhere(
+        &mut self,
+        id: TaskId,
+        group: &Arc<Group>,
+        to: String,
+        occupied: bool,
+        now: Moment,
+    ) -> bool {
+        let place = match occupied {
+            true => None,
+            false => self.place_in(id, &to),
+        };
+        let whither = match (occupied, &place) {
+            (true, _) => Whither::Partly,
+            (false, Some(_)) => Whither::InPlace,
+            (false, None) => Whither::Away,
+        };
+        self.feed(Input::WentElsewhere { task: id, to, whither }, now);
+        self.touched.tasks.insert(id);
+        if let Some(place) = place {
+            self.workers.place(Job::Remove { task: id, group: Arc::clone(group) });
+            self.attach_booked(id, place, true, now);
+        }
+        whither == Whither::Away
+    }
+
+    /// The group `to` of the task's only process, if the task can go on there in place.
+    fn place_in(&self, id: TaskId, to: &str) -> Option<Place> {
+        let task = self.core.task(id)?;
+        let process = task.who.process?;
+        let around = self.tree.surroundings(process, Members::Family, false).ok()??;
+        if !around.alone || !around.weighed {
+            return None;
+        }
+        // What cannot be had in place is let go.
+        let group = self.tree.find_in_place(process, Some(to)).ok()?;
+        self.check_in_place(id, &group).ok()?;
+        let origin = self.tree.origin(process).ok()?;
+        Some(Place { kin: task.kin(), origin, group: Some(group), reach: Reach::All })
     }
 
     /// Unreadable counts as occupied: giving up is the one step that cannot be undone.

@@ -35,7 +35,9 @@
 //!   that it is the master, is presumed to be (no slot) until the ResourceManager says otherwise; that
 //!   stands, also when the next lrsd has yet to ask.
 //! - No move lifts a process out of a finite limit of its group, whoever runs it: there is no
-//!   administrator who could want that. It is refused, with what to do.
+//!   administrator who could want that. It is refused, with what to do. What a rule would move out of
+//!   the hands of another manager, or of a service whose stop would not find it, stays where it is too
+//!   ([`crate::core::leaving`]); only YARN's containers leave the unit of their NodeManager.
 //! - Asked again for the same process the loop answers with the same task, also after a restart,
 //!   and takes over what the finder has learnt: standing, missing labels, and the priority where the
 //!   finder says another one than last time, so that an operator's word stands.
@@ -64,8 +66,10 @@ use serde_json::{Value, json};
 use super::Driver;
 use super::admission::{Asked, cgroup_error};
 use super::entry::Entry;
+use super::keeping::Said;
 use super::process::{self, Pinned};
-use crate::cgroup::{Group, Kin, Origin};
+use super::unit_worker::UnitJob;
+use crate::cgroup::{Group, Kin, Origin, Reach};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::event::Event;
 use crate::core::model::{Standing, TaskId};
@@ -84,13 +88,30 @@ pub(super) struct Place {
     pub(super) origin: Origin,
     /// The group it is taken in.
     pub(super) group: Option<Group>,
+    /// In which hierarchies it is moved.
+    pub(super) reach: Reach,
 }
 
 impl Driver {
     /// [`crate::command::Command::Discover`].
     pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>, now: Moment) {
+        if self.asks_about_found(&found) {
+            let found = Box::new(found);
+            return self.workers.ask(UnitJob::LookFound { found, reply });
+        }
+        self.discover_as(found, &Said::default(), reply, now);
+    }
+
+    /// `said`: of the unit that it is in.
+    pub(super) fn discover_as(
+        &mut self,
+        found: Found,
+        said: &Said,
+        reply: Reply<TaskId>,
+        now: Moment,
+    ) {
         let mut reply = Some(reply);
-        match self.begin_discovery(found, &mut reply, now) {
+        match self.begin_discovery(found, said, &mut reply, now) {
             Ok(Some(id)) => self.answer(reply, Ok(id)),
             // Answered once its processes are in place.
             Ok(None) => {}
@@ -101,6 +122,7 @@ impl Driver {
     fn begin_discovery(
         &mut self,
         found: Found,
+        said: &Said,
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
@@ -110,7 +132,7 @@ impl Driver {
             return Err(process::gone(found.process.pid));
         }
         if let Some(id) = self.mains.get(&process).copied() {
-            return self.found_again(id, found, &pinned, reply, now);
+            return self.found_again(id, found, (&pinned, said), reply, now);
         }
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
@@ -127,14 +149,14 @@ impl Driver {
                 process.pid
             )));
         }
-        let place = self.place_of(&found, &pinned)?;
+        let place = self.place_of(&found, &pinned, said)?;
         let Found { labels, priority, standing, presumed, finder, .. } = found;
         let standing = standing.or_else(|| match presumed {
             Presumed::Slot => None,
             Presumed::Slotless => Some(Standing::Slotless),
             Presumed::LeastIsOpportunistic => has_least(&place).then_some(Standing::Opportunistic),
         });
-        let Place { kin, origin, group } = place;
+        let Place { kin, origin, group, reach } = place;
         let found = FoundRecord { by: finder, priority, standing, kin };
         let who = Who { process: Some(process), found: Some(found), origin, ..Who::default() };
         let request = Request {
@@ -153,6 +175,7 @@ impl Driver {
             pinned: Some(pinned.pidfd),
             in_place: group.is_some(),
             found_in: group.map(Box::new),
+            reach,
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
         };
@@ -162,14 +185,15 @@ impl Driver {
     }
 
     /// How the process is taken, if it may be taken that way.
-    fn place_of(&self, found: &Found, pinned: &Pinned) -> Result<Place, CommandError> {
+    fn place_of(&self, found: &Found, pinned: &Pinned, said: &Said) -> Result<Place, CommandError> {
         let process = pinned.process;
         let origin = self.tree.origin(process).map_err(cgroup_error)?;
         let kin = match &found.attach {
             Attach::InPlace { cgroup } => {
                 let group = self.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
                 self.check_overlap(None, &group)?;
-                return Ok(Place { kin: Kin::Descendants, origin, group: Some(group) });
+                let group = Some(group);
+                return Ok(Place { kin: Kin::Descendants, origin, group, reach: Reach::All });
             }
             Attach::Session { .. } if !pinned.leads_session => {
                 return Err(refused(format!(
@@ -193,8 +217,16 @@ impl Driver {
                 )));
             }
         }
+        let reach = match found.finder {
+            // Out of the NodeManager's unit, which docs/yarn.md has the operator prepare.
+            Finder::Yarn => Reach::All,
+            Finder::Rule(_) => self.reach_of_found(process, said)?,
+        };
+        if reach == Reach::Weights {
+            return Ok(Place { kin, origin, group: None, reach });
+        }
         match self.tree.escapes_limits(process) {
-            None => Ok(Place { kin, origin, group: None }),
+            None => Ok(Place { kin, origin, group: None, reach }),
             Some(reason) => Err(refused(format!(
                 "{reason}; take the limit off, or have the process managed in place"
             ))),
@@ -206,7 +238,7 @@ impl Driver {
         &mut self,
         id: TaskId,
         found: Found,
-        pinned: &Pinned,
+        (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
@@ -229,7 +261,7 @@ impl Driver {
         if task.is_attaching() {
             entry.found_replies.extend(reply.take());
         }
-        let said = FoundAgain {
+        let again = FoundAgain {
             by: found.finder.clone(),
             labels: found.labels.clone(),
             priority: found.priority,
@@ -237,9 +269,9 @@ impl Driver {
             // What it is can be learnt after it was found.
             presumed_slotless: found.presumed == Presumed::Slotless,
         };
-        self.feed(Input::FoundAgain { task: id, found: said }, now);
+        self.feed(Input::FoundAgain { task: id, found: again }, now);
         if attach {
-            return self.attach_found(id, &found, pinned, reply, now);
+            return self.attach_found(id, &found, (pinned, said), reply, now);
         }
         Ok(reply.is_some().then_some(id))
     }
@@ -249,11 +281,11 @@ impl Driver {
         &mut self,
         id: TaskId,
         found: &Found,
-        pinned: &Pinned,
+        (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
-        let place = match self.place_of(found, pinned) {
+        let place = match self.place_of(found, pinned, said) {
             Ok(place) => place,
             Err(error) => return Err(self.stays_booked(id, error, now)),
         };
@@ -266,7 +298,7 @@ impl Driver {
             let standing = Standing::Opportunistic;
             self.feed(Input::SetStanding { task: id, standing }, now);
         }
-        self.attach_booked(id, place, now);
+        self.attach_booked(id, place, false, now);
         Ok(None)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::booked::Unattached;
 use super::watch::Key;
-use crate::cgroup::{Group, KernelView};
+use crate::cgroup::{Group, KernelView, Reach};
 use crate::command::Reply;
 use crate::core::model::{Level, TaskId};
 use crate::proto;
@@ -26,8 +26,8 @@ pub struct Entry {
     pub in_place: bool,
     /// The group it was found in, until that is taken in place.
     pub found_in: Option<Box<Group>>,
-    /// The group of its unit in which its own is to be made.
-    pub below: Option<String>,
+    /// In which hierarchies its processes are moved.
+    pub reach: Reach,
     /// Pins the main process until it is watched.
     pub pinned: Option<OwnedFd>,
     /// Watched processes.

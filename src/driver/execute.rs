@@ -234,7 +234,11 @@ impl Driver {
         log(&event, labels);
         self.touched.jobs |= matches!(
             event.kind,
-            EventKind::Admitted | EventKind::Completed | EventKind::Exit | EventKind::Released
+            EventKind::Admitted
+                | EventKind::Completed
+                | EventKind::Left
+                | EventKind::Exit
+                | EventKind::Released
         );
         let appended = self.store.append(&event);
         self.noted(appended);

@@ -116,10 +116,13 @@ impl Finder<'_> {
                 self.reopen(record.id, stored)
             }
             (Some(stored), None) => self.reopen(record.id, stored),
-            (_, own) => own.map(|mut group| {
+            (stored, own) => own.map(|mut group| {
                 // The record may be older than the group; it knows where the process was.
                 group.record.origin.clone_from(&record.who.origin);
-                group
+                if let Some(stored) = stored {
+                    group.record.elsewhere.clone_from(&stored.elsewhere);
+                }
+                self.tree.presumed(&group.record)
             }),
         }
     }

@@ -1,35 +1,34 @@
-//! What `lrsctl run` asks for: a task that leaves its unit of systemd's only if nothing is lost.
+//! What a process is in that must not be taken from others: a unit of systemd's whose limits or stop
+//! would be lost, or the group of another manager.
 //!
 //! The decision is [`crate::core::leaving`]'s; here are its facts. systemd is asked, by way of
 //! [`super::unit_worker`], only where its word matters: which processes a stop of a service ends,
-//! and who manages the weights of a unit that may be taken in place. The rest is read from the
-//! cgroup. What systemd said holds while the request waits; the rest is looked at again when its
-//! turn comes.
-//!
-//! `lrsctl run` in a unit asks to keep it (`keep_unit`). Then step 1 decides between a move, the
-//! unit in place, and a group of LRS's own below a delegated unit (`core/leaving.rs` has the table).
-//! systemd is asked only about a service of the system, or a unit that may be taken in place. A group
-//! below a unit is made on the loop before step 3, so that the record names it: recovery finds groups
-//! outside of the root by records alone, and a kill between the two leaves an empty group that goes
-//! with the unit.
+//! whether a unit is delegated, and who manages the weights of a unit that may be taken in place. The
+//! rest is read from the cgroups. What systemd said holds while the request waits; the rest is
+//! looked at again when its turn comes.
 //!
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
-//! there counts as one whose stop ends all its processes, which is the default. A daemon killed
-//! between the making of a group below a unit and its record leaves that group, empty; systemd
-//! removes it with the unit.
+//! there counts as one whose stop ends all its processes, which is the default.
+
+use std::time::Duration;
 
 use super::Driver;
 use super::admission::cgroup_error;
+use super::parking::Held;
 use super::process;
-use crate::cgroup::{Attachment, Group, Room, Surroundings};
+use crate::cgroup::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
 use crate::config::Mode;
-use crate::core::leaving::{self, Facts, Leaving, Stop, Unit, Weight};
+use crate::config::rule::{Means, Rule};
+use crate::core::leaving::{self, Facts, Holder, Leaving, Stop, Unit, Weight, Wish};
 use crate::core::model::TaskId;
-use crate::core::step::Ready;
+use crate::discover::{Attach, Finder, Found, Word};
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Pid, ProcessRef};
+use crate::units::{Moment, Pid, ProcessRef};
+
+/// How long the finders may take to look for the task a process is in. They take half a second.
+const LOOKS_AT_MOST: Duration = Duration::from_secs(2);
 
 /// What systemd said of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
@@ -41,55 +40,125 @@ pub struct Said {
     pub shaped: bool,
     /// What a stop of it ends.
     pub stop: Option<Stop>,
+    /// The unit is delegated, or systemd has no such unit: it is another manager's.
+    pub foreign: bool,
+    /// The finders have looked for a task that the process is in.
+    pub looked: bool,
 }
 
-/// How a request to keep the unit was decided, for the look when its turn comes.
+/// What was decided about who holds a process, for the look when its turn comes.
 #[derive(Debug)]
 pub(super) struct Kept {
     said: Said,
+    wish: Wish,
     leaving: Leaving,
 }
 
 impl Kept {
-    /// The group in which one for the task is to be made.
-    pub(super) fn below(&self) -> Option<String> {
+    /// In which hierarchies it is moved.
+    pub(super) fn reach(&self) -> Reach {
         match &self.leaving {
-            Leaving::Below { parent, .. } => Some(parent.clone()),
-            _ => None,
+            Leaving::LeavePartly => Reach::Weights,
+            _ => Reach::All,
         }
     }
 
     /// What would have been lost.
     pub(super) fn because(&self) -> Option<String> {
         match &self.leaving {
-            Leaving::InPlace { because } | Leaving::Below { because, .. } => Some(because.clone()),
-            Leaving::Leave | Leaving::Refuse(_) | Leaving::Deny(_) => None,
+            Leaving::InPlace { because } => Some(because.clone()),
+            _ => None,
         }
     }
 
-    /// It is moved within its unit, where the limits above it are the same.
-    pub(super) fn is_below(&self) -> bool {
-        matches!(self.leaving, Leaving::Below { .. })
+    /// What is lost.
+    pub(super) fn lost(&self) -> Option<String> {
+        match &self.leaving {
+            Leaving::Leave { lost } => lost.clone(),
+            _ => None,
+        }
+    }
+}
+
+/// What a request wants.
+fn wish(request: &AdmitRequest) -> Wish {
+    match (request.leave_unit, request.keep_unit) {
+        (true, _) => Wish::LeaveUnit,
+        (false, true) => Wish::Run,
+        (false, false) => Wish::Admit,
     }
 }
 
 impl Driver {
-    /// Whether systemd has to be asked about a process that is to keep its unit.
-    pub(super) fn keeping_asks(&self, caller: &Caller, pid: Pid) -> bool {
+    /// Who holds `process`, as far as the cgroups tell.
+    pub(super) fn held_by(&self, process: ProcessRef) -> Result<HeldBy, CommandError> {
+        let around = self.tree.surroundings(process, Members::Itself, false);
+        let around = around.map_err(cgroup_error)?;
+        Ok(around.map_or(HeldBy::Nobody, |around| around.held_by))
+    }
+
+    /// Whether systemd has to be asked about the unit of a process that may have to stay in it.
+    pub(super) fn asks_about_unit(&self, caller: &Caller, pid: Pid) -> bool {
         // Refused later: who may not ask must not cost the loop.
         if self.rights.role(caller) == Role::Reader {
             return false;
         }
         // What cannot be read is refused later, with the reason.
-        let Ok(pinned) = process::pin(pid) else { return false };
-        let Ok(Some(around)) = self.tree.surroundings(pinned.process) else { return false };
-        !around.unit.of_user
-            && (around.unit.is_service() || self.tree.escapes_limits(pinned.process).is_some())
+        process::pin(pid).is_ok_and(|pinned| self.asks_about(pinned.process))
     }
 
-    /// Decides where `process` goes, and makes `request` and `unit` say so. `None`: nobody asked
-    /// for its unit to be kept, or it is in none.
-    pub(super) fn keep_unit(
+    fn asks_about(&self, process: ProcessRef) -> bool {
+        let asks = |unit: &UnitPlace| {
+            !unit.of_user && (!unit.is_login() || self.tree.escapes_limits(process).is_some())
+        };
+        // As above.
+        matches!(self.held_by(process), Ok(HeldBy::Systemd(unit)) if asks(&unit))
+    }
+
+    /// The same of a process that a rule found and wants moved.
+    pub(super) fn asks_about_found(&self, found: &Found) -> bool {
+        self.config.daemon.mode == Mode::Enforce
+            && matches!(found.finder, Finder::Rule(_))
+            && !matches!(found.attach, Attach::InPlace { .. })
+            && self.asks_about(found.process)
+    }
+
+    /// Whether the finders have to look first: the process may be in a job of another manager whose
+    /// task nobody has found yet, and then it uses that one's slot.
+    pub(super) fn has_to_be_sought(
+        &self,
+        request: &AdmitRequest,
+        process: ProcessRef,
+        said: &Said,
+    ) -> Result<bool, CommandError> {
+        let moves = !request.in_place && !request.leave_unit;
+        let enforces = self.config.daemon.mode == Mode::Enforce;
+        let in_place = |rule: &Rule| rule.attach == Means::InPlace;
+        if said.looked || !moves || !enforces || !self.config.discover.iter().any(in_place) {
+            return Ok(false);
+        }
+        let managed = matches!(self.held_by(process)?, HeldBy::Manager(_));
+        // Where the finders cannot be told they do not look either.
+        Ok(managed && self.hints.try_send(Word::Look).is_ok())
+    }
+
+    /// Goes on with the requests of processes whose task was looked for; `late`: only with those
+    /// that wait too long for that.
+    pub(super) fn admit_sought(&mut self, now: Moment, late: Option<Moment>) {
+        let is_due =
+            |since: Moment| late.is_none_or(|now| now.boot.since(since.boot) >= LOOKS_AT_MOST);
+        let (due, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.sought).into_iter().partition(|(since, _)| is_due(*since));
+        self.sought = rest;
+        for (_, Held { caller, request, pid, said, reply }) in due {
+            let said = Said { looked: true, ..said };
+            self.admit_process(caller, request, pid, said, reply, now);
+        }
+    }
+
+    /// Decides where `process` goes, and makes `request` and `unit` say so. `None`: it was to be
+    /// taken in place, or nothing is moved here.
+    pub(super) fn keep_in_its_group(
         &self,
         caller: &Caller,
         request: &mut AdmitRequest,
@@ -97,11 +166,11 @@ impl Driver {
         said: Said,
         unit: &mut Option<UnitRecord>,
     ) -> Result<Option<Kept>, CommandError> {
-        let asked = request.keep_unit && !request.in_place;
-        if !asked || self.config.daemon.mode != Mode::Enforce || !crate::systemd::is_running() {
+        if request.in_place || self.config.daemon.mode != Mode::Enforce {
             return Ok(None);
         }
-        let leaving = self.leaving(caller, process, &said)?;
+        let wish = wish(request);
+        let leaving = self.leaving(caller, wish, process, &said)?;
         let refused = |kind, message: &String| Err(CommandError::new(kind, message));
         match &leaving {
             Leaving::Refuse(message) => return refused(ErrorKind::FailedPrecondition, message),
@@ -110,9 +179,9 @@ impl Driver {
                 request.in_place = true;
                 unit.clone_from(&said.unit);
             }
-            Leaving::Leave | Leaving::Below { .. } => {}
+            Leaving::Leave { .. } | Leaving::LeavePartly => {}
         }
-        Ok(Some(Kept { said, leaving }))
+        Ok(Some(Kept { said, wish, leaving }))
     }
 
     /// Whether what was decided when the process asked still holds.
@@ -122,7 +191,7 @@ impl Driver {
         process: ProcessRef,
         kept: &Kept,
     ) -> Result<(), CommandError> {
-        let now = self.leaving(caller, process, &kept.said)?;
+        let now = self.leaving(caller, kept.wish, process, &kept.said)?;
         if now.is_like(&kept.leaving) {
             return Ok(());
         }
@@ -136,64 +205,66 @@ impl Driver {
         ))
     }
 
+    /// In which hierarchies a process that a rule found is moved.
+    pub(super) fn reach_of_found(
+        &self,
+        process: ProcessRef,
+        said: &Said,
+    ) -> Result<Reach, CommandError> {
+        // The rule is the operator's.
+        let facts = self.facts(true, Wish::Rule, process, said)?;
+        match facts.map(|facts| leaving::decide(&facts)) {
+            None | Some(Leaving::Leave { .. } | Leaving::InPlace { .. }) => Ok(Reach::All),
+            Some(Leaving::LeavePartly) => Ok(Reach::Weights),
+            Some(Leaving::Refuse(message) | Leaving::Deny(message)) => {
+                Err(CommandError::new(ErrorKind::FailedPrecondition, message))
+            }
+        }
+    }
+
     fn leaving(
         &self,
         caller: &Caller,
+        wish: Wish,
         process: ProcessRef,
         said: &Said,
     ) -> Result<Leaving, CommandError> {
-        let around = self.tree.surroundings(process).map_err(cgroup_error)?;
-        let Some(Surroundings { unit, alone, weighed, room }) = around else {
-            return Ok(Leaving::Leave);
-        };
         let admin = self.rights.role(caller) == Role::Admin;
+        let facts = self.facts(admin, wish, process, said)?;
+        Ok(facts.map_or(Leaving::Leave { lost: None }, |facts| leaving::decide(&facts)))
+    }
+
+    /// `None`: nothing is moved here.
+    fn facts(
+        &self,
+        admin: bool,
+        wish: Wish,
+        process: ProcessRef,
+        said: &Said,
+    ) -> Result<Option<Facts>, CommandError> {
+        let members = if wish == Wish::Run { Members::Itself } else { Members::Family };
+        let around = self.tree.surroundings(process, members, said.foreign);
+        let Some(around) = around.map_err(cgroup_error)? else { return Ok(None) };
+        let Surroundings { held_by, alone, weighed } = around;
         let weight = match (&said.unit, weighed) {
             _ if said.shaped && !admin => Weight::Forbidden,
             // systemd gives it one.
             (Some(_), _) | (None, true) => Weight::Usable,
             (None, false) => Weight::None,
         };
-        let stop = match (&said.stop, unit.is_service()) {
-            (Some(stop), _) => stop.clone(),
-            (None, false) => Stop::Scope,
-            (None, true) => Stop::Assumed("systemd was not asked".into()),
+        let limit = match held_by {
+            HeldBy::Systemd(_) => self.tree.escapes_limits(process),
+            HeldBy::Nobody | HeldBy::Manager(_) => None,
         };
-        let stop = match stop {
-            Stop::Assumed(_) if unit.of_user => {
-                Stop::Assumed("it is a unit of a user's own service manager".into())
+        let holder = match held_by {
+            HeldBy::Nobody => Holder::Nobody,
+            HeldBy::Manager(manager) => Holder::Manager(manager),
+            HeldBy::Systemd(unit) => {
+                let stop = stop_of(&unit, said);
+                Holder::Systemd(Unit { name: unit.name, stop })
             }
-            stop => stop,
         };
-        let own = |room: &Room| admin || room.owner == caller.uid;
-        Ok(leaving::decide(&Facts {
-            unit: Some(Unit { name: unit.name, stop }),
-            limit: self.tree.escapes_limits(process),
-            alone,
-            weight,
-            below: room.filter(own).map(|room| room.parent),
-            admin,
-        }))
-    }
-
-    /// Makes the group of a task that stays below its unit, on the loop: it must be in the record
-    /// before the process is, and a later daemon finds groups outside of the root by records alone.
-    pub(super) fn make_below(
-        &mut self,
-        id: TaskId,
-        parent: &str,
-        ready: &mut Ready,
-    ) -> Result<(), CommandError> {
-        let name = self
-            .core
-            .task(id)
-            .and_then(|task| task.labels.name.clone().or_else(|| task.labels.job.clone()));
-        let mut group = self.tree.create_below(parent, id, name.as_ref()).map_err(cgroup_error)?;
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
-        group.record.origin = ready.origin.clone().unwrap_or_default();
-        ready.group = Some(group.record.clone());
-        entry.group = Some(std::sync::Arc::new(group.clone()));
-        self.take(id, &group);
-        Ok(())
+        Ok(Some(Facts { wish, holder, limit, alone, weight, admin }))
     }
 
     /// Remembers whose group it is that is a task, where its path does not tell.
@@ -202,11 +273,24 @@ impl Driver {
         let in_root = || crate::cgroup::is_within(path, &self.tree.capabilities().root);
         let by_path = match group.record.attachment {
             Attachment::InPlace => true,
+            // Earlier versions made groups below delegated units.
             Attachment::Own => !in_root(),
             Attachment::None => false,
         };
         if by_path {
             self.taken.put(id, path);
         }
+    }
+}
+
+/// What a stop of the unit ends, as far as it is known.
+fn stop_of(unit: &UnitPlace, said: &Said) -> Stop {
+    match (&said.stop, unit.is_service()) {
+        (Some(Stop::Assumed(_)) | None, true) if unit.of_user => {
+            Stop::Assumed("it is a unit of a user's own service manager".into())
+        }
+        (Some(stop), true) => stop.clone(),
+        (None, true) => Stop::Assumed("systemd was not asked".into()),
+        (_, false) => Stop::Scope,
     }
 }

@@ -90,6 +90,7 @@ fn level(event: &Event) -> Level {
         | EventKind::Promoted
         | EventKind::Demoted
         | EventKind::Completed
+        | EventKind::Left
         | EventKind::Exit
         | EventKind::Released
         | EventKind::Refused

@@ -99,6 +99,7 @@ impl Driver {
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
         self.reading = false;
+        self.admit_sought(now, Some(now));
         let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;
         let is_slow = sample.took > self.period() / 2;
         if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
@@ -147,7 +148,9 @@ impl Driver {
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
             if self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at) {
-                self.moved_away(id, now);
+                if self.moved_away(id, now) {
+                    self.end(vec![id], now);
+                }
             }
         }
         // Those whose end no descriptor will tell: the main process has ended, or could not be

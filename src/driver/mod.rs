@@ -146,6 +146,8 @@ pub struct Driver {
     not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
     held: Vec<parking::Held>,
+    /// Requests of processes whose task the finders look for, and since when.
+    sought: Vec<(Moment, parking::Held)>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
     unrestored: BTreeMap<TaskId, units::Owed>,
     /// Admissions that are being looked up, by the uid that asked.
@@ -308,6 +310,9 @@ impl Driver {
                     self.not_removed.push((task, group));
                 }
                 Message::UnitLooked { asking, result } => self.looked_up(*asking, result, now),
+                Message::FoundLooked { found, said, reply } => {
+                    self.discover_as(*found, &said, reply, now);
+                }
                 Message::UnitPrepared { task, result } => self.unit_prepared(task, result, now),
                 Message::UnitTold { task, result } => self.unit_told(task, result),
                 Message::UnitRestored { task, result, called_off } => {
@@ -403,6 +408,7 @@ impl Driver {
                     self.end_looked_at(*unknown, found, now);
                 }
                 Message::UnitLooked { .. }
+                | Message::FoundLooked { .. }
                 | Message::UnitPrepared { .. }
                 | Message::UnitTold { .. }
                 | Message::Reattached { .. }

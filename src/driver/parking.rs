@@ -13,7 +13,7 @@ use super::admission::{Admission, Asked, cgroup_error};
 use super::execute::FollowUp;
 use super::keeping::{Kept, Said};
 use super::worker::{AttachResult, Job};
-use crate::cgroup::{Attached, CgroupError, Origin};
+use crate::cgroup::{Attached, CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
 use crate::config::Mode;
 use crate::core::model::TaskId;
@@ -44,7 +44,8 @@ impl Driver {
         unit: Option<&UnitRecord>,
         kept: Option<&Kept>,
     ) -> bool {
-        let stays = request.in_place || unit.is_some() || kept.is_some_and(Kept::is_below);
+        let partly = kept.is_some_and(|kept| kept.reach() != Reach::All);
+        let stays = request.in_place || unit.is_some() || partly;
         self.config.daemon.mode == Mode::Enforce && caller.pid == Some(process.pid) && !stays
     }
 

@@ -13,7 +13,7 @@ use super::parking::client_left;
 use super::process;
 use super::unit_worker::{CalledOff, UnitJob};
 use super::worker::{AttachResult, Job};
-use crate::cgroup::{Attachment, CgroupError, Group};
+use crate::cgroup::{Attachment, CgroupError, Group, Reach};
 use crate::command::{Caller, CommandError, ErrorKind, Reply};
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
@@ -103,7 +103,7 @@ impl Driver {
         }
         if let Some(kept) = &admission.kept {
             self.still_kept(&admission.caller, admission.process, kept)?;
-            if kept.is_below() {
+            if kept.reach() == Reach::Weights {
                 return Ok(());
             }
         }
@@ -139,8 +139,6 @@ impl Driver {
                 None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
             self.hold_in_place(id, group, &mut ready)?;
-        } else if let Some(parent) = entry.below.take() {
-            self.make_below(id, &parent, &mut ready)?;
         }
         Ok(ready)
     }
@@ -149,10 +147,12 @@ impl Driver {
     pub(super) fn hold_in_place(
         &mut self,
         id: TaskId,
-        group: Group,
+        mut group: Group,
         ready: &mut Ready,
     ) -> Result<(), CommandError> {
         self.check_in_place(id, &group)?;
+        let task = self.core.task(id);
+        group.record.for_member = task.is_some_and(|task| self.owner_only(task).is_some());
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
         ready.baseline = crate::sample::read_final(&group.dirs);
@@ -176,6 +176,7 @@ impl Driver {
             process: task.who.process?,
             kin: task.kin(),
             origin: task.who.origin.clone(),
+            reach: self.entries.get(&task.id).map_or(Reach::All, |entry| entry.reach),
             owner: self.owner_only(task),
             found,
             tier,

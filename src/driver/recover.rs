@@ -137,6 +137,7 @@ impl Driver {
             to_park: VecDeque::new(),
             not_unparked: Vec::new(),
             held: Vec::new(),
+            sought: Vec::new(),
             unrestored: BTreeMap::new(),
             looking: HashMap::new(),
             ratio_groups: BTreeMap::new(),

@@ -22,6 +22,7 @@ use crate::clock;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::core::leaving::Stop;
 use crate::core::model::TaskId;
+use crate::discover::Found as FoundProcess;
 use crate::proto;
 use crate::systemd::lookup::{Unfit, Unit};
 use crate::systemd::manager::{Manager, ManagerError};
@@ -58,6 +59,13 @@ pub struct CalledOff {
 pub enum UnitJob {
     /// Find the unit of an admission: by its name, or that of a process to be managed in place.
     Look(Box<Asking>),
+    /// Find the unit of a process that a rule found.
+    LookFound {
+        /// What was found.
+        found: Box<FoundProcess>,
+        /// The finder, which waits for the answer.
+        reply: Reply<TaskId>,
+    },
     /// Give the root its weight among its siblings, which may be systemd's to write.
     ShapeRoot {
         /// What the weights promise.
@@ -135,7 +143,8 @@ pub(super) fn serve_units(
     stopping: &AtomicBool,
 ) {
     let mut systemd = Systemd { manager: Manager::default(), tree, silent_until: None };
-    let mut queue = Queue::new(jobs, |job| matches!(job, UnitJob::Look(_)));
+    let looks = |job: &UnitJob| matches!(job, UnitJob::Look(_) | UnitJob::LookFound { .. });
+    let mut queue = Queue::new(jobs, looks);
     while let Some(job) = queue.next() {
         if stopping.load(Ordering::Relaxed) {
             continue;
@@ -148,6 +157,10 @@ pub(super) fn serve_units(
                     systemd.look(&asking.request.subject)
                 };
                 Message::UnitLooked { asking, result }
+            }
+            UnitJob::LookFound { found, reply } => {
+                let said = systemd.look_at(found.process.pid).said;
+                Message::FoundLooked { found, said, reply }
             }
             UnitJob::ShapeRoot { plan } => Message::RootShaped { result: tree.shape_root(&plan) },
             UnitJob::Prepare { task, process, unit } => {
@@ -217,28 +230,35 @@ impl Systemd<'_> {
                     CommandError::new(kind, why.to_string())
                 })?;
                 let process = main(&unit).ok_or_else(|| stopped(&record.name))?;
-                let said = Said { unit: Some(record), shaped: true, stop: Some(stop_of(&unit)) };
+                let stop = Some(stop_of(&unit));
+                let said = Said { unit: Some(record), shaped: true, stop, ..Said::default() };
                 Ok(Looked { process, said, unasked: None })
             }
-            Subject::Process(pid) => Ok(match self.ask(|manager| manager.unit_of(*pid)) {
-                Ok(Some(unit)) => {
-                    // In a group below the unit's own it is not for systemd to say.
-                    let shaped = process::is_shaped_by(*pid, &unit.control_group);
-                    let record = unit.fit().ok().filter(|_| shaped);
-                    let said = Said { unit: record, shaped, stop: Some(stop_of(&unit)) };
-                    Looked { process: *pid, said, unasked: None }
-                }
-                Ok(None) => {
-                    let stop = Some(Stop::Assumed("systemd does not know the unit".into()));
-                    let said = Said { unit: None, shaped: false, stop };
-                    Looked { process: *pid, said, unasked: None }
-                }
-                Err(error) => {
-                    let stop = Some(Stop::Assumed(error.to_string()));
-                    let said = Said { unit: None, shaped: true, stop };
-                    Looked { process: *pid, said, unasked: Some(error) }
-                }
-            }),
+            Subject::Process(pid) => Ok(self.look_at(*pid)),
+        }
+    }
+
+    /// What systemd says of the unit that a process is in.
+    fn look_at(&mut self, process: Pid) -> Looked {
+        match self.ask(|manager| manager.unit_of(process)) {
+            Ok(Some(unit)) => {
+                // In a group below the unit's own it is not for systemd to say.
+                let shaped = process::is_shaped_by(process, &unit.control_group);
+                let record = unit.fit().ok().filter(|_| shaped);
+                let (stop, foreign) = (Some(stop_of(&unit)), unit.delegated);
+                let said = Said { unit: record, shaped, stop, foreign, ..Said::default() };
+                Looked { process, said, unasked: None }
+            }
+            Ok(None) => {
+                let stop = Some(Stop::Assumed("systemd does not know the unit".into()));
+                let said = Said { stop, foreign: true, ..Said::default() };
+                Looked { process, said, unasked: None }
+            }
+            Err(error) => {
+                let stop = Some(Stop::Assumed(error.to_string()));
+                let said = Said { shaped: true, stop, ..Said::default() };
+                Looked { process, said, unasked: Some(error) }
+            }
         }
     }
 

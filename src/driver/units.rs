@@ -67,13 +67,12 @@ impl Driver {
         match request.subject {
             Subject::Unit(_) => None,
             Subject::Process(pid) => {
-                let may_ask = self.config.daemon.mode == Mode::Enforce
-                    && (request.in_place || request.keep_unit)
-                    && crate::systemd::is_running();
+                let may_ask =
+                    self.config.daemon.mode == Mode::Enforce && crate::systemd::is_running();
                 let asks = may_ask
                     && match request.in_place {
                         true => process::may_be_in_unit(pid),
-                        false => self.keeping_asks(caller, pid),
+                        false => self.asks_about_unit(caller, pid),
                     };
                 (!asks).then_some(pid)
             }
@@ -127,8 +126,7 @@ impl Driver {
                 looks.remove();
             }
         }
-        let keeps = request.keep_unit && !request.in_place;
-        let keeps = keeps && matches!(request.subject, Subject::Process(_));
+        let keeps = !request.in_place && matches!(request.subject, Subject::Process(_));
         let looked = result.and_then(|looked| {
             // One that may leave its unit needs no right to that.
             if !keeps && looked.said.shaped {

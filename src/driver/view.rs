@@ -96,6 +96,7 @@ pub fn task(
         cpu_quota: entry.kernel.cpu_quota.map(CpuQuota::cpus),
         repaired: task.repaired,
         stays_because: task.who.stays_because.clone(),
+        lost_by_move: task.who.lost_by_move.clone(),
         cpu_lane: match level {
             Level::Lane => Some("io".to_owned()),
             Level::SlowLane => Some("slow".to_owned()),
@@ -168,6 +169,7 @@ impl Driver {
             totals: Some(proto::Totals {
                 admitted: totals.admitted,
                 completed: totals.completed,
+                left: totals.left,
                 released: totals.released,
                 refused: totals.refused,
                 promoted: totals.promoted,

@@ -19,14 +19,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::ending::{self, Found, Unknown};
+use super::keeping::Said;
 use super::reader::{Ahead, CycleReport, ReadRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
 use crate::cgroup::{
-    Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, TierTree, WeightPlan,
+    Attached, Attachment, CgroupError, Conditions, Group, Kin, Origin, Reach, TierTree, WeightPlan,
 };
-use crate::command::CommandError;
+use crate::command::{CommandError, Reply};
 use crate::core::model::{Label, TaskId, Tier};
+use crate::discover::Found as FoundProcess;
 use crate::sample::{Sampler, ThreadLook};
 use crate::systemd::unit::UnitRecord;
 use crate::units::ProcessRef;
@@ -46,6 +48,8 @@ pub enum Job {
         kin: Kin,
         /// Where it was before.
         origin: Origin,
+        /// In which hierarchies it is moved.
+        reach: Reach,
         /// Whose alone everything must be that is moved.
         owner: Option<u32>,
         /// The group to manage in place, or one made for it below its unit.
@@ -144,6 +148,15 @@ pub enum Message {
         asking: Box<Asking>,
         /// Who is to be admitted.
         result: Result<Looked, CommandError>,
+    },
+    /// Answer to [`UnitJob::LookFound`].
+    FoundLooked {
+        /// What was found.
+        found: Box<FoundProcess>,
+        /// What systemd said of its unit.
+        said: Said,
+        /// The finder, which waits for the answer.
+        reply: Reply<TaskId>,
     },
     /// Answer to [`UnitJob::Prepare`].
     UnitPrepared {
@@ -392,6 +405,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                 process,
                 kin,
                 origin,
+                reach,
                 owner,
                 found,
                 tier,
@@ -406,7 +420,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                     }
                     Some(group) => weigh(tree, &group, tier, &plan)
                         .map(|()| (group, Attached { moved: 0 }, tier)),
-                    None => tree.create(task, name.as_ref()).and_then(|group| {
+                    None => tree.create(task, name.as_ref(), reach).and_then(|group| {
                         // A member's process may have been put under a limit since it was looked at.
                         let bound = discovered || owner.is_some();
                         let from = bound.then(|| origin.clone());
@@ -500,6 +514,7 @@ mod tests {
             process: ProcessRef { pid: Pid::new(1).unwrap(), start_ticks: 0 },
             kin: Kin::Descendants,
             origin: Origin::default(),
+            reach: Reach::All,
             owner: None,
             found: None,
             tier: Some(Tier::Passive),

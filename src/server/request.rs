@@ -53,6 +53,7 @@ pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitReque
         reservation: request.reservation.as_deref().map(reservation_id).transpose()?,
         in_place: request.in_place,
         keep_unit: request.keep_unit,
+        leave_unit: request.leave_unit,
         wait,
         first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
     })

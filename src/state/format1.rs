@@ -62,7 +62,7 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
     let life = match old.phase {
         Phase::Attaching => Life::Attaching(Attaching {
             used: old.used.map(|used| Box::new((used.id, used.reservation))),
-            booked: old.booked.map(|group| Box::new(Booked { group, baseline })),
+            booked: old.booked.map(|group| Box::new(Booked { group, baseline, followed: false })),
             ..Attaching::default()
         }),
         Phase::Placed => Life::Placed(Hold::Kept),
@@ -92,6 +92,7 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
         repairs: VecDeque::new(),
         frozen: false,
         main_exited: false,
+        left_for: None,
         exit: None,
         lost: old.lost,
     })

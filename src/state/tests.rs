@@ -40,10 +40,13 @@ fn id(number: u64) -> TaskId {
 
 fn record(number: u64) -> Task {
     let booked = Booked {
+        followed: false,
         group: GroupRecord {
             attachment: Attachment::None,
             path: "/batch/7".into(),
             inode: 12,
+            elsewhere: Vec::new(),
+            for_member: false,
             origin: Default::default(),
             found: Vec::new(),
         },
@@ -72,6 +75,7 @@ fn record(number: u64) -> Task {
                 kin: Kin::Session,
             }),
             unit: None,
+            lost_by_move: Some("a stop".into()),
             stays_because: Some("a limit".into()),
             origin: [("cpu".into(), "/".into())].into(),
         },
@@ -92,6 +96,7 @@ fn record(number: u64) -> Task {
         counts: Counts { cpu_before: Duration::from_millis(1500), ..Counts::default() },
         frozen: false,
         main_exited: false,
+        left_for: None,
         lost: false,
         ..Task::lost(id(number), Order(number), Seat::Passive)
     }

@@ -21,6 +21,7 @@ mod freezing;
 mod give_back;
 mod lane;
 mod lifecycle;
+mod managers;
 mod modes;
 mod neighbours;
 mod owner;

@@ -78,6 +78,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 reservation: text(of, "reservation"),
                 in_place: of["in_place"] == true,
                 keep_unit: of["keep_unit"] == true,
+                leave_unit: of["leave_unit"] == true,
                 wait_ms: number(of, "wait_ms").unwrap_or(0),
                 wait_forever: of["wait_forever"] == true,
                 first_requested_at: None,

@@ -43,6 +43,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             Command::Hint { .. }
             | Command::ReportIntegration { .. }
             | Command::YarnFound(_)
+            | Command::Looked
             | Command::FinderTrouble(_) => {}
         }
     }

@@ -73,8 +73,9 @@ impl Books {
                     }
                 }
             }
-            EventKind::Completed => {
+            EventKind::Completed | EventKind::Left => {
                 self.totals.completed += 1;
+                self.totals.left += u64::from(event.kind == EventKind::Left);
                 task.map(|id| self.live.remove(&id));
                 self.finish(event);
             }

@@ -59,6 +59,8 @@ pub enum EventKind {
     Promoted,
     Demoted,
     Completed,
+    /// It ended for LRS: what was left of it went into a group that it made or asked for.
+    Left,
     /// The main process of a task ended, and how is known. Before or after the task's end.
     Exit,
     Released,
@@ -113,6 +115,7 @@ impl EventKind {
             EventKind::Promoted => "promoted",
             EventKind::Demoted => "demoted",
             EventKind::Completed => "completed",
+            EventKind::Left => "left",
             EventKind::Exit => "exit",
             EventKind::Released => "released",
             EventKind::Refused => "refused",

@@ -1,50 +1,94 @@
-//! Whether `lrsctl run` may leave the unit of systemd's that it was started in.
+//! Whether a process may be moved into a group of LRS's, and what becomes of it where it may not.
 //!
-//! A task of LRS's own is moved, out of the unit and its limits, and `systemctl stop` does not
-//! reach it any more. So `run` moves only where nothing of that is lost; else it stays where it
-//! can, and is refused where it cannot:
+//! What another manager holds is never taken away: a scheduler or a container runtime finds its
+//! processes by its groups, and one that was moved out survives its `scancel` or its `docker stop`.
+//! So each process has a [`Holder`], found over all hierarchies that LRS moves processes in:
 //!
-//! | the process is in | lost by leaving | then |
+//! | held by | it is in | it is |
 //! |---|---|---|
-//! | no unit | not asked | leaves |
-//! | a scope (a session, `systemd-run --scope`), no limit | nothing | leaves |
-//! | a service with `KillMode=process` or `none` (cron, atd), no limit | nothing | leaves |
-//! | a unit with a finite limit on the way up | the limit | stays |
-//! | a service with `KillMode=control-group` or `mixed` | its stop | stays |
+//! | nobody | the root of each hierarchy, or LRS's own tree | moved |
+//! | systemd | a login's session or a unit that is not delegated | moved, if nothing is lost |
+//! | another manager | a delegated unit or below it, or any other group | in place, or partly moved, or refused |
 //!
-//! | it stays | when |
+//! What is lost by leaving a unit of systemd's:
+//!
+//! | the process is in | lost |
 //! |---|---|
-//! | in place | it is alone in a leaf group with a CPU weight that the caller may have changed |
-//! | in a group of its own below the unit | the unit is delegated, and gives the groups in it CPU weights |
-//! | not at all: refused | otherwise; the message names the way out |
+//! | a scope (a session, `systemd-run --scope`), no limit | nothing |
+//! | a service with `KillMode=process` or `none` (cron, atd), no limit | nothing |
+//! | a unit with a finite limit on the way up | the limit |
+//! | a service with `KillMode=control-group` or `mixed` | its stop |
 //!
-//! The second table is tried from the top. Pure: `driver/keeping.rs` brings the facts.
+//! | it stays, or is another manager's | when |
+//! |---|---|
+//! | in place | its group and all below hold nothing but the task, and there is a CPU weight that the caller may have changed |
+//! | moved in cpu, cpuacct and blkio alone | another manager's on v1, and it is at the root of those three |
+//! | not at all: refused | otherwise; the message names who holds it, and the way out |
+//!
+//! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
+//! so. An administrator's `lrsctl admit` moves out of a unit whatever is lost, and is told of it;
+//! `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
+//! Pure: `driver/keeping.rs` brings the facts.
 
-/// What is known of a process that asks.
+/// What is known of a process that is to be a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The unit it is in, if it is in one.
-    pub unit: Option<Unit>,
+    /// Who wants it moved, and how much.
+    pub wish: Wish,
+    /// Who holds it.
+    pub holder: Holder,
     /// The first finite limit that it would leave, in a sentence; also when that cannot be told.
     pub limit: Option<String>,
-    /// No other process is in its group, and no group is below that.
+    /// Its group and those below hold no other process than the task's.
     pub alone: bool,
     /// The weight of its group.
     pub weight: Weight,
-    /// The group of the unit in which one for the task can be made beside its own, with the same
-    /// limits above it.
-    pub below: Option<String>,
     /// The caller may do all.
     pub admin: bool,
 }
 
-/// The unit a process is in.
+/// Who wants a process moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// `lrsctl run`, for itself.
+    Run,
+    /// `lrsctl admit`, for a process that runs.
+    Admit,
+    /// A `[[discover]]` rule that takes what it finds into groups of LRS's.
+    Rule,
+    /// A client that wants it moved whatever is lost (`--leave-unit`).
+    LeaveUnit,
+}
+
+/// Who manages the groups that a process is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody: it is in the root of each hierarchy, or in LRS's own tree.
+    Nobody,
+    /// systemd, in a unit that is not delegated.
+    Systemd(Unit),
+    /// Somebody else.
+    Manager(Manager),
+}
+
+/// A unit of systemd's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its name, with the type.
     pub name: String,
     /// What stopping it ends.
     pub stop: Stop,
+}
+
+/// Somebody else who manages groups: a container runtime, a scheduler, a delegated unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// The delegated unit, or the topmost group: `docker`, `slurmstepd.scope`.
+    pub name: String,
+    /// The group the process is in, with the hierarchy where there are several: `freezer:/slurm/job_1`.
+    pub group: String,
+    /// On v1, it is at the root of the hierarchies of cpu, cpuacct and blkio.
+    pub apart_from_weights: bool,
 }
 
 /// What `systemctl stop` of a unit ends (`KillMode=`, systemd.kill(5)).
@@ -75,17 +119,15 @@ pub enum Weight {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// It is moved into a group of LRS's.
-    Leave,
+    Leave {
+        /// What is lost by that, a sentence without a full stop; `None`: nothing, or it was asked for.
+        lost: Option<String>,
+    },
+    /// It is moved in the hierarchies of cpu, cpuacct and blkio, and stays where it is in all others.
+    LeavePartly,
     /// Its present group is managed as it is.
     InPlace {
-        /// What would be lost otherwise, a sentence without a final stop.
-        because: String,
-    },
-    /// It is moved into a group of its own below its unit.
-    Below {
-        /// The group in which that is made.
-        parent: String,
-        /// As above.
+        /// What would be lost otherwise, a sentence without a full stop.
         because: String,
     },
     /// It is not admitted; the message says what to do.
@@ -97,32 +139,35 @@ pub enum Leaving {
 impl Leaving {
     /// Whether both put the process in the same place.
     pub fn is_like(&self, other: &Leaving) -> bool {
-        match (self, other) {
-            (Leaving::Below { parent, .. }, Leaving::Below { parent: other, .. }) => {
-                parent == other
-            }
-            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
-        }
+        std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
 /// See the module.
 pub fn decide(facts: &Facts) -> Leaving {
-    let Some(unit) = &facts.unit else { return Leaving::Leave };
-    let Some(because) = loss(unit, facts.limit.as_deref()) else { return Leaving::Leave };
-    let obstacle = match (facts.alone, facts.weight) {
-        (true, Weight::Usable) => return Leaving::InPlace { because },
-        (false, _) => "it shares its cgroup with other processes, which would become the task too",
-        (true, Weight::Forbidden) => {
-            "managing it in place changes the weight of the unit, which takes an administrator"
-        }
-        (true, Weight::None) => {
-            "its cgroup has no CPU weight, which a unit gets with CPUWeight=100"
-        }
-    };
-    if let Some(parent) = &facts.below {
-        return Leaving::Below { parent: parent.clone(), because };
+    match &facts.holder {
+        Holder::Nobody => Leaving::Leave { lost: None },
+        Holder::Systemd(unit) => from_unit(facts, unit),
+        Holder::Manager(manager) => from_manager(facts, manager),
     }
+}
+
+fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
+    let lost = loss(unit, facts.limit.as_deref());
+    let Some(because) = lost.filter(|_| facts.wish != Wish::LeaveUnit) else {
+        return Leaving::Leave { lost: None };
+    };
+    match facts.wish {
+        Wish::Admit if facts.admin => return Leaving::Leave { lost: Some(because) },
+        Wish::Rule => {
+            return Leaving::Refuse(format!(
+                "{because}; it stays in {}: have the rule take it in place (attach = \"in-place\")",
+                unit.name
+            ));
+        }
+        Wish::Run | Wish::Admit | Wish::LeaveUnit => {}
+    }
+    let Some(obstacle) = obstacle(facts) else { return Leaving::InPlace { because } };
     let stays = format!("{because}; it cannot stay in {} as a task: {obstacle}", unit.name);
     // Out of a limit nobody gets by asking for it.
     if facts.limit.is_some() && !facts.admin {
@@ -133,9 +178,57 @@ pub fn decide(facts: &Facts) -> Leaving {
     } else {
         ""
     };
-    Leaving::Refuse(format!(
-        "{stays}; {alone}leave the unit all the same with lrsctl run --leave-unit"
-    ))
+    Leaving::Refuse(format!("{stays}; {alone}leave the unit all the same with --leave-unit"))
+}
+
+fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
+    let Manager { name, group, .. } = manager;
+    let because = format!(
+        "the process is in {group}, which is {name}'s: moved out, {name} would not find it any more"
+    );
+    match facts.wish {
+        Wish::LeaveUnit if facts.admin => return Leaving::Leave { lost: None },
+        Wish::LeaveUnit => {
+            return Leaving::Deny(format!("{because}; only an administrator may take it out"));
+        }
+        Wish::Run | Wish::Admit if obstacle(facts).is_none() => {
+            return Leaving::InPlace { because };
+        }
+        Wish::Run | Wish::Admit | Wish::Rule => {}
+    }
+    if manager.apart_from_weights {
+        return Leaving::LeavePartly;
+    }
+    let way_out = match facts.wish {
+        Wish::Rule => {
+            "have a rule take its group in place (attach = \"in-place\", docs/discover.md)"
+        }
+        _ => {
+            "have a [[discover]] rule take the jobs of that manager in place (docs/discover.md), run \
+             it outside of them, or, as an administrator, take it out with --leave-unit"
+        }
+    };
+    let obstacle = match (facts.wish, obstacle(facts)) {
+        (Wish::Run | Wish::Admit, Some(why)) => format!("; it cannot be a task in place: {why}"),
+        _ => String::new(),
+    };
+    Leaving::Refuse(format!("{because}{obstacle}; {way_out}"))
+}
+
+/// Why its group cannot be the task's as it is; `None`: it can.
+fn obstacle(facts: &Facts) -> Option<&'static str> {
+    match (facts.alone, facts.weight) {
+        (true, Weight::Usable) => None,
+        (false, _) => {
+            Some("it shares its cgroup with other processes, which would become the task too")
+        }
+        (true, Weight::Forbidden) => Some(
+            "managing it in place changes the weight of the unit, which takes an administrator",
+        ),
+        (true, Weight::None) => {
+            Some("its cgroup has no CPU weight, which a unit gets with CPUWeight=100")
+        }
+    }
 }
 
 /// What is lost by leaving `unit`, in a sentence; `None`: nothing.
@@ -164,63 +257,64 @@ mod tests {
 
     fn facts(stop: Stop) -> Facts {
         Facts {
-            unit: Some(Unit { name: "u".into(), stop }),
+            wish: Wish::Run,
+            holder: Holder::Systemd(Unit { name: "u".into(), stop }),
             limit: None,
             alone: false,
             weight: Weight::Usable,
-            below: None,
             admin: true,
         }
+    }
+
+    fn managed(wish: Wish) -> Facts {
+        let (name, group) =
+            ("slurmstepd.scope".into(), "/system.slice/slurmstepd.scope/job_1".into());
+        let manager = Manager { name, group, apart_from_weights: false };
+        Facts { wish, holder: Holder::Manager(manager), ..facts(Stop::Scope) }
+    }
+
+    fn apart(mut facts: Facts) -> Facts {
+        if let Holder::Manager(manager) = &mut facts.holder {
+            manager.apart_from_weights = true;
+        }
+        facts
     }
 
     /// The outcome in a word.
     fn word(facts: &Facts) -> &'static str {
         match decide(facts) {
-            Leaving::Leave => "leave",
+            Leaving::Leave { lost: None } => "leave",
+            Leaving::Leave { lost: Some(_) } => "leave, with a warning",
+            Leaving::LeavePartly => "partly",
             Leaving::InPlace { .. } => "in place",
-            Leaving::Below { .. } => "below",
             Leaving::Refuse(_) => "refuse",
             Leaving::Deny(_) => "deny",
         }
     }
 
+    fn check(rows: impl IntoIterator<Item = (&'static str, Facts, &'static str)>) {
+        for (what, facts, expected) in rows {
+            assert_eq!(word(&facts), expected, "{what}: {:?}", decide(&facts));
+        }
+    }
+
     #[test]
-    fn the_table() {
+    fn out_of_a_unit_of_systemds() {
         let limit = || Some(LIMIT.to_owned());
-        let below = || Some("/u".to_owned());
         let silent = || Stop::Assumed("systemd is silent".into());
-        let none = Facts { unit: None, limit: limit(), ..facts(Stop::Everything) };
-        let rows = [
-            ("no unit, as ever", none.clone(), "leave"),
-            ("no unit, a member", Facts { admin: false, ..none }, "leave"),
+        let service = || facts(Stop::Everything);
+        let none = Facts { holder: Holder::Nobody, limit: limit(), ..service() };
+        check([
+            ("nobody's, as ever", none.clone(), "leave"),
+            ("nobody's, a member", Facts { admin: false, ..none }, "leave"),
             ("a session, a scope", facts(Stop::Scope), "leave"),
             ("the same, alone", Facts { alone: true, ..facts(Stop::Scope) }, "leave"),
             ("cron", facts(Stop::MainProcess), "leave"),
-            ("a script in a service", facts(Stop::Everything), "refuse"),
-            ("a service alone", Facts { alone: true, ..facts(Stop::Everything) }, "in place"),
+            ("a script in a service", service(), "refuse"),
+            ("a service alone", Facts { alone: true, ..service() }, "in place"),
             ("nobody knows", facts(silent()), "refuse"),
             ("nobody knows, alone", Facts { alone: true, ..facts(silent()) }, "in place"),
-            ("a delegated unit", Facts { below: below(), ..facts(Stop::Everything) }, "below"),
-            (
-                "in place goes first",
-                Facts { alone: true, below: below(), ..facts(Stop::Everything) },
-                "in place",
-            ),
-            (
-                "no weight",
-                Facts { alone: true, weight: Weight::None, ..facts(Stop::Everything) },
-                "refuse",
-            ),
-            (
-                "no weight, delegated",
-                Facts {
-                    alone: true,
-                    weight: Weight::None,
-                    below: below(),
-                    ..facts(Stop::Everything)
-                },
-                "below",
-            ),
+            ("no weight", Facts { alone: true, weight: Weight::None, ..service() }, "refuse"),
             ("a limited scope", Facts { limit: limit(), ..facts(Stop::Scope) }, "refuse"),
             (
                 "a limited scope, alone",
@@ -228,9 +322,54 @@ mod tests {
                 "in place",
             ),
             ("a limited cron", Facts { limit: limit(), ..facts(Stop::MainProcess) }, "refuse"),
-        ];
-        for (what, facts, expected) in rows {
-            assert_eq!(word(&facts), expected, "{what}: {:?}", decide(&facts));
+            ("told to leave", Facts { wish: Wish::LeaveUnit, ..service() }, "leave"),
+            ("an admin's admit", Facts { wish: Wish::Admit, ..service() }, "leave, with a warning"),
+            (
+                "an admin's admit out of a session",
+                Facts { wish: Wish::Admit, ..facts(Stop::Scope) },
+                "leave",
+            ),
+            ("a member's admit", Facts { wish: Wish::Admit, admin: false, ..service() }, "refuse"),
+            ("a rule, cron", Facts { wish: Wish::Rule, ..facts(Stop::MainProcess) }, "leave"),
+            (
+                "a rule, a service alone",
+                Facts { wish: Wish::Rule, alone: true, ..service() },
+                "refuse",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn out_of_the_hands_of_another_manager() {
+        let alone = |wish| Facts { alone: true, ..managed(wish) };
+        let member = |facts| Facts { admin: false, ..facts };
+        check([
+            ("run in a job", managed(Wish::Run), "refuse"),
+            ("run alone in a group", alone(Wish::Run), "in place"),
+            ("the same, a member", member(alone(Wish::Run)), "in place"),
+            ("admit of all that is in a group", alone(Wish::Admit), "in place"),
+            ("admit, shared", managed(Wish::Admit), "refuse"),
+            ("admit by an admin too, shared", managed(Wish::Admit), "refuse"),
+            ("no weight", Facts { weight: Weight::None, ..alone(Wish::Run) }, "refuse"),
+            ("a rule with groups of its own", alone(Wish::Rule), "refuse"),
+            ("v1, weights apart", apart(managed(Wish::Run)), "partly"),
+            ("v1, weights apart, a rule", apart(managed(Wish::Rule)), "partly"),
+            ("an admin's override", managed(Wish::LeaveUnit), "leave"),
+            ("a member's", member(managed(Wish::LeaveUnit)), "deny"),
+            ("a member's, weights apart", apart(member(managed(Wish::LeaveUnit))), "deny"),
+        ]);
+        let limit = Facts { limit: Some(LIMIT.into()), ..managed(Wish::Run) };
+        check([("limit or not", limit, "refuse")]);
+    }
+
+    #[test]
+    fn a_refusal_names_who_holds_the_process_and_the_way_out() {
+        for wish in [Wish::Run, Wish::Admit, Wish::Rule] {
+            let Leaving::Refuse(text) = decide(&managed(wish)) else { panic!("{wish:?}") };
+            assert!(text.contains("slurmstepd.scope/job_1"), "{text}");
+            assert!(text.contains("slurmstepd.scope's"), "{text}");
+            assert!(text.contains("docs/discover.md"), "{text}");
+            assert_eq!(text.contains("--leave-unit"), wish != Wish::Rule, "{text}");
         }
     }
 
@@ -260,13 +399,10 @@ mod tests {
 
     #[test]
     fn places_are_compared_and_words_are_not() {
-        let below = |parent: &str, because: &str| Leaving::Below {
-            parent: parent.into(),
-            because: because.into(),
-        };
-        assert!(below("/u", "a").is_like(&below("/u", "b")));
-        assert!(!below("/u", "a").is_like(&below("/v", "a")));
-        assert!(Leaving::Leave.is_like(&Leaving::Leave));
-        assert!(!Leaving::Leave.is_like(&below("/u", "a")));
+        let because = |text: &str| Leaving::InPlace { because: text.into() };
+        assert!(because("a").is_like(&because("b")));
+        let leave = || Leaving::Leave { lost: None };
+        assert!(leave().is_like(&Leaving::Leave { lost: Some("a limit".into()) }));
+        assert!(!leave().is_like(&Leaving::LeavePartly) && !leave().is_like(&because("a")));
     }
 }

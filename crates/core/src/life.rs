@@ -15,8 +15,7 @@
 //! A release stores the record as `releasing`, then the placing thread moves the processes to where
 //! they came from (in place: writes back the values found), then `released`, then the record goes. A
 //! daemon killed in between finishes it. An in-place task gets its weights back however it ends. Where
-//! they came from may be gone: out of the LRS root they go to a scope of their own or above the root,
-//! out of a group below a unit to one made beside it (`lrs-released-ID.NAME`), below the same limits.
+//! they came from may be gone: then they go to a scope of their own or above the root.
 //!
 //! Limits. A weight that could not be written is not in here: the executor finds it when it
 //! compares, and the next comparison tries again.
@@ -30,7 +29,7 @@ use super::model::{Labels, Priority, Standing, TaskId};
 use super::restore::Due;
 use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
-use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record};
+use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
 use super::task::{
     Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Hold, Kin, Life, Origin, Task,
 };
@@ -69,10 +68,10 @@ impl Shaper {
     }
 
     /// A task of observe mode is to be attached.
-    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Origin, kin: Kin) {
+    pub(super) fn attach_booked(&mut self, id: TaskId, origin: Origin, kin: Kin, followed: bool) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_booked()) else { return };
         let Some(group) = task.group.take() else { return };
-        let booked = Booked { group, baseline: task.counts.baseline.take() };
+        let booked = Booked { group, baseline: task.counts.baseline.take(), followed };
         let booked = Some(Box::new(booked));
         task.life = Life::Attaching(Attaching { booked, ..Attaching::default() });
         task.who.origin = origin;
@@ -105,13 +104,19 @@ impl Shaper {
         // Counting starts at admission, not at the birth of somebody else's group.
         task.counts.begin(now.boot, task.counts.baseline.unwrap_or(born));
         self.step.store(Record::Task(id));
-        if booked.is_some() {
+        if let Some(booked) = booked {
             let mut inputs = Map::new();
             inputs.insert("cgroup".into(), json!(group.path));
             inputs.insert("in_place".into(), json!(group.attachment == Attachment::InPlace));
             task.group = Some(group);
-            let reason = "it was booked in observe mode, and this lrsd enforces".to_owned();
-            return self.note(EventKind::Attached, Some(id), reason, inputs, now);
+            let reason = match booked.followed {
+                true => {
+                    "its last process went into this group, made after the task's admission, which \
+                     holds nothing else"
+                }
+                false => "it was booked in observe mode, and this lrsd enforces",
+            };
+            return self.note(EventKind::Attached, Some(id), reason.to_owned(), inputs, now);
         }
         task.group = Some(group);
         self.admitted(id, reason, now);
@@ -317,7 +322,9 @@ impl Shaper {
                 let raw = task.counts.meter.computing_rate_raw().map(Share::value);
                 inputs.insert("computing_rate_raw".into(), json!(raw));
             }
-            self.record(now, EventKind::Completed, Some(id.to_string()), |event| {
+            let kind = if task.left_for.is_some() { EventKind::Left } else { EventKind::Completed };
+            self.totals.left += u64::from(task.left_for.is_some());
+            self.record(now, kind, Some(id.to_string()), |event| {
                 event.from = Some(task.tier().to_string());
                 event.inputs = inputs;
                 event.inputs.insert("ended_at".into(), json!(at));
@@ -325,6 +332,12 @@ impl Shaper {
                 insert_labels(&mut event.inputs, &task.labels);
                 if away {
                     event.reason = Some("ended while lrsd was away".into());
+                }
+                if let Some(group) = &task.left_for {
+                    event.reason = Some(format!(
+                        "its last process went into {group}, made after the task's admission, and \
+                         is left there"
+                    ));
                 }
             });
             self.step.jobs.push(Job::Remove { task, leave_alone: false });
@@ -418,6 +431,40 @@ impl Shaper {
         self.step.jobs.push(Job::Reattach(id));
         let reason = format!("{outside}; moving it back");
         self.note(EventKind::Drift, Some(id), reason, inputs, now);
+    }
+
+    /// Its main process went into a group that was made after the task's: it was the task's own doing,
+    /// or somebody made that group for it (`systemd-run --scope`, a container), and it is left there.
+    pub(super) fn went_elsewhere(&mut self, id: TaskId, to: &str, whither: Whither, now: Moment) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| task.is_placed()) else { return };
+        let (Some(process), Some(group)) = (task.who.process, &task.group) else { return };
+        match whither {
+            Whither::Partly => {
+                if std::mem::replace(&mut task.main_exited, true) {
+                    return;
+                }
+                let mut inputs = Map::new();
+                inputs.insert("cgroup".into(), json!(group.path));
+                inputs.insert("found_in".into(), json!(to));
+                let reason = format!(
+                    "process {} went into a group made after the task's and is left there; the \
+                     task is what is left in its own",
+                    process.pid
+                );
+                self.note(EventKind::Drift, Some(id), reason, inputs, now);
+            }
+            Whither::InPlace => {
+                // As one that observe mode booked: the executor attaches it next.
+                let booked = GroupRecord {
+                    attachment: Attachment::None,
+                    path: to.to_owned(),
+                    ..group.clone()
+                };
+                task.group = Some(booked);
+                task.life = Life::Placed(Hold::Kept);
+            }
+            Whither::Away => task.left_for = Some(to.to_owned()),
+        }
     }
 
     /// How a move back went.

@@ -139,6 +139,7 @@ impl Shaper {
                 life: Life::Attaching(Attaching { reason, ..Attaching::default() }),
                 admitted_at: now,
                 main_exited: false,
+                left_for: None,
                 lost: false,
                 ..Task::lost(id, Order(0), Seat::Passive)
             };

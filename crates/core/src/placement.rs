@@ -353,6 +353,7 @@ impl Shaper {
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: false,
+            left_for: None,
             exit: None,
             lost: false,
         };

@@ -152,6 +152,8 @@ impl Ask for Shaper {
             attachment: Attachment::Own,
             path: format!("/lrs/{id}"),
             inode: id.number + 2,
+            elsewhere: Vec::new(),
+            for_member: false,
             origin: Default::default(),
             found: Vec::new(),
         };

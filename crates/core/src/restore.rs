@@ -348,7 +348,15 @@ mod tests {
 
     fn group(attachment: Attachment) -> GroupRecord {
         let path = "/lrs/1-4".to_owned();
-        GroupRecord { attachment, path, inode: 7, origin: Default::default(), found: Vec::new() }
+        GroupRecord {
+            attachment,
+            path,
+            inode: 7,
+            origin: Default::default(),
+            found: Vec::new(),
+            elsewhere: Vec::new(),
+            for_member: false,
+        }
     }
 
     fn record(life: Life, attachment: Attachment) -> Task {

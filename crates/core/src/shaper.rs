@@ -285,7 +285,9 @@ impl Shaper {
             }
             Input::Abandon(ticket) => self.abandon(ticket),
             Input::Prepared { task, ready } => self.prepared(task, ready),
-            Input::AttachBooked { task, origin, kin } => self.attach_booked(task, origin, kin),
+            Input::AttachBooked { task, origin, kin, followed } => {
+                self.attach_booked(task, origin, kin, followed);
+            }
             Input::Attached { task, group, born } => self.in_place(task, group, born, now),
             Input::NotRecorded(task) => self.not_recorded(task),
             Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
@@ -320,6 +322,9 @@ impl Shaper {
             }
             Input::Outside { task, found_in, limit, occupied } => {
                 self.outside(task, &found_in, limit.as_deref(), occupied, now);
+            }
+            Input::WentElsewhere { task, to, whither } => {
+                self.went_elsewhere(task, &to, whither, now);
             }
             Input::Reattached { task, result } => self.reattached(task, result, now),
             Input::Entered { task, error } => self.entered(task, &error, now),

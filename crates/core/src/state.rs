@@ -258,6 +258,9 @@ pub enum Refusal {
 pub struct Totals {
     pub admitted: u64,
     pub completed: u64,
+    /// Of the completed ones, those that left for a group that they made or asked for.
+    #[serde(default)]
+    pub left: u64,
     pub released: u64,
     pub refused: u64,
     pub promoted: u64,

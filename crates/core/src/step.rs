@@ -70,6 +70,8 @@ pub enum Input {
         origin: Origin,
         /// Who is moved with it.
         kin: Kin,
+        /// It was in a group of LRS's before, and went into this one by itself.
+        followed: bool,
     },
     /// The processes of the task are in place.
     Attached {
@@ -135,6 +137,15 @@ pub enum Input {
         limit: Option<String>,
         /// Whether others are in the group.
         occupied: bool,
+    },
+    /// The main process went into a group that was made after the task's own.
+    WentElsewhere {
+        /// The task.
+        task: TaskId,
+        /// That group's path.
+        to: String,
+        /// What that makes of the task.
+        whither: Whither,
     },
     /// How a [`Job::Reattach`] went.
     Reattached {
@@ -322,6 +333,18 @@ pub enum Last {
     /// It has no group that could be read.
     Unread,
     /// It ended while no daemon ran: neither when nor at what rate is known.
+    Away,
+}
+
+/// What becomes of a task whose main process went into a group made after the task's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whither {
+    /// Others are left in the task's group: they are the task.
+    Partly,
+    /// It was the last one, and its group can be the task's in place; followed by
+    /// [`Input::AttachBooked`].
+    InPlace,
+    /// It was the last one, and its group cannot: the task is over. Followed by [`Input::Ended`].
     Away,
 }
 

@@ -71,9 +71,12 @@ pub struct Task {
     /// When the last of them were put right.
     #[serde(skip)]
     pub repairs: VecDeque<BootTime>,
-    /// Whether its main process has ended.
+    /// Whether its main process has ended, or is the task's no longer.
     #[serde(skip)]
     pub main_exited: bool,
+    /// The group, made after the task's, that the last of its processes went into.
+    #[serde(skip)]
+    pub left_for: Option<String>,
     /// How that ended; `None`: it has not, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
@@ -108,9 +111,12 @@ pub struct Who {
     /// The unit of systemd's that the group is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitRecord>,
-    /// What it would have lost by leaving the unit it was started in, if it stays there for that.
+    /// What it would have lost by leaving the group it was started in, if it stays there for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays_because: Option<String>,
+    /// What it lost by leaving its unit of systemd's, which an administrator's `admit` may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_by_move: Option<String>,
     /// Where its main process was before, per hierarchy.
     pub origin: Origin,
 }
@@ -153,6 +159,9 @@ pub struct Booked {
     pub group: GroupRecord,
     /// [`Counts::baseline`] then.
     pub baseline: Option<TaskSample>,
+    /// It was in a group of LRS's and goes on in one that it made or asked for, in place.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub followed: bool,
 }
 
 /// Whether a task is kept in its group and at its weights.
@@ -193,6 +202,7 @@ impl Task {
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: true,
+            left_for: None,
             exit: None,
             lost: true,
         }
@@ -410,6 +420,13 @@ pub struct GroupRecord {
     pub origin: Origin,
     /// In place: file name and content of every weight file as found.
     pub found: Vec<(String, String)>,
+    /// Own: hierarchies in which the processes stay where they are, because another manager holds
+    /// them there ([`super::leaving`]); named as in `origin`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
+    /// In place: whoever asked is no administrator, so no weight goes above what was found.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub for_member: bool,
 }
 
 #[cfg(test)]

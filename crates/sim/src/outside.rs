@@ -98,7 +98,15 @@ pub fn origin(group: Inode) -> Origin {
 /// The group that was made for a task.
 pub fn own_group(group: Inode, origin: Origin) -> GroupRecord {
     let (attachment, path) = (Attachment::Own, format!("/{}", group.0));
-    GroupRecord { attachment, path, inode: group.0, origin, found: Vec::new() }
+    GroupRecord {
+        attachment,
+        path,
+        inode: group.0,
+        origin,
+        found: Vec::new(),
+        elsewhere: Vec::new(),
+        for_member: false,
+    }
 }
 
 /// The record of a task.

@@ -51,6 +51,18 @@ impl Stage {
         ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks }
     }
 
+    fn record(&self) -> GroupRecord {
+        GroupRecord {
+            attachment: crate::cgroup::Attachment::Own,
+            path: self.path.clone(),
+            inode: 1,
+            origin: Default::default(),
+            found: Vec::new(),
+            elsewhere: Vec::new(),
+            for_member: false,
+        }
+    }
+
     fn inside(&self) -> usize {
         processes_below(&self.hierarchies[0].dir(&self.path)).unwrap().len()
     }
@@ -85,7 +97,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let stage = Stage::new("attach-late", 20);
     let error = stage
         .mover(Duration::ZERO)
-        .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
+        .attach(&stage.record(), stage.process(), Kin::Descendants, Conditions::default(), false)
         .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("within 0ns") && text.contains("still outside"), "{text}");
@@ -97,7 +109,7 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     let mut budget = Duration::from_micros(50);
     let text = loop {
         match stage.mover(budget).attach(
-            &stage.path,
+            &stage.record(),
             stage.process(),
             Kin::Descendants,
             Conditions::default(),
@@ -117,7 +129,13 @@ fn an_attach_that_runs_out_of_time_is_undone_and_says_how_many_are_outside() {
     assert_eq!(
         stage
             .mover(BUDGET)
-            .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
+            .attach(
+                &stage.record(),
+                stage.process(),
+                Kin::Descendants,
+                Conditions::default(),
+                false
+            )
             .unwrap(),
         21
     );
@@ -130,7 +148,13 @@ fn a_release_that_runs_out_of_time_says_how_many_are_inside_and_goes_on_when_ask
     let mover = stage.mover(BUDGET);
     assert_eq!(
         mover
-            .attach(&stage.path, stage.process(), Kin::Descendants, Conditions::default(), false)
+            .attach(
+                &stage.record(),
+                stage.process(),
+                Kin::Descendants,
+                Conditions::default(),
+                false
+            )
             .unwrap(),
         6
     );
@@ -168,7 +192,9 @@ fn what_each_session_of_a_crowd_costs() {
             ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks };
         let begun = clock::boot_time();
         assert_eq!(
-            mover.attach(&stage.path, process, Kin::Session, Conditions::default(), false).unwrap(),
+            mover
+                .attach(&stage.record(), process, Kin::Session, Conditions::default(), false)
+                .unwrap(),
             2
         );
         took.push(clock::boot_time().since(begun));

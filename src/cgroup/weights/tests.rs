@@ -43,10 +43,12 @@ fn impossible_plans_are_said() {
 #[test]
 fn the_owners_weight_is_a_floor() {
     let pair = CPU_WEIGHT.pair(&plan(100, 2, 8));
-    assert_eq!(pair.beside(Some(900)).active, 900);
-    assert_eq!(pair.beside(Some(3)), pair);
-    assert_eq!(pair.beside(Some(0)), pair);
-    assert_eq!(pair.beside(None).of(Tier::Passive), 1);
+    assert_eq!(pair.beside(Some(900), true).active, 900);
+    assert_eq!(pair.beside(Some(900), false).active, 900);
+    assert_eq!(pair.beside(Some(100), false).active, 100, "a member's is never raised");
+    assert_eq!(pair.beside(Some(3), true), pair);
+    assert_eq!(pair.beside(Some(0), true), pair);
+    assert_eq!(pair.beside(None, true).of(Tier::Passive), 1);
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn the_lane_has_a_tenth_of_the_active_weight_and_no_less_than_passive_tasks() {
     assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)).of(Level::SlowLane), 100);
     assert_eq!(CPU_WEIGHT.pair(&plan_of_two).of(Level::Lane), 40);
     assert_eq!(CPU_WEIGHT.pair(&plan(1, 4, 4)).of(Level::Lane), 100);
-    assert_eq!(CPU_SHARES.pair(&plan_of_two).beside(Some(2)).of(Level::Lane), 102);
+    assert_eq!(CPU_SHARES.pair(&plan_of_two).beside(Some(2), true).of(Level::Lane), 102);
 }
 
 #[test]

@@ -168,7 +168,8 @@ impl SlotArgs {
 pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
-    /// Leave the unit of systemd's that this runs in, whatever its limits and its stop
+    /// Leave the unit of systemd's that this runs in, whatever its limits and its stop; an
+    /// administrator's leaves the group of another manager (a container, a scheduler's job) too
     #[arg(long)]
     pub(in crate::cli) leave_unit: bool,
     /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it, or else it
@@ -181,7 +182,7 @@ pub(in crate::cli) struct RunArgs {
     /// With --each: Ctrl-C ends what waits for a slot and leaves the tasks that run
     #[arg(long, requires = "each")]
     pub(in crate::cli) leave: bool,
-    /// A pipe: gives up waiting when it is closed
+    /// A socket: gives up waiting when it is closed, and says there whose slot it has
     #[arg(long, hide = true, value_name = "FD")]
     pub(in crate::cli) parent: Option<i32>,
     /// The command and its arguments
@@ -227,6 +228,10 @@ pub(in crate::cli) struct AdmitArgs {
     /// admin must own everybody in it, also later, and on cgroup v2 its cgroup.procs
     #[arg(long)]
     pub(in crate::cli) in_place: bool,
+    /// Move it out of its unit of systemd's, and for an administrator out of the group of another
+    /// manager (a container, a scheduler's job), whatever is lost
+    #[arg(long, conflicts_with = "in_place")]
+    pub(in crate::cli) leave_unit: bool,
     /// A running service or scope of systemd's, in place: all its processes are one task [sshd
     /// is sshd.service]; takes an admin; may be given several times
     #[arg(long = "unit", value_name = "NAME", conflicts_with = "pids")]

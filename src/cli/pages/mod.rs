@@ -152,9 +152,10 @@ const RUN_IN_A_UNIT: &[(&str, &str)] = &[
          one of a user's own manager needs CPUWeight=.",
     ),
     (
-        "a group of a delegated unit (Delegate=) whose cpu controller is enabled above it",
-        "If something is lost by leaving, it gets a group of its own beside, within the unit. \
-         cgroup v2 only.",
+        "a delegated unit (Delegate=), a container, a job of another scheduler",
+        "It stays in place if it is alone in its cgroup and that has a CPU weight; on cgroup v1 it is \
+         moved in cpu, cpuacct and blkio alone if it is at the root of those; else refused. Only an \
+         administrator's --leave-unit takes it out.",
     ),
     (
         "a service whose script calls lrsctl run; a scope or session with a limit",

@@ -156,6 +156,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("repaired", format!("{} changes by others", task.repaired)),
         ("siblings", text(&task.ratio_group)),
         ("stays", text(&task.stays_because)),
+        ("lost", text(&task.lost_by_move)),
         (
             "kernel",
             format!(

@@ -150,7 +150,9 @@ impl Announcer {
             EventKind::Admitted => Manager::task_admitted(manager, id, path, seq, reason).await,
             EventKind::Promoted => Manager::task_promoted(manager, id, path, seq, reason).await,
             EventKind::Demoted => Manager::task_demoted(manager, id, path, seq, reason).await,
-            EventKind::Completed => Manager::task_completed(manager, id, path, seq, reason).await,
+            EventKind::Completed | EventKind::Left => {
+                Manager::task_completed(manager, id, path, seq, reason).await
+            }
             EventKind::Released => Manager::task_released(manager, id, path, seq, reason).await,
             _ => Ok(()),
         }

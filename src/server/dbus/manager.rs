@@ -68,6 +68,7 @@ struct AdmitOptions {
     reservation: Option<String>,
     in_place: bool,
     keep_unit: bool,
+    leave_unit: bool,
     wait_ms: u64,
     wait_forever: bool,
     first_requested_at: Option<String>,
@@ -88,6 +89,7 @@ impl AdmitOptions {
             reservation: self.reservation,
             in_place: self.in_place,
             keep_unit: self.keep_unit,
+            leave_unit: self.leave_unit,
             wait_ms: self.wait_ms,
             wait_forever: self.wait_forever,
             unit: self.unit,
@@ -291,7 +293,8 @@ impl Manager {
     /// name, job, kind, group (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), first_requested_at (s, RFC 3339), unit (s): with pid 0, a running
     /// service or scope of systemd's, in place; keep_unit (b): leave the unit of systemd's that
-    /// it is in only if nothing is lost by it, as lrsctl run does. A wait ends when the caller
+    /// it is in only if nothing is lost by it, as lrsctl run does; leave_unit (b): leave it, or for
+    /// an admin the group of another manager, whatever is lost. A wait ends when the caller
     /// leaves the bus. AlreadyExists has the task's id as its second argument.
     #[zbus(out_args("id", "task"))]
     async fn admit(

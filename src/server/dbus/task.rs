@@ -76,7 +76,9 @@ impl Task {
     #[zbus(property)] fn ratio_group(&self) -> String { text(self.task.ratio_group.as_deref()) }
     /// The systemd unit that has this cgroup; empty: none.
     #[zbus(property)] fn unit(&self) -> String { text(self.task.unit.as_deref()) }
-    /// What it would lose by leaving its unit; empty: it left.
+    /// What it lost by leaving its unit; empty: nothing.
+    #[zbus(property)] fn lost_by_move(&self) -> String { text(self.task.lost_by_move.as_deref()) }
+    /// What it would lose by leaving its group; empty: it left.
     #[zbus(property)] fn stays_because(&self) -> String { text(self.task.stays_because.as_deref()) }
     /// io: passive, and computes promptly in short bursts; empty: not so.
     #[zbus(property)] fn cpu_lane(&self) -> String { text(self.task.cpu_lane.as_deref()) }
@@ -133,6 +135,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     same!(
         id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
         slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
+        lost_by_move
         cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec
         read_bytes_per_sec elapsed_seconds expected_remaining_seconds kernel resident_bytes

@@ -94,7 +94,15 @@ fn left_alone(inputs: impl Fn(TaskId) -> Vec<Input>) -> bool {
     let id = ask(&mut shaper, who, Need::Discovered, None);
     let path = "/lrs/1".to_owned();
     let (attachment, origin, found) = (Attachment::Own, Default::default(), Vec::new());
-    let group = GroupRecord { attachment, path, inode: 2, origin, found };
+    let group = GroupRecord {
+        attachment,
+        path,
+        inode: 2,
+        origin,
+        found,
+        elsewhere: Vec::new(),
+        for_member: false,
+    };
     feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
     feed(&mut shaper, Input::Attached { task: id, group, born: TaskSample::default() });
     let jobs = inputs(id).into_iter().flat_map(|input| feed(&mut shaper, input).jobs);

@@ -121,7 +121,15 @@ impl Node {
 
     fn attached(&mut self, task: TaskId) {
         let (attachment, path) = (Attachment::Own, format!("/lrs/{task}"));
-        let group = GroupRecord { attachment, path, inode: 2, origin: home(), found: Vec::new() };
+        let group = GroupRecord {
+            attachment,
+            path,
+            inode: 2,
+            origin: home(),
+            found: Vec::new(),
+            elsewhere: Vec::new(),
+            for_member: false,
+        };
         self.feed(Input::Attached { task, group, born: Default::default() });
     }
 

@@ -246,59 +246,57 @@ mkdir "\$group/main" && echo \$\$ >"\$group/main/cgroup.procs" &&
 "$bin/lrsctl" run --name delegated -- sh -c 'sleep infinity & sleep infinity'
 SH
 chmod 755 "$dir/delegated"
+# Nothing is taken out of a delegated unit, and no group is made in it.
+is_said() { journalctl --boot --no-pager --output=cat --unit="keep-$1.service" | grep "is keep-$1.service's"; }
 if [ "$LRS_VM_VARIANT" = v2 ]; then
-    unit delegated -p Delegate=yes -p MemoryMax=200M "$dir/delegated"
-    eventually "delegated is a task" is_task delegated
-    path=$(path_of delegated)
-    case $path in
-    */keep-delegated.service/t*delegated) ;;
-    *) fault "delegated is in $path" ;;
-    esac
-    [ "$(memory_limit "$(pid_of delegated)")" = 209715200 ] ||
-        fault "the limit in force is $(memory_limit "$(pid_of delegated)")"
-    [ "$(field delegated attachment)" = own ] || fault "it is $(field delegated attachment)"
-    # Killed meanwhile, the next daemon goes on with it.
-    kill -KILL "$daemon"
-    wait "$daemon" 2>/dev/null
-    start_daemon
-    [ "$(path_of delegated)" = "$path" ] || fault "after kill -9 it is in $(path_of delegated)"
-    # Released, it is where it was.
-    pid=$(pid_of delegated)
-    lrsctl release "$(field delegated id)" || fault "not released"
-    case $(tracked "$pid") in
-    */keep-delegated.service/main) ;;
-    *) fault "released, it is in $(tracked "$pid")" ;;
-    esac
-    [ -e "/sys/fs/cgroup$path" ] && fault "its group stays: $path"
-    systemctl stop keep-delegated.service
-    unit delegated -p Delegate=yes -p MemoryMax=200M "$dir/delegated"
-    eventually "delegated is a task again" is_task delegated
-    stops delegated keep-delegated.service
-    # A member cannot shed the limit: neither moved out and back by lrsd, nor released when the
-    # group it was in is gone.
-    unit lodged -p User=lodger -p Delegate=yes -p MemoryMax=200M "$dir/delegated"
-    eventually "a member's task is below its unit" is_task delegated
-    path=$(path_of delegated)
-    pid=$(pid_of delegated)
-    group=/sys/fs/cgroup${path%/*}
-    echo "$pid" >"$group/main/cgroup.procs"
-    is_back() { [ "$(tracked "$pid")" = "$path" ]; }
-    eventually "moved out within its unit, it is moved back" is_back
-    mkdir "$group/else"
-    mapfile -t others <"$group/main/cgroup.procs"
-    for other in "${others[@]}"; do echo "$other" >"$group/else/cgroup.procs"; done
-    rmdir "$group/main" || fault "main is not empty: $(cat "$group/main/cgroup.procs")"
-    runuser -u lodger -- env LRS_ENDPOINT="$LRS_ENDPOINT" "$bin/lrsctl" release "$(field delegated id)" ||
-        fault "not released"
-    [ "$(memory_limit "$pid")" = 209715200 ] ||
-        fault "released, it is in $(tracked "$pid"): the limit in force is $(memory_limit "$pid")"
-    systemctl stop keep-lodged.service
-    eventually "systemctl stop ends it, released" ended "$pid"
-    # One that keeps its processes in the unit's own group has no room for another.
-    refused '--leave-unit' - -p Delegate=yes "$dir/script" -- true
-else
-    refused '--leave-unit' - -p Delegate=yes "$dir/script" -- true
+    unit delegated -p Delegate=yes "$dir/delegated"
+    eventually "a script in a delegated unit is refused" is_said delegated
+    no_task delegated || fault "it is in $(path_of delegated)"
+    systemctl stop keep-delegated.service 2>/dev/null
 fi
+refused "keep-shared.service's" - --unit=keep-shared -p Delegate=yes "$dir/script" -- true
+# The only process of one is managed in place, also without a limit.
+unit single -p Delegate=yes -p CPUWeight=100 "$bin/lrsctl" run --name single -- sleep infinity
+stays single keep-single.service
+stops single keep-single.service
+# An administrator may take it out.
+unit taken -p Delegate=yes "$dir/script" --leave-unit --name taken -- sleep infinity
+leaves taken
+gone taken
+refused 'only an administrator' - -p User=lodger -p Delegate=yes "$dir/script" --leave-unit -- true
+
+step "an administrator's admit out of a service warns of what is lost"
+unit lossy sleep infinity
+lossy_runs() { [ "$(systemctl show --value --property=MainPID keep-lossy.service)" != 0 ]; }
+eventually "keep-lossy.service runs" lossy_runs
+pid=$(systemctl show --value --property=MainPID keep-lossy.service)
+lrsctl admit --name lossy "$pid" 2>"$dir/lossy" || fault "not admitted: $(cat "$dir/lossy")"
+grep -q 'systemctl stop keep-lossy.service' "$dir/lossy" || fault "no warning: $(cat "$dir/lossy")"
+leaves lossy
+gone lossy
+
+step "a scope that a task asks for is left alone"
+unit scoped -p KillMode=process "$dir/script" --name scoped -- \
+    systemd-run --quiet --scope --unit=keep-inner -p MemoryMax=50M sleep infinity
+in_scope() { # who is in the scope that the task asked for
+    pgrep -x -f 'sleep infinity' | while read -r one; do
+        case $(tracked "$one") in */keep-inner.scope) echo "$one" ;; esac
+    done | grep .
+}
+eventually "it is in its scope" in_scope
+sampled() { lrsctl status --json | tr -d '\n ' | sed 's/.*"sampled_at":"\([^"]*\)".*/\1/'; }
+before=
+next_cycle() { [ "$(sampled)" != "$before" ]; }
+for _ in 1 2 3; do
+    before=$(sampled)
+    eventually "a cycle" next_cycle
+done
+pid=$(in_scope | head -n 1)
+[ -n "$pid" ] || fault "it was taken out of its scope"
+[ -z "$pid" ] || [ "$(memory_limit "$pid")" = 52428800 ] ||
+    fault "the limit of the scope is lost: $(memory_limit "$pid")"
+systemctl stop keep-inner.scope
+eventually "scoped is over" no_task scoped
 
 step "a run inside a task uses the outer slot"
 unit outer "$bin/lrsctl" run --name outer -- "$dir/script" --name inner -- sleep 31415
