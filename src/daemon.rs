@@ -203,6 +203,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
     }
     let sampler = Sampler::new(Settings {
         quota_dirs: tree.quota_dirs(),
+        memory_groups: tree.memory_groups(),
         ..Settings::of_this_machine(limit.sampler_budget())
     })?;
     let events = Arc::new(EventRing::new(EVENTS_KEPT, recovered.events.iter().cloned()));

@@ -183,6 +183,7 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
     checks.extend([
         node::pressure(facts),
         cgroups::task_pressure(facts),
+        cgroups::task_memory(facts, config),
         node::memory(facts, config),
         node::swap(facts),
         node::autogroup(facts),

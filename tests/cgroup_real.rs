@@ -76,6 +76,7 @@ fn settings(root: &str) -> TreeSettings {
         version: None,
         passive_cpu: PassiveCpu::Auto,
         io: DiskTiers::Idle,
+        memory: true,
         root_weight: None,
     }
 }

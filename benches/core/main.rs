@@ -14,7 +14,7 @@ use std::time::Duration;
 use divan::{AllocProfiler, Bencher, black_box};
 use lrs::core::Measured;
 use lrs::core::capacity::CpuShares;
-use lrs::core::guard::Memory;
+use lrs::core::memory::Memory;
 use lrs::core::model::{Label, Labels, Priority, TaskId};
 use lrs::core::order::QueueOrder;
 use lrs::core::rate::{Interval, RateMeter};
@@ -106,7 +106,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
             iowait: Share::default(),
             steal: Share::default(),
         }),
-        memory: Some(Memory { available: Bytes(8 << 30), total: Bytes(16 << 30) }),
+        memory: Some(Memory::of_node(Bytes(8 << 30), Bytes(16 << 30))),
         memory_full: None,
         swap_growth: None,
     };
@@ -119,7 +119,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
             ..TaskSample::default()
         };
         let tasks = ids.iter().map(|task| Reading { task: *task, due: true, sample }).collect();
-        let (node, at) = (black_box(measured), at(second));
+        let (node, at) = (black_box(measured.clone()), at(second));
         shaper.handle(Input::Cycle { node, spread: None, at: at.boot, tasks }, at)
     });
 }

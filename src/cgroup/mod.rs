@@ -15,7 +15,7 @@
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `surroundings` | the unit a process is in, its neighbours, room for a group beside its own |
-//! | `kin`, `quota` | the processes of a session; what a quota lets a group have |
+//! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; whose limits of memory bound tasks |
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
@@ -56,6 +56,7 @@ mod kin;
 mod limits;
 mod lock;
 mod members;
+mod memory;
 pub(crate) mod mounts;
 mod name;
 mod observe;
@@ -75,6 +76,7 @@ pub use give_back::RecordedGroups;
 pub use in_place::has_least_cpu_weight;
 pub use inspect::{Kept, Reading};
 pub(crate) use lock::LOCK;
+pub use memory::MemoryGroups;
 pub use name::task_group;
 pub(crate) use owner::denied;
 pub(crate) use process::is_within;
@@ -143,6 +145,8 @@ pub struct TreeSettings {
     pub passive_cpu: PassiveCpu,
     /// How passive tasks are held back on disks.
     pub io: DiskTiers,
+    /// v2: whether the groups of tasks have the memory controller.
+    pub memory: bool,
     /// CPU weight of the root among its siblings; `None` is "auto": it follows what active tasks
     /// want, up to A times neutral.
     pub root_weight: Option<u32>,

@@ -17,6 +17,9 @@ use super::{CgroupError, Version, files};
 /// The v1 controllers in which groups are made and processes moved, primary first.
 pub(crate) const V1_CONTROLLERS: [&str; 4] = ["cpu", "cpuacct", "blkio", "freezer"];
 
+/// The v1 controller of which LRS only reads limits.
+pub(super) const MEMORY: &str = "memory";
+
 /// Name of the cgroup2 hierarchy in [`super::GroupRecord::origin`].
 pub(super) const UNIFIED: &str = "unified";
 
@@ -31,7 +34,8 @@ pub(crate) struct Mount {
     /// Which directory of the hierarchy is seen at `point`; `/` unless it is a bind mount or
     /// an old-style container.
     pub(super) root: String,
-    /// `None` on cgroup2; else those of [`V1_CONTROLLERS`] and [`SYSTEMD`] of this v1 hierarchy.
+    /// `None` on cgroup2; else those of [`V1_CONTROLLERS`], [`MEMORY`] and [`SYSTEMD`] of this v1
+    /// hierarchy.
     pub(crate) controllers: Option<Vec<String>>,
 }
 
@@ -127,6 +131,11 @@ impl Mounts {
         self.v1_with(SYSTEMD)
     }
 
+    /// The v1 hierarchy of memory.
+    pub(super) fn memory(&self) -> Option<Hierarchy> {
+        self.v1_with(MEMORY)
+    }
+
     fn v1_with(&self, name: &str) -> Option<Hierarchy> {
         let has = |mount: &&Mount| mount.controllers.iter().flatten().any(|found| found == name);
         self.0.iter().find(has).map(|mount| Hierarchy::new(name, mount))
@@ -143,7 +152,8 @@ fn parse_line(line: &str) -> Option<Mount> {
     let controllers = match mount.fs_type.as_str() {
         "cgroup2" => None,
         "cgroup" => {
-            let used = V1_CONTROLLERS.into_iter().filter(|name| option(name).is_some());
+            let known = V1_CONTROLLERS.into_iter().chain([MEMORY]);
+            let used = known.filter(|name| option(name).is_some());
             let is_systemds = option("name").is_some_and(|name| name.as_deref() == Some("systemd"));
             Some(used.chain(is_systemds.then_some(SYSTEMD)).map(str::to_owned).collect())
         }

@@ -105,6 +105,7 @@ mod tests {
             version: None,
             passive_cpu: crate::cgroup::PassiveCpu::Auto,
             io: DiskTiers::Weights,
+            memory: true,
             root_weight: None,
         };
         let tree = TierTree::observe(&settings);

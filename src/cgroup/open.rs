@@ -32,10 +32,6 @@ pub(super) const AUTO_ROOT: &str = "lrs";
 /// Name of the leaf lrsd moves itself into.
 const LEAF: &str = "lrsd";
 
-/// v2 controllers: `cpu` must be had; `io` and `memory` where disk tiers are wanted (memory
-/// makes the kernel attribute buffered writes, cgroup-v2.rst "Writeback").
-const WANTED: [&str; 3] = ["cpu", "io", "memory"];
-
 /// The root, ready and locked.
 #[derive(Debug)]
 pub(super) struct Root {
@@ -208,10 +204,8 @@ impl Root {
     }
 
     fn enable_controllers(&mut self, settings: &TreeSettings) -> Result<(), CgroupError> {
-        let wanted: &[&'static str] =
-            if settings.io != DiskTiers::Off { &WANTED } else { &WANTED[..1] };
         let root = self.dir();
-        self.controllers = wanted.to_vec();
+        self.controllers = wanted(settings);
         for dir in self.chain() {
             let mut had = Vec::new();
             for &controller in &self.controllers.clone() {
@@ -224,6 +218,14 @@ impl Root {
                 }
             }
             self.controllers = had;
+        }
+        let has = |name| self.controllers.contains(&name);
+        if has("io") && !settings.memory {
+            self.notes.push(
+                "what tasks write through the page cache counts for none of them on disks, as \
+                 cgroup.memory_controller says"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -494,6 +496,15 @@ fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupErr
         )),
         _ => files::failed("write", file, Some(value), error),
     }
+}
+
+/// v2 controllers: `cpu` must be had; `io` where disk tiers are wanted; `memory` unless its key says
+/// otherwise (beside what the key is about, memory makes the kernel attribute buffered writes,
+/// cgroup-v2.rst "Writeback").
+fn wanted(settings: &TreeSettings) -> Vec<&'static str> {
+    let io = (settings.io != DiskTiers::Off).then_some("io");
+    let memory = settings.memory.then_some("memory");
+    ["cpu"].into_iter().chain(io).chain(memory).collect()
 }
 
 /// Every group but the real root one, which alone has no `cgroup.type`.

@@ -239,7 +239,7 @@ impl Membership {
             .ok_or_else(|| files::failed("read", path, None, io::ErrorKind::NotFound.into()))
     }
 
-    fn read_file(path: &Path) -> Result<Option<Membership>, CgroupError> {
+    pub(super) fn read_file(path: &Path) -> Result<Option<Membership>, CgroupError> {
         match read_proc(path) {
             Ok(text) => Ok(Some(Membership::parse(&String::from_utf8_lossy(&text)))),
             Err(error) if vanished(&error) => Ok(None),

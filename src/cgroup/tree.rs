@@ -22,7 +22,7 @@ use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, Members, Origin, PassiveCpu, Reach, Surroundings,
+    GroupDirs, GroupRecord, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu, Reach, Surroundings,
     TreeSettings, Version, WeightPlan, dirs, files, freeze, give_back, in_place, ioprio, limits,
     members, name, observe, owner, quota, scope, surroundings,
 };
@@ -585,6 +585,15 @@ impl TierTree {
         let cpu = self.primary();
         let (mount, root) = (cpu.dir("/"), cpu.dir(&self.root.path));
         root.ancestors().take_while(|dir| dir.starts_with(&mount)).map(Into::into).collect()
+    }
+
+    /// The groups whose limits of memory bound the tasks; `None`: there are none.
+    pub fn memory_groups(&self) -> Option<MemoryGroups> {
+        let primary = self.root.hierarchies.first()?;
+        // What is only observed lives anywhere below the mount.
+        let root = (!self.observing).then_some(self.root.path.as_str());
+        let place = (primary.mount.point.as_path(), root);
+        MemoryGroups::of_daemon(self.capabilities.version, place, self.root.is_scope)
     }
 
     /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made

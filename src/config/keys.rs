@@ -180,7 +180,7 @@ pub(super) const REMOVED: &[(&str, &str)] =
 const BOOLEAN: &str = "true or false";
 
 const MEMORY: &str = "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
-     of the node's memory";
+     of the node's memory or of the limit that binds";
 
 table! {
     /// `[daemon]`
@@ -311,16 +311,17 @@ table! {
 
     /// Whether the guard holds slots back at all.
     Live enabled: bool = true, BOOLEAN, plain;
-    /// The guard holds once MemAvailable stays below it for guard.enter_after. Expansion leaves
-    /// it free too, whether or not the guard is enabled.
+    /// The guard holds once less than it is available for guard.enter_after: of the node
+    /// (MemAvailable), or below a limit of memory above the tasks, where a percentage is of that limit.
+    /// Expansion leaves it free too, whether or not the guard is enabled.
     #[serde(serialize_with = "quantity::show_memory_amount")]
     Live memory_reserve: MemoryAmount = MemoryAmount::OfTotal(share(0.05)), MEMORY, memory_amount;
-    /// The guard lets go once MemAvailable stays above it for guard.exit_after. If absent: one
-    /// and a half times guard.memory_reserve.
+    /// The guard lets go once so much is available for guard.exit_after. If absent: one and a half
+    /// times guard.memory_reserve.
     #[serde(serialize_with = "quantity::show_memory_amount")]
     Live memory_resume: MemoryAmount = MemoryAmount::OfTotal(share(0.075)),
         "a size such as \"512MiB\" or \"1.5GiB\", a number of bytes, or \"0%\" to \"100%\" \
-         of the node's memory, not below guard.memory_reserve", memory_amount;
+         of the node's memory or of the limit that binds, not below guard.memory_reserve", memory_amount;
     /// The guard holds once all tasks of the node stalled for memory for this share of a cycle (PSI,
     /// "full"), and lets go below half of it.
     Live memory_pressure: Share = share(0.2), "0.01..=1.0",
@@ -380,6 +381,13 @@ table! {
     /// Which cgroup interface is used. "auto": v2 where it has the cpu controller, else v1.
     #[serde(serialize_with = "value::show_version")]
     Restart version: Auto<Version> = Auto::Auto, r#""auto", 1 or 2"#, |v| auto(v, version);
+    /// Whether the groups of tasks have the memory controller (cgroup v2; on v1 LRS leaves memory
+    /// alone). Without it nobody knows the most memory of a task or whether the kernel killed in it,
+    /// systemd-oomd sees no single task, and what tasks write through the page cache counts for none
+    /// of them on disks. With it the group of each ended task stays in the kernel, about 24 kB, as long
+    /// as file pages of the task are cached (docs/operations.md). Takes effect where lrsd starts and
+    /// no task runs.
+    Restart memory_controller: bool = true, BOOLEAN, plain;
 }
 
 table! {

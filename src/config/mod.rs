@@ -219,6 +219,7 @@ impl Config {
             },
             passive_cpu: self.tiers.passive_cpu,
             io: self.tiers.io,
+            memory: self.cgroup.memory_controller,
             root_weight: match self.tiers.root_weight {
                 Auto::Auto => None,
                 Auto::Fixed(weight) => Some(weight),

@@ -127,6 +127,7 @@ fn values_arrive_in_their_fields() {
         [cgroup]
         root = "batch/lrs"
         version = 1
+        memory_controller = false
         [grpc]
         listen = ["unix:/tmp/lrs-1/a.sock", "unix:/tmp/lrs-1/b.sock"]
         admins = ["root", 1000]
@@ -224,6 +225,7 @@ fn values_arrive_in_their_fields() {
         cgroup: Cgroup {
             root: Auto::Fixed(RootPath("batch/lrs".into())),
             version: Auto::Fixed(Version::V1),
+            memory_controller: false,
         },
         metrics: Metrics::default(),
         dbus: Dbus { bus: Bus::Address("unix:path=/tmp/lrs-1/bus".into()) },
@@ -471,6 +473,7 @@ fn changed_keys_say_which_need_a_restart() {
             "tiers.root_weight",
             "cgroup.root",
             "cgroup.version",
+            "cgroup.memory_controller",
             "grpc.listen",
             "dbus.bus",
             "metrics.listen",
@@ -721,8 +724,13 @@ fn valid_config() -> impl Strategy<Value = Config> {
                 *root != Auto::Fixed(RootPath("auto".into()))
             }),
         automatic(prop_oneof![Just(Version::V1), Just(Version::V2)]),
+        any::<bool>(),
     )
-        .prop_map(|(root, version)| Cgroup { root, version });
+        .prop_map(|(root, version, memory_controller)| Cgroup {
+            root,
+            version,
+            memory_controller,
+        });
     let grpc = (
         proptest::collection::hash_set("/[a-z0-9 \"\\\\-]{1,100}", 1..4),
         proptest::collection::hash_set(0..u32::MAX, 0..4),

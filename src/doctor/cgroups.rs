@@ -4,7 +4,7 @@ use super::node::CPU_IDLE_SINCE;
 use super::probe::{Cgroups, Facts, Hierarchy, Unified};
 use super::{Check, Verdict};
 use crate::cgroup::mounts::{self, V1_CONTROLLERS};
-use crate::cgroup::{PassiveCpu, Version};
+use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 use crate::config::{Auto, Config, Mode};
 
 /// The hierarchy that carries the CPU controller for this configuration.
@@ -57,7 +57,7 @@ fn judge_hierarchy(facts: &Facts, config: &Config) -> Check {
         Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
     };
     match carrier(cgroups, config) {
-        Some(Carrier::V2(unified)) => judge_v2(unified),
+        Some(Carrier::V2(unified)) => judge_v2(unified, config),
         Some(Carrier::V1(cpu)) => judge_v1(cpu, cgroups),
         None => {
             let asked = match config.cgroup.version {
@@ -88,13 +88,16 @@ fn judge_hierarchy(facts: &Facts, config: &Config) -> Check {
     }
 }
 
-fn judge_v2(unified: &Unified) -> Check {
+fn judge_v2(unified: &Unified, config: &Config) -> Check {
     const ID: &str = "cgroup";
     let found =
         format!("v2 at {}: {}", unified.hierarchy.point.display(), unified.available.join(" "));
     let enabled = |name: &str| unified.enabled.iter().any(|enabled| enabled == name);
-    let missing = ["io", "memory"]
+    let wanted =
+        [("io", config.tiers.io != DiskTiers::Off), ("memory", config.cgroup.memory_controller)];
+    let missing = wanted
         .into_iter()
+        .filter_map(|(name, wanted)| wanted.then_some(name))
         .filter(|name| !unified.available.iter().any(|available| available == name))
         .collect::<Vec<_>>();
     if !enabled("cpu") && unified.internal_processes {
@@ -109,7 +112,8 @@ fn judge_v2(unified: &Unified) -> Check {
         return Check::warn(
             ID,
             format!("{found}; without {}", missing.join(" and ")),
-            "delegate the io and memory controllers too: disk tiers need both",
+            "delegate the io and memory controllers too: disk tiers need both, and figures of memory \
+             the second",
         );
     }
     Check::ok(ID, found)
@@ -317,6 +321,32 @@ pub(super) fn capacity(facts: &Facts, config: &Config) -> Option<(u32, u32)> {
         Auto::Auto => base.max(active.saturating_mul(4)),
     };
     Some((active, most))
+}
+
+/// Whether the groups of tasks have the memory controller, and what is not known without it.
+pub(super) fn task_memory(facts: &Facts, config: &Config) -> Check {
+    const ID: &str = "task_memory";
+    const WITHOUT: &str = "the most memory a task had is what the cycles saw, and a kill by the kernel \
+                           for want of memory is not known";
+    let carrier = facts.cgroups.as_ref().ok().and_then(|cgroups| carrier(cgroups, config));
+    match carrier {
+        _ if config.daemon.mode == Mode::Observe => {
+            Check::ok(ID, format!("not used: daemon.mode = \"observe\"; {WITHOUT}"))
+        }
+        None => Check::unknown(ID, "no cpu controller was found", "see the check \"cgroup\""),
+        Some(Carrier::V1(_)) => Check::ok(
+            ID,
+            format!("not used on cgroup v1, where a move would escape limits; {WITHOUT}"),
+        ),
+        Some(Carrier::V2(_)) if !config.cgroup.memory_controller => {
+            Check::ok(ID, format!("off, as cgroup.memory_controller says; {WITHOUT}"))
+        }
+        Some(Carrier::V2(unified)) if unified.available.iter().any(|name| name == "memory") => {
+            Check::ok(ID, "in the groups of tasks")
+        }
+        // What to do is said by the check of the hierarchy.
+        Some(Carrier::V2(_)) => Check::ok(ID, format!("not available here; {WITHOUT}")),
+    }
 }
 
 pub(super) fn task_pressure(facts: &Facts) -> Check {

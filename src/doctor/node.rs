@@ -3,6 +3,8 @@
 use super::Check;
 use super::probe::Facts;
 use crate::config::{Auto, Config};
+use crate::core::memory::{Memory, Room};
+use crate::core::sample::MemorySample;
 use crate::units::Bytes;
 
 /// Oldest kernel on which ends of tasks are noticed without polling: pidfds that poll
@@ -84,8 +86,6 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
         Ok(memory) => memory,
         Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
     };
-    let reserve = config.guard.memory_reserve.of(memory.total);
-    let resume = config.guard.memory_resume.of(memory.total);
     let Some(available) = memory.available else {
         return Check::fail(
             ID,
@@ -93,22 +93,43 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
             "boot a kernel with MemAvailable (3.14 or later)",
         );
     };
-    let found =
-        format!("{available} of {} available, guard.memory_reserve is {reserve}", memory.total);
-    if reserve >= memory.total {
+    let node = MemorySample { total: memory.total, available, swap_used: Bytes(0) };
+    let limits = &facts.memory_limits;
+    let Some(memory) = Memory::of(Some(node), &limits.found) else {
+        return Check::unknown(ID, "nothing is known of it", "mount procfs at /proc");
+    };
+    let (reserved, resumed) = (config.guard.memory_reserve, config.guard.memory_resume);
+    let said = |room: &Room, reserve: Bytes| {
+        let (available, total, limit) = (room.available, room.total, room.limit_said());
+        format!("{available} of {total} available{limit}, guard.memory_reserve is {reserve}")
+    };
+    // Of every limit, not only of the one that binds now.
+    let never = |room: &&Room| reserved.of(room.total) >= room.total;
+    if let Some(room) = memory.rooms().find(never) {
+        let found = said(room, reserved.of(room.total));
         return Check::fail(
             ID,
             format!("{found}: no passive slot is ever offered"),
-            "lower guard.memory_reserve",
+            match &room.limit {
+                None => "lower guard.memory_reserve".to_owned(),
+                Some(file) => {
+                    format!("lower guard.memory_reserve, best to a percentage, or raise {file}")
+                }
+            },
         );
     }
-    if resume >= memory.total {
+    let for_ever = |room: &&Room| resumed.of(room.total) >= room.total;
+    if let Some(room) = memory.rooms().find(for_ever) {
+        let (found, resume) = (said(room, reserved.of(room.total)), resumed.of(room.total));
         return Check::warn(
             ID,
             format!("{found}; once the guard holds, guard.memory_resume ({resume}) keeps it so"),
             "lower guard.memory_resume",
         );
     }
+    let (room, reserve) = memory.least_above(|total| reserved.of(total));
+    let (available, resume) = (room.available, resumed.of(room.total));
+    let found = said(room, reserve);
     if resume < reserve {
         return Check::warn(
             ID,
@@ -121,6 +142,13 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
             ID,
             format!("{found}: no passive slot is opened now"),
             "free memory, or lower guard.memory_reserve",
+        );
+    }
+    if let Some(problem) = limits.problems.first() {
+        return Check::warn(
+            ID,
+            format!("{found}; a limit above the tasks is left out: {problem}"),
+            "run doctor as root; lrsd does without that limit until it can be read",
         );
     }
     Check::ok(ID, found)

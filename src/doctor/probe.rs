@@ -16,13 +16,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
+use super::cgroups::Carrier;
 use super::finding::{self, Finder};
 use super::neighbours::{self, Neighbour};
 use super::services::Services;
 use super::yarn::Yarn;
+use crate::cgroup::MemoryGroups;
 use crate::cgroup::mounts::Mounts;
 pub(super) use crate::cgroup::probe::Disk;
-use crate::config::{Auto, Config};
+use crate::config::{Auto, Config, Mode};
+use crate::core::sample::MemoryLimit;
 use crate::units::Bytes;
 
 /// A fact, or why it is not known.
@@ -42,6 +45,7 @@ pub(super) struct Facts {
     /// Resources of /proc/pressure that can be read, or why none.
     pub(super) pressure: Reading<Vec<&'static str>>,
     pub(super) memory: Reading<Memory>,
+    pub(super) memory_limits: MemoryLimits,
     /// `None`: the kernel has no autogroups.
     pub(super) autogroup: Reading<Option<bool>>,
     pub(super) runtime_dir: Place,
@@ -149,6 +153,13 @@ pub(super) struct Memory {
     pub(super) swap_free: Bytes,
 }
 
+/// Limits of memory above the tasks, as lrsd reads them, and what could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MemoryLimits {
+    pub(super) found: Vec<MemoryLimit>,
+    pub(super) problems: Vec<String>,
+}
+
 /// RLIMIT_NOFILE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
@@ -188,6 +199,7 @@ impl Facts {
             let root = &carrier.hierarchy().root.path;
             Some((root.clone(), locked(proc, &root.join(crate::cgroup::LOCK))))
         });
+        let memory_limits = memory_limits((proc, sys), config, &services, &cgroups, &socket);
         // The topmost group of LRS stands directly below the mount.
         let neighbours = root_lock.as_ref().and_then(|(root, _)| {
             let depth = Path::new(root_name(config, &services)).components().count();
@@ -205,6 +217,7 @@ impl Facts {
             disks: disks(sys),
             pressure: pressure(proc),
             memory: memory(proc),
+            memory_limits,
             autogroup: autogroup(proc),
             runtime_dir: place(runtime_dir),
             group: nix::unistd::Group::from_name(&options.group)
@@ -286,11 +299,7 @@ fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Rea
     let root = root_name(config, services);
     let mut cgroups = Cgroups::default();
     for mount in mounts.iter() {
-        // Mounts below /sys move with its root; others are taken as they are.
-        let dir = match mount.point.strip_prefix("/sys") {
-            Ok(below) => sys.join(below),
-            Err(_) => mount.point.clone(),
-        };
+        let dir = below_sys(&mount.point, sys);
         match &mount.controllers {
             Some(controllers) => {
                 cgroups.v1.push(hierarchy(&mount.point, &dir, controllers.clone(), root));
@@ -303,6 +312,14 @@ fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Rea
         }
     }
     Ok(cgroups)
+}
+
+/// Mounts below /sys move with its root; others are taken as they are.
+fn below_sys(dir: &Path, sys: &Path) -> PathBuf {
+    match dir.strip_prefix("/sys") {
+        Ok(below) => sys.join(below),
+        Err(_) => dir.to_owned(),
+    }
 }
 
 fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> Hierarchy {
@@ -383,6 +400,41 @@ fn memory(proc: &Path) -> Reading<Memory> {
         swap_total: Bytes(meminfo.swap_total),
         swap_free: Bytes(meminfo.swap_free),
     })
+}
+
+/// The groups are those that lrsd goes by: its own where it runs, else as it would start.
+fn memory_limits(
+    (proc, sys): (&Path, &Path),
+    config: &Config,
+    services: &Services,
+    cgroups: &Reading<Cgroups>,
+    socket: &Socket,
+) -> MemoryLimits {
+    let carrier = cgroups.as_ref().ok().and_then(|found| super::cgroups::carrier(found, config));
+    let groups = match carrier {
+        None => None,
+        Some(Carrier::V2(unified)) => {
+            let point = &unified.hierarchy.point;
+            let root =
+                if config.daemon.mode == Mode::Enforce { root_name(config, services) } else { "/" };
+            Some(MemoryGroups::v2(point, root))
+        }
+        Some(Carrier::V1(_)) => {
+            let of = match socket {
+                _ if services.use_scope(config) => String::from("1"),
+                Socket::Served { pid: Some(pid), .. } => pid.to_string(),
+                _ => String::from("self"),
+            };
+            let mounts = Mounts::read_file(&proc.join("self/mountinfo")).ok();
+            mounts.and_then(|mounts| MemoryGroups::v1(&mounts, &proc.join(of).join("cgroup")))
+        }
+    };
+    let groups = groups.map(|groups| MemoryGroups {
+        dirs: groups.dirs.iter().map(|dir| below_sys(dir, sys)).collect(),
+        ..groups
+    });
+    let (found, problems) = crate::sample::read_memory_limits(groups.as_ref());
+    MemoryLimits { found, problems }
 }
 
 fn autogroup(proc: &Path) -> Reading<Option<bool>> {

@@ -10,6 +10,7 @@ use super::*;
 use crate::units::Bytes;
 
 mod hadoop;
+mod memory;
 
 fn strings(words: &str) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
@@ -61,6 +62,7 @@ fn v2() -> Facts {
             swap_total: Bytes(0),
             swap_free: Bytes(0),
         }),
+        memory_limits: MemoryLimits::default(),
         autogroup: Ok(Some(true)),
         runtime_dir: Place { path: "/run/lrs".into(), exists: false, writable: Ok(()) },
         group: Ok(true),
@@ -563,7 +565,7 @@ fn text_fits_and_names_verdict_reason_and_remedy() {
     let text = report(&facts, "").render(80, false);
     assert!(text.contains("\nwarn     group "), "{text}");
     assert!(text.contains("-> groupadd --system lrs"), "{text}");
-    assert!(text.ends_with("\nwarn: 20 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
+    assert!(text.ends_with("\nwarn: 21 ok, 0 unknown, 1 warn, 0 fail\n"), "{text}");
     assert!(!text.contains('\u{1b}'));
     let colour = report(&facts, "").render(80, true);
     assert!(colour.contains("\u{1b}[") && colour.contains("warn\u{1b}[0m"), "{colour:?}");

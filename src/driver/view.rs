@@ -7,6 +7,7 @@ use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
 use crate::core::jobs::Jobs;
+use crate::core::memory::Memory;
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::slots::Seat;
@@ -187,6 +188,10 @@ impl Driver {
         let NodeRates { effective, iowait, steal, idle, .. } = self.node_rates;
         let sample = self.node_last.as_ref().map(|(_, node)| node);
         let memory = sample.and_then(|node| node.memory);
+        let reserve = self.core.policy().memory_reserve;
+        let room = sample
+            .and_then(|node| Memory::of(node.memory, &node.memory_limits))
+            .map(|memory| memory.least_above(|total| reserve.of(total)).0.clone());
         let pressure = self.node_rates.pressure;
         proto::Node {
             hostname: self.hostname.clone(),
@@ -209,9 +214,12 @@ impl Driver {
                 io_full: pressure.map(|p| p.io_full.value()),
             }),
             memory: Some(proto::MemoryUse {
-                total_bytes: memory.map(|m| m.total.0),
-                available_bytes: memory.map(|m| m.available.0),
+                total_bytes: room.as_ref().map(|room| room.total.0),
+                available_bytes: room.as_ref().map(|room| room.available.0),
                 swap_used_bytes: memory.map(|m| m.swap_used.0),
+                limit_file: room.and_then(|room| room.limit).map(|file| file.to_string()),
+                node_total_bytes: memory.map(|m| m.total.0),
+                node_available_bytes: memory.map(|m| m.available.0),
             }),
             sampled_at: self.sampled_at.map(proto_time),
             period_ms: millis(self.period()),

@@ -213,6 +213,24 @@ pub fn keyed(text: &[u8], key: &[u8]) -> Option<u64> {
         .and_then(number)
 }
 
+/// The sum of the values after `keys` in such a file. `None` without the first of them; a kernel may
+/// lack the others.
+pub fn sum_of(text: &[u8], keys: &[&[u8]]) -> Option<Bytes> {
+    let (first, others) = keys.split_first()?;
+    let others = others.iter().filter_map(|key| keyed(text, key));
+    Some(Bytes(others.fold(keyed(text, first)?, u64::saturating_add)))
+}
+
+/// A limit of memory; `Some(None)` is none: `max` (v2), or on v1 the greatest number of pages that the
+/// kernel counts, in bytes (PAGE_COUNTER_MAX), which is above any node's memory.
+pub fn memory_limit(text: &[u8]) -> Option<Option<Bytes>> {
+    const NONE: u64 = 1 << 60;
+    if text.trim_ascii() == b"max" {
+        return Some(None);
+    }
+    number(text).map(|bytes| (bytes < NONE).then_some(Bytes(bytes)))
+}
+
 /// usage_usec of a v2 cpu.stat (Documentation/admin-guide/cgroup-v2.rst).
 pub fn cpu_stat_usage(text: &[u8]) -> Option<Duration> {
     keyed(text, b"usage_usec").map(Duration::from_micros)

@@ -17,7 +17,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cgroup::GroupDirs;
+use crate::cgroup::{GroupDirs, MemoryGroups};
 use crate::kernfs::files::{Descriptors, LimitError};
 use crate::units::{Bytes, ProcessRef};
 
@@ -28,8 +28,8 @@ mod threads;
 mod tree;
 
 pub use crate::core::sample::{
-    CpuTimes, DiskBytes, MemorySample, NodePressure, NodeSample, Sample, TaskPressure, TaskSample,
-    ThreadCounters, ThreadLook,
+    CpuTimes, DiskBytes, MemoryLimit, MemorySample, NodePressure, NodeSample, Sample, TaskPressure,
+    TaskSample, ThreadCounters, ThreadLook,
 };
 pub use node::usable_cpus;
 pub use sampler::Sampler;
@@ -46,6 +46,8 @@ pub struct Settings {
     pub quota_dirs: Vec<PathBuf>,
     /// The same in the hierarchy with cpuset files; empty where LRS's tasks have the daemon's.
     pub cpuset_dirs: Vec<PathBuf>,
+    /// The groups whose limits of memory bound the tasks.
+    pub memory_groups: Option<MemoryGroups>,
     /// How many files may stay open; see
     /// [`crate::kernfs::files::DescriptorLimit::sampler_budget`].
     pub kept_files: u64,
@@ -63,6 +65,7 @@ impl Settings {
             sys: "/sys".into(),
             quota_dirs: Vec::new(),
             cpuset_dirs: Vec::new(),
+            memory_groups: None,
             kept_files,
             ticks_per_second: rustix::param::clock_ticks_per_second(),
             page_size: rustix::param::page_size() as u64,
@@ -100,6 +103,14 @@ pub enum SampleError {
 /// not be read is `None`. Answers `None` when the group is gone.
 pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
     read_now(dirs, group::GroupReader::read_times)
+}
+
+/// The limits of memory in force above the tasks, read once and now, and what could not be read.
+pub fn read_memory_limits(groups: Option<&MemoryGroups>) -> (Vec<MemoryLimit>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut reader = node::memory::LimitReader::new(groups);
+    let limits = reader.read(&Descriptors::new(0), &mut Vec::new(), &mut problems);
+    (limits, problems)
 }
 
 /// The most memory that a group ever had, page cache included; `None`: it is in no hierarchy of

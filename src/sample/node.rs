@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use self::memory::LimitReader;
 use super::{DiskBytes, NodePressure, NodeSample, Settings};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
 use crate::kernfs::parse::{self, CpuSet};
+
+pub(crate) mod memory;
 
 /// Reads [`NodeSample`].
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub(super) struct NodeReader {
     diskstats: PathBuf,
     pressure: [KeptFile; 3],
     meminfo: KeptFile,
+    memory_limits: LimitReader,
     disks: Disks,
     ticks_per_second: u64,
 }
@@ -51,6 +55,7 @@ impl NodeReader {
             diskstats: settings.proc.join("diskstats"),
             pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(file),
             meminfo: file("meminfo"),
+            memory_limits: LimitReader::new(settings.memory_groups.as_ref()),
             disks: Disks::new(settings.sys.join("block")),
             ticks_per_second: settings.ticks_per_second,
         }
@@ -75,6 +80,7 @@ impl NodeReader {
             });
         }
         node.memory = read_as(&mut self.meminfo, descriptors, buffer, problems, parse::meminfo);
+        node.memory_limits = self.memory_limits.read(descriptors, buffer, problems);
         node.pressure = self.read_pressure(descriptors, buffer, problems);
         node.disk = self.disks.read(&self.diskstats, buffer, problems);
     }

@@ -22,6 +22,7 @@ mod give_back;
 mod lane;
 mod lifecycle;
 mod managers;
+mod memory;
 mod modes;
 mod neighbours;
 mod owner;

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::event::EventKind;
-use super::guard::{Memory, Signals, Turn};
+use super::guard::{Signals, Turn};
+use super::memory::Memory;
 use super::probe::{Formula, Progress, Verdict, slots_carried};
 use super::rate::NodeRates;
 use super::sample::NodeSample;
@@ -18,13 +19,13 @@ use super::shaper::Shaper;
 use crate::units::{Bytes, Moment, Share};
 
 /// What one cycle measured of the node. `None`: not known (yet).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// CPUs LRS's tasks may use.
     pub cpus: Option<u32>,
     /// How they spent the cycle.
     pub cpu: Option<CpuShares>,
-    /// The node's memory.
+    /// Memory for tasks.
     pub memory: Option<Memory>,
     /// Share of the cycle in which all tasks stalled for memory.
     pub memory_full: Option<Share>,
@@ -39,7 +40,7 @@ impl Measured {
         Measured {
             cpus: node.cpus,
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
-            memory: node.memory.map(|m| Memory { available: m.available, total: m.total }),
+            memory: Memory::of(node.memory, &node.memory_limits),
             memory_full: rates.pressure.map(|pressure| pressure.memory_full),
             swap_growth: rates.swap_growth,
         }
@@ -59,8 +60,8 @@ impl Shaper {
         self.follow_cycle();
         self.freed.cycle(now.boot);
         self.flush_refusals(now);
-        let Measured { memory, memory_full, swap_growth, .. } = *measured;
-        let signals = Signals { memory, memory_full, swap_growth };
+        let Measured { memory_full, swap_growth, .. } = *measured;
+        let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
         self.settle(now);
@@ -79,7 +80,7 @@ impl Shaper {
         } else if opened == 0 {
             // Else slots were opened ahead of this cycle, which looks back on the time before.
             let resident = self.mean_resident();
-            self.ahead.last = self.expand(&cpu, measured.memory, resident, u32::MAX, now);
+            self.ahead.last = self.expand(&cpu, measured.memory.as_ref(), resident, u32::MAX, now);
         }
     }
 
@@ -99,7 +100,7 @@ impl Shaper {
     pub(super) fn expand(
         &mut self,
         cpu: &CpuShares,
-        memory: Option<Memory>,
+        memory: Option<&Memory>,
         resident: Option<Bytes>,
         most: u32,
         now: Moment,
@@ -126,13 +127,11 @@ impl Shaper {
             _ => 0,
         };
         let wanted = by_formula.max(carried.min(expansion.room));
-        let reserve = memory.map(|memory| self.policy.memory_reserve.of(memory.total));
-        let n = slots_that_fit(
-            wanted,
-            resident,
-            memory.map(|memory| memory.available),
-            reserve.unwrap_or_default(),
-        );
+        let room =
+            memory.map(|memory| memory.least_above(|all| self.policy.memory_reserve.of(all)));
+        let (room, reserve) = room.unzip();
+        let available = room.map(|room| room.available);
+        let n = slots_that_fit(wanted, resident, available, reserve.unwrap_or_default());
         if n == 0 {
             return 0;
         }
@@ -150,8 +149,11 @@ impl Shaper {
         inputs.insert("n_by_cpu".into(), json!(wanted));
         inputs.insert("n".into(), json!(n));
         inputs.insert("mean_resident_bytes".into(), json!(resident));
-        inputs.insert("memory_available_bytes".into(), json!(memory.map(|m| m.available)));
+        inputs.insert("memory_available_bytes".into(), json!(available));
         inputs.insert("memory_reserve_bytes".into(), json!(reserve));
+        if let Some(room) = room {
+            room.name_limit(&mut inputs);
+        }
         let reason = if tried > 0 {
             self.probe.tried(tried);
             inputs.insert("n_on_trial".into(), json!(tried));
@@ -297,7 +299,7 @@ impl Shaper {
 
     fn guard_memory(&mut self, signals: &Signals, now: Moment) {
         let Some(policy) = self.policy.guard else { return };
-        let Signals { memory, memory_full, swap_growth } = *signals;
+        let Signals { memory_full, swap_growth, .. } = *signals;
         let Some(turn) = self.guard.step(&policy, signals, now) else { return };
         let (from, to, reason) = match turn {
             Turn::Entered(reason) => ("0", "1", reason),
@@ -306,7 +308,7 @@ impl Shaper {
         self.record(now, EventKind::Guard, None, |event| {
             event.from = Some(from.into());
             event.to = Some(to.into());
-            event.inputs.insert("available_bytes".into(), json!(memory.map(|m| m.available)));
+            signals.name_memory(&policy, &mut event.inputs);
             event.inputs.insert("memory_full".into(), json!(memory_full));
             event.inputs.insert("swap_growth_per_sec".into(), json!(swap_growth));
             event.inputs.insert("dry_run".into(), json!(policy.dry_run));

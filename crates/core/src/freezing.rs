@@ -66,12 +66,12 @@ impl Shaper {
                 self.ladder.reason().to_owned()
             };
             let frozen = self.ladder.frozen().count();
-            let (memory, full) = (signals.memory, signals.memory_full);
+            let full = signals.memory_full;
             self.record(now, EventKind::Guard, None, |event| {
                 event.from = Some(from.max(first).to_string());
                 event.to = Some(to.max(first).to_string());
                 event.reason = Some(reason);
-                event.inputs.insert("available_bytes".into(), json!(memory.map(|m| m.available)));
+                signals.name_memory(&guard, &mut event.inputs);
                 event.inputs.insert("memory_full".into(), json!(full));
                 event.inputs.insert("frozen".into(), json!(frozen));
                 event.inputs.insert("dry_run".into(), json!(dry_run));

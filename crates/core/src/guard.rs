@@ -7,7 +7,7 @@
 //! there the tasks that come back are what it is short of. Nothing here frees memory and nothing is
 //! ever killed: this stage only stops more tasks from coming.
 //!
-//! The signals are available memory, the share of time in which all tasks stalled for memory (PSI
+//! The signals are available memory, of the node and below every limit ([`Memory`]), the share of time in which all tasks stalled for memory (PSI
 //! `full`), and swap in use that grows. How much swap is in use is none: pages that nobody wants
 //! stay there. Nor are the node's pressure on CPU and disks: passive tasks that wait for them are
 //! what LRS is for.
@@ -16,6 +16,9 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
+
+use crate::memory::Memory;
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 
 pub mod freeze;
@@ -48,18 +51,10 @@ pub struct GuardPolicy {
     pub freeze: freeze::FreezePolicy,
 }
 
-/// Available and total memory of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Memory {
-    pub available: Bytes,
-    pub total: Bytes,
-}
-
 /// What one cycle measured. `None`: not known, which changes nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signals {
-    /// The node's memory.
+    /// Memory for tasks.
     pub memory: Option<Memory>,
     /// Share of the cycle in which all tasks stalled for memory.
     pub memory_full: Option<Share>,
@@ -75,20 +70,37 @@ enum Level {
 }
 
 impl Signals {
+    /// What is available in the room that binds, and its limit, for the inputs of an event.
+    pub(super) fn name_memory(&self, policy: &GuardPolicy, inputs: &mut Map<String, Value>) {
+        let binding =
+            |memory: &Memory| memory.least_above(|all| policy.reserve.of(all)).0.clone();
+        let room = self.memory.as_ref().map(binding);
+        inputs.insert("available_bytes".into(), json!(room.as_ref().map(|room| room.available)));
+        if let Some(room) = room {
+            room.name_limit(inputs);
+        }
+    }
+
     /// In the order in which reasons are said.
     fn levels(&self, policy: &GuardPolicy) -> [Option<Level>; 3] {
-        let memory = self.memory.map(|memory| {
-            let reserve = policy.reserve.of(memory.total);
-            let resume = policy.resume.of(memory.total).max(reserve);
-            let available = memory.available;
-            if available < reserve {
-                Level::Bad(format!(
-                    "{available} of memory available, below the reserve of {reserve}"
-                ))
-            } else if available >= resume {
+        let memory = self.memory.as_ref().map(|memory| {
+            let reserve = |total| policy.reserve.of(total);
+            let (room, reserved) = memory.least_above(reserve);
+            if room.available < reserved {
+                return Level::Bad(format!(
+                    "{} of memory available{}, below the reserve of {reserved}",
+                    room.available,
+                    room.limit_said()
+                ));
+            }
+            let (room, resume) =
+                memory.least_above(|total| policy.resume.of(total).max(reserve(total)));
+            if room.available >= resume {
                 Level::Good(format!(
-                    "{available} of memory available, at least {resume} needed to offer passive \
-                     slots again"
+                    "{} of memory available{}, at least {resume} needed to offer passive slots \
+                     again",
+                    room.available,
+                    room.limit_said()
                 ))
             } else {
                 Level::Between
@@ -244,7 +256,7 @@ mod tests {
     }
 
     fn memory(available: u64) -> Signals {
-        let memory = Memory { available: Bytes(available), total: Bytes(1000) };
+        let memory = Memory::of_node(Bytes(available), Bytes(1000));
         Signals { memory: Some(memory), ..Signals::default() }
     }
 

@@ -18,6 +18,7 @@ pub mod jobs;
 pub mod lane;
 pub mod leaving;
 mod life;
+pub mod memory;
 pub mod model;
 pub mod neighbours;
 pub mod order;

@@ -16,13 +16,13 @@ use super::Measured;
 use super::capacity::CpuShares;
 use super::event::{Event, EventKind};
 use super::exit::Exit;
-use super::guard::Memory;
 use super::guard::freeze::FreezePolicy;
+use super::memory::Memory;
 use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, TaskId, Tier};
 use super::order::QueueOrder;
 use super::probe::Formula;
 use super::restore::Due;
-use super::sample::{TaskPressure, TaskSample, ThreadCounters};
+use super::sample::{MemoryLimit, MemorySample, TaskPressure, TaskSample, ThreadCounters};
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::{Asked, Lease, Need, Patience, Policy, Refusal, Request, Restored, Totals};
@@ -30,7 +30,7 @@ use super::step::{
     Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
 use super::task::{Attachment, GroupRecord, Task, Who};
-use crate::units::{BootTime, Bytes, Moment, Share, WallTime};
+use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 use ops::{op, step};
 use world::{World, check};
 

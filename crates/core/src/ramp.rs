@@ -24,7 +24,6 @@
 use std::time::Duration;
 
 use super::cycle::Measured;
-use super::guard::Memory;
 use super::pace::Pace;
 use super::rate::NodeRates;
 use super::sample::NodeSample;
@@ -144,14 +143,11 @@ impl Shaper {
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
         self.ahead.resident = resident;
-        let memory = node.memory.map(|memory| {
-            let young = self.ahead.young(self.tasks.len());
-            let owed = resident.unwrap_or_default().0.saturating_mul(young);
-            let available = Bytes(memory.available.0.saturating_sub(owed));
-            Memory { available, ..memory }
-        });
+        let young = self.ahead.young(self.tasks.len());
+        let owed = Bytes(resident.unwrap_or_default().0.saturating_mul(young));
+        let memory = node.memory.clone().map(|memory| memory.less(owed));
         let most = self.ahead.room(self.slots.active_capacity);
-        self.ahead.opened += self.expand(&cpu, memory, resident, most, now);
+        self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
     }
 }
 

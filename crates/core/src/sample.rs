@@ -1,6 +1,7 @@
 //! One reading of the node and of every task, as data: counters as read, all at one moment.
 //! Turning two of them into rates is [`crate::rate`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub struct NodeSample {
     pub pressure: Option<NodePressure>,
     /// /proc/meminfo.
     pub memory: Option<MemorySample>,
+    /// Limits of cgroups above the tasks, from where tasks live upwards.
+    pub memory_limits: Vec<MemoryLimit>,
     /// What could not be read, one sentence each.
     pub problems: Vec<String>,
 }
@@ -82,6 +85,19 @@ pub struct MemorySample {
     pub total: Bytes,
     pub available: Bytes,
     pub swap_used: Bytes,
+}
+
+/// A limit of memory in force above the tasks, and what its group uses of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// The file it stands in: `memory.max`, `memory.high` or `memory.limit_in_bytes` of a group.
+    pub file: Arc<str>,
+    /// Its value.
+    pub limit: Bytes,
+    /// What the group and all below it use.
+    pub used: Bytes,
+    /// What of that the kernel takes back before it lets the group go without.
+    pub reclaimable: Bytes,
 }
 
 /// Counters of one task, cumulative over the life of its cgroup (own) or as its owner's

@@ -285,6 +285,7 @@ impl Node {
                 available: Bytes(self.hardware.memory.saturating_sub(resident)),
                 swap_used: Bytes(0),
             }),
+            memory_limits: Vec::new(),
             problems: Vec::new(),
         }
     }

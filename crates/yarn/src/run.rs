@@ -365,8 +365,10 @@ fn view(seen: &Seen, settings: &Settings, now: BootTime) -> Option<View> {
 fn of(status: &proto::Status, settings: &Settings) -> View {
     let slots = status.slots.unwrap_or_default();
     let (active, passive) = (slots.active.unwrap_or_default(), slots.passive.unwrap_or_default());
-    let total = status.node.as_ref().and_then(|node| node.memory).and_then(|m| m.total_bytes);
-    let total = total.map(Bytes);
+    let memory = status.node.as_ref().and_then(|node| node.memory.as_ref());
+    // Of the node, whatever limit binds the tasks of LRS now: containers are also elsewhere, and an offer
+    // follows the slots, which heed the limit.
+    let total = memory.and_then(|memory| memory.node_total_bytes).map(Bytes);
     View {
         slots: Slots {
             active: active.capacity,

@@ -119,12 +119,15 @@ fn cpu(node: &proto::Node, tasks: &[proto::Task]) -> String {
 }
 
 fn memory(node: &proto::Node, guard: Option<&proto::Guard>) -> String {
-    let memory = node.memory.unwrap_or_default();
+    let memory = node.memory.clone().unwrap_or_default();
     let mut text = format!(
         "{} of {} available",
         known(memory.available_bytes, bytes),
         known(memory.total_bytes, bytes)
     );
+    if let Some(file) = &memory.limit_file {
+        text += &format!(" (the limit in {})", printable(file));
+    }
     if let Some(guard) = guard.filter(|guard| guard.stage > 0) {
         let reason = guard.reason.as_deref().unwrap_or("the guard holds passive slots back");
         text += &format!("; guard: {reason}");
@@ -177,7 +180,7 @@ fn mechanism(
     }
     let cpu = node.cpu.unwrap_or_default();
     lines.push(("idle", format!("{}, steal {}", percent(cpu.idle), percent(cpu.steal))));
-    let swap = node.memory.unwrap_or_default().swap_used_bytes;
+    let swap = node.memory.as_ref().and_then(|memory| memory.swap_used_bytes);
     lines.push(("swap", format!("{} used", known(swap, bytes))));
     if let Some(guard) = &status.guard {
         lines.push(("guard", guard_text(guard, now)));

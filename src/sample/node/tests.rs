@@ -62,6 +62,7 @@ impl Fixture {
             sys: self.path("sys"),
             quota_dirs: Vec::new(),
             cpuset_dirs: Vec::new(),
+            memory_groups: None,
             kept_files: 100,
             ticks_per_second: 100,
             page_size: 4096,

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use super::{GuardPolicy, LONGEST_DOUBLING, Signals};
 use crate::model::TaskId;
-use crate::units::BootTime;
+use crate::units::{BootTime, Bytes};
 
 /// Times of stages 2 and 3, and whether they act.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,12 +65,16 @@ enum Need {
 }
 
 fn need(policy: &GuardPolicy, signals: &Signals) -> Need {
-    let memory = signals.memory.map(|memory| {
-        let least = policy.reserve.of(memory.total).0 / 2;
-        let available = memory.available;
-        let acute = (available.0 < least)
-            .then(|| format!("{available} of memory available, less than half of the reserve"));
-        (acute, available.0 >= least.saturating_add(least / 2))
+    let memory = signals.memory.as_ref().map(|memory| {
+        let half = |total| Bytes(policy.reserve.of(total).0 / 2);
+        let (room, least) = memory.least_above(half);
+        let acute = (room.available < least).then(|| {
+            let limit = room.limit_said();
+            format!("{} of memory available{limit}, less than half of the reserve", room.available)
+        });
+        let (room, enough) =
+            memory.least_above(|total| Bytes(half(total).0.saturating_add(half(total).0 / 2)));
+        (acute, room.available >= enough)
     });
     let limit = (2.0 * policy.memory_pressure.value()).min(1.0);
     let pressure = signals.memory_full.map(|full| {
@@ -239,7 +243,7 @@ impl Ladder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::Memory;
+    use crate::memory::Memory;
     use crate::units::{Bytes, MemoryAmount, Share};
 
     fn at(seconds: u64) -> BootTime {
@@ -251,7 +255,7 @@ mod tests {
     }
 
     fn signals(available: u64) -> Signals {
-        let memory = Memory { available: Bytes(available), total: Bytes(1000) };
+        let memory = Memory::of_node(Bytes(available), Bytes(1000));
         Signals { memory: Some(memory), ..Signals::default() }
     }
 

@@ -361,7 +361,7 @@ fn an_opportunistic_task_goes_beyond_capacity_before_any_other() {
 #[test]
 fn a_found_task_is_seated_while_draining_holding_and_full() {
     let mut shaper = shaper(1);
-    let low = Memory { available: Bytes(50), total: Bytes(1000) };
+    let low = Memory::of_node(Bytes(50), Bytes(1000));
     shaper.cycle(&Measured { cpu: cpu(0.2), memory: Some(low), ..Measured::default() }, at(0));
     shaper.drain(at(0));
     assert!(shaper.holding() && shaper.draining());

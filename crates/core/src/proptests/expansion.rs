@@ -3,7 +3,7 @@
 use super::*;
 
 fn plenty() -> Option<Memory> {
-    Some(Memory { available: Bytes(1000), total: Bytes(1000) })
+    Some(Memory::of_node(Bytes(1000), Bytes(1000)))
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     // N = floor(0.5 / (0.5 * 2 / 4)) = 2
     assert_eq!(shaper.slots().passive_capacity, 4);
     let extra = admit(&mut shaper, 0, at(11));
-    shaper.cycle(&Measured { cpu: cpu(0.95), ..half }, at(13));
+    shaper.cycle(&Measured { cpu: cpu(0.95), ..half.clone() }, at(13));
     assert_eq!(shaper.slots().passive_capacity, 3, "the free one goes, the used one stays");
     end(&mut shaper, extra, at(14));
     for cycle in 0..3 {
@@ -55,7 +55,7 @@ fn begin(shaper: &mut Shaper, now: Moment) -> TaskId {
 #[test]
 fn while_a_request_waits_slots_open_before_the_cycle_and_none_is_withdrawn() {
     let half = Measured { cpu: cpu(0.5), memory: plenty(), ..Measured::default() };
-    let busy = Measured { cpu: cpu(0.95), ..half };
+    let busy = Measured { cpu: cpu(0.95), ..half.clone() };
     let mut shaper = full_with_waiters(0);
     shaper.ramp(&half, Some(Bytes(10)), at(5));
     assert_eq!(shaper.slots().passive_capacity, 2, "nobody waits");
@@ -155,7 +155,7 @@ fn scarce_memory_stops_expansion_and_offers() {
     let mut shaper = shaper(1);
     let low = Measured {
         cpu: cpu(0.2),
-        memory: Some(Memory { available: Bytes(50), total: Bytes(1000) }),
+        memory: Some(Memory::of_node(Bytes(50), Bytes(1000))),
         ..Measured::default()
     };
     shaper.cycle(&low, at(0));
@@ -163,8 +163,69 @@ fn scarce_memory_stops_expansion_and_offers() {
     assert_eq!((shaper.active_offered(), shaper.passive_offered()), (1, 0));
     admit(&mut shaper, 0, at(1));
     assert!(matches!(shaper.ask(request(5), None, at(1)), Err(Refusal::Holding(_))));
-    shaper.cycle(&Measured { memory: plenty(), ..low }, at(3));
+    shaper.cycle(&Measured { memory: plenty(), ..low.clone() }, at(3));
     assert!(shaper.holding(), "left only after the hold time");
-    shaper.cycle(&Measured { memory: plenty(), ..low }, at(9));
+    shaper.cycle(&Measured { memory: plenty(), ..low.clone() }, at(9));
+    assert!(!shaper.holding());
+}
+
+/// A node with plenty of memory above tasks whose group may have 400 bytes and uses so many.
+fn limited(used: u64) -> Option<Memory> {
+    let node = MemorySample { total: Bytes(2000), available: Bytes(1400), swap_used: Bytes(0) };
+    let (limit, used) = (Bytes(400), Bytes(used));
+    let file = "/cg/lrs.slice/memory.max".into();
+    Memory::of(Some(node), &[MemoryLimit { file, limit, used, reclaimable: Bytes(10) }])
+}
+
+#[test]
+fn below_a_limit_no_slot_opens_whose_task_does_not_fit() {
+    let mut shaper = shaper(2);
+    for i in 0..4 {
+        let task = admit(&mut shaper, 0, at(i));
+        let sample = TaskSample { resident: Some(Bytes(80)), ..TaskSample::default() };
+        shaper.read(at(9).boot, Reading { task, due: false, sample });
+    }
+    shaper.policy.memory_reserve = MemoryAmount::OfTotal(Share::clamped(0.05));
+    shaper.policy.guard = None;
+    let measured = |used| Measured { cpu: cpu(0.1), memory: limited(used), ..Measured::default() };
+    shaper.take_step();
+    shaper.cycle(&measured(330), at(10));
+    assert_eq!(shaper.slots().passive_capacity, 2, "60 above the reserve of 5 % of 400");
+    shaper.cycle(&measured(310), at(13));
+    assert_eq!(shaper.slots().passive_capacity, 3, "80 above it, and CPU for more");
+    let events = shaper.take_step().events;
+    let expanded = events.iter().find(|event| event.kind == EventKind::Expanded).expect("an event");
+    let input = |name: &str| expanded.inputs.get(name).cloned().unwrap_or_default();
+    assert_eq!(input("memory_available_bytes"), 100);
+    assert_eq!(input("memory_reserve_bytes"), 20);
+    assert_eq!(input("memory_limit_file"), "/cg/lrs.slice/memory.max");
+    assert_eq!(input("memory_limit_bytes"), 400);
+}
+
+#[test]
+fn the_guard_holds_below_a_limit_while_the_node_has_plenty() {
+    let mut shaper = shaper(1);
+    let mut guard = shaper.policy.guard.expect("a guard");
+    guard.reserve = MemoryAmount::OfTotal(Share::clamped(0.05));
+    guard.resume = MemoryAmount::OfTotal(Share::clamped(0.075));
+    shaper.policy.guard = Some(guard);
+    let measured = |used| Measured { memory: limited(used), ..Measured::default() };
+    shaper.cycle(&measured(389), at(0));
+    assert!(!shaper.holding(), "21 available, 20 reserved");
+    shaper.cycle(&measured(391), at(3));
+    assert!(shaper.holding());
+    let said = &shaper.guard().entered().expect("entered").reason;
+    assert!(
+        said.contains("19 B of memory available (the limit in /cg/lrs.slice/memory.max)"),
+        "{said}"
+    );
+    let events = shaper.take_step().events;
+    let held = events.iter().find(|event| event.kind == EventKind::Guard).expect("an event");
+    assert_eq!(held.inputs["memory_limit_bytes"], 400);
+    shaper.cycle(&measured(381), at(20));
+    shaper.cycle(&measured(381), at(40));
+    assert!(shaper.holding(), "29 available, 30 needed");
+    shaper.cycle(&measured(379), at(60));
+    shaper.cycle(&measured(379), at(80));
     assert!(!shaper.holding());
 }

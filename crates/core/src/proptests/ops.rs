@@ -313,11 +313,10 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 iowait: Share::clamped(w),
                 steal: Share::clamped(s),
             };
-            let memory = available
-                .map(|available| Memory { available: Bytes(available), total: Bytes(2000) });
+            let memory = available.map(|available| Memory::of_node(Bytes(available), Bytes(2000)));
             // What is under pressure here is as random as the CPU.
-            let memory_full = memory.map(|_| Share::clamped(s));
-            let swap_growth = memory.map(|_| 100.0 * (w - 0.5));
+            let memory_full = available.map(|_| Share::clamped(s));
+            let swap_growth = available.map(|_| 100.0 * (w - 0.5));
             let cpu = Some(cpu);
             world.absorb(shaper);
             world.ahead = AheadOfCycle::default();
@@ -326,8 +325,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
         Op::Ramp { e, w, available } => {
             let (effective, iowait) = (Share::clamped(e), Share::clamped(w));
             let cpu = CpuShares { effective, iowait, ..CpuShares::default() };
-            let memory = available
-                .map(|available| Memory { available: Bytes(available), total: Bytes(2000) });
+            let memory = available.map(|available| Memory::of_node(Bytes(available), Bytes(2000)));
             let resident = available.map(|available| Bytes(available / 4));
             let (may, before) = (shaper.ramps_from().is_some(), shaper.slots().passive_capacity);
             let node = Measured { cpu: Some(cpu), memory, ..Measured::default() };

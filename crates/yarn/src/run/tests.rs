@@ -52,7 +52,10 @@ fn cluster() -> Server {
 fn status(passive: u32) -> proto::Status {
     proto::Status {
         node: Some(proto::Node {
-            memory: Some(proto::MemoryUse { total_bytes: Some(64 * GIB), ..Default::default() }),
+            memory: Some(proto::MemoryUse {
+                node_total_bytes: Some(64 * GIB),
+                ..Default::default()
+            }),
             sampled_at: Some(Default::default()),
             ..Default::default()
         }),

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# What the memory controller costs for tasks that have ended (cgroup.memory_controller): the group of each
+# stays in the kernel as long as file pages of it are cached. Dying groups, Percpu and Slab before and after
+# so many short tasks that write 200 kB each, after dropping the caches, with the key on and off. Figures,
+# not a test: LRS_BENCH_TASKS=5000 tests/vm/run --variant v2 tests/vm/guest/bench/memory-groups.sh
+#
+# With release binaries: packaging/build --format deb, then --add that .deb. Under emulation 5,000 tasks
+# take about 20 minutes for each value: raise --timeout and --test-timeout, or give fewer tasks.
+set -u
+count=${1:-${LRS_BENCH_TASKS:-5000}}
+package=$(echo "$LRS_VM_PAYLOAD"/extra/lrs_*.deb)
+[ -e "$package" ] || { echo "give the package by --add" && exit 1; }
+dpkg --install "$package" >/dev/null || exit 1
+work=$(mktemp -d --tmpdir="${LRS_TEST_DISK_MOUNT:-/var/tmp}") # a file system with a page cache on disk
+trap 'systemctl stop lrsd; dpkg --purge lrs >/dev/null 2>&1; rm -rf "$work"' EXIT
+
+field() { sed -n "s/^$1: *\([0-9]*\) kB/\1/p" /proc/meminfo; }
+figures() { # WHAT
+    printf '%-34s nr_dying_descendants %6s   Percpu %7s kB   Slab %8s kB\n' "$1" \
+        "$(sed -n 's/^nr_dying_descendants //p' /sys/fs/cgroup/cgroup.stat)" \
+        "$(field Percpu)" "$(field Slab)"
+}
+
+for value in true false; do
+    printf '[cgroup]\nmemory_controller = %s\n' "$value" >/etc/lrs/lrs.toml
+    # A scope that is left from before keeps its controllers.
+    systemctl stop lrsd lrs-tasks.scope 2>/dev/null
+    systemctl start lrsd || exit 1
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    figures "$value: before"
+    for ((task = 0; task < count; task++)); do
+        lrsctl run --wait -- sh -c 'head -c 200k /dev/zero >"$0"' "$work/$task" || exit 1
+    done
+    figures "$value: after $count tasks"
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    figures "$value: caches dropped"
+    rm -rf "${work:?}"/*
+    figures "$value: files removed"
+done
