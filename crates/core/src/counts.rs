@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::cpus::UsableCpus;
 use super::guard::interference;
 use super::rate::{Interval, LONGEST_OPEN, RateMeter, TaskRates};
 use super::sample::TaskSample;
@@ -91,20 +92,14 @@ impl Counts {
         }
     }
 
-    /// Takes the next reading. `due`: it was to end the interval. `cpus`: those the tasks may use;
-    /// `spread`: those they may be spread over, quota aside.
-    pub fn advance(
-        &mut self,
-        at: BootTime,
-        sample: TaskSample,
-        due: bool,
-        (cpus, spread): (u32, u32),
-    ) {
+    /// Takes the next reading. `due`: it was to end the interval. `cpus`: those the tasks may use.
+    pub fn advance(&mut self, at: BootTime, sample: TaskSample, due: bool, cpus: UsableCpus) {
+        let spread = cpus.spread();
         if let Some(look) = sample.look() {
             self.meter.saw(look);
         }
         if let Some((earlier, before)) = &self.last {
-            self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus);
+            self.rates = TaskRates::between((*earlier, before), (at, &sample), cpus.total());
             let cycle = Interval::between((*earlier, before), (at, &sample), spread);
             self.demand = cycle.as_ref().and_then(neighbours::demand);
             self.lost = cycle.as_ref().and_then(interference::lost);
@@ -125,13 +120,13 @@ impl Counts {
     }
 
     /// Takes the last reading, which ends the interval whatever it lacks.
-    pub fn finish(&mut self, at: BootTime, sample: TaskSample, (cpus, spread): (u32, u32)) {
+    pub fn finish(&mut self, at: BootTime, sample: TaskSample, cpus: UsableCpus) {
         // A group that counts no CPU time would unsay what was read of its processes.
         if sample.cpu.is_none() && self.last.is_some_and(|(_, last)| last.cpu.is_some()) {
             return;
         }
-        self.advance(at, sample, false, (cpus, spread));
-        self.end_interval(at, &sample, spread);
+        self.advance(at, sample, false, cpus);
+        self.end_interval(at, &sample, cpus.spread());
     }
 
     /// Whether a reading lacks what the interval began with: it failed, and the interval goes on to
@@ -178,7 +173,7 @@ mod tests {
         let mut counts = Counts::default();
         counts.begin(at(0), sample(Some(10), Some(0)));
         let mut read = |second, sample| {
-            counts.advance(at(second), sample, true, (2, 2));
+            counts.advance(at(second), sample, true, 2.into());
             let begun = counts.opened.map(|(begun, _)| begun);
             (begun, counts.meter.cpu_seconds())
         };
@@ -203,7 +198,7 @@ mod tests {
         };
         let mut counts = Counts::default();
         counts.begin(at(0), sample(1, Some(TaskPressure::default())));
-        counts.finish(at(5), sample(4, None), (2, 2));
+        counts.finish(at(5), sample(4, None), 2.into());
         assert_eq!(counts.meter.cpu_seconds(), 3.0);
     }
 
@@ -215,7 +210,7 @@ mod tests {
         };
         let mut counts = Counts { baseline: Some(sample(100)), ..Counts::default() };
         assert_eq!(counts.since_admission().cpu, None, "not read yet");
-        counts.advance(at(1), sample(103), false, (2, 2));
+        counts.advance(at(1), sample(103), false, 2.into());
         assert_eq!(counts.since_admission().cpu, Some(Duration::from_secs(3)));
     }
 }

@@ -9,6 +9,7 @@
 use serde_json::{Map, Value, json};
 
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
+use super::cpus::UsableCpus;
 use super::event::EventKind;
 use super::guard::{Signals, Turn};
 use super::memory::Memory;
@@ -22,7 +23,7 @@ use crate::units::{Bytes, Moment, Share};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// CPUs LRS's tasks may use.
-    pub cpus: Option<u32>,
+    pub cpus: Option<UsableCpus>,
     /// How they spent the cycle.
     pub cpu: Option<CpuShares>,
     /// Memory for tasks.
@@ -38,7 +39,7 @@ impl Measured {
     pub fn of(rates: &NodeRates, node: &NodeSample) -> Measured {
         let cpu = rates.effective.zip(rates.iowait).zip(rates.steal);
         Measured {
-            cpus: node.cpus,
+            cpus: UsableCpus::of(node),
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
             memory: Memory::of(node.memory, &node.memory_limits),
             memory_full: rates.pressure.map(|pressure| pressure.memory_full),
@@ -50,12 +51,7 @@ impl Measured {
 impl Shaper {
     /// One cycle. Readings of tasks are taken by [`Shaper::read`] before.
     pub(super) fn cycle(&mut self, measured: &Measured, now: Moment) {
-        if let Some(cpus) = measured.cpus
-            && cpus.max(1) != self.cpus
-        {
-            self.cpus = cpus.max(1);
-            self.resize(now);
-        }
+        self.follow_cpus(measured, now);
         self.expire(now);
         self.follow_cycle();
         self.freed.cycle(now.boot);
@@ -109,7 +105,7 @@ impl Shaper {
             return 0;
         }
         let expansion = Expansion {
-            cores: self.cpus,
+            cores: self.cpus.slots(),
             slot_max: self.slots.allocated(),
             io_wait_threshold: self.policy.io_wait_threshold,
             room: self.room().min(most),
@@ -178,7 +174,7 @@ impl Shaper {
         }
         let rates = self.tasks.values().map(|task| &task.counts.rates);
         let bytes = rates.flat_map(|rates| [rates.read_per_sec, rates.write_per_sec]);
-        let cpus = cpu.effective.value() * f64::from(self.cpus);
+        let cpus = cpu.effective.value() * self.cpus.total();
         let progress = Progress { cpus, bytes: bytes.flatten().sum() };
         let full = self.is_full();
         let Some(verdict) = self.probe.end_cycle(progress, full, now.boot) else { return };
@@ -327,7 +323,7 @@ impl Shaper {
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded
     /// as far as it may. The caller settles.
     pub(super) fn size(&mut self) {
-        let active = self.policy.active.unwrap_or(self.cpus).max(1);
+        let active = self.policy.active.unwrap_or(self.cpus.slots()).max(1);
         let base = self.policy.passive.unwrap_or(active);
         let max = self.policy.passive_max.unwrap_or(active.saturating_mul(4)).max(base);
         let slots = &mut self.slots;
@@ -338,9 +334,18 @@ impl Shaper {
         slots.passive_capacity = base.saturating_add(expanded).min(max).max(slots.passive_in_use());
     }
 
-    /// [`Shaper::size`], recorded where it changed something. The weights of all tasks depend on
-    /// A and `passive_max`; the caller, who has the numbers, follows.
-    pub(super) fn resize(&mut self, now: Moment) {
+    /// Takes the CPUs of a reading; where it does not know them, the last known ones stay.
+    pub(super) fn follow_cpus(&mut self, measured: &Measured, now: Moment) {
+        let Some(cpus) = measured.cpus else { return };
+        let before = std::mem::replace(&mut self.cpus, cpus);
+        if before.slots() != cpus.slots() {
+            self.resize(&cpus.change_since(before), now);
+        }
+    }
+
+    /// [`Shaper::size`], recorded where it changed something, for which `reason` is the cause. The
+    /// weights of all tasks depend on A and `passive_max`; the caller, who has the numbers, follows.
+    pub(super) fn resize(&mut self, reason: &str, now: Moment) {
         let before = (self.slots.active_capacity, self.slots.base);
         self.size();
         let expanded = self.slots.passive_capacity.saturating_sub(self.slots.base);
@@ -354,8 +359,9 @@ impl Shaper {
         self.record(now, EventKind::Resized, None, |event| {
             event.from = Some(format!("{} active, {} passive", before.0, before.1));
             event.to = Some(format!("{} active, {} passive", after.0, after.1));
-            event.reason = Some("the CPUs of LRS's tasks or the settings changed".into());
-            event.inputs.insert("cpus".into(), json!(cpus));
+            event.reason = Some(reason.to_owned());
+            event.inputs.insert("cpus".into(), json!(cpus.spread()));
+            event.inputs.insert("cpu_quota".into(), json!(cpus.binding_quota()));
         });
     }
 }

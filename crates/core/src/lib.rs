@@ -8,6 +8,7 @@ pub mod books;
 pub mod capacity;
 pub mod colocation;
 pub mod counts;
+pub mod cpus;
 mod cycle;
 pub mod event;
 pub mod exit;

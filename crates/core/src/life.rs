@@ -290,7 +290,7 @@ impl Shaper {
             let mut peak = None;
             if let Last::Read(sample) = last {
                 peak = sample.memory_peak;
-                task.counts.finish(now.boot, sample, (self.cpus, self.spread));
+                task.counts.finish(now.boot, sample, self.cpus);
             }
             let away = last == Last::Away;
             let at = (!away).then_some(now.wall);

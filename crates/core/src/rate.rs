@@ -77,7 +77,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Class;
-use crate::sample::{CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounters, ThreadLook};
+use crate::sample::{CpuQuota, CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounters, ThreadLook};
 use crate::units::{BootTime, Share};
 
 mod node;
@@ -97,7 +97,7 @@ pub struct Interval {
     /// Growth of the counters of the threads seen awake.
     pub thread: Option<ThreadCounters>,
     /// CPUs the task may run on, over which PSI averages:
-    /// [`NodeSample::allowed_cpus`], not A, which a quota makes smaller.
+    /// [`UsableCpus::spread`](crate::cpus::UsableCpus::spread), not A, which a quota makes smaller.
     pub cpus: u32,
 }
 

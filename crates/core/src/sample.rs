@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpus::CpuSet;
 use crate::model::TaskId;
 use crate::units::{BootTime, Bytes};
 
@@ -26,10 +27,10 @@ pub struct Sample {
 /// (then [`NodeSample::problems`] says why).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeSample {
-    /// CPUs the tasks of LRS may use: affinity of the daemon, cpuset and quota of the root.
-    pub cpus: Option<u32>,
-    /// The same without the quota: those they may be spread over.
-    pub allowed_cpus: Option<u32>,
+    /// CPUs the tasks of LRS may be spread over.
+    pub cpus: Option<CpuSet>,
+    /// The CPU quotas of the LRS root and the groups above it, nearest first.
+    pub quotas: Vec<CpuQuota>,
     /// Time counters summed over those CPUs.
     pub cpu: Option<CpuTimes>,
     /// Bytes read and written by whole disks since boot.
@@ -42,6 +43,17 @@ pub struct NodeSample {
     pub memory_limits: Vec<MemoryLimit>,
     /// What could not be read, one sentence each.
     pub problems: Vec<String>,
+}
+
+/// A CPU quota above the tasks (`cpu.max`; v1 `cpu.cfs_quota_us`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuQuota {
+    /// The directory of the group that has it.
+    pub group: String,
+    /// What it allows, in CPUs.
+    pub cpus: f64,
+    /// CPU time that the group has used, cumulative.
+    pub used: Option<Duration>,
 }
 
 /// /proc/stat, cumulative (proc_stat(5)); guest time is already inside user and nice.

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::capacity::FreeWindow;
+use super::cpus::UsableCpus;
 use super::event::{Change, Event, EventKind};
 use super::freed::Freed;
 use super::guard::Guard;
@@ -40,9 +41,7 @@ use crate::units::{BootTime, Moment, WallTime};
 #[derive(Clone, Debug)]
 pub struct Shaper {
     pub(super) policy: Policy,
-    pub(super) cpus: u32,
-    /// CPUs that tasks may be spread over, quota aside.
-    pub(super) spread: u32,
+    pub(super) cpus: UsableCpus,
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
     pub(super) guard: Guard,
@@ -97,11 +96,10 @@ impl Shaper {
     /// A core on a node whose LRS tasks may use `cpus` CPUs, with what an earlier daemon left.
     /// Nothing is decided before the first input; [`Input::Ended`] with those that ended
     /// meanwhile comes first, so that no dead task is promoted.
-    pub fn new(policy: Policy, cpus: u32, restored: Restored) -> Shaper {
+    pub fn new(policy: Policy, cpus: impl Into<UsableCpus>, restored: Restored) -> Shaper {
         let mut shaper = Shaper {
             policy,
-            cpus: cpus.max(1),
-            spread: cpus.max(1),
+            cpus: cpus.into(),
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             guard: Guard::default(),
@@ -351,10 +349,8 @@ impl Shaper {
             Input::Resume => self.resume(now),
             Input::Configure(policy) => self.set_policy(policy, now),
             Input::Tick => self.expire(now),
-            Input::Cycle { node, spread, at, tasks } => {
-                // Pressure is averaged over the CPUs a task may be spread over, quota aside.
-                let cpus = node.cpus.unwrap_or(self.cpus).max(1);
-                self.spread = spread.unwrap_or(cpus);
+            Input::Cycle { node, at, tasks } => {
+                self.follow_cpus(&node, now);
                 for reading in tasks {
                     self.read(at, reading);
                 }
@@ -447,7 +443,7 @@ impl Shaper {
         if self.policy.guard != guard {
             self.follow_freeze_policy(now);
         }
-        self.resize(now);
+        self.resize("the settings changed", now);
         self.settle(now);
     }
 
@@ -500,7 +496,7 @@ impl Shaper {
     pub(super) fn read(&mut self, at: BootTime, reading: Reading) {
         let Reading { task, due, sample } = reading;
         if let Some(task) = self.tasks.get_mut(&task) {
-            task.counts.advance(at, sample, due, (self.cpus, self.spread));
+            task.counts.advance(at, sample, due, self.cpus);
         }
     }
 

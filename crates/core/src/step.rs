@@ -245,8 +245,6 @@ pub enum Input {
     Cycle {
         /// The node.
         node: Measured,
-        /// CPUs that tasks may be spread over, quota aside.
-        spread: Option<u32>,
         /// When the tasks were read.
         at: BootTime,
         /// What was read of them.

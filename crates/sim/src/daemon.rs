@@ -698,7 +698,7 @@ impl Daemon {
         self.node_last = (now.boot, sample);
         let all: Vec<TaskId> = self.held.keys().copied().collect();
         let tasks = all.iter().filter_map(|id| self.measure(*id, out)).collect();
-        self.feed(Input::Cycle { node, spread: None, at: now.boot, tasks }, out)?;
+        self.feed(Input::Cycle { node, at: now.boot, tasks }, out)?;
         self.replan(out)?;
         for id in &all {
             self.check_weights(*id, out)?;

@@ -266,8 +266,8 @@ impl Node {
         let resident = self.resident();
         let bytes = self.bytes(whole.disk);
         NodeSample {
-            cpus: Some(self.hardware.cpus),
-            allowed_cpus: Some(self.hardware.cpus),
+            cpus: Some((0..self.hardware.cpus).collect()),
+            quotas: Vec::new(),
             cpu: Some(CpuTimes {
                 user: Duration::from_secs_f64(whole.cpu),
                 idle: Duration::from_secs_f64(self.idle),

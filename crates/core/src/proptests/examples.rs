@@ -246,14 +246,29 @@ fn draining_keeps_reservations_and_queues_who_waits_and_refuses_the_others() {
 fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_nobody() {
     let mut shaper = shaper(4);
     let ids: Vec<_> = (0..8).map(|i| admit(&mut shaper, i32::from(i == 3), at(i))).collect();
-    shaper.cycle(&Measured { cpus: Some(2), ..Measured::default() }, at(9));
+    shaper.take_step();
+    shaper.cycle(&Measured { cpus: Some(2.into()), ..Measured::default() }, at(9));
+    assert_eq!(resized(&mut shaper), ["LRS's tasks may run on 2 CPUs, 4 before"]);
     let active: Vec<_> =
         ids.iter().filter(|id| tier(&shaper, **id) == Tier::Active).copied().collect();
     assert_eq!(active, [ids[0], ids[3]]);
     assert_eq!(shaper.slots().base, 2);
     assert_eq!(shaper.slots().passive_capacity, 6, "never below what is in use");
-    shaper.cycle(&Measured { cpus: Some(4), ..Measured::default() }, at(12));
+    shaper.cycle(&Measured { cpus: Some(4.into()), ..Measured::default() }, at(12));
     assert_eq!(shaper.slots().active_used(), 4);
+    shaper.take_step();
+    let quota = UsableCpus::new(4, Some(1.5));
+    shaper.cycle(&Measured { cpus: Some(quota), ..Measured::default() }, at(15));
+    assert_eq!(shaper.slots().active_used(), 1);
+    assert_eq!(resized(&mut shaper), ["a CPU quota above LRS's tasks allows 1.50 CPUs"]);
+    shaper.set_policy(Policy { active: Some(3), ..Policy::simulated() }, at(16));
+    assert_eq!(resized(&mut shaper), ["the settings changed"]);
+}
+
+/// Why the capacity changed since the last look.
+fn resized(shaper: &mut Shaper) -> Vec<String> {
+    let events = shaper.take_step().events.into_iter();
+    events.filter(|event| event.kind == EventKind::Resized).filter_map(|event| event.reason).collect()
 }
 
 #[test]

@@ -320,6 +320,9 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
             let cpu = Some(cpu);
             world.absorb(shaper);
             world.ahead = AheadOfCycle::default();
+            // So is a quota above the tasks.
+            let quota = (w > 0.5).then_some(4.0 * e);
+            let cpus = cpus.map(|cpus| UsableCpus::new(cpus, quota));
             shaper.cycle(&Measured { cpus, cpu, memory, memory_full, swap_growth }, now);
         }
         Op::Ramp { e, w, available } => {

@@ -5,7 +5,8 @@ use super::*;
 /// Shares and speeds of the node between two readings. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeRates {
-    /// E: user + nice + system + irq + softirq.
+    /// E: user + nice + system + irq + softirq. All four are of
+    /// [`UsableCpus::total`](crate::cpus::UsableCpus::total).
     pub effective: Option<Share>,
     /// W.
     pub iowait: Option<Share>,
@@ -36,11 +37,12 @@ pub struct PressureShares {
 
 impl NodeRates {
     /// Each figure on its own: one counter that is missing or went backwards takes away only
-    /// what rests on it. A change of the CPUs counted gives no CPU shares for one cycle.
+    /// what rests on it. A change of the CPUs that tasks may use, or of a quota, gives no CPU
+    /// shares for one cycle.
     pub fn between(earlier: (BootTime, &NodeSample), later: (BootTime, &NodeSample)) -> NodeRates {
         let (old, new) = (earlier.1, later.1);
         let elapsed = later.0.since(earlier.0);
-        let cpu = old.cpu.zip(new.cpu).and_then(|(old, new)| CpuDelta::between(&old, &new));
+        let cpu = CpuShared::between(old, new, elapsed);
         let disk = old.disk.zip(new.disk);
         NodeRates {
             effective: cpu.map(|delta| delta.effective),
@@ -69,11 +71,55 @@ impl NodeRates {
 }
 
 #[derive(Clone, Copy)]
-struct CpuDelta {
+struct CpuShared {
     effective: Share,
     iowait: Share,
     steal: Share,
     idle: Share,
+}
+
+impl CpuShared {
+    /// `None` also where what tasks may use is not the same in both readings: a CPU that comes back
+    /// brings the counters of its whole life.
+    fn between(old: &NodeSample, new: &NodeSample, elapsed: Duration) -> Option<CpuShared> {
+        let limit = |quota: &CpuQuota| (quota.group.clone(), quota.cpus);
+        let same_quotas = old.quotas.iter().map(limit).eq(new.quotas.iter().map(limit));
+        if old.cpus != new.cpus || !same_quotas {
+            return None;
+        }
+        let mut cpu = CpuDelta::between(old.cpu.as_ref()?, new.cpu.as_ref()?)?;
+        if let Some(cpus) = &new.cpus
+            && cpu.all() > most_counted(elapsed, cpus.len())
+        {
+            return None;
+        }
+        for (old, new) in old.quotas.iter().zip(&new.quotas) {
+            let used = new.used?.checked_sub(old.used?)?;
+            cpu = cpu.within(new.cpus * elapsed.as_secs_f64(), used.as_secs_f64());
+        }
+        let all = cpu.all();
+        Some(CpuShared {
+            effective: Share::of(cpu.effective, all)?,
+            iowait: Share::of(cpu.iowait, all)?,
+            steal: Share::of(cpu.steal, all)?,
+            idle: Share::of(cpu.idle, all)?,
+        })
+    }
+}
+
+/// The most CPU seconds that `cpus` can have counted: ticks are rounded, and the counters are read a
+/// little later than the clock. More is a counter that jumped.
+fn most_counted(elapsed: Duration, cpus: u32) -> f64 {
+    (1.25 * elapsed.as_secs_f64() + 0.1) * f64::from(cpus)
+}
+
+/// CPU seconds between two readings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CpuDelta {
+    effective: f64,
+    iowait: f64,
+    steal: f64,
+    idle: f64,
 }
 
 impl CpuDelta {
@@ -94,20 +140,33 @@ impl CpuDelta {
         let steal = wobbling(old.steal, new.steal)?;
         let iowait = wobbling(old.iowait, new.iowait)?;
         let idle = wobbling(old.idle, new.idle)?;
-        let all = effective + steal + iowait + idle;
-        Some(CpuDelta {
-            effective: Share::of(effective, all)?,
-            iowait: Share::of(iowait, all)?,
-            steal: Share::of(steal, all)?,
-            idle: Share::of(idle, all)?,
-        })
+        Some(CpuDelta { effective, iowait, steal, idle })
+    }
+
+    fn all(&self) -> f64 {
+        self.effective + self.steal + self.iowait + self.idle
+    }
+
+    /// What is left of it below a quota of `most` CPU seconds, of which its group used `used`: the
+    /// total is the least of both, and so is what is spare. The rest is in use, by the group or by
+    /// others on its CPUs. Which part of it was stolen, and which part of the spare time waited for
+    /// a disk, is as on the CPUs.
+    fn within(self, most: f64, used: f64) -> CpuDelta {
+        let total = self.all().min(most);
+        let (busy, spare) = (self.effective + self.steal, self.iowait + self.idle);
+        let spare_left = spare.min((most - used).max(0.0)).min(total);
+        let busy_left = total - spare_left;
+        let part = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
+        let (steal, iowait) =
+            (busy_left * part(self.steal, busy), spare_left * part(self.iowait, spare));
+        CpuDelta { effective: busy_left - steal, iowait, steal, idle: spare_left - iowait }
     }
 }
 
 /// What one task did over one cycle. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TaskRates {
-    /// Share of the node's usable CPUs.
+    /// Share of the CPUs that tasks may use, or of a quota below them.
     pub cpu_share: Option<Share>,
     /// Bytes a second read from disks.
     pub read_per_sec: Option<f64>,
@@ -116,16 +175,16 @@ pub struct TaskRates {
 }
 
 impl TaskRates {
-    /// `cpus`: those the tasks of LRS may use.
+    /// `cpus`: [`UsableCpus::total`](crate::cpus::UsableCpus::total).
     pub fn between(
         earlier: (BootTime, &TaskSample),
         later: (BootTime, &TaskSample),
-        cpus: u32,
+        cpus: f64,
     ) -> TaskRates {
         let (old, new) = (earlier.1, later.1);
         let elapsed = later.0.since(earlier.0);
         let cpu = old.cpu.zip(new.cpu).and_then(|(old, new)| new.checked_sub(old));
-        let whole = elapsed.as_secs_f64() * f64::from(cpus);
+        let whole = elapsed.as_secs_f64() * cpus;
         let bytes = |old: Option<crate::units::Bytes>, new: Option<crate::units::Bytes>| {
             per_second(old?.0, new?.0, elapsed)
         };
@@ -145,3 +204,6 @@ fn per_second(old: u64, new: u64, elapsed: Duration) -> Option<f64> {
 fn share_of_time(old: Duration, new: Duration, elapsed: Duration) -> Option<Share> {
     Share::of(new.checked_sub(old)?.as_secs_f64(), elapsed.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests;

@@ -287,13 +287,13 @@ fn task_rates() {
         written: bytes.map(Bytes),
         ..TaskSample::default()
     };
-    let rates = TaskRates::between((at(0), &sample(1, Some(0))), (at(4), &sample(3, Some(8))), 2);
+    let rates = TaskRates::between((at(0), &sample(1, Some(0))), (at(4), &sample(3, Some(8))), 2.0);
     assert_eq!(rates.cpu_share, Some(Share::clamped(0.25)));
     assert_eq!(rates.write_per_sec, Some(2.0));
     assert_eq!(rates.read_per_sec, None);
-    let none = TaskRates::between((at(0), &sample(3, Some(8))), (at(4), &sample(1, Some(0))), 2);
+    let none = TaskRates::between((at(0), &sample(3, Some(8))), (at(4), &sample(1, Some(0))), 2.0);
     assert_eq!(none, TaskRates::default());
-    let no_cpus = TaskRates::between((at(0), &sample(1, None)), (at(4), &sample(3, None)), 0);
+    let no_cpus = TaskRates::between((at(0), &sample(1, None)), (at(4), &sample(3, None)), 0.0);
     assert_eq!(no_cpus.cpu_share, None);
 }
 
