@@ -201,9 +201,14 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
     if config.daemon.mode == Mode::Observe {
         crate::give_back::before_observing(&config, &store, &mut recovered)?;
     }
+    let cpuset_dirs = tree.cpuset_dirs().unwrap_or_else(|error| {
+        tracing::warn!(%error, "no cpuset counts, only the CPUs online: {error}");
+        Vec::new()
+    });
     let sampler = Sampler::new(Settings {
         quota_dirs: tree.quota_dirs(),
         memory_groups: tree.memory_groups(),
+        cpuset_dirs,
         ..Settings::of_this_machine(limit.sampler_budget())
     })?;
     let events = Arc::new(EventRing::new(EVENTS_KEPT, recovered.events.iter().cloned()));

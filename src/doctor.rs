@@ -10,6 +10,7 @@
 //! `unknown`, not `fail`.
 
 mod cgroups;
+mod cpus;
 mod daemon;
 mod disks;
 mod finding;
@@ -172,7 +173,7 @@ fn judge(facts: &probe::Facts, config: &Config, options: &DoctorOptions) -> Vec<
     let mut checks = vec![
         daemon::config(options, config),
         node::kernel(facts),
-        node::cpus(facts, config),
+        cpus::check(&facts.cpus, config),
         cgroups::hierarchy(facts, config),
         cgroups::rights(facts, config),
         cgroups::cpu_tiers(facts, config),

@@ -415,7 +415,7 @@ fn run_for(time: Duration, name: &str, tier: Tier, works: &[Work]) -> Vec<Outcom
         let now = boot_time();
         let sample = sampler.sample(now, &ids);
         assert_eq!(sample.node.problems, Vec::<String>::new());
-        let cpus = sample.node.allowed_cpus.unwrap();
+        let cpus = sample.node.cpus.unwrap().len();
         for (id, reading) in &sample.tasks {
             let (.., [short, long]) = &mut tasks[id.number as usize];
             let look = reading.look();

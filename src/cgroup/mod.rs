@@ -44,6 +44,7 @@ pub use crate::core::task::{Attachment, GroupRecord, Kin, Origin};
 use crate::units::{Pid, ProcessRef};
 
 mod attach;
+pub(crate) mod cpus;
 mod dirs;
 mod evacuate;
 mod files;

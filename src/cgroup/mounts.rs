@@ -26,6 +26,9 @@ pub(super) const UNIFIED: &str = "unified";
 /// Name of systemd's own v1 hierarchy in [`super::GroupRecord::origin`].
 pub(super) const SYSTEMD: &str = "name=systemd";
 
+/// Name of the v1 hierarchy of cpuset in `/proc/PID/cgroup`.
+const CPUSET: &str = "cpuset";
+
 /// One mounted cgroup file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
@@ -37,6 +40,8 @@ pub(crate) struct Mount {
     /// `None` on cgroup2; else those of [`V1_CONTROLLERS`], [`MEMORY`] and [`SYSTEMD`] of this v1
     /// hierarchy.
     pub(crate) controllers: Option<Vec<String>>,
+    /// Whether it is the v1 hierarchy of cpuset, which is read and never written.
+    pub(crate) has_cpuset: bool,
 }
 
 /// One hierarchy LRS works in.
@@ -126,6 +131,12 @@ impl Mounts {
         hierarchies
     }
 
+    /// The v1 hierarchy of cpuset.
+    pub(super) fn cpuset(&self) -> Option<Hierarchy> {
+        let mount = self.0.iter().find(|mount| mount.has_cpuset)?;
+        Some(Hierarchy::new(CPUSET, mount))
+    }
+
     /// systemd's named v1 hierarchy.
     pub(super) fn systemd(&self) -> Option<Hierarchy> {
         self.v1_with(SYSTEMD)
@@ -160,7 +171,8 @@ fn parse_line(line: &str) -> Option<Mount> {
         _ => return None,
     };
     let point = PathBuf::from(unescape(mount.mount_point.to_str()?));
-    Some(Mount { point, root: unescape(&mount.root), controllers })
+    let has_cpuset = mount.fs_type == "cgroup" && option(CPUSET).is_some();
+    Some(Mount { point, root: unescape(&mount.root), controllers, has_cpuset })
 }
 
 /// Undoes the kernel's escapes (mangle() in fs/seq_file.c), which procfs leaves in; the one of the

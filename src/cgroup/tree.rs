@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
-use super::mounts::Hierarchy;
+use super::mounts::{Hierarchy, Mounts};
 use super::open::{Root, task_id};
 use super::probe::{self, IoFacts, IoFinding, IoKnob};
 use super::process::{Membership, is_within};
@@ -23,11 +23,12 @@ use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
     GroupDirs, GroupRecord, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu, Reach, Surroundings,
-    TreeSettings, Version, WeightPlan, dirs, files, freeze, give_back, in_place, ioprio, limits,
+    TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back, in_place, ioprio, limits,
     members, name, observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
+use crate::sample::QuotaDirs;
 use crate::units::{Pid, ProcessRef};
 
 /// The cgroup tree of this node as LRS uses it. The loop and the attach worker call it from
@@ -576,15 +577,24 @@ impl TierTree {
         owner::check_group(group, owner, known)
     }
 
-    /// Directories of the root and the groups above it in the CPU hierarchy, whose quotas bound
-    /// what the tasks may use.
-    pub fn quota_dirs(&self) -> Vec<PathBuf> {
+    /// The root and the groups above it, whose quotas bound what the tasks may use.
+    pub fn quota_dirs(&self) -> Vec<QuotaDirs> {
         if self.observing {
             return Vec::new();
         }
         let cpu = self.primary();
-        let (mount, root) = (cpu.dir("/"), cpu.dir(&self.root.path));
-        root.ancestors().take_while(|dir| dir.starts_with(&mount)).map(Into::into).collect()
+        let accounting = self.root.hierarchies.iter().find(|h| h.has("cpuacct")).unwrap_or(cpu);
+        let upwards = |of: &Hierarchy| cpus::upwards(&of.dir("/"), &of.dir(&self.root.path));
+        let dirs = upwards(cpu).into_iter().zip(upwards(accounting));
+        dirs.map(|(quota, usage)| QuotaDirs { quota, usage }).collect()
+    }
+
+    /// Groups whose cpuset may be that of the tasks, nearest first.
+    ///
+    /// # Errors
+    /// The mounts, or in which groups lrsd is, cannot be read.
+    pub fn cpuset_dirs(&self) -> Result<Vec<PathBuf>, CgroupError> {
+        cpus::cpuset_dirs(&Mounts::read()?, &self.root.path, Path::new("/proc/self/cgroup"))
     }
 
     /// The groups whose limits of memory bound the tasks; `None`: there are none.

@@ -51,7 +51,7 @@ pub(super) fn task(
     if out.is_json() { out.json(&task) } else { show::tasks::task(shown, times, out) }
 }
 
-async fn cpus(mut lrsd: Connection) -> Result<Option<u32>, tonic::Status> {
+async fn cpus(mut lrsd: Connection) -> Result<Option<f64>, tonic::Status> {
     let status = lrsd.get_status(proto::GetStatusRequest {}).await?.into_inner();
     Ok(show::status::cpus(&status))
 }

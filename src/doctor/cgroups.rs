@@ -310,7 +310,7 @@ fn judge_promise(facts: &Facts, config: &Config) -> Check {
 pub(super) fn capacity(facts: &Facts, config: &Config) -> Option<(u32, u32)> {
     let active = match config.slots.active {
         Auto::Fixed(active) => active,
-        Auto::Auto => *facts.cpus.as_ref().ok()?,
+        Auto::Auto => facts.cpus.as_ref().ok()?.usable.slots(),
     };
     let base = match config.slots.passive {
         Auto::Fixed(base) => base,

@@ -46,27 +46,6 @@ pub(super) fn kernel(facts: &Facts) -> Check {
     Check::ok(ID, format!("{release}: pidfds work, new enough for cpu.idle"))
 }
 
-pub(super) fn cpus(facts: &Facts, config: &Config) -> Check {
-    const ID: &str = "cpus";
-    match (config.slots.active, &facts.cpus) {
-        (Auto::Auto, Ok(cpus)) => {
-            Check::ok(ID, format!("{cpus} to be used, so {cpus} active slots"))
-        }
-        (Auto::Auto, Err(reason)) => Check::unknown(ID, reason, "set slots.active to a number"),
-        (Auto::Fixed(active), Ok(cpus)) if active > *cpus => Check::warn(
-            ID,
-            format!("{cpus} to be used, but slots.active = {active}: active tasks share CPUs"),
-            "set slots.active = \"auto\"",
-        ),
-        (Auto::Fixed(active), Ok(cpus)) => {
-            Check::ok(ID, format!("{cpus} to be used, slots.active = {active}"))
-        }
-        (Auto::Fixed(active), Err(reason)) => {
-            Check::ok(ID, format!("slots.active = {active}; {reason}"))
-        }
-    }
-}
-
 pub(super) fn pressure(facts: &Facts) -> Check {
     const ID: &str = "pressure";
     const REMEDY: &str = "boot with psi=1 on a kernel with CONFIG_PSI; until then status has no \

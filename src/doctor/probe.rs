@@ -1,7 +1,7 @@
 //! Facts about the node, read once. Nothing is judged here.
 //!
 //! Everything below `/proc` and `/sys` is read under the roots of [`DoctorOptions`]; what is
-//! no file there (pidfd_open, access, the CPU affinity, the socket) is asked of the kernel.
+//! no file there (pidfd_open, access, the socket) is asked of the kernel.
 //! A fact that could not be had carries the reason.
 
 use std::io::Write;
@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::DoctorOptions;
 use super::cgroups::Carrier;
+use super::cpus::Cpus;
 use super::finding::{self, Finder};
 use super::neighbours::{self, Neighbour};
 use super::services::Services;
@@ -38,8 +39,8 @@ pub(super) struct Facts {
     pub(super) kernel: Reading<Kernel>,
     /// Whether pidfd_open(2) works here.
     pub(super) pidfd: Reading<()>,
-    /// CPUs this process may run on.
-    pub(super) cpus: Reading<u32>,
+    /// CPUs that LRS's tasks may use.
+    pub(super) cpus: Reading<Cpus>,
     pub(super) cgroups: Reading<Cgroups>,
     pub(super) disks: Reading<Vec<Disk>>,
     /// Resources of /proc/pressure that can be read, or why none.
@@ -210,9 +211,13 @@ impl Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
             pidfd: pidfd(),
-            cpus: rustix::thread::sched_getaffinity(None)
-                .map(|set| set.count())
-                .map_err(|errno| format!("sched_getaffinity: {errno}")),
+            cpus: super::cpus::read(
+                (proc, sys),
+                config,
+                root_name(config, &services),
+                &cgroups,
+                &socket,
+            ),
             cgroups,
             disks: disks(sys),
             pressure: pressure(proc),
@@ -286,7 +291,7 @@ const FILES: [&str; 8] = [
 const CHILDREN: usize = 32;
 
 /// Path of the LRS root below the mount.
-fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
+pub(super) fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
     match &config.cgroup.root {
         Auto::Auto if services.use_scope(config) => crate::systemd::SCOPE_PATH,
         Auto::Auto => "lrs",
@@ -294,7 +299,12 @@ fn root_name<'a>(config: &'a Config, services: &Services) -> &'a str {
     }
 }
 
-fn cgroups(proc: &Path, sys: &Path, config: &Config, services: &Services) -> Reading<Cgroups> {
+pub(super) fn cgroups(
+    proc: &Path,
+    sys: &Path,
+    config: &Config,
+    services: &Services,
+) -> Reading<Cgroups> {
     let mounts = Mounts::read_file(&proc.join("self/mountinfo")).map_err(|e| e.to_string())?;
     let root = root_name(config, services);
     let mut cgroups = Cgroups::default();

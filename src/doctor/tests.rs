@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use super::cpus::Cpus;
 use super::finding::Finder;
 use super::neighbours::Neighbour;
 use super::probe::*;
@@ -42,7 +43,7 @@ fn v2() -> Facts {
         uid: 0,
         kernel: Ok(Kernel { text: "6.1.0-42-amd64".into(), version: (6, 1) }),
         pidfd: Ok(()),
-        cpus: Ok(4),
+        cpus: Ok(Cpus { list: "0-3".into(), usable: 4.into(), problems: Vec::new() }),
         cgroups: Ok(Cgroups {
             v1: vec![],
             v2: Some(Unified {

@@ -122,7 +122,6 @@ impl Driver {
         }
         let node = Measured::of(&self.node_rates, &sample.node);
         self.cpus = node.cpus.unwrap_or(self.cpus);
-        let spread = sample.node.allowed_cpus;
         self.node_last = Some((sample.at, sample.node));
         self.sampled_at = Some(now.wall);
 
@@ -137,7 +136,7 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
-        self.feed(Input::Cycle { node, spread, at: sample.at, tasks }, now);
+        self.feed(Input::Cycle { node, at: sample.at, tasks }, now);
         self.replan(now);
         self.check_root(now);
         self.check_weights(asked_at, kernel, now);

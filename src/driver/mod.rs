@@ -57,6 +57,7 @@ use crate::cgroup::{Group, TierTree, WeightPlan};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Auto, Config};
+use crate::core::cpus::UsableCpus;
 use crate::core::guard::GuardPolicy;
 use crate::core::guard::freeze::FreezePolicy;
 use crate::core::model::{Priority, TaskId};
@@ -168,7 +169,7 @@ pub struct Driver {
     /// The task in the I/O lane that was looked at last.
     lane_looked: Option<TaskId>,
     cycles: u64,
-    cpus: u32,
+    cpus: UsableCpus,
     hostname: String,
     started_at: WallTime,
     sampled_at: Option<WallTime>,

@@ -22,6 +22,7 @@ use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
+use crate::core::cpus::UsableCpus;
 use crate::core::event::EventKind;
 use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
@@ -88,7 +89,7 @@ impl Driver {
         let Findings { restored, start, entries, remove } =
             find(&tree, observing, books, &mut recovered, now.boot)?;
         let first = sampler.sample(now.boot, &[]);
-        let cpus = first.node.cpus.unwrap_or(1);
+        let cpus = UsableCpus::of(&first.node).unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
         let core = Shaper::new(policy(&config), cpus, restored);
@@ -196,7 +197,7 @@ impl Driver {
         let mut inputs = Map::new();
         inputs.insert("tasks".into(), json!(live));
         inputs.insert("ended_meanwhile".into(), json!(ended.len()));
-        inputs.insert("cpus".into(), json!(self.cpus));
+        inputs.insert("cpus".into(), json!(self.cpus.slots()));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
         self.note(EventKind::Started, None, reason, inputs, now);
         for id in ended {

@@ -195,7 +195,8 @@ impl Driver {
         let pressure = self.node_rates.pressure;
         proto::Node {
             hostname: self.hostname.clone(),
-            cores: self.cpus,
+            cores: self.cpus.slots(),
+            cpu_quota: self.cpus.binding_quota(),
             cpu: Some(proto::CpuUse {
                 effective: effective.map(Share::value),
                 iowait: iowait.map(Share::value),

@@ -7,12 +7,16 @@
 
 use std::time::Duration;
 
+use crate::core::cpus::CpuSet;
 use crate::core::sample::{CpuTimes, DiskBytes, MemorySample};
 use crate::units::Bytes;
 
 /// Bytes of one sector in /proc/diskstats, whatever the device's own
 /// (Documentation/admin-guide/iostats.rst).
 const SECTOR: u64 = 512;
+
+/// No Linux knows as many CPUs.
+const MOST_CPUS: u32 = 1 << 16;
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
@@ -35,9 +39,8 @@ pub fn number(text: &[u8]) -> Option<u64> {
 }
 
 /// A list of numbers and ranges, "0-3,5" (cpuset(7), "List format"), as a bit for each CPU.
-/// `None` for anything else, and for numbers no Linux knows (65,536 and above).
+/// `None` for anything else, and for numbers no Linux knows ([`MOST_CPUS`]).
 pub fn cpu_list(text: &[u8]) -> Option<CpuSet> {
-    const MOST: u64 = 1 << 16;
     let mut set = CpuSet::default();
     let text = text.trim_ascii();
     if text.is_empty() {
@@ -50,7 +53,7 @@ pub fn cpu_list(text: &[u8]) -> Option<CpuSet> {
             Some(end) => number(end)?,
             None => first,
         };
-        if first > last || last >= MOST {
+        if first > last || last >= u64::from(MOST_CPUS) {
             return None;
         }
         for cpu in first..=last {
@@ -60,41 +63,12 @@ pub fn cpu_list(text: &[u8]) -> Option<CpuSet> {
     Some(set)
 }
 
-/// A set of CPU numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpuSet {
-    bits: Vec<bool>,
-}
-
-impl CpuSet {
-    /// Adds one.
-    pub fn insert(&mut self, cpu: u32) {
-        let index = cpu as usize;
-        if self.bits.len() <= index {
-            self.bits.resize(index + 1, false);
-        }
-        self.bits[index] = true;
-    }
-
-    /// Whether `cpu` is in it.
-    pub fn contains(&self, cpu: u32) -> bool {
-        self.bits.get(cpu as usize).copied().unwrap_or(false)
-    }
-
-    /// How many are in it.
-    pub fn len(&self) -> u32 {
-        self.bits.iter().filter(|&&bit| bit).count() as u32
-    }
-
-    /// Whether none is in it.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Those in both.
-    pub fn intersection(&self, other: &CpuSet) -> CpuSet {
-        CpuSet { bits: self.bits.iter().zip(&other.bits).map(|(&a, &b)| a && b).collect() }
-    }
+/// The CPUs with a line in /proc/stat, which are those online (proc_stat(5)).
+pub fn stat_cpus(text: &[u8]) -> CpuSet {
+    let names = lines(text).map_while(|line| line.strip_prefix(b"cpu"));
+    let numbers =
+        names.filter_map(|rest| number(words(rest).next()?).filter(|_| !rest.starts_with(b" ")));
+    numbers.filter_map(|cpu| u32::try_from(cpu).ok()).filter(|cpu| *cpu < MOST_CPUS).collect()
 }
 
 /// /proc/stat summed over the CPUs of `allowed` (proc_stat(5)). `ticks_per_second` is

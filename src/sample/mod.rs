@@ -31,7 +31,7 @@ pub use crate::core::sample::{
     CpuTimes, DiskBytes, MemoryLimit, MemorySample, NodePressure, NodeSample, Sample, TaskPressure,
     TaskSample, ThreadCounters, ThreadLook,
 };
-pub use node::usable_cpus;
+pub use node::cpus::{CpuReader, CpuReading, QuotaDirs};
 pub use sampler::Sampler;
 
 /// Where the sampler reads.
@@ -41,10 +41,9 @@ pub struct Settings {
     pub proc: PathBuf,
     /// sysfs, for telling disks from partitions.
     pub sys: PathBuf,
-    /// Directories of the LRS root and its ancestors in the cpu hierarchy: the smallest quota
-    /// among them bounds A.
-    pub quota_dirs: Vec<PathBuf>,
-    /// The same in the hierarchy with cpuset files; empty where LRS's tasks have the daemon's.
+    /// The LRS root and its ancestors in the cpu hierarchy, nearest first.
+    pub quota_dirs: Vec<QuotaDirs>,
+    /// Where the cpuset of tasks may be told, nearest first.
     pub cpuset_dirs: Vec<PathBuf>,
     /// The groups whose limits of memory bound the tasks.
     pub memory_groups: Option<MemoryGroups>,

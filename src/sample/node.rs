@@ -3,61 +3,37 @@
 use std::path::{Path, PathBuf};
 
 use self::memory::LimitReader;
+use cpus::{CpuReader, CpuReading};
+
 use super::{DiskBytes, NodePressure, NodeSample, Settings};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
-use crate::kernfs::parse::{self, CpuSet};
+use crate::kernfs::parse;
+
+pub mod cpus;
 
 pub(crate) mod memory;
 
 /// Reads [`NodeSample`].
 #[derive(Debug)]
 pub(super) struct NodeReader {
-    status: KeptFile,
-    cpuset: Vec<KeptFile>,
-    quotas: Vec<Quota>,
-    stat: KeptFile,
+    cpus: CpuReader,
     diskstats: PathBuf,
     pressure: [KeptFile; 3],
     meminfo: KeptFile,
     memory_limits: LimitReader,
     disks: Disks,
-    ticks_per_second: u64,
-}
-
-/// The quota files of one directory; a root group has none.
-#[derive(Debug)]
-enum Quota {
-    V2(KeptFile),
-    V1 { quota: KeptFile, period: KeptFile },
 }
 
 impl NodeReader {
     pub(super) fn new(settings: &Settings) -> NodeReader {
         let file = |name: &str| KeptFile::new(settings.proc.join(name));
-        let quota = |dir: &PathBuf| {
-            [
-                Quota::V2(KeptFile::new(dir.join("cpu.max"))),
-                Quota::V1 {
-                    quota: KeptFile::new(dir.join("cpu.cfs_quota_us")),
-                    period: KeptFile::new(dir.join("cpu.cfs_period_us")),
-                },
-            ]
-        };
-        let cpuset = |dir: &PathBuf| {
-            ["cpuset.cpus.effective", "cpuset.effective_cpus"]
-                .map(|name| KeptFile::new(dir.join(name)))
-        };
         NodeReader {
-            status: file("self/status"),
-            cpuset: settings.cpuset_dirs.iter().flat_map(cpuset).collect(),
-            quotas: settings.quota_dirs.iter().flat_map(quota).collect(),
-            stat: file("stat"),
+            cpus: CpuReader::new(settings),
             diskstats: settings.proc.join("diskstats"),
             pressure: ["pressure/cpu", "pressure/memory", "pressure/io"].map(file),
             meminfo: file("meminfo"),
             memory_limits: LimitReader::new(settings.memory_groups.as_ref()),
             disks: Disks::new(settings.sys.join("block")),
-            ticks_per_second: settings.ticks_per_second,
         }
     }
 
@@ -69,16 +45,8 @@ impl NodeReader {
         buffer: &mut Vec<u8>,
     ) {
         let problems = &mut node.problems;
-        let allowed = self.allowed_cpus(descriptors, buffer, problems);
-        let quota = self.smallest_quota(descriptors, buffer, problems);
-        if let Some(allowed) = &allowed {
-            node.allowed_cpus = Some(allowed.len());
-            node.cpus = Some(usable_cpus(allowed.len(), quota));
-            let ticks = self.ticks_per_second;
-            node.cpu = read_as(&mut self.stat, descriptors, buffer, problems, |text| {
-                parse::proc_stat(text, allowed, ticks)
-            });
-        }
+        let CpuReading { cpus, times, quotas } = self.cpus.read(descriptors, buffer, problems);
+        (node.cpus, node.cpu, node.quotas) = (cpus, times, quotas);
         node.memory = read_as(&mut self.meminfo, descriptors, buffer, problems, parse::meminfo);
         node.memory_limits = self.memory_limits.read(descriptors, buffer, problems);
         node.pressure = self.read_pressure(descriptors, buffer, problems);
@@ -88,67 +56,6 @@ impl NodeReader {
     /// Whether a device of a group's I/O file is a whole disk.
     pub(super) fn is_whole_disk(&self, device: (u32, u32)) -> bool {
         self.disks.whole.contains(&device)
-    }
-
-    /// Affinity of the daemon (its cpuset is in it) and cpuset of the root. The status file
-    /// instead of sched_getaffinity(2): no bound on the CPU number, and the main thread's
-    /// value whichever thread asks.
-    fn allowed_cpus(
-        &mut self,
-        descriptors: &Descriptors,
-        buffer: &mut Vec<u8>,
-        problems: &mut Vec<String>,
-    ) -> Option<CpuSet> {
-        let mut allowed = read_as(&mut self.status, descriptors, buffer, problems, |text| {
-            parse::status_field(text, b"Cpus_allowed_list:").and_then(parse::cpu_list)
-        })?;
-        for file in &mut self.cpuset {
-            if let Some(cpuset) =
-                read_where_present(file, descriptors, buffer, problems, parse::cpu_list)
-            {
-                let both = allowed.intersection(&cpuset);
-                // An empty cpuset is one that nobody set: v1 gives it to new groups.
-                if !cpuset.is_empty() && !both.is_empty() {
-                    allowed = both;
-                }
-            }
-        }
-        Some(allowed)
-    }
-
-    fn smallest_quota(
-        &mut self,
-        descriptors: &Descriptors,
-        buffer: &mut Vec<u8>,
-        problems: &mut Vec<String>,
-    ) -> Option<f64> {
-        let mut smallest: Option<f64> = None;
-        for quota in &mut self.quotas {
-            let cpus = match quota {
-                Quota::V2(file) => {
-                    read_where_present(file, descriptors, buffer, problems, parse::cpu_max)
-                        .flatten()
-                }
-                Quota::V1 { quota, period } => {
-                    read_where_present(quota, descriptors, buffer, problems, v1_quota)
-                        .flatten()
-                        .and_then(|quota| {
-                            let period = read_where_present(
-                                period,
-                                descriptors,
-                                buffer,
-                                problems,
-                                parse::number,
-                            )?;
-                            (period > 0).then(|| quota as f64 / period as f64)
-                        })
-                }
-            };
-            if let Some(cpus) = cpus {
-                smallest = Some(smallest.map_or(cpus, |least| least.min(cpus)));
-            }
-        }
-        smallest
     }
 
     fn read_pressure(
@@ -183,18 +90,6 @@ impl NodeReader {
             io_full: io?.1?,
         })
     }
-}
-
-/// `Some(None)`: no quota (-1).
-fn v1_quota(text: &[u8]) -> Option<Option<u64>> {
-    if text.trim_ascii() == b"-1" { Some(None) } else { parse::number(text).map(Some) }
-}
-
-/// A: the CPUs allowed, a quota rounded down, at least 1 (spec 3).
-pub fn usable_cpus(allowed: u32, quota: Option<f64>) -> u32 {
-    // A cast of a float saturates; a quota is never NaN here.
-    let granted = quota.map_or(u32::MAX, |cpus| cpus.floor() as u32);
-    allowed.min(granted).max(1)
 }
 
 fn unreadable(path: &Path) -> String {

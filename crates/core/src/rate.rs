@@ -77,7 +77,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Class;
-use crate::sample::{CpuQuota, CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounters, ThreadLook};
+use crate::sample::{
+    CpuQuota, CpuTimes, NodeSample, TaskPressure, TaskSample, ThreadCounters, ThreadLook,
+};
 use crate::units::{BootTime, Share};
 
 mod node;

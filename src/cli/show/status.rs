@@ -71,9 +71,10 @@ pub(crate) fn status(
     Ok(())
 }
 
-/// CPUs of the node, if the answer names them.
-pub(crate) fn cpus(status: &proto::Status) -> Option<u32> {
-    status.node.as_ref().map(|node| node.cores).filter(|cores| *cores > 0)
+/// What shares of the CPU are of, in CPUs, if the answer names it.
+pub(crate) fn cpus(status: &proto::Status) -> Option<f64> {
+    let node = status.node.as_ref()?;
+    node.cpu_quota.or(Some(f64::from(node.cores))).filter(|cpus| *cpus > 0.0)
 }
 
 /// `active 2 of 2, passive 3 of 4 (may grow to 8), 4 requests wait`
@@ -109,13 +110,17 @@ fn cpu(node: &proto::Node, tasks: &[proto::Task]) -> String {
     let Some(busy) = cpu.effective else { return "not sampled yet".to_owned() };
     let by_tasks: f64 = tasks.iter().filter_map(|task| task.cpu_share).sum();
     let by_tasks = by_tasks.min(busy);
-    format!(
+    let mut text = format!(
         "{} busy (tasks {}, others {}), {} waits for disk",
         percent(Some(busy)),
         percent(Some(by_tasks)),
         percent(Some(busy - by_tasks)),
         percent(cpu.iowait),
-    )
+    );
+    if let Some(quota) = node.cpu_quota {
+        text += &format!("; of the {quota:.2} CPUs that a quota above the tasks allows");
+    }
+    text
 }
 
 fn memory(node: &proto::Node, guard: Option<&proto::Guard>) -> String {
@@ -136,7 +141,7 @@ fn memory(node: &proto::Node, guard: Option<&proto::Guard>) -> String {
 }
 
 /// The passive task that has been there longest, and what it gets.
-fn longest_passive(tasks: &[proto::Task], cpus: Option<u32>) -> Option<String> {
+fn longest_passive(tasks: &[proto::Task], cpus: Option<f64>) -> Option<String> {
     let passive = tasks.iter().filter(|task| task.tier == proto::Tier::Passive as i32);
     let age = |task: &proto::Task| task.elapsed_seconds.unwrap_or(0.0);
     let longest = passive.max_by(|one, other| age(one).total_cmp(&age(other)))?;

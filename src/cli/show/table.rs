@@ -84,7 +84,7 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
 /// The table, or in JSON the list: those asked for, in the order asked for.
 pub(crate) fn tasks(
     tasks: Vec<proto::Task>,
-    cpus: Option<u32>,
+    cpus: Option<f64>,
     args: &TasksArgs,
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -127,7 +127,7 @@ pub(crate) fn tasks(
 }
 
 /// By a field of the JSON, descending with `-` in front; what is unknown stands last.
-fn sort(tasks: &mut Vec<proto::Task>, cpus: Option<u32>, key: &str) -> Result<(), Failure> {
+fn sort(tasks: &mut Vec<proto::Task>, cpus: Option<f64>, key: &str) -> Result<(), Failure> {
     let (descending, key) = match key.strip_prefix('-') {
         Some(key) => (true, key),
         None => (false, key),

@@ -15,7 +15,7 @@ use crate::wire;
 pub(crate) struct OnNode<'a> {
     pub(crate) task: &'a proto::Task,
     /// `None`: not known.
-    pub(crate) cpus: Option<u32>,
+    pub(crate) cpus: Option<f64>,
 }
 
 impl Deref for OnNode<'_> {
@@ -69,7 +69,7 @@ fn starves(task: OnNode<'_>) -> bool {
     );
     task.tier == proto::Tier::Passive as i32
         && wants
-        && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * f64::from(cpus) < 0.1)
+        && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * cpus < 0.1)
 }
 
 /// How the main process ended; a dash: it runs.

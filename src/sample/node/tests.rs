@@ -6,14 +6,14 @@ use crate::units::Bytes;
 
 /// A machine made of files: a partition, a loop device, a dm device on the disk, zram, a
 /// multipath member and a second disk.
-struct Fixture {
+pub(super) struct Fixture {
     dir: tempfile::TempDir,
 }
 
 impl Fixture {
-    fn new() -> Fixture {
+    pub(super) fn new() -> Fixture {
         let fixture = Fixture { dir: tempfile::tempdir().unwrap() };
-        fixture.put("proc/self/status", "Name:\tx\nCpus_allowed_list:\t0-3\n");
+        fixture.put("sys/devices/system/cpu/online", "0-3\n");
         fixture.put(
             "proc/stat",
             "cpu  99 0 0 0\ncpu0 1 0 0 10 0 0 0 0 0 0\ncpu1 2 0 0 10 0 0 0 0 0 0\n\
@@ -46,17 +46,17 @@ impl Fixture {
         fixture
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
-    fn put(&self, path: &str, text: &str) {
+    pub(super) fn put(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         Settings {
             proc: self.path("proc"),
             sys: self.path("sys"),
@@ -104,44 +104,6 @@ fn without_sysfs_disks_are_unknown_and_said_so() {
     let node = read(&mut NodeReader::new(&fixture.settings()));
     assert_eq!(node.disk, None);
     assert!(node.problems[0].contains("sys/block"), "{:?}", node.problems);
-}
-
-#[test]
-fn cpus_are_affinity_cpuset_and_quota_together() {
-    let fixture = Fixture::new();
-    let user = |node: &NodeSample| node.cpu.unwrap().user.as_millis() / 10;
-    let node = read(&mut NodeReader::new(&fixture.settings()));
-    assert_eq!((node.cpus, user(&node)), (Some(4), 15));
-
-    fixture.put("set/cpuset.cpus.effective", "2-5\n");
-    fixture.put("top/cpu.max", "max 100000\n");
-    fixture.put("top/lrs/cpu.max", "190000 100000\n");
-    let mut settings = fixture.settings();
-    settings.cpuset_dirs = vec![fixture.path("set")];
-    settings.quota_dirs = vec![fixture.path("top/lrs"), fixture.path("top")];
-    assert_eq!(settings.quota_dirs.len(), 2);
-    let mut reader = NodeReader::new(&settings);
-    let node = read(&mut reader);
-    assert_eq!((node.cpus, node.allowed_cpus, user(&node)), (Some(1), Some(2), 12));
-
-    // Read anew each cycle; v1 names.
-    fixture.put("top/lrs/cpu.max", "max 100000\n");
-    fixture.put("set/cpuset.cpus.effective", "0-2\n");
-    assert_eq!(read(&mut reader).cpus, Some(3));
-    fixture.put("top/lrs/cpu.cfs_quota_us", "250000\n");
-    fixture.put("top/lrs/cpu.cfs_period_us", "100000\n");
-    assert_eq!(read(&mut reader).cpus, Some(2));
-    fixture.put("top/lrs/cpu.cfs_quota_us", "-1\n");
-    assert_eq!(read(&mut reader).cpus, Some(3));
-}
-
-#[test]
-fn a_quota_below_one_cpu_leaves_one() {
-    assert_eq!(usable_cpus(8, Some(0.3)), 1);
-    assert_eq!(usable_cpus(8, Some(2.999)), 2);
-    assert_eq!(usable_cpus(8, None), 8);
-    assert_eq!(usable_cpus(0, None), 1);
-    assert_eq!(usable_cpus(8, Some(1e30)), 8);
 }
 
 #[test]

@@ -268,7 +268,10 @@ fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_nobody() {
 /// Why the capacity changed since the last look.
 fn resized(shaper: &mut Shaper) -> Vec<String> {
     let events = shaper.take_step().events.into_iter();
-    events.filter(|event| event.kind == EventKind::Resized).filter_map(|event| event.reason).collect()
+    events
+        .filter(|event| event.kind == EventKind::Resized)
+        .filter_map(|event| event.reason)
+        .collect()
 }
 
 #[test]

@@ -47,7 +47,10 @@ fn a_cpu_that_goes_or_comes_back_gives_no_cpu_figures_for_that_cycle() {
     // It brings the idle time of its whole life: E would be 0.1 on a node that is full.
     let back = node(&[0, 1], 28.0, 150.0, 0.0);
     assert_eq!(shares(&one, &back), None);
-    assert_eq!(Measured::of(&NodeRates::between((at(10.0), &one), (at(13.0), &back)), &back).cpu, None);
+    assert_eq!(
+        Measured::of(&NodeRates::between((at(10.0), &one), (at(13.0), &back)), &back).cpu,
+        None
+    );
     // As many CPUs, but others.
     assert_eq!(shares(&both, &node(&[0, 2], 26.0, 100.0, 0.0)), None);
     assert_eq!(shares(&both, &node(&[0, 1], 26.0, 100.0, 0.0)), Some([1.0, 0.0, 0.0]));
