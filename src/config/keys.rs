@@ -219,8 +219,9 @@ table! {
     /// `[slots]`
     SLOTS = "slots": Slots in Config, |config| &mut config.slots;
 
-    /// Active slots. "auto": as many as there are CPUs that tasks may use (affinity, cpuset and
-    /// CPU quota counted), read anew each cycle.
+    /// Active slots. "auto": as many as there are CPUs that tasks may use, read anew each cycle:
+    /// those online and in the cpuset of the tasks, less isolated ones, within a CPU quota above
+    /// the tasks.
     Live active: Auto<u32> = Auto::Auto, r#""auto" or 1..=4096"#,
         |v| auto(v, |v| number(v, 1..=4096));
     /// Passive slots that are there whatever the load: the base. "auto": as many as active ones.

@@ -175,7 +175,7 @@ fn cpu_that_a_quota_forbids_is_not_spare() {
         (capacity(&status) == (1, 1) && busy > 0.95).then_some(status)
     });
     assert_eq!(status.pointer("/node/cpu_quota").and_then(Value::as_f64), Some(1.0));
-    let text = daemon.ok(&["status"]);
+    let text = daemon.ok(&["status"]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("1.00 CPUs that a quota above the tasks allows"), "{text}");
     let found = doctor(&daemon, &[]);
     assert!(found.contains("allows 1.00, so 1 active slots"), "{found}");
