@@ -6,8 +6,9 @@
 
 use crate::core::model::{Label, TaskId};
 
-/// Longest readable part, in bytes; paths of groups stay well below any limit.
-const READABLE: usize = 40;
+/// Longest readable part, in bytes: the id of a YARN container has room. Paths of groups stay well
+/// below any limit.
+const READABLE: usize = 48;
 
 /// Name of the group of `id`.
 pub(super) fn of(id: TaskId, label: Option<&Label>) -> String {
@@ -38,7 +39,8 @@ pub fn task_group(path: &str) -> Option<&str> {
     None
 }
 
-/// Letters, digits and `_` of ASCII as they are, everything else as single dashes.
+/// Letters, digits and `_` of ASCII as they are, everything else as single dashes. Of a long one the
+/// end, which tells it from others of its kind: containers of one attempt begin alike.
 fn readable(label: &str) -> String {
     let mut text = String::new();
     for character in label.chars() {
@@ -47,12 +49,10 @@ fn readable(label: &str) -> String {
             _ if text.is_empty() || text.ends_with('-') => {}
             _ => text.push('-'),
         }
-        if text.len() == READABLE {
-            break;
-        }
     }
-    text.truncate(text.trim_end_matches('-').len());
-    text
+    let text = text.trim_end_matches('-');
+    let end = text.get(text.len().saturating_sub(READABLE)..).unwrap_or_default();
+    end.trim_start_matches('-').to_owned()
 }
 
 #[cfg(test)]
@@ -74,6 +74,16 @@ mod tests {
         assert_eq!(named("x.service"), format!("{ID}.x-service"));
         assert_eq!(named("…"), ID.to_string());
         assert_eq!(named(&"y".repeat(256)).len(), ID.to_string().len() + 1 + READABLE);
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_end() {
+        let container = "container_e01_1795598725502_0009_01_000002";
+        assert_eq!(named(container), format!("{ID}.{container}"));
+        let long = format!("{}/step 12", "y".repeat(200));
+        assert!(named(&long).ends_with("y-step-12"), "{}", named(&long));
+        let cut = format!("{}---{}", "y".repeat(60), "z".repeat(READABLE - 1));
+        assert_eq!(named(&cut), format!("{ID}.{}", "z".repeat(READABLE - 1)), "no dash in front");
     }
 
     #[test]

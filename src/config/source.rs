@@ -58,9 +58,22 @@ impl<'a> Source<'a> {
             problem: format!("no valid TOML: {}", message.replace('\n', ", ")),
             remedy: match self.line_text(line) {
                 "" => String::from("complete the line before it"),
-                found => format!("correct {}", excerpt(found.trim_start())),
+                found => match self.section_before(line) {
+                    Some(first) => format!(
+                        "{} stands at line {first} already: put the keys below it there",
+                        excerpt(found.trim())
+                    ),
+                    None => format!("correct {}", excerpt(found.trim_start())),
+                },
             },
         }
+    }
+
+    /// Where the section that begins at `line` began before.
+    fn section_before(&self, line: usize) -> Option<usize> {
+        let name = |line: usize| section(self.line_text(line));
+        let wanted = name(line)?;
+        (1..line).find(|earlier| name(*earlier) == Some(wanted))
     }
 
     /// A fault of the key at `place`.
@@ -82,6 +95,12 @@ impl<'a> Source<'a> {
             remedy,
         }
     }
+}
+
+/// The name in the header of a section, which is no list of sections.
+fn section(line: &str) -> Option<&str> {
+    let (name, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
+    (!name.starts_with('[')).then(|| name.trim())
 }
 
 /// Jaro-Winkler similarity from which a word counts as a slip of another.

@@ -391,6 +391,10 @@ const FAULTY: &[(&str, &str)] = &[
     ("[slots]\nactive = \n", "lrs.toml:2:10: no valid TOML:"),
     ("[slots\nactive = 1\n", "lrs.toml:1:7: no valid TOML:"),
     ("[slots]\nactive = 1\nactive = 2\n", "lrs.toml:3:1: no valid TOML: duplicate key"),
+    (
+        "[slots] # ours\nactive = 1\n[yarn]\n[ slots ]\npassive = 2\n",
+        "stands at line 1 already: put the keys below it there",
+    ),
 ];
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) fn render(report: &Report, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     // Disks are named by their drivers; a very long name must not squeeze the text.
     let longest = report.checks.iter().map(|check| check.id.chars().count()).max().unwrap_or(0);
-    let names = longest.min(16);
+    let names = longest.min((width / 3).clamp(16, 24));
     let indent = VERDICT + 2 + names + 2;
     let mut out = String::new();
     for check in &report.checks {

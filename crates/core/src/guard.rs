@@ -65,7 +65,7 @@ pub struct Signals {
 /// Where a signal is between its thresholds, in a sentence.
 enum Level {
     Bad(String),
-    Between,
+    Between(String),
     Good(String),
 }
 
@@ -103,7 +103,10 @@ impl Signals {
                     room.limit_said()
                 ))
             } else {
-                Level::Between
+                Level::Between(format!(
+                    "{available} of memory available, less than the {resume} needed to offer \
+                     passive slots again"
+                ))
             }
         });
         let limit = policy.memory_pressure.value();
@@ -130,14 +133,14 @@ fn level(value: f64, limit: f64, said: &str, limit_said: String) -> Level {
     } else if value <= limit / 2.0 {
         Level::Good(format!("{said}, half of {limit_said} at most"))
     } else {
-        Level::Between
+        Level::Between(format!("{said}, more than half of {limit_said}"))
     }
 }
 
 /// One signal, with its two sides.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Watch {
-    /// Why it is bad, once it was for long enough.
+    /// Why it counts as bad, once it was for long enough: how it is now, by the thresholds of now.
     bad: Option<String>,
     /// Since when the condition for the other side has held.
     turning_since: Option<BootTime>,
@@ -151,10 +154,18 @@ impl Watch {
         (enter_after, exit_after): (Duration, Duration),
         now: BootTime,
     ) -> Option<String> {
-        let (text, hold) = match (level?, &self.bad) {
+        let (text, hold) = match (level?, &mut self.bad) {
             (Level::Bad(text), None) => (text, enter_after),
-            (Level::Good(text), Some(_)) => (text, exit_after),
-            _ => {
+            (Level::Good(text), Some(bad)) => {
+                *bad = format!("{text}; that has to last for {} s", exit_after.as_secs());
+                (text, exit_after)
+            }
+            (Level::Bad(text) | Level::Between(text), Some(bad)) => {
+                *bad = text;
+                self.turning_since = None;
+                return None;
+            }
+            (Level::Between(_) | Level::Good(_), None) => {
                 self.turning_since = None;
                 return None;
             }
@@ -293,6 +304,24 @@ mod tests {
         assert_eq!(guard.step(&policy, &UNKNOWN, at(75)), None, "unknown memory changes nothing");
         assert!(matches!(guard.step(&policy, &memory(300), at(80)), Some(Turn::Left(_))));
         assert!(guard.entered().is_none());
+    }
+
+    #[test]
+    fn the_reason_goes_by_the_settings_of_now() {
+        let (mut guard, policy) = (Guard::default(), policy());
+        guard.step(&policy, &memory(50), at(0));
+        assert!(guard.step(&policy, &memory(50), at(3)).is_some());
+        let lower = GuardPolicy {
+            reserve: MemoryAmount::Bytes(Bytes(10)),
+            resume: MemoryAmount::Bytes(Bytes(20)),
+            ..policy
+        };
+        assert_eq!(guard.step(&lower, &memory(50), at(6)), None, "exit_after");
+        let reason = &guard.entered().unwrap().reason;
+        assert!(reason.contains("at least 20 B needed") && reason.contains("10 s"), "{reason}");
+        assert_eq!(guard.step(&policy, &memory(150), at(9)), None);
+        let reason = &guard.entered().unwrap().reason;
+        assert!(reason.contains("less than the 200 B needed"), "{reason}");
     }
 
     #[test]

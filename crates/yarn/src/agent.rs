@@ -9,19 +9,22 @@
 //! Nothing has to be noticed for an offer to be made again: a ResourceManager that restarted, a
 //! failover, a NodeManager that registered anew all come to a node that shows something else than
 //! it should. A figure that somebody else set is not fought over; it becomes the configured value
-//! the offer builds on or, where it is less than the site's, the offer.
+//! the offer builds on or, where it is less than the site's, the offer. That goes for a figure that
+//! LRS sent some time ago too, unless it can have come back by itself: see [`seen`].
 //!
 //! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
 //! of ours that still stands is taken back in the latter, and said in the former.
 //!
 //! Which node it is, and who is believed about that: [`node`]. What is compared with what, and when
-//! a change is held back: [`seen`]. Behind Kerberos nothing can be read: see [`unseen`].
+//! a change is held back: [`seen`]. What becomes of an update that fails: [`refused`]. Behind Kerberos
+//! nothing can be read: see [`unseen`].
 //!
 //! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
 //! again.
 
 mod error;
 mod node;
+mod refused;
 mod seen;
 mod unseen;
 mod view;
@@ -43,6 +46,8 @@ use lrs_core::units::{BootTime, Moment};
 use lrs_hadoop_conf::NodeId;
 
 pub use error::{AgentError, Misnamed};
+use refused::Refused;
+use seen::Read;
 pub use view::{Told, View};
 
 /// First pause before an update is read back; each further one is twice as long.
@@ -51,9 +56,13 @@ const VERIFY_FIRST: Duration = Duration::from_millis(50);
 /// Reads of one update: over 12 seconds in all.
 const VERIFY_TRIES: u32 = 8;
 
-/// First pause after an error, and the longest.
+/// First pause after an error, and the longest. After one of reading it is no longer than `yarn.poll`.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// How late an update may be carried out that was not answered, not waited for, or sent by an earlier
+/// process.
+const LATE: Duration = Duration::from_secs(60);
 
 /// How soon after a pass a smaller offer may break into the pause that follows it.
 const LESS_AFTER: Duration = Duration::from_secs(1);
@@ -82,6 +91,12 @@ pub struct Agent {
     misnamed: Option<Misnamed>,
     health: Option<String>,
     pending: Option<Pending>,
+    /// Updates that came to nothing; `None`: the last one did not.
+    refused: Option<Refused>,
+    /// When an update was last sent of which is not known what became of it.
+    unanswered: Option<BootTime>,
+    /// What the node showed when it was last judged.
+    read: Option<Read>,
     /// When the resource was last changed, for the pace of raises.
     changed_at: Option<BootTime>,
     /// Unseen mode: what was sent when.
@@ -93,6 +108,8 @@ pub struct Agent {
     /// What should stand, as of the last pass.
     wanted: Option<Resource>,
     next_poll: BootTime,
+    /// Whether the pass asks the NodeManager.
+    polls: bool,
     last_pass: BootTime,
     /// Before that, nothing: an error's pause, or an update's.
     not_before: Option<BootTime>,
@@ -134,12 +151,16 @@ impl Agent {
             misnamed: None,
             health: None,
             pending: None,
+            refused: None,
+            unanswered: None,
+            read: None,
             changed_at: None,
             unseen: None,
             manager: None,
             era: Era::default(),
             wanted: None,
             next_poll: BootTime::default(),
+            polls: false,
             last_pass: BootTime::default(),
             not_before: None,
             raise_at: None,
@@ -175,6 +196,7 @@ impl Agent {
         self.not_before = None;
         self.raise_at = None;
         self.changed_at = None;
+        self.refused = None;
     }
 
     /// When the next pass is due. Changed slots are a reason to look at once. A pause, after an
@@ -207,18 +229,18 @@ impl Agent {
             // A pause that grew over other figures is not for this one.
             self.retry = RETRY_FIRST;
         }
-        self.last_pass = now.boot;
+        self.begin(now);
         self.report.offer_enabled = view.offer && view.enforce;
         self.not_before = None;
         self.raise_at = None;
         self.view = Some(*view);
-        let polls = self.is_poll(now.boot);
-        if polls {
+        self.polls = self.is_poll(now.boot);
+        if self.polls {
             self.next_poll = now.boot.after(view.poll);
         }
         let looked = self
             .endpoints_are_good()
-            .and_then(|()| self.look_at_node(cluster, polls, now))
+            .and_then(|()| self.look_at_node(cluster, now))
             .or_else(|error| self.withdraw(error, cluster, view, &mut told, now))
             .and_then(|node| self.settle(cluster, &node, view, &mut told, now));
         match looked {
@@ -231,16 +253,31 @@ impl Agent {
         told
     }
 
+    /// What an earlier process sent may come late: the first pass takes note of it.
+    fn begin(&mut self, now: Moment) {
+        let first = self.last_pass == BootTime::default();
+        self.last_pass = now.boot;
+        if first && self.ledger.as_ref().is_some_and(|known| known.stood_within(LATE, now.wall)) {
+            self.unanswered = Some(now.boot);
+        }
+    }
+
     fn failed(&mut self, error: &AgentError, told: &mut Told, now: Moment) {
         let text = error.to_string();
-        if !error.is_found_by_reading() {
-            self.not_before = Some(now.boot.after(self.retry));
-            self.retry = self.retry.saturating_mul(2).min(RETRY_MOST);
+        if !error.is_found_by_reading() && !error.is_of_an_update() {
+            // Nobody is spared by a pause longer than that between two looks when all is well.
+            let most = self.view.map_or(RETRY_MOST, |view| view.poll);
+            let most = most.clamp(RETRY_FIRST, RETRY_MOST);
+            self.not_before = Some(now.boot.after(self.retry.min(most)));
+            self.retry = self.retry.saturating_mul(2).min(most);
         }
         if self.report.last_error.as_ref().is_some_and(|(said, _)| *said == text) {
             return;
         }
         self.report.last_error = Some((text.clone(), now.wall));
+        if !self.is_news(&text) {
+            return;
+        }
         if !self.report.offer_enabled && self.is_clear() {
             told.complaints.push(text);
             return;
@@ -301,7 +338,11 @@ impl Agent {
         seen.url = Some(url);
         seen.state = Some(info.ha_state);
         seen.answered(info.hadoop_version, now.wall);
-        known.is_some_and(|known| known != identity)
+        let restarted = known.is_some_and(|known| known != identity);
+        if restarted {
+            self.refused = None;
+        }
+        restarted
     }
 
     /// Looks whether the update that was sent shows.
@@ -316,6 +357,7 @@ impl Agent {
             return Ok(ReadBack::Done);
         };
         if shown == pending.to {
+            self.refused = None;
             self.offered(pending.from, pending.to, pending.reason, true, told, now);
             return Ok(ReadBack::Done);
         }
@@ -328,7 +370,8 @@ impl Agent {
             return Ok(ReadBack::Waiting);
         }
         self.report.verified = Some(false);
-        Err(AgentError::NotTaken { node: id.clone(), sent: pending.to, shown })
+        let error = AgentError::NotTaken { node: id.clone(), sent: pending.to, shown };
+        Err(self.refuse(pending.to, error, now))
     }
 
     /// What should stand.
@@ -361,8 +404,13 @@ impl Agent {
             Err(error) => return Err(error.into()),
         }
         self.ledger = Some(next);
-        self.changed_at = Some(now.boot);
-        Ok(cluster.update(&ledger.node, wanted)?)
+        match cluster.update(&ledger.node, wanted) {
+            Ok(()) => {
+                self.changed_at = Some(now.boot);
+                Ok(())
+            }
+            Err(error) => Err(self.refuse(wanted, AgentError::Update(error), now)),
+        }
     }
 
     /// Writes down what has to be known after a restart, if that is news or was not written yet: a
@@ -387,16 +435,27 @@ impl Agent {
         }
     }
 
-    fn reason(&self, view: &View, anew: bool, restarted: bool) -> String {
+    fn reason(&self, view: &View, cause: Cause) -> String {
         if !view.offer {
-            return "nothing is offered any more: the configured value is put back".into();
+            return "nothing is offered any more: the node has its own figure back".into();
         }
-        if restarted {
-            return "the ResourceManager restarted or another one took over".into();
-        }
-        if anew {
-            return "the node shows its configured value again: its NodeManager registered anew"
-                .into();
+        match cause {
+            Cause::Slots => {}
+            Cause::Manager => {
+                return "the ResourceManager restarted or another one took over".into();
+            }
+            Cause::NodeManager => {
+                return "the node shows its own figure again: its NodeManager registered anew"
+                    .into();
+            }
+            Cause::Somebody(figure) => {
+                return format!("somebody gave the node {figure}, which the offer builds on");
+            }
+            Cause::Either => {
+                return "the node shows its own figure again: its NodeManager registered anew, or \
+                        somebody set it"
+                    .into();
+            }
         }
         match view.slots.beyond_base() {
             0 if !view.slots.given_out => "passive slots are held back".into(),
@@ -441,6 +500,21 @@ fn figure(ledger: &Ledger, view: &View) -> Resource {
     } else {
         ledger.configured
     }
+}
+
+/// Why an offer is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Slots opened or closed.
+    Slots,
+    /// The ResourceManager is another one, or restarted.
+    Manager,
+    /// The NodeManager started since the last offer.
+    NodeManager,
+    /// Somebody set this figure.
+    Somebody(Resource),
+    /// One of the last two: the NodeManager does not tell when it started.
+    Either,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -40,16 +40,19 @@ pub struct Era {
 }
 
 impl Era {
+    /// Whether another ResourceManager is known to have taken over, or the same to have restarted.
+    pub fn manager_changed(self, now: Era) -> bool {
+        matches!((self.resource_manager, now.resource_manager), (Some(a), Some(b)) if a != b)
+    }
+
     /// Whether the NodeManager is known to have started between the two.
-    fn node_manager_restarted(self, now: Era) -> bool {
+    pub fn node_manager_restarted(self, now: Era) -> bool {
         matches!((self.node_manager, now.node_manager), (Some(then), Some(now)) if then != now)
     }
 
     /// Whether one of the two is known to have.
     fn is_over(self, now: Era) -> bool {
-        let other =
-            matches!((self.resource_manager, now.resource_manager), (Some(a), Some(b)) if a != b);
-        other || self.node_manager_restarted(now)
+        self.manager_changed(now) || self.node_manager_restarted(now)
     }
 }
 
@@ -178,7 +181,25 @@ impl Ledger {
         lasting(self) != before.map_or((None, None, None), lasting)
     }
 
-    /// Whether `advertised` is there because LRS sent it.
+    /// Which managers were there when the newest offer was sent.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// Whether the newest figure LRS sent is this one.
+    pub fn sent_last(&self, figure: Resource) -> bool {
+        self.sent.last() == Some(&figure)
+    }
+
+    /// Whether an offer stands, or was given back less than `ago` before `now`.
+    pub fn stood_within(&self, ago: Duration, now: WallTime) -> bool {
+        let age = |since: WallTime| now.unix_micros().saturating_sub(since.unix_micros());
+        let recent =
+            |since| u64::try_from(age(since)).is_ok_and(|a| Duration::from_micros(a) < ago);
+        !self.sent.is_empty() && self.given_back.is_none_or(recent)
+    }
+
+    /// Whether `advertised` is a figure of LRS's, or was one.
     pub fn is_ours(&self, advertised: Resource) -> bool {
         advertised != self.configured && self.sent.contains(&advertised)
     }
@@ -200,27 +221,28 @@ impl Ledger {
 }
 
 /// Which ledger holds for a node that runs and shows `advertised`; `site` is what yarn-site.xml
-/// says now, `era` who manages now.
+/// says now, `era` who manages now. `may_return`: whether a figure that LRS sent earlier may be back
+/// without anybody having set it.
 ///
 /// A figure that is neither configured nor LRS's was set by somebody: an edited yarn-site.xml, an
-/// operator's rmadmin. It is the new configured value; where it is less than the node has by itself
-/// (what the site says or, where that is not known, what was there before) it is also all that is
-/// to be offered. So is the site's figure the configured value once its NodeManager has started
-/// since the offer that is shown was sent, whatever that offer is. Without a ledger a figure above
-/// the site's own may be a forgotten offer, so the site's wins; one below it is an operator's.
+/// operator's rmadmin, dynamic-resources.xml. It is the new configured value; where it is less than
+/// the node has by itself (what the site says or, where that is not known, what was there before) it
+/// is also all that is to be offered. So is the site's figure the configured value once its
+/// NodeManager has started since the offer that is shown was sent, whatever that offer is. Without a
+/// ledger every figure is somebody's: LRS writes each down before it sends it, and never lowers a
+/// node that it did not raise.
 pub fn recognise(
     known: Option<&Ledger>,
     node: &NodeId,
     advertised: Resource,
     site: Option<Resource>,
     era: Era,
+    may_return: bool,
 ) -> Ledger {
     let less = |by_itself: Option<Resource>| by_itself.filter(|whole| whole.exceeds(advertised));
     let Some(known) = known.filter(|ledger| ledger.node == *node) else {
-        let forgotten = site.filter(|site| advertised.exceeds(*site));
-        let lowered_from = less(site).filter(|_| forgotten.is_none());
-        let fresh = Ledger::new(node.clone(), forgotten.unwrap_or(advertised));
-        return Ledger { era, lowered_from, ..fresh };
+        let fresh = Ledger::new(node.clone(), advertised);
+        return Ledger { era, lowered_from: less(site), ..fresh };
     };
     // What a NodeManager shows that has started since is its own.
     let restarted = known.era.node_manager_restarted(era);
@@ -229,7 +251,7 @@ pub fn recognise(
         let lowered_from = known.lowered_from.and_then(|before| less(by_itself(before)));
         return Ledger { lowered_from, ..known.clone() };
     }
-    if known.is_ours(advertised) {
+    if may_return && known.is_ours(advertised) {
         let edited = site.filter(|_| restarted);
         return Ledger { configured: edited.unwrap_or(known.configured), ..known.clone() };
     }
@@ -252,8 +274,8 @@ pub enum LedgerError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error(
-        "{path} is damaged ({reason}) and was set aside as {aside}; if the ResourceManager shows \
-         more than yarn-site.xml says, set it back once with `yarn rmadmin -updateNodeResource \
+        "{path} is damaged ({reason}) and was set aside as {aside}; what the node shows now is built \
+         on: if that is more than it should have, set it back once with `yarn rmadmin -updateNodeResource \
          NODE_ID MEMORY_MB VCORES -1` or, if the node was decommissioned since its NodeManager \
          started, restart its NodeManager: what that command lowers would kill containers then",
         path = path.display(), aside = aside.display()
@@ -313,7 +335,7 @@ mod tests {
     const ERA: Era = Era { resource_manager: Some(1), node_manager: Some(1) };
 
     fn recognised(known: Option<&Ledger>, advertised: Resource, site: Option<Resource>) -> Ledger {
-        recognise(known, &node(), advertised, site, ERA)
+        recognise(known, &node(), advertised, site, ERA, true)
     }
 
     fn at(seconds: i64) -> WallTime {
@@ -356,15 +378,15 @@ mod tests {
             assert_eq!(recognised(Some(&further), half, site).lowered_from(), Some(SITE));
             let back = recognised(Some(&further), SITE, site);
             assert_eq!((back.configured, back.lowered_from()), (SITE, None));
-            let anew = recognise(Some(&lowered), &node(), SITE, site, restarted);
+            let anew = recognise(Some(&lowered), &node(), SITE, site, restarted, true);
             assert_eq!((anew.configured, anew.lowered_from()), (SITE, None));
             assert!(lowered.differs_for_good(Some(&offered())) && lowered.differs_for_good(None));
             assert!(!back.differs_for_good(None));
         }
         let lowered = recognised(Some(&offered()), FOREIGN, None);
-        let smaller = recognise(Some(&offered()), &node(), FOREIGN, None, restarted);
+        let smaller = recognise(Some(&offered()), &node(), FOREIGN, None, restarted, true);
         assert_eq!(smaller.lowered_from(), None, "the NodeManager came back with less");
-        let again = recognise(Some(&lowered), &node(), FOREIGN, None, restarted);
+        let again = recognise(Some(&lowered), &node(), FOREIGN, None, restarted, true);
         assert_eq!(again.lowered_from(), None, "that is what it measures itself");
         let by_site = recognised(Some(&lowered), FOREIGN, Some(FOREIGN));
         assert_eq!(by_site.lowered_from(), None, "the site says so too");
@@ -377,18 +399,29 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ledger_the_site_wins_over_what_may_be_a_forgotten_offer() {
-        assert_eq!(recognised(None, OFFER, Some(SITE)).configured, SITE);
-        assert_eq!(recognised(None, OFFER, None).configured, OFFER);
+    fn without_a_ledger_every_figure_is_somebodys() {
+        for site in [Some(SITE), None] {
+            let raised = recognised(None, OFFER, site);
+            assert_eq!((raised.configured, raised.lowered_from()), (OFFER, None));
+        }
         assert_eq!(recognised(None, FOREIGN, Some(SITE)).configured, FOREIGN, "lowered on purpose");
         let other: NodeId = "node1:4711".parse().unwrap();
-        assert_eq!(recognise(Some(&offered()), &other, OFFER, Some(SITE), ERA).configured, SITE);
+        let elsewhere = recognise(Some(&offered()), &other, OFFER, Some(SITE), ERA, true);
+        assert_eq!(elsewhere.configured, OFFER, "of that node nothing was written down");
+    }
+
+    #[test]
+    fn an_earlier_figure_that_somebody_set_is_theirs() {
+        let set = recognise(Some(&offered()), &node(), OLDER, Some(SITE), ERA, false);
+        assert_eq!(set, Ledger { era: ERA, ..Ledger::new(node(), OLDER) });
+        assert_eq!(recognised(Some(&offered()), OLDER, Some(SITE)), offered(), "it came back");
     }
 
     #[test]
     fn a_sites_figure_that_equals_an_old_offer_is_the_sites_once_its_node_manager_restarted() {
         let restarted = Era { node_manager: Some(2), ..ERA };
-        let with = |site, era| recognise(Some(&offered()), &node(), OLDER, site, era).configured;
+        let with =
+            |site, era| recognise(Some(&offered()), &node(), OLDER, site, era, true).configured;
         assert_eq!(with(Some(OLDER), restarted), OLDER);
         assert_eq!(with(Some(OLDER), ERA), SITE, "edited, and not yet in force");
         assert_eq!(with(Some(SITE), restarted), SITE, "the offer still stands");
@@ -407,6 +440,10 @@ mod tests {
         let over = later.given_back(at(1300));
         assert_eq!(over, Ledger { era: ERA, ..Ledger::new(node(), SITE) });
         assert!(!back.given_back(at(0)).is_ours(OFFER), "a clock that was set back");
+        let minute = Duration::from_secs(60);
+        assert!(offered().stood_within(minute, at(9000)) && back.stood_within(minute, at(1059)));
+        assert!(!back.stood_within(minute, at(1060)) && !back.stood_within(minute, at(0)));
+        assert!(!over.stood_within(minute, at(1300)));
     }
 
     #[test]

@@ -139,6 +139,14 @@ impl Endpoints {
         Ok(endpoints)
     }
 
+    /// Whether the same managers are called, or the same fault keeps all from being called.
+    fn calls_the_same(&self, other: &Endpoints) -> bool {
+        let called = |all: &Endpoints| {
+            (all.resource_managers.clone(), all.node_manager.clone(), all.fault.clone())
+        };
+        called(self) == called(other)
+    }
+
     /// Puts what yarn-site.xml says where nothing is set; nothing if one of its values is of no use.
     fn complete(&mut self, settings: &Lasting, site: &Site) -> Result<(), SiteError> {
         let resource_managers = match &settings.resource_managers {

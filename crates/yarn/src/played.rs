@@ -20,6 +20,8 @@ pub struct Played {
     pub kerberos: bool,
     /// Updates are answered well and come to nothing.
     pub deaf: bool,
+    /// Updates are refused.
+    pub refuses: bool,
     /// The command is killed, and what it asked for is carried out all the same.
     pub unsure: bool,
     pub gpus: u32,
@@ -52,6 +54,7 @@ impl Default for Played {
             rm_down: false,
             kerberos: false,
             deaf: false,
+            refuses: false,
             unsure: false,
             gpus: 0,
             types: "",
@@ -105,6 +108,11 @@ impl Played {
     /// An application that is answered with this.
     pub fn bad_app(&mut self, id: &str, problem: Problem) {
         self.apps.insert(id.into(), Err(problem));
+    }
+
+    /// Updates that do not show yet.
+    pub fn on_their_way(&self) -> usize {
+        self.late.len()
     }
 
     fn rm(&self) -> Result<(), ClusterError> {
@@ -191,6 +199,10 @@ impl Cluster for Played {
             self.rm()?;
         }
         self.updates.push(resource);
+        if self.refuses {
+            let (command, how, said) = ("rmadmin".into(), "exit 1".into(), "no ticket".into());
+            return Err(RmadminError::Failed { command, how, said }.into());
+        }
         if !self.deaf {
             self.late.push((self.lag, resource));
         }

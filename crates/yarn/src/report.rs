@@ -33,6 +33,8 @@ pub(super) struct Report {
     pub(super) resource_managers: Vec<String>,
     pub(super) resource_manager: Seen,
     pub(super) configured: Option<Resource>,
+    /// What yarn-site.xml has in place of it.
+    pub(super) site: Option<Resource>,
     pub(super) advertised: Option<Resource>,
     pub(super) offered: Option<Resource>,
     pub(super) offer_enabled: bool,
@@ -69,6 +71,7 @@ impl Report {
                 error: rm.error.clone(),
             }),
             configured: self.configured.map(resource),
+            site: self.site.map(resource),
             advertised: self.advertised.map(resource),
             offered: self.offered.map(resource),
             offer_enabled: self.offer_enabled,

@@ -2,7 +2,7 @@
 //!
 //! One step after the other, with calls that block. It wakes when lrsd's status changes, when a look
 //! is due and when it is to stop. Settings that decide whom to talk to begin the agent anew, from the
-//! ledger, as a restart does.
+//! ledger, as a restart does; so do addresses that Hadoop's files have changed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub fn until_stopped(mut parts: Parts) {
             Ok(mut talker) => {
                 said = None;
                 if !is_off && talker.run(&mut reports) == Ended::Anew {
-                    tracing::info!("the settings are others now: it begins anew");
+                    tracing::info!("other managers are to be called now: it begins anew");
                     continue;
                 }
                 break talker.give_back(&mut reports);
@@ -137,6 +137,7 @@ enum Ended {
 struct Talker {
     parts: Parts,
     client: Client,
+    endpoints: Endpoints,
     agent: Agent,
     known: Hints,
     /// What was last said about hints that cannot be read.
@@ -156,7 +157,7 @@ impl Talker {
         let client = Client::of(&settings.yarn, endpoints.clone());
         let client = client.map_err(|error| error.to_string())?.with(Some(parts.link.clone()));
         let file = LedgerFile::in_dir(&parts.state_dir);
-        let (agent, damage) = Agent::new(endpoints, settings.yarn.lasting.offer_by, file);
+        let (agent, damage) = Agent::new(endpoints.clone(), settings.yarn.lasting.offer_by, file);
         if let Some(error) = damage {
             tracing::warn!(%error, "what LRS offered YARN before is not known: {error}");
         }
@@ -164,6 +165,7 @@ impl Talker {
         Ok(Talker {
             parts: parts.clone(),
             client,
+            endpoints,
             agent,
             known: Hints::default(),
             hint_problem: None,
@@ -195,6 +197,9 @@ impl Talker {
             let next = self.agent.next(&view);
             if next <= now.boot {
                 let polls = self.agent.is_poll(now.boot);
+                if polls && self.has_other_addresses() {
+                    return Ended::Anew;
+                }
                 let timeout = self.settings.yarn.timeout;
                 self.client.set_timeouts(timeout, timeout);
                 let told = self.agent.pass(&mut self.client, &view, now);
@@ -216,6 +221,16 @@ impl Talker {
 
     fn is_stopping(&self) -> bool {
         *self.parts.stopping.borrow()
+    }
+
+    /// Whether Hadoop's files name other managers than it calls. Files that cannot be read now change
+    /// nothing; the client says so, which reads them too.
+    fn has_other_addresses(&self) -> bool {
+        if self.endpoints.conf.is_none() {
+            return false;
+        }
+        let now = Endpoints::read(&self.settings.yarn.lasting);
+        now.is_ok_and(|now| !now.calls_the_same(&self.endpoints))
     }
 
     /// Takes the settings that may change under way; `false`: others have changed too.

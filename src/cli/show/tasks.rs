@@ -61,13 +61,14 @@ pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
 }
 
 /// A passive task that wants the CPU, as far as is known, and has got less than a tenth of one in the
-/// last cycle.
+/// last cycle. From one that is only booked nothing is withheld.
 fn starves(task: OnNode<'_>) -> bool {
     let wants = matches!(
         proto::Class::try_from(task.class),
         Ok(proto::Class::Cpu | proto::Class::Moderate)
     );
     task.tier == proto::Tier::Passive as i32
+        && task.attachment != proto::Attachment::None as i32
         && wants
         && task.cpu_share.zip(task.cpus).is_some_and(|(share, cpus)| share * cpus < 0.1)
 }

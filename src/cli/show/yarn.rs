@@ -36,7 +36,8 @@ pub(crate) fn yarn(
     let rm = yarn.resource_manager.clone().unwrap_or_default();
     let url = rm.active.clone().or_else(|| (!rm.urls.is_empty()).then(|| rm.urls.join(", ")));
     field("RM", &manager(&url, &rm.version, rm.last_seen.as_ref(), now))?;
-    field("configured", &resource(yarn.configured))?;
+    let (name, text) = own(yarn);
+    field(name, &text)?;
     field("advertised", &format!("{}{}", resource(yarn.advertised), verified(yarn, now)))?;
     field("offered", &offered(yarn))?;
     containers(&yarn.containers, out)?;
@@ -77,6 +78,17 @@ fn ago(at: &prost_types::Timestamp, now: WallTime) -> String {
 
 fn resource(resource: Option<proto::YarnResource>) -> String {
     known(resource, |r| format!("{} MiB, {} vcores", r.memory_mib, r.vcores))
+}
+
+/// What the node has without LRS, under the name of where it comes from.
+fn own(yarn: &proto::YarnStatus) -> (&'static str, String) {
+    let own = resource(yarn.configured);
+    match yarn.site {
+        site @ Some(_) if yarn.configured.is_some() && site != yarn.configured => {
+            ("set to", format!("{own}; yarn-site.xml says {}", resource(site)))
+        }
+        _ => ("configured", own),
+    }
 }
 
 fn verified(yarn: &proto::YarnStatus, now: WallTime) -> String {
@@ -158,6 +170,22 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_set_is_not_called_configured() {
+        let resource = |memory_mib| Some(proto::YarnResource { memory_mib, vcores: 6 });
+        let mut status = proto::YarnStatus {
+            enabled: true,
+            configured: resource(2048),
+            site: resource(3072),
+            ..Default::default()
+        };
+        let text = shown(&status);
+        let line = "set to      2048 MiB, 6 vcores; yarn-site.xml says 3072 MiB, 6 vcores";
+        assert!(text.contains(line) && !text.contains("configured"), "{text}");
+        status.configured = resource(3072);
+        assert!(shown(&status).contains("configured  3072 MiB, 6 vcores\n"), "{text}");
+    }
+
+    #[test]
     fn an_offer_that_stands() {
         let resource = |memory_mib| Some(proto::YarnResource { memory_mib, vcores: 9 });
         let text = shown(&proto::YarnStatus {
@@ -179,6 +207,7 @@ mod tests {
             ..Default::default()
         });
         assert!(text.contains("9216 MiB, 9 vcores (as it should be, read 3s ago)"), "{text}");
+        assert!(text.contains("configured  8192 MiB, 9 vcores\n"), "{text}");
         assert!(text.contains("9216 MiB, 9 vcores by rest"), "{text}");
         assert!(text.contains("container_1_0001_01_000002") && text.contains("passive"), "{text}");
     }

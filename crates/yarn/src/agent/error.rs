@@ -38,6 +38,10 @@ pub enum Misnamed {
 pub enum AgentError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Update(ClusterError),
+    #[error("{0}")]
+    Again(String),
     #[error(
         "which node this is is not known: {0}; set yarn.node_id, or yarn.node_manager to the \
          address of the NodeManager's web service"
@@ -131,13 +135,18 @@ pub enum AgentError {
         "whether more than one NodeManager runs on this node cannot be told: {0}; set yarn.node_id"
     )]
     Uncounted(String),
-    #[error("the managers are not asked and nothing is offered: {0}; then restart lrs-yarn")]
+    #[error("the managers are not asked and nothing is offered: {0}")]
     Site(String),
     #[error("the offer was not sent, for it could not be written down: {0}")]
     State(#[from] StateError),
 }
 
 impl AgentError {
+    /// Whether an update came to nothing: the pause after it is [`super::refused`]'s.
+    pub(super) fn is_of_an_update(&self) -> bool {
+        matches!(self, AgentError::Update(_) | AgentError::Again(_) | AgentError::NotTaken { .. })
+    }
+
     /// Whether every call was answered, so that there is nothing to spare anybody: the next look
     /// comes when it would.
     pub(super) fn is_found_by_reading(&self) -> bool {

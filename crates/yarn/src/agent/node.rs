@@ -17,10 +17,9 @@ impl Agent {
     pub(super) fn look_at_node(
         &mut self,
         cluster: &mut dyn Cluster,
-        polls: bool,
         now: Moment,
     ) -> Result<NodeId, AgentError> {
-        if !polls {
+        if !self.polls {
             self.is_not_misnamed()?;
             if let Some(node) = &self.node {
                 return Ok(node.clone());
@@ -57,6 +56,15 @@ impl Agent {
                 self.node = Some(found.clone());
                 Ok(found)
             }
+        }
+    }
+
+    /// Asks it anew when it started. What it does not say stays as the last poll had it.
+    pub(super) fn ask_start(&mut self, cluster: &mut dyn Cluster, id: &NodeId) {
+        if let Some(Ok(info)) = cluster.node_manager()
+            && info.id.eq_ignore_ascii_case(id.as_str())
+        {
+            self.era.node_manager = info.started;
         }
     }
 

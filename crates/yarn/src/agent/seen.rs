@@ -10,13 +10,20 @@
 //! was free when it was read may be in use when the figure arrives, so nothing is sent there.
 
 use super::{
-    Agent, AgentError, BootTime, Cluster, LESS_AFTER, Ledger, Moment, Node, NodeId, Pending, Told,
-    VERIFY_FIRST, View, due, figure, recognise,
+    Agent, AgentError, BootTime, Cause, Cluster, Era, LATE, LESS_AFTER, Ledger, Moment, Node,
+    NodeId, Pending, Told, VERIFY_FIRST, View, due, figure, recognise,
 };
 use crate::Resource;
 
 /// The state of a node whose containers are to end before it goes.
 const DECOMMISSIONING: &str = "DECOMMISSIONING";
+
+/// What a node that ran showed, and who managed then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Read {
+    shown: Resource,
+    era: Era,
+}
 
 /// What a look came to.
 struct Judged {
@@ -53,7 +60,10 @@ impl Agent {
             return Ok(());
         }
         let known = self.ledger.clone().filter(|known| known.node == *id);
-        let judged = self.judge(cluster, id, node, shown, view, told);
+        if !self.polls && self.is_unexpected(shown, known.as_ref()) {
+            self.ask_start(cluster, id);
+        }
+        let judged = self.judge(cluster, id, node, shown, view, told, now);
         let Judged { ledger, wanted, ours, .. } = &judged;
         let stands = *wanted == shown && overtaken.is_none();
         self.report.verified = Some(stands);
@@ -75,17 +85,22 @@ impl Agent {
             };
         }
         self.may_change(id, node, &judged)?;
-        let offered = known.is_some_and(|known| known.has_offered()) && overtaken.is_none();
-        let anew = offered && shown == ledger.configured;
+        let cause = match overtaken {
+            None => self.cause(known.as_ref(), shown, ledger, restarted, now),
+            Some(_) => Cause::Slots,
+        };
         let from = overtaken.unwrap_or(shown);
-        if !anew && let Some(at) = due(from, *wanted, self.changed_at).filter(|at| *at > now.boot) {
+        self.may_update(*wanted, now)?;
+        if matches!(cause, Cause::Slots | Cause::Manager)
+            && let Some(at) = due(from, *wanted, self.changed_at).filter(|at| *at > now.boot)
+        {
             self.raise_at = Some(at);
             return Ok(());
         }
         if wanted.exceeds(shown) && self.endpoints.node_id.is_none() {
             self.is_the_only_one(cluster)?;
         }
-        let reason = self.reason(view, anew, restarted);
+        let reason = self.reason(view, cause);
         self.send(cluster, ledger, *wanted, told, now)?;
         self.not_before = Some(now.boot.after(VERIFY_FIRST));
         self.pending = Some(Pending { node: id.clone(), from, to: *wanted, reason, tries: 0 });
@@ -113,6 +128,7 @@ impl Agent {
             return None;
         }
         self.pending = None;
+        self.unanswered = Some(now.boot);
         Some(sent)
     }
 
@@ -120,7 +136,64 @@ impl Agent {
         self.changed_at.map(|at| at.after(LESS_AFTER))
     }
 
+    /// Whether the node shows neither what it did nor what was sent last.
+    fn is_unexpected(&self, shown: Resource, known: Option<&Ledger>) -> bool {
+        self.read.is_some_and(|read| read.shown != shown)
+            && known.is_none_or(|known| !known.sent_last(shown))
+    }
+
+    /// Why what should stand does not.
+    fn cause(
+        &self,
+        known: Option<&Ledger>,
+        shown: Resource,
+        ledger: &Ledger,
+        restarted: bool,
+        now: Moment,
+    ) -> Cause {
+        if restarted {
+            return Cause::Manager;
+        }
+        let Some(known) = known.filter(|known| known.has_offered() && shown == ledger.configured)
+        else {
+            return Cause::Slots;
+        };
+        let (then, era) = (known.era(), self.era);
+        if then.node_manager_restarted(era) {
+            Cause::NodeManager
+        } else if self.may_be_late(now) {
+            Cause::Slots
+        } else if then.node_manager.is_none() || era.node_manager.is_none() {
+            Cause::Either
+        } else {
+            Cause::Somebody(shown)
+        }
+    }
+
+    /// Whether an update may be carried out yet that nobody waits for.
+    fn may_be_late(&self, now: Moment) -> bool {
+        self.unanswered.is_some_and(|at| now.boot < at.after(LATE))
+    }
+
+    /// Whether an earlier figure of LRS's may show without anybody having set it again. What the
+    /// ResourceManager is sent it carries out in order. So once the newest update has been seen, an
+    /// earlier figure comes back only by an update that was not answered, or with another
+    /// ResourceManager, which knows the node from its heartbeats.
+    fn may_return(&self, known: Option<&Ledger>, shown: Resource, now: Moment) -> bool {
+        let Some(known) = known else { return false };
+        let then = self.read.map_or(known.era(), |read| read.era);
+        let was_there = match self.read {
+            Some(read) => read.shown == shown,
+            None => !known.is_clear(),
+        };
+        was_there
+            || known.sent_last(shown)
+            || then.manager_changed(self.era)
+            || self.may_be_late(now)
+    }
+
     /// Whose figure is shown, and what it should be.
+    #[allow(clippy::too_many_arguments)] // as for settle_seen
     fn judge(
         &mut self,
         cluster: &mut dyn Cluster,
@@ -129,12 +202,15 @@ impl Agent {
         shown: Resource,
         view: &View,
         told: &mut Told,
+        now: Moment,
     ) -> Judged {
         let running = node.state == "RUNNING";
         let site = cluster.configured();
         let known = self.ledger.take().filter(|known| known.node == *id);
+        self.report.site = site;
+        let returns = self.may_return(known.as_ref(), shown, now);
         let before = match (&known, running) {
-            (known, true) => recognise(known.as_ref(), id, shown, site, self.era),
+            (known, true) => recognise(known.as_ref(), id, shown, site, self.era, returns),
             (Some(known), false) => known.clone(),
             (None, false) => Ledger::new(id.clone(), site.unwrap_or(shown)),
         };
@@ -146,6 +222,9 @@ impl Agent {
         let wanted = self.wanted(&ledger, view);
         self.keep(&ledger, known.as_ref(), told);
         // What a node shows that does not run is no base for what follows.
+        if running {
+            self.read = Some(Read { shown, era: self.era });
+        }
         self.ledger = (running || known.is_some() || ledger.kills()).then(|| ledger.clone());
         Judged { ledger, shown, wanted, ours, running }
     }

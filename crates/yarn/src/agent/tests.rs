@@ -9,6 +9,8 @@ use lrs_core::units::{Bytes, WallTime};
 
 mod less;
 mod node;
+mod refused;
+mod somebody;
 mod unseen;
 
 const GIB: u64 = 1 << 30;
@@ -139,10 +141,10 @@ fn shrinking_goes_at_once_and_growing_keeps_its_pace() {
 fn a_node_manager_that_registered_anew_gets_its_offer_again() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
-    scene.cluster.shown = SITE;
+    (scene.cluster.shown, scene.cluster.nm_started) = (SITE, 2);
     scene.settle(&view(2));
     assert_eq!(scene.cluster.updates, [plus(2), plus(2)]);
-    assert!(scene.told[1].reason.contains("registered anew"), "{:?}", scene.told[1]);
+    assert!(scene.told[1].reason.ends_with("registered anew"), "{:?}", scene.told[1]);
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn pauses_after_errors_grow() {
         scene.pass(&view(2));
         pauses.push(scene.now.since(before).as_secs());
     }
-    assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(pauses, [0, 1, 2, 4, 5, 5, 5, 5, 5], "no longer than yarn.poll");
     assert_eq!(scene.told.len(), 1, "the same error is told once");
 }
 
@@ -216,26 +218,6 @@ fn killed_at_any_step_the_configured_value_is_never_lost() {
     }
 }
 
-#[test]
-fn without_its_record_the_site_says_what_is_configured() {
-    let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
-    let mut scene = Scene::with(endpoints, OfferBy::Rest);
-    scene.cluster.shown = plus(4);
-    scene.settle(&view(1));
-    assert_eq!(scene.cluster.shown, plus(1), "not 4 + 1");
-}
-
-#[test]
-fn what_somebody_else_set_becomes_the_configured_value() {
-    let mut scene = Scene::new();
-    scene.settle(&view(2));
-    scene.cluster.shown = Resource { memory_mib: 12_288, vcores: 12 };
-    scene.settle(&view(2));
-    assert_eq!(scene.cluster.shown, Resource { memory_mib: 14_336, vcores: 14 });
-    scene.settle(&View { offer: false, ..view(2) });
-    assert_eq!(scene.cluster.shown, Resource { memory_mib: 12_288, vcores: 12 });
-}
-
 /// What the next lrsd, a removal of LRS and whoever tells an operator what to type go by.
 fn recorded(scene: &Scene) -> Option<Ledger> {
     LedgerFile::in_dir(&scene.dir.path().join("state")).read().unwrap()
@@ -263,7 +245,7 @@ fn the_record_follows_a_node_that_registered_with_other_values() {
     scene.settle(&view(2));
     scene.settle(&off);
     assert!(recorded(&scene).unwrap().is_clear());
-    scene.cluster.shown = plus(2);
+    (scene.cluster.shown, scene.cluster.started) = (plus(2), 2);
     scene.settle(&View { enforce: false, ..view(2) });
     assert!(!recorded(&scene).unwrap().is_clear(), "a fail-over brought it back");
 }
@@ -326,7 +308,7 @@ fn off_it_only_reads_and_takes_back_what_is_ours() {
     scene.settle(&view(3));
     scene.settle(&off);
     assert_eq!(scene.cluster.updates, [plus(3), SITE]);
-    assert!(scene.told[1].reason.contains("put back"), "{:?}", scene.told[1]);
+    assert!(scene.told[1].reason.contains("its own figure back"), "{:?}", scene.told[1]);
     scene.cluster.rm_down = true;
     scene.run(&off, Duration::from_secs(60));
     assert_eq!((scene.told.len(), scene.complaints.len()), (2, 1), "said, not an event");
@@ -492,12 +474,17 @@ fn an_offer_that_comes_back_after_it_was_given_back_is_still_ours() {
     scene.settle(&view(2));
     scene.settle(&view(0));
     assert!(scene.agent.is_clear());
-    scene.kill_and_restart();
-    scene.cluster.shown = plus(2);
-    scene.settle(&view(0));
-    assert_eq!(scene.cluster.shown, SITE, "a fail-over brought it back");
+    scene.run(&view(0), Duration::from_secs(100));
+    for restarts in [false, true] {
+        if restarts {
+            scene.kill_and_restart();
+        }
+        (scene.cluster.shown, scene.cluster.started) = (plus(2), scene.cluster.started + 1);
+        scene.settle(&view(0));
+        assert_eq!(scene.cluster.shown, SITE, "a fail-over brought it back");
+    }
     scene.run(&view(0), Duration::from_secs(400));
-    scene.cluster.shown = plus(2);
+    (scene.cluster.shown, scene.cluster.started) = (plus(2), 9);
     scene.settle(&view(0));
     assert_eq!(scene.cluster.shown, plus(2), "after that time it is an operator's");
 }

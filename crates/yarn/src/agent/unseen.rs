@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use super::{Agent, AgentError, Told, View};
+use super::{Agent, AgentError, Cause, Told, View};
 use crate::client::{Cluster, ClusterError};
 use crate::http::Problem;
 use crate::ledger::Ledger;
@@ -40,7 +40,9 @@ impl Agent {
         now: Moment,
     ) -> Result<(), AgentError> {
         let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
-        let ledger = match (known.clone(), cluster.configured()) {
+        let site = cluster.configured();
+        (self.report.site, self.read) = (site, None);
+        let ledger = match (known.clone(), site) {
             (Some(known), None) => known,
             (Some(known), Some(site)) => known.with_site(site),
             (None, Some(site)) => Ledger::new(id.clone(), site),
@@ -72,6 +74,7 @@ impl Agent {
             self.report.verified = Some(false);
             return Ok(());
         }
+        self.may_update(wanted, now)?;
         if let Some(at) = due(before, wanted, self.changed_at).filter(|at| *at > now.boot) {
             self.raise_at = Some(at);
             return Ok(());
@@ -81,13 +84,13 @@ impl Agent {
         // ends well.
         let last = self.unseen.take();
         self.send(cluster, &ledger, wanted, told, now)?;
-        self.unseen = Some((wanted, now.boot));
+        (self.unseen, self.refused) = (Some((wanted, now.boot)), None);
         let repeated = last.is_some_and(|(sent, _)| sent == wanted);
         self.report.verified = Some(false);
         if !repeated {
             let reason = format!(
                 "{}; not verified, for the ResourceManager cannot be read",
-                self.reason(view, false, false)
+                self.reason(view, Cause::Slots)
             );
             self.offered(before, wanted, reason, false, told, now);
         }

@@ -234,6 +234,34 @@ fn other_managers_and_no_yarn_begin_anew() {
     }
 }
 
+#[test]
+fn other_addresses_in_hadoops_files_begin_anew() {
+    let conf = tempfile::tempdir().unwrap();
+    // Nobody listens at such a port.
+    let write = |port: u16| {
+        let name = "yarn.resourcemanager.webapp.address";
+        let text = format!(
+            "<configuration><property name='{name}' value='127.0.0.1:{port}'/></configuration>"
+        );
+        let path = conf.path().join("yarn-site.xml");
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, path).unwrap();
+    };
+    write(1);
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = defaults();
+    settings.yarn.poll = Duration::from_millis(10);
+    settings.yarn.lasting.conf_dir = conf.path().to_owned();
+    settings.yarn.lasting.node_manager = Some("http://127.0.0.1:1".into());
+    let endpoints = Endpoints::read(&settings.yarn.lasting).unwrap();
+    settings.yarn.enabled = true;
+    let running = Running::start(dir.path(), endpoints, settings);
+    running.slots(2);
+    write(2);
+    assert_eq!(running.work.join().unwrap().0, Ended::Anew);
+}
+
 /// A node whose ResourceManager cannot be read, and a command in place of rmadmin.
 struct Unseen {
     dir: tempfile::TempDir,

@@ -92,7 +92,7 @@ fn a_manager_that_is_away_is_tried_once_a_second_at_most() {
     for _ in 0..4 {
         scene.pass(&view(0));
     }
-    assert_eq!(scene.now.since(before), SECOND * (1 + 2 + 4 + 8), "the pauses grow again");
+    assert_eq!(scene.now.since(before), SECOND * (1 + 2 + 4 + 5), "the pauses grow again");
 }
 
 proptest! {
@@ -104,7 +104,8 @@ proptest! {
         scene.settle(&view(0));
         let mut last = 0;
         for (beyond, lag, away, millis) in steps {
-            let well = scene.agent.failure().is_none();
+            // With several on their way an earlier one may be the like of the newest, and be taken for it.
+            let well = scene.agent.failure().is_none() && scene.cluster.on_their_way() < 2;
             (scene.cluster.lag, scene.cluster.rm_down) = (lag, away);
             scene.run(&view(beyond), Duration::from_millis(millis));
             if well && !away && millis > 1000 {
