@@ -7,7 +7,9 @@
 //!
 //! It is also what waits for Hadoop's configuration. A node whose files cannot be read yet (a disk
 //! that is not mounted, a package that is being installed) is shaped without YARN meanwhile, and
-//! the reason is what `lrsctl yarn status` says.
+//! the reason is what `lrsctl yarn status` says. They are read again when a NodeManager has come,
+//! which runs with what they say then: where that is something else, containers are looked for anew, as
+//! after a restart of lrsd. What is a task stays one.
 //!
 //! The loop shapes what is a task whatever becomes of this thread, so neither a panic nor a hang ends
 //! the daemon or delays its end: each is a line of the log and a warning in status
@@ -147,13 +149,15 @@ type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
 
 /// The YARN side, once Hadoop's files were read.
 struct Yarn {
+    /// What they said.
+    settings: Settings,
     finder: NodeFinder,
     ready: AsyncFd<OwnedFd>,
 }
 
 impl Yarn {
-    fn new(settings: &Settings) -> Result<Yarn, String> {
-        let finder = NodeFinder::new(settings)
+    fn new(settings: Settings) -> Result<Yarn, String> {
+        let finder = NodeFinder::new(&settings)
             .map_err(|error| format!("containers cannot be watched: {error}"))?;
         let waited =
             |error: &dyn std::fmt::Display| format!("containers cannot be waited for: {error}");
@@ -162,7 +166,7 @@ impl Yarn {
         // before it closes it.
         let ready = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
             .map_err(|error| waited(&error))?;
-        Ok(Yarn { finder, ready })
+        Ok(Yarn { settings, finder, ready })
     }
 }
 
@@ -250,24 +254,43 @@ impl Finding {
         }
         self.list_changed = true;
         match self.join() {
-            Ok(yarn) => {
-                tracing::info!("Hadoop's configuration is read; containers are looked for");
-                self.yarn = Some(yarn);
+            Ok(found) => {
+                if let Some(found) = found {
+                    tracing::info!("Hadoop's configuration is read; containers are looked for");
+                    self.yarn = Some(match self.yarn.take() {
+                        Some(Yarn { finder, .. }) => {
+                            Yarn { finder: found.finder.after(finder), ..found }
+                        }
+                        None => found,
+                    });
+                }
                 (self.join_due, self.join_error) = (None, None);
             }
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));
+                let reason = match &self.yarn {
+                    Some(_) => format!(
+                        "a NodeManager started, and containers are looked for by what Hadoop's \
+                         files said before: {reason}"
+                    ),
+                    None => reason,
+                };
                 if self.join_error.as_ref().is_none_or(|(said, _)| *said != reason) {
-                    tracing::error!("YARN is not joined, which is tried again: {reason}");
+                    tracing::error!("YARN is not joined anew, which is tried again: {reason}");
                     self.join_error = Some((reason, now.wall));
                 }
             }
         }
     }
 
-    fn join(&self) -> Result<Yarn, String> {
+    /// What is to be gone by from now on; `None`: what is already.
+    fn join(&self) -> Result<Option<Yarn>, String> {
         let settings = join::read(&self.parts.config.yarn, self.parts.lrs_root.as_deref());
-        Yarn::new(&settings.map_err(|error| error.to_string())?)
+        let settings = settings.map_err(|error| error.to_string())?;
+        if self.yarn.as_ref().is_some_and(|yarn| yarn.settings == settings) {
+            return Ok(None);
+        }
+        Yarn::new(settings).map(Some)
     }
 
     /// Lets the finders look whose time has come, and asks the loop about what they found.
@@ -277,6 +300,9 @@ impl Finding {
         {
             let found = yarn.finder.pass(&self.hints, now);
             self.list_changed = true;
+            if yarn.finder.manager_came() {
+                self.join_due = Some(now.boot);
+            }
             self.ask(Source::Yarn, found);
         }
         if let Some(rules) = &mut self.rules

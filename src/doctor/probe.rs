@@ -232,10 +232,10 @@ impl Facts {
             locked: locked(proc, &runtime_dir.join("lock")),
             root_lock,
             neighbours,
-            services,
             finder: finding::read(proc, &socket),
+            yarn: Yarn::read(config, &socket, services.systemd),
+            services,
             socket,
-            yarn: Yarn::read(config),
         }
     }
 }

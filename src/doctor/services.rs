@@ -34,8 +34,6 @@ pub(super) struct Services {
     pub(super) unit: Option<PathBuf>,
     /// The unit file of what talks to YARN's managers.
     pub(super) yarn_unit: Option<PathBuf>,
-    /// Whether that unit has a group, as one that runs has.
-    pub(super) yarn_runs: bool,
     /// Whether the system bus takes connections.
     pub(super) bus: Reading<()>,
     /// The bus policy that lets lrsd have its name.
@@ -52,10 +50,6 @@ impl Services {
             systemd: crate::systemd::is_running(),
             unit: first(&UNIT_DIRS, "lrsd.service"),
             yarn_unit: first(&UNIT_DIRS, YARN_UNIT),
-            // cgroup v2, and the hierarchies of systemd's own beside v1.
-            yarn_runs: ["", "systemd", "unified"].iter().any(|hierarchy| {
-                Path::new("/sys/fs/cgroup").join(hierarchy).join(SLICE).join(YARN_UNIT).exists()
-            }),
             bus: UnixStream::connect(SOCKET)
                 .map(drop)
                 .map_err(|error| format!("nobody answers at {SOCKET} ({error})")),

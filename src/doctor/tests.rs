@@ -76,7 +76,6 @@ fn v2() -> Facts {
             systemd: true,
             unit: Some("/usr/lib/systemd/system/lrsd.service".into()),
             yarn_unit: Some("/usr/lib/systemd/system/lrs-yarn.service".into()),
-            yarn_runs: true,
             bus: Ok(()),
             policy: Some("/usr/share/dbus-1/system.d/org.lrs.Shaper1.conf".into()),
         },

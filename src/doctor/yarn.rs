@@ -1,5 +1,6 @@
-//! Whether a YARN node is as `[yarn]` needs it: Hadoop's files, the private directories, room
-//! for an offer, the ResourceManager's port, the service that talks to it.
+//! Whether a YARN node is as `[yarn]` needs it: Hadoop's files, the private directories, the
+//! NodeManager's unit, room for an offer, the ResourceManager's port, the service that talks to it,
+//! which reports to lrsd.
 //!
 //! Limits: what a NodeManager runs with may differ from its files, and what the services see differs
 //! from what this process sees below `/tmp` and `/home`, which it says. Whether the user of lrs-yarn
@@ -10,14 +11,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lrs_api::client::{self, Endpoint};
+
 use super::Check;
 use super::probe::{Facts, Reading, Socket};
 use super::services::YARN_UNIT;
 use crate::config::{Auto, Config, Mode, OfferBy};
+use crate::systemd::manager::Manager;
 use crate::units::Bytes;
+use crate::{clock, proto, wire};
 use lrs_hadoop_conf::site::ExecutorClass;
 use lrs_hadoop_conf::{Site, SiteError, Trust};
-use nix::unistd::User;
+use nix::unistd::{Gid, User};
 
 /// Runtime directory of lrs-yarn.service; it belongs to the user that the service runs as.
 const RUNTIME_DIR: &str = "/run/lrs-yarn";
@@ -25,8 +30,29 @@ const RUNTIME_DIR: &str = "/run/lrs-yarn";
 /// How long a ResourceManager may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// What was found of Hadoop on this node.
+/// How long lrsd and systemd may take for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// After so long without a report of lrs-yarn, which makes one every 20 seconds, it is away.
+const REPORT_EXPECTED: Duration = Duration::from_secs(60);
+
+/// What the running lrsd knows from lrs-yarn.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reported {
+    pub(super) status: proto::YarnStatus,
+    /// Age of the last report; `None`: there was none since lrsd started.
+    pub(super) age: Option<Duration>,
+}
+
+/// The unit that a NodeManager runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ManagerUnit {
+    pub(super) id: String,
+    pub(super) kill_mode: String,
+}
+
+/// What was found of Hadoop on this node.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Yarn {
     /// yarn-site.xml and core-site.xml.
     pub(super) site: Reading<Site>,
@@ -37,11 +63,18 @@ pub(super) struct Yarn {
     /// The user of lrs-yarn.service and what of Hadoop's files it may not read; `None`: there is no
     /// such user, or it cannot be told.
     pub(super) unread: Option<(String, Vec<PathBuf>)>,
+    /// `yarn.nodemanager.recovery.dir`, and whether the NodeManager's user may make it or write there;
+    /// `None`: there is no such user, or only the NodeManager knows the path.
+    pub(super) recovery_dir: Option<(PathBuf, Reading<()>)>,
+    /// The services that NodeManagers run in now.
+    pub(super) units: Reading<Vec<ManagerUnit>>,
+    /// `None`: no lrsd answers.
+    pub(super) reported: Option<Reading<Reported>>,
 }
 
 impl Yarn {
     /// `None` without `yarn.enabled`.
-    pub(super) fn read(config: &Config) -> Option<Yarn> {
+    pub(super) fn read(config: &Config, socket: &Socket, systemd: bool) -> Option<Yarn> {
         if !config.yarn.enabled {
             return None;
         }
@@ -61,8 +94,12 @@ impl Yarn {
             }
             (Auto::Auto, Err(reason)) => Err(reason.clone()),
         };
+        let answers = matches!(socket, Socket::Served { answers: true, .. });
         Some(Yarn {
             unread: unread(config),
+            recovery_dir: site.as_ref().ok().and_then(|site| recovery_dir(site, &config.yarn.user)),
+            units: if systemd { units() } else { Ok(Vec::new()) },
+            reported: config.grpc.listen.first().filter(|_| answers).map(|path| reported(path)),
             site,
             local_dirs: local_dirs.map(|dirs| {
                 let readable = |dir: PathBuf| {
@@ -82,30 +119,99 @@ impl Yarn {
     }
 }
 
+/// What lrsd says of lrs-yarn's last report.
+fn reported(socket: &Path) -> Reading<Reported> {
+    let endpoint = Endpoint::unix(socket)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let asked = async {
+        let name = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
+        let mut lrsd = client::connect(&endpoint, name).await.map_err(|e| e.to_string())?;
+        let answer = lrsd.get_yarn(proto::GetYarnRequest {}).await;
+        answer.map(tonic::Response::into_inner).map_err(|status| status.message().to_owned())
+    };
+    let answer = runtime
+        .map_err(|error| format!("cannot prepare the question: {error}"))?
+        .block_on(async { tokio::time::timeout(ANSWER_WITHIN, asked).await });
+    let status = answer.map_err(|_| format!("no answer within {ANSWER_WITHIN:?}"))??;
+    let age = status.reported_at.as_ref().map(|at| {
+        let now = clock::now().wall.unix_micros();
+        // A clock that was set back makes a report of just now.
+        let micros = now.saturating_sub(wire::wall_time(at).unix_micros()).max(0);
+        Duration::from_micros(micros.unsigned_abs())
+    });
+    Ok(Reported { status, age })
+}
+
+/// Of NodeManagers that run in a service of systemd's.
+fn units() -> Reading<Vec<ManagerUnit>> {
+    let all = crate::discover::yarn::said_to_run();
+    let systemd = Manager::within(ANSWER_WITHIN);
+    let mut found = Vec::new();
+    for pid in all.map_err(|error| format!("cannot list /proc: {error}"))? {
+        let Some(unit) = systemd.unit_of(pid).map_err(|error| error.to_string())? else { continue };
+        let unit = ManagerUnit { id: unit.id, kill_mode: unit.kill_mode };
+        if unit.id.ends_with(".service") && !found.contains(&unit) {
+            found.push(unit);
+        }
+    }
+    Ok(found)
+}
+
+/// A user with its groups, and what the modes of files let it do.
+struct Account {
+    user: User,
+    groups: Vec<Gid>,
+}
+
+impl Account {
+    fn of(user: User) -> Option<Account> {
+        let name = std::ffi::CString::new(user.name.as_str()).ok()?;
+        let groups = nix::unistd::getgrouplist(&name, user.gid).ok()?;
+        Some(Account { user, groups })
+    }
+
+    /// `wanted`: bits as for others.
+    fn may(&self, path: &Path, wanted: u32) -> bool {
+        // What this process cannot see is none of what it can tell.
+        let Ok(found) = std::fs::metadata(path) else { return true };
+        let shift = match () {
+            () if found.uid() == self.user.uid.as_raw() => 6,
+            () if self.groups.iter().any(|group| group.as_raw() == found.gid()) => 3,
+            () => 0,
+        };
+        self.user.uid.is_root() || found.mode() >> shift & wanted == wanted
+    }
+}
+
+fn recovery_dir(site: &Site, user: &str) -> Option<(PathBuf, Reading<()>)> {
+    let account = Account::of(User::from_name(user).ok()??)?;
+    let dir = site.recovery_dir().ok()?;
+    let there = dir.ancestors().find(|above| above.exists())?;
+    let reason = match () {
+        () if !there.is_dir() => Some(format!("{} is no directory", there.display())),
+        () if account.may(there, 0o3) => None,
+        () if there == dir => Some(format!("the user {user} may not write there")),
+        () => {
+            Some(format!("it is not there, and the user {user} may not write {}", there.display()))
+        }
+    };
+    Some((dir, reason.map_or(Ok(()), Err)))
+}
+
 fn unread(config: &Config) -> Option<(String, Vec<PathBuf>)> {
     let user = match std::fs::metadata(RUNTIME_DIR) {
         Ok(found) => User::from_uid(found.uid().into()).ok()??,
         Err(_) => User::from_name("lrs-yarn").ok()??,
     };
-    let name = std::ffi::CString::new(user.name.as_str()).ok()?;
-    let groups = nix::unistd::getgrouplist(&name, user.gid).ok()?;
-    let may = |path: &Path, wanted: u32| {
-        // What this process cannot see is none of what it can tell.
-        let Ok(found) = std::fs::metadata(path) else { return true };
-        let shift = match () {
-            () if found.uid() == user.uid.as_raw() => 6,
-            () if groups.iter().any(|group| group.as_raw() == found.gid()) => 3,
-            () => 0,
-        };
-        user.uid.is_root() || found.mode() >> shift & wanted == wanted
-    };
+    let account = Account::of(user)?;
+    let may = |path: &Path, wanted: u32| account.may(path, wanted);
     let conf = &config.yarn.conf_dir;
     let mut files = vec![conf.join("yarn-site.xml"), conf.join("core-site.xml")];
     if let Auto::Fixed(path) = &config.yarn.ca_file {
         files.push(path.clone());
     }
     files.retain(|file| !(may(file, 0o4) && file.ancestors().skip(1).all(|dir| may(dir, 0o1))));
-    Some((user.name, files))
+    Some((account.user.name, files))
 }
 
 fn private_part(dir: &Path) -> Reading<()> {
@@ -140,7 +246,8 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
         Ok(site) => {
             checks.push(files(site, yarn, facts, config));
             checks.push(executor(site));
-            checks.push(recovery(site));
+            checks.push(recovery(site, yarn, config));
+            checks.extend(manager_unit(site, yarn));
         }
         Err(reason) => checks.push(Check::fail(
             "yarn.conf",
@@ -150,31 +257,49 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     }
     checks.push(local_dirs(yarn, facts));
     checks.push(resource_managers(yarn, config));
-    checks.extend(service(facts));
+    checks.extend(service(yarn, facts));
     if config.yarn.offer {
         checks.push(offer(yarn, facts, config));
     }
     checks
 }
 
-/// `None` on a node where lrsd is no service.
-fn service(facts: &Facts) -> Option<Check> {
+/// Whether lrs-yarn is at work, which lrsd knows, or will be; `None` where nobody can tell: no lrsd
+/// answers, and it is no service.
+fn service(yarn: &Yarn, facts: &Facts) -> Option<Check> {
     const ID: &str = "yarn.service";
+    const START: &str = "systemctl start lrs-yarn, and look at journalctl -u lrs-yarn";
+    let away = |found: String| {
+        Check::warn(ID, format!("{found}: nothing is offered, and no priority is read"), START)
+    };
     let services = &facts.services;
-    services.unit.as_ref().filter(|_| services.systemd)?;
-    Some(match (&services.yarn_unit, services.yarn_runs, &facts.socket) {
-        (None, ..) => Check::warn(
+    Some(match (&yarn.reported, &services.yarn_unit) {
+        (Some(Ok(Reported { age: Some(age), .. })), _) if *age < REPORT_EXPECTED => {
+            Check::ok(ID, format!("lrs-yarn runs: it reported to lrsd {} s ago", age.as_secs()))
+        }
+        (Some(Ok(Reported { status, .. })), _) if !status.enabled => Check::warn(
+            ID,
+            "the running lrsd has yarn.enabled = false, and lrs-yarn ends at once there",
+            "restart lrsd: tasks keep running",
+        ),
+        (_, None) if services.systemd && services.unit.is_some() => Check::warn(
             ID,
             format!("there is no {YARN_UNIT}: nothing is offered, and no priority is read"),
             format!("install the package, or lrs-yarn and systemd/{YARN_UNIT}"),
         ),
-        (Some(_), false, Socket::Served { .. }) => Check::warn(
+        (Some(Ok(Reported { age: Some(age), .. })), _) => {
+            away(format!("lrs-yarn has not reported to lrsd for {} s", age.as_secs()))
+        }
+        (Some(Ok(_)), _) => away(String::from("lrs-yarn has not reported since lrsd started")),
+        (Some(Err(reason)), _) => Check::unknown(
             ID,
-            format!("{YARN_UNIT} does not run: nothing is offered, and no priority is read"),
-            "systemctl start lrs-yarn, and look at journalctl -u lrs-yarn",
+            format!("whether lrs-yarn reports to lrsd is not known: {reason}"),
+            "run doctor as a user that may reach the socket",
         ),
-        (Some(unit), false, _) => Check::ok(ID, format!("{} starts with lrsd", unit.display())),
-        (Some(_), true, _) => Check::ok(ID, format!("{YARN_UNIT} runs")),
+        (None, Some(unit)) if services.systemd && services.unit.is_some() => {
+            Check::ok(ID, format!("{} starts with lrsd", unit.display()))
+        }
+        (None, _) => return None,
     })
 }
 
@@ -271,9 +396,56 @@ fn executor(site: &Site) -> Check {
     }
 }
 
-fn recovery(site: &Site) -> Check {
+/// Whether systemd leaves containers alone when it stops or restarts the NodeManager; `None` where that
+/// is no question: none runs in a service, or a NodeManager that is stopped ends them itself.
+fn manager_unit(site: &Site, yarn: &Yarn) -> Option<Check> {
+    const ID: &str = "yarn.unit";
+    if !matches!((site.recovery(), site.supervised()), (Ok(true), Ok(true))) {
+        return None;
+    }
+    let units = match &yarn.units {
+        Ok(units) => units,
+        Err(reason) => {
+            let found = format!("the KillMode of the NodeManager's unit is not known: {reason}");
+            return Some(Check::unknown(ID, found, "run doctor as root"));
+        }
+    };
+    // The values of systemd.kill(5) with which only a main process, or none, is killed.
+    let spares = |unit: &&ManagerUnit| matches!(&*unit.kill_mode, "process" | "none");
+    Some(match units.iter().find(|unit| !spares(unit)) {
+        Some(ManagerUnit { id, kill_mode }) => Check::warn(
+            ID,
+            format!(
+                "{id} has KillMode={kill_mode}: its restart or stop kills every container in it, \
+                 whatever yarn-site.xml says of recovery (LRS moves none in observe mode, nor those \
+                 that have groups of YARN's)"
+            ),
+            format!("systemctl edit {id}: [Service] KillMode=process"),
+        ),
+        None => {
+            let ids: Vec<&str> = units.iter().map(|unit| unit.id.as_str()).collect();
+            let first = units.first()?;
+            let found = format!("{} has KillMode={}", ids.join(", "), first.kill_mode);
+            Check::ok(ID, format!("{found}: its restart leaves containers alone"))
+        }
+    })
+}
+
+fn recovery(site: &Site, yarn: &Yarn, config: &Config) -> Check {
     const ID: &str = "yarn.recovery";
     let port = site.node_address().map(|address| address.port);
+    if let (Ok(true), Ok(Some(_)), Some((dir, Err(reason)))) =
+        (site.recovery(), &port, &yarn.recovery_dir)
+    {
+        let dir = dir.display();
+        return Check::fail(
+            ID,
+            format!(
+                "yarn.nodemanager.recovery.dir is {dir}, and the NodeManager does not start: {reason}"
+            ),
+            format!("install -d -o {} {dir}", config.yarn.user),
+        );
+    }
     match (site.recovery(), site.supervised(), port) {
         // ContainerManagerImpl: "Cannot support recovery with an ephemeral server port".
         (Ok(true), Ok(_), Ok(None)) => Check::fail(
@@ -374,24 +546,35 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
         Ok(memory) => memory,
         Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
     };
-    let configured = match yarn.site.as_ref().map(Site::memory) {
-        Ok(Ok(Some(configured))) => configured,
-        Ok(Ok(None)) => {
-            return Check::warn(
-                ID,
-                "the NodeManager measures the node's memory itself: how much is left to offer \
+    // Once lrs-yarn has read the ResourceManager it knows better than the file.
+    let known = yarn.reported.as_ref().and_then(|reported| reported.as_ref().ok());
+    let own = known.and_then(|reported| reported.status.configured);
+    let set = known.filter(|it| it.status.site.is_some() && it.status.site != own).and(own);
+    let own = own.map(|own| Bytes(own.memory_mib.saturating_mul(1 << 20)));
+    let configured =
+        match yarn.site.as_ref().map(|site| own.map_or_else(|| site.memory(), |own| Ok(Some(own))))
+        {
+            Ok(Ok(Some(configured))) => configured,
+            Ok(Ok(None)) => {
+                return Check::warn(
+                    ID,
+                    "the NodeManager measures the node's memory itself: how much is left to offer \
                  cannot be told before it runs",
-                "set yarn.nodemanager.resource.memory-mb to what two containers a core need",
-            );
-        }
-        Ok(Err(error)) => return Check::unknown(ID, error.to_string(), "correct the file"),
-        Err(reason) => return Check::unknown(ID, reason.clone(), "set yarn.conf_dir"),
-    };
+                    "set yarn.nodemanager.resource.memory-mb to what two containers a core need",
+                );
+            }
+            Ok(Err(error)) => return Check::unknown(ID, error.to_string(), "correct the file"),
+            Err(reason) => return Check::unknown(ID, reason.clone(), "set yarn.conf_dir"),
+        };
     let Bytes(reserve) = config.guard.memory_reserve.of(memory.total);
     let room = memory.total.0.saturating_sub(reserve).saturating_sub(configured.0);
     let slots = room.checked_div(config.yarn.slot_memory.0);
     let found = format!(
-        "{configured} configured, {} in the node, {} reserved",
+        "{configured} {}, {} in the node, {} reserved",
+        match set {
+            Some(_) => "set by somebody in place of what yarn-site.xml says",
+            None => "configured",
+        },
         memory.total,
         Bytes(reserve)
     );

@@ -41,6 +41,45 @@ fn story(daemon: &Daemon) -> Vec<[Value; 5]> {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn another_executor_counts_once_its_node_manager_has_started() {
+    privately("linux_executor::another_executor_counts_once_its_node_manager_has_started", || {
+        let groups = Groups::new("anew");
+        let mut node = Node::start();
+        let daemon = Daemon::start("anew", &node.settings(ONE, None));
+        node.start_default(2, 0, "sleep 600");
+        let before = task(&daemon, 2);
+        assert_eq!(before["attachment"], "own", "{before}");
+
+        node.settings(ONE, Some(&groups));
+        node.restart();
+        node.start_linux(&groups, 3, MAP, GUARANTEED);
+        let after = task(&daemon, 3);
+        assert_eq!(after["attachment"], "in_place", "{after}");
+        assert_eq!(task(&daemon, 2)["id"], before["id"], "it is the task it was");
+
+        // A file that cannot be read is said, and containers are found by what it said before.
+        let file = node.dir.path().join("conf/yarn-site.xml");
+        let good = fs::read(&file).expect("yarn-site.xml");
+        fs::write(&file, "<configuration>").expect("yarn-site.xml");
+        node.restart();
+        let error = |daemon: &Daemon| {
+            daemon.json(&["yarn", "status"])["last_error"].as_str().map(str::to_owned)
+        };
+        let said = daemon.eventually("an error", error);
+        assert!(said.contains("said before") && said.contains("yarn-site.xml"), "{said}");
+        node.start_linux(&groups, 4, MAP, GUARANTEED);
+        assert_eq!(task(&daemon, 4)["attachment"], "in_place");
+        fs::write(&file, good).expect("yarn-site.xml");
+        daemon.eventually("no error", |daemon| error(daemon).is_none().then_some(()));
+        for (number, groups) in [(2, None), (3, Some(&groups)), (4, Some(&groups))] {
+            node.end(number, pid_of(&task(&daemon, number)), groups);
+        }
+        daemon.nothing_left();
+    });
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn containers_are_shaped_in_their_own_groups() {
     privately("linux_executor::containers_are_shaped_in_their_own_groups", || {
         let groups = Groups::new("shaped");

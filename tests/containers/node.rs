@@ -35,17 +35,18 @@ impl Node {
     /// One whose local directories all have their private part.
     pub fn start() -> Node {
         let dir = tempfile::Builder::new().prefix("lrs-test-nm-").tempdir().expect("a directory");
-        let manager = Command::new("/bin/bash")
-            .arg0("/usr/lib/jvm/java-17-openjdk-amd64/bin/java")
-            .args(["-s", NODE_MANAGER])
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("bash");
-        let node = Node { dir, manager };
+        let node = Node { dir, manager: manager() };
         node.repair(0);
         node.repair(1);
         fs::create_dir(node.dir.path().join("work")).expect("a directory");
         node
+    }
+
+    /// Kills the NodeManager and starts another. Containers stay.
+    pub fn restart(&mut self) {
+        self.manager.kill().expect("a NodeManager");
+        self.manager.wait().expect("a NodeManager");
+        self.manager = manager();
     }
 
     pub fn manager_pid(&self) -> i32 {
@@ -210,6 +211,15 @@ impl Drop for Node {
         let _ = self.manager.kill();
         let _ = self.manager.wait();
     }
+}
+
+fn manager() -> Child {
+    Command::new("/bin/bash")
+        .arg0("/usr/lib/jvm/java-17-openjdk-amd64/bin/java")
+        .args(["-s", NODE_MANAGER])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("bash")
 }
 
 /// The end of a launch script.

@@ -25,6 +25,7 @@ static DEFAULTS: &[(&str, &str)] = &[
     ("yarn.nodemanager.local-dirs", "${hadoop.tmp.dir}/nm-local-dir"),
     ("yarn.nodemanager.log-dirs", "${yarn.log.dir}/userlogs"),
     ("yarn.nodemanager.opportunistic-containers-max-queue-length", "0"),
+    ("yarn.nodemanager.recovery.dir", "${hadoop.tmp.dir}/yarn-nm-recovery"),
     ("yarn.nodemanager.resource.cpu-vcores", "-1"),
     ("yarn.nodemanager.resource.memory-mb", "-1"),
     ("yarn.nodemanager.webapp.address", "${yarn.nodemanager.hostname}:8042"),
@@ -242,6 +243,14 @@ impl Site {
     /// Whether containers outlive the NodeManager (`yarn.nodemanager.recovery.enabled`).
     pub fn recovery(&self) -> Result<bool, SiteError> {
         self.flag("yarn.nodemanager.recovery.enabled")
+    }
+
+    /// Where the NodeManager keeps what it needs for that (`yarn.nodemanager.recovery.dir`).
+    pub fn recovery_dir(&self) -> Result<PathBuf, SiteError> {
+        const KEY: &str = "yarn.nodemanager.recovery.dir";
+        let dirs = self.directories(KEY, "write the directory out")?;
+        let [dir] = dirs.as_slice() else { return Err(self.invalid(KEY, "an absolute path")) };
+        Ok(dir.clone())
     }
 
     /// Whether containers outlive also a NodeManager that is stopped in order

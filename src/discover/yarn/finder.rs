@@ -28,7 +28,7 @@ use lrs_hadoop_conf::site::{CgroupLayout, ExecutorClass};
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 
 /// What the finder is told of the node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Local directories of all NodeManagers.
     pub local_dirs: Vec<PathBuf>,
@@ -77,6 +77,20 @@ impl NodeFinder {
             last_list: BootTime::default(),
             next_list: BootTime::default(),
         })
+    }
+
+    /// Takes over what `before`, which looked by other settings, knows of NodeManagers: containers may
+    /// outlive the one they were started by.
+    #[must_use]
+    pub fn after(mut self, before: NodeFinder) -> NodeFinder {
+        self.managers = before.managers;
+        self
+    }
+
+    /// Whether a NodeManager came since this was last asked, which may run with other files than those
+    /// the settings are from.
+    pub fn manager_came(&mut self) -> bool {
+        self.managers.one_came()
     }
 
     /// Readable (epoll, level-triggered) when a pass is due at once.

@@ -41,6 +41,10 @@ pub(super) struct Managers {
     others: HashMap<ProcessRef, BootTime>,
     /// How many there are: see [`Managers::count`].
     count: Option<usize>,
+    /// All of the name at the last look, whoever's they are.
+    named: HashSet<ProcessRef>,
+    /// One of them was not there at the look before.
+    came: bool,
 }
 
 impl Managers {
@@ -58,13 +62,16 @@ impl Managers {
         self.running.clear();
         self.remembered.retain(|owner, _| owners.contains(owner));
         let mut counted = HashMap::new();
+        let mut named = HashSet::new();
         let mut all_known = true;
         for Seen { process, parent, .. } in all.iter().copied() {
             if self.others.contains_key(&process) {
                 continue;
             }
             match has_the_name(process.pid) {
-                Ok(true) => {}
+                Ok(true) => {
+                    named.insert(process);
+                }
                 Ok(false) => {
                     if now.since(proc::started(process)) > proc::GROWN {
                         self.others.insert(process, now);
@@ -100,6 +107,15 @@ impl Managers {
             }
         }
         self.count = all_known.then(|| unrelated(&counted));
+        self.came |= !named.is_subset(&self.named);
+        self.named = named;
+    }
+
+    /// Whether a process of that name came since this was last asked: it has read Hadoop's files as
+    /// they were then. Whose it is does not matter, for the directories by which that is told may be
+    /// what the files have changed.
+    pub(super) fn one_came(&mut self) -> bool {
+        std::mem::take(&mut self.came)
     }
 
     /// How many run here, as of the last look: processes of that name whose user owns a local
@@ -145,6 +161,21 @@ impl Managers {
     pub(super) fn pretend(&mut self, owner: u32, places: Places) {
         self.remembered.entry(owner).or_default().push(places);
     }
+}
+
+/// Processes that say they are NodeManagers, whoever's they are, and that can be asked.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn said_to_run() -> io::Result<Vec<Pid>> {
+    let named = |seen: &Seen| has_the_name(seen.process.pid).unwrap_or(false);
+    let found: HashMap<Pid, Option<Pid>> = proc::all()?
+        .into_iter()
+        .filter(named)
+        .map(|seen| (seen.process.pid, seen.parent))
+        .collect();
+    let child = |parent: &Option<Pid>| parent.is_some_and(|parent| found.contains_key(&parent));
+    Ok(found.iter().filter(|(_, parent)| !child(parent)).map(|(pid, _)| *pid).collect())
 }
 
 /// Whether `pid` says it is a NodeManager. One that runs in a container is its owner's program of
@@ -255,6 +286,13 @@ mod tests {
         managers.refresh(&whereabouts, &[seen], &BTreeSet::from([own]), now);
         assert_eq!(managers.running, HashMap::from([(seen.process, own)]));
         assert_eq!(managers.count(), Some(1));
+        assert!(said_to_run().unwrap().contains(&pid));
+        assert!(managers.one_came() && !managers.one_came(), "once");
+        managers.refresh(&whereabouts, &[seen], &BTreeSet::new(), now);
+        assert!(!managers.one_came());
+        let restarted = Seen { process: ProcessRef { start_ticks: 1, ..seen.process }, ..seen };
+        managers.refresh(&whereabouts, &[restarted], &BTreeSet::new(), now);
+        assert!(managers.one_came());
         child.kill().unwrap();
         child.wait().unwrap();
     }

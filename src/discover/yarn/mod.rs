@@ -27,3 +27,4 @@ mod verify;
 mod watch;
 
 pub use containers::{ContainerInfo, Hint, Master};
+pub use managers::said_to_run;

@@ -1,7 +1,8 @@
 //! What the doctor says of a YARN node.
 
 use super::*;
-use crate::doctor::yarn::Yarn;
+use crate::doctor::yarn::{ManagerUnit, Reported, Yarn};
+use crate::proto;
 use lrs_hadoop_conf::site::Site;
 
 /// The same as a YARN node whose yarn-site.xml has these properties.
@@ -20,8 +21,28 @@ fn hadoop(properties: &[(&str, &str)]) -> Facts {
             resource_managers: Ok(managers.into_iter().map(|rm| (rm.url, Ok(()))).collect()),
             site: Ok(site),
             unread: Some(("lrs-yarn".to_owned(), Vec::new())),
+            recovery_dir: Some(("/var/lib/hadoop-yarn/nm-recovery".into(), Ok(()))),
+            units: Ok(vec![unit("process")]),
+            reported: None,
         });
     })
+}
+
+fn unit(kill_mode: &str) -> ManagerUnit {
+    let id = String::from("hadoop-yarn-nodemanager.service");
+    ManagerUnit { id, kill_mode: kill_mode.to_owned() }
+}
+
+/// What lrsd says that lrs-yarn reported so long ago.
+fn reported(seconds: Option<u64>) -> Reported {
+    let resource = |memory_mib| Some(proto::YarnResource { memory_mib, vcores: 6 });
+    let status = proto::YarnStatus {
+        enabled: true,
+        configured: resource(3072),
+        site: resource(3072),
+        ..Default::default()
+    };
+    Reported { status, age: seconds.map(std::time::Duration::from_secs) }
 }
 
 const RECOVERY: (&str, &str) = ("yarn.nodemanager.recovery.enabled", "true");
@@ -46,8 +67,16 @@ fn a_good_yarn_node_has_no_complaint() {
         .inspect(|check| assert_eq!(check.verdict, Verdict::Ok, "{check:?}"))
         .map(|check| check.id.as_str())
         .collect();
-    let all =
-        ["conf", "executor", "recovery", "local_dirs", "resource_manager", "service", "offer"];
+    let all = [
+        "conf",
+        "executor",
+        "recovery",
+        "unit",
+        "local_dirs",
+        "resource_manager",
+        "service",
+        "offer",
+    ];
     assert_eq!(ids, all.map(|id| format!("yarn.{id}")));
     let offer = report.checks.iter().find(|check| check.id == "yarn.offer").unwrap();
     // 8 GiB less 5 % less 4 GiB.
@@ -121,11 +150,22 @@ fn what_lrs_yarn_lacks_is_said() {
         assert!(check.verdict == Verdict::Warn && check.found.contains(words), "{check:?}");
     };
     found(&|facts| facts.services.yarn_unit = None, "yarn.service", "no lrs-yarn.service");
-    let stopped = |facts: &mut Facts| {
-        facts.services.yarn_runs = false;
-        facts.socket = served.clone();
+    let says = |answer: Result<Reported, String>| {
+        let socket = served.clone();
+        move |facts: &mut Facts| {
+            facts.socket = socket.clone();
+            facts.yarn.as_mut().unwrap().reported = Some(answer.clone());
+        }
     };
-    found(&stopped, "yarn.service", "does not run");
+    found(&says(Ok(reported(None))), "yarn.service", "has not reported since lrsd started");
+    found(&says(Ok(reported(Some(60)))), "yarn.service", "has not reported to lrsd for 60 s");
+    let mut off = reported(None);
+    off.status.enabled = false;
+    found(&says(Ok(off)), "yarn.service", "yarn.enabled = false");
+    let runs = check(&with(hadoop(&[]), says(Ok(reported(Some(59))))), on, "yarn.service");
+    assert_eq!(runs.verdict, Verdict::Ok, "{runs:?}");
+    let unasked = with(hadoop(&[]), says(Err("permission denied".into())));
+    assert_eq!(check(&unasked, on, "yarn.service").verdict, Verdict::Unknown);
     let private = |facts: &mut Facts| {
         let files = vec!["/etc/hadoop/conf/core-site.xml".into()];
         facts.yarn.as_mut().unwrap().unread = Some(("lrs-yarn".to_owned(), files));
@@ -137,6 +177,56 @@ fn what_lrs_yarn_lacks_is_said() {
     let old = "rmadmin = [\"/usr/bin/systemd-run\", \"--wait\", \"yarn\", \"rmadmin\"]\n";
     let check = check(&hadoop(&[]), &format!("{on}{old}"), "config");
     assert!(check.remedy.unwrap().contains("begins with systemd-run"));
+}
+
+#[test]
+fn what_would_end_containers_with_their_node_manager_is_said() {
+    let on = "[yarn]\nenabled = true\n";
+    let good = || hadoop(&[ADDRESS, RECOVERY, SUPERVISED]);
+    let of = |change: &dyn Fn(&mut Yarn), id: &str| {
+        check(&with(good(), |facts| change(facts.yarn.as_mut().unwrap())), on, id)
+    };
+    for mode in ["control-group", "mixed"] {
+        let check = of(&|yarn| yarn.units = Ok(vec![unit("process"), unit(mode)]), "yarn.unit");
+        assert_eq!(check.verdict, Verdict::Warn, "{check:?}");
+        assert!(check.found.contains(&format!("KillMode={mode}")), "{check:?}");
+        let remedy = check.remedy.unwrap();
+        assert!(remedy.contains("edit hadoop-yarn-nodemanager.service"), "{remedy}");
+    }
+    let unasked = of(&|yarn| yarn.units = Err("systemd refused".into()), "yarn.unit");
+    assert_eq!(unasked.verdict, Verdict::Unknown);
+    for quiet in
+        [with(good(), |facts| facts.yarn.as_mut().unwrap().units = Ok(vec![])), hadoop(&[])]
+    {
+        let report = report(&quiet, on);
+        assert!(report.checks.iter().all(|check| check.id != "yarn.unit"), "{report:?}");
+    }
+    let unmade = of(
+        &|yarn| yarn.recovery_dir = Some(("/var/lib/x".into(), Err("it is not there".into()))),
+        "yarn.recovery",
+    );
+    assert_eq!(unmade.verdict, Verdict::Fail, "{unmade:?}");
+    assert!(unmade.found.contains("/var/lib/x, and the NodeManager does not start"), "{unmade:?}");
+    assert_eq!(unmade.remedy.as_deref(), Some("install -d -o yarn /var/lib/x"));
+}
+
+#[test]
+fn room_for_offers_goes_by_what_the_node_has() {
+    let offer = "[yarn]\nenabled = true\noffer = true\n";
+    let of = |reported: Reported| {
+        let facts = with(hadoop(&[("yarn.nodemanager.resource.memory-mb", "4096")]), |facts| {
+            facts.yarn.as_mut().unwrap().reported = Some(Ok(reported));
+        });
+        check(&facts, offer, "yarn.offer").found
+    };
+    assert!(of(reported(Some(1))).contains("3.0 GiB configured"), "edited, not in force yet");
+    let mut raised = reported(Some(1));
+    raised.status.configured = Some(proto::YarnResource { memory_mib: 6144, vcores: 16 });
+    let found = of(raised);
+    assert!(
+        found.contains("6.0 GiB set by somebody") && found.contains("room for 1 slots"),
+        "{found}"
+    );
 }
 
 #[test]
