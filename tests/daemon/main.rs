@@ -31,3 +31,4 @@ mod pacing;
 mod parking;
 mod queue;
 mod tiers;
+mod yarn;

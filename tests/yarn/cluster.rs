@@ -258,7 +258,7 @@ impl Cluster {
     }
 
     /// Runs `yarn rmadmin`.
-    fn administer(&mut self, words: &[&str]) {
+    pub fn administer(&mut self, words: &[&str]) {
         let arguments: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let mut client = self.client("org.apache.hadoop.yarn.client.cli.RMAdminCLI", &arguments);
         let status = self.patiently("the administration's client", |_| client.ended());

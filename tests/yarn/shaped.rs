@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::conf::Options;
+use crate::beside::Lrs;
+use crate::cluster::Cluster;
+use crate::conf::{CONTAINER, Options};
 use crate::hadoop::{NEWEST, OLDER};
 use crate::harness::{in_tier, signal};
 use crate::jobs;
-use crate::site::{GROWING, Site, check_members, group_of, kinds, offering};
+use crate::site::{GROWING, Site, check_members, group_of, kinds, offering, settings};
 
 /// Two active slots, and passive ones for everything else.
 pub const TWO: &str = "[slots]\nactive = 2\npassive = 8\nexpand = false";
@@ -96,6 +98,57 @@ fn expanded_slots_become_containers_and_are_taken_back() {
     site.nothing_left();
     site.daemon.stop();
     assert_eq!(site.cluster.advertised(0), Some(3), "what lrsd offered went with it");
+}
+
+/// Gives a node so many containers by hand.
+fn set(cluster: &mut Cluster, id: &str, containers: u32) {
+    let memory = (containers * CONTAINER).to_string();
+    cluster.administer(&["-updateNodeResource", id, &memory, &containers.to_string(), "-1"]);
+    let what = format!("a node of {containers} containers");
+    cluster.patiently(&what, |c| (c.advertised(0) == Some(containers)).then_some(()));
+}
+
+#[test]
+#[ignore = "needs root, cgroups and Hadoop"]
+fn a_node_that_was_raised_before_is_built_on() {
+    let mut cluster = Cluster::start(Options::default());
+    let id = cluster.patiently("the node", |c| Some(c.node(0)?["id"].as_str()?.to_owned()));
+    let configured = cluster.advertised(0).expect("a node");
+    let raised = configured + 3;
+    set(&mut cluster, &id, raised);
+    let job = jobs::sleep(&mut cluster, 5, 0, 40);
+    cluster.patiently("a full node", |c| (c.containers().len() == 6).then_some(()));
+
+    let daemon = Lrs::start("raised", &settings(&cluster, GROWING, &offering()));
+    let site = &mut Site { daemon, cluster };
+    site.all_found(raised as usize);
+    let verified = |site: &Site| {
+        site.cluster.patiently("a verified figure", |_| {
+            let status = site.yarn();
+            (status["verified"] == true).then_some(status)
+        })
+    };
+    let status = verified(site);
+    let memory = |key: &str| status[key]["memory_mib"].as_u64();
+    let of = |containers: u32| Some(u64::from(containers * CONTAINER));
+    assert_eq!((memory("configured"), memory("site")), (of(raised), of(configured)), "{status}");
+    assert!(memory("advertised") >= of(raised), "{status}");
+    println!("{}", site.daemon.ok(&["yarn", "status"]));
+    let config = site.daemon.config().display().to_string();
+    let doctor = site.daemon.ctl(&["doctor", "--config", &config]).stdout;
+    let doctor = String::from_utf8_lossy(&doctor);
+    println!("{doctor}");
+    let words: Vec<&str> = doctor.split_whitespace().collect();
+    let doctor = words.join(" ");
+    for said in ["lrs-yarn runs", "3.0 GiB set by somebody", "yarn.resource_manager"] {
+        assert!(doctor.contains(said), "{said}: {doctor}");
+    }
+    job.succeeded(&site.cluster);
+    site.nothing_left();
+    let events: Vec<Value> = site.daemon.events();
+    assert!(events.iter().all(|event| event["type"] != "offer_failed"), "{events:?}");
+    site.daemon.stop();
+    assert_eq!(site.cluster.advertised(0), Some(raised), "what it had before stands again");
 }
 
 #[test]

@@ -22,6 +22,7 @@
 //! No clock, no thread, no pause in here: time is an argument, [`Agent::next`] says when to come
 //! again.
 
+mod cause;
 mod error;
 mod node;
 mod refused;
@@ -45,6 +46,7 @@ use lrs_core::event::{Change, EventKind};
 use lrs_core::units::{BootTime, Moment};
 use lrs_hadoop_conf::NodeId;
 
+use cause::Cause;
 pub use error::{AgentError, Misnamed};
 use refused::Refused;
 use seen::Read;
@@ -435,36 +437,6 @@ impl Agent {
         }
     }
 
-    fn reason(&self, view: &View, cause: Cause) -> String {
-        if !view.offer {
-            return "nothing is offered any more: the node has its own figure back".into();
-        }
-        match cause {
-            Cause::Slots => {}
-            Cause::Manager => {
-                return "the ResourceManager restarted or another one took over".into();
-            }
-            Cause::NodeManager => {
-                return "the node shows its own figure again: its NodeManager registered anew"
-                    .into();
-            }
-            Cause::Somebody(figure) => {
-                return format!("somebody gave the node {figure}, which the offer builds on");
-            }
-            Cause::Either => {
-                return "the node shows its own figure again: its NodeManager registered anew, or \
-                        somebody set it"
-                    .into();
-            }
-        }
-        match view.slots.beyond_base() {
-            0 if !view.slots.given_out => "passive slots are held back".into(),
-            0 => "no slot is open beyond the base".into(),
-            1 => "1 slot is open beyond the base".into(),
-            slots => format!("{slots} slots are open beyond the base"),
-        }
-    }
-
     fn offered(
         &mut self,
         from: Resource,
@@ -500,21 +472,6 @@ fn figure(ledger: &Ledger, view: &View) -> Resource {
     } else {
         ledger.configured
     }
-}
-
-/// Why an offer is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// Slots opened or closed.
-    Slots,
-    /// The ResourceManager is another one, or restarted.
-    Manager,
-    /// The NodeManager started since the last offer.
-    NodeManager,
-    /// Somebody set this figure.
-    Somebody(Resource),
-    /// One of the last two: the NodeManager does not tell when it started.
-    Either,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -162,6 +162,9 @@ mod tests {
     fn the_fragment_is_xml_and_so_is_what_it_has_in_comments() {
         let text = site("/opt/a&b--c/lrsctl");
         assert!(text.contains("/opt/a&amp;b-&#45;c/lrsctl") && !text.contains("@LRSCTL@"));
+        let (_, dir) = text.split_once("install -d -o yarn -g hadoop ").unwrap();
+        let dir = dir.split_whitespace().next().unwrap();
+        assert!(text.contains(&format!("<value>{dir}</value>")), "the directory that is named");
         let (names, comments) = properties(&text);
         let nodes = ["address", "recovery.enabled", "recovery.dir", "recovery.supervised"];
         assert_eq!(names, nodes.map(|name| format!("yarn.nodemanager.{name}")));

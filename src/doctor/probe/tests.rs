@@ -79,14 +79,7 @@ fn hierarchies_under_an_injected_root() {
         ("fs/cgroup/unified/io.cost.qos", "8:0 enable=1 ctrl=auto\n8:16 enable=0 ctrl=auto\n"),
         ("fs/cgroup/unified/x/cpu.pressure", ""),
     ]);
-    let none = Services {
-        systemd: false,
-        unit: None,
-        yarn_unit: None,
-        yarn_runs: false,
-        bus: Ok(()),
-        policy: None,
-    };
+    let none = Services { systemd: false, unit: None, yarn_unit: None, bus: Ok(()), policy: None };
     let found = cgroups(proc.path(), sys.path(), &Config::default(), &none).unwrap();
     let cpu = found.v1_with("cpu").unwrap();
     assert_eq!(cpu.point, Path::new("/sys/fs/cgroup/cpu,cpuacct"));

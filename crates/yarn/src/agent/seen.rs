@@ -142,36 +142,8 @@ impl Agent {
             && known.is_none_or(|known| !known.sent_last(shown))
     }
 
-    /// Why what should stand does not.
-    fn cause(
-        &self,
-        known: Option<&Ledger>,
-        shown: Resource,
-        ledger: &Ledger,
-        restarted: bool,
-        now: Moment,
-    ) -> Cause {
-        if restarted {
-            return Cause::Manager;
-        }
-        let Some(known) = known.filter(|known| known.has_offered() && shown == ledger.configured)
-        else {
-            return Cause::Slots;
-        };
-        let (then, era) = (known.era(), self.era);
-        if then.node_manager_restarted(era) {
-            Cause::NodeManager
-        } else if self.may_be_late(now) {
-            Cause::Slots
-        } else if then.node_manager.is_none() || era.node_manager.is_none() {
-            Cause::Either
-        } else {
-            Cause::Somebody(shown)
-        }
-    }
-
     /// Whether an update may be carried out yet that nobody waits for.
-    fn may_be_late(&self, now: Moment) -> bool {
+    pub(super) fn may_be_late(&self, now: Moment) -> bool {
         self.unanswered.is_some_and(|at| now.boot < at.after(LATE))
     }
 
