@@ -22,9 +22,9 @@ use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu, Reach, Surroundings,
-    TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back, in_place, ioprio, limits,
-    members, name, observe, owner, quota, scope, surroundings,
+    GroupDirs, GroupRecord, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu, Reach,
+    Surroundings, TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back,
+    in_place, ioprio, limits, members, name, observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;

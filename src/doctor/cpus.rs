@@ -140,7 +140,6 @@ mod tests {
             systemd: true,
             unit: None,
             yarn_unit: None,
-            yarn_runs: false,
             bus: Ok(()),
             policy: None,
         };

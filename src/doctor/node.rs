@@ -2,7 +2,7 @@
 
 use super::Check;
 use super::probe::Facts;
-use crate::config::{Auto, Config};
+use crate::config::Config;
 use crate::core::memory::{Memory, Room};
 use crate::core::sample::MemorySample;
 use crate::units::Bytes;

@@ -72,8 +72,7 @@ enum Level {
 impl Signals {
     /// What is available in the room that binds, and its limit, for the inputs of an event.
     pub(super) fn name_memory(&self, policy: &GuardPolicy, inputs: &mut Map<String, Value>) {
-        let binding =
-            |memory: &Memory| memory.least_above(|all| policy.reserve.of(all)).0.clone();
+        let binding = |memory: &Memory| memory.least_above(|all| policy.reserve.of(all)).0.clone();
         let room = self.memory.as_ref().map(binding);
         inputs.insert("available_bytes".into(), json!(room.as_ref().map(|room| room.available)));
         if let Some(room) = room {
@@ -104,8 +103,10 @@ impl Signals {
                 ))
             } else {
                 Level::Between(format!(
-                    "{available} of memory available, less than the {resume} needed to offer \
-                     passive slots again"
+                    "{} of memory available{}, less than the {resume} needed to offer passive \
+                     slots again",
+                    room.available,
+                    room.limit_said()
                 ))
             }
         });
