@@ -17,6 +17,7 @@ use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterI
 use crate::core::order::Place;
 use crate::core::state::Lease;
 use crate::found::{Found, Hint};
+use crate::kernfs::name;
 use crate::proto;
 use crate::systemd::unit::UnitName;
 use crate::units::{Pid, WallTime};
@@ -296,7 +297,9 @@ pub struct CommandError {
 impl CommandError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> CommandError {
-        CommandError { kind, message: message.into() }
+        // A path of a cgroup may be in it.
+        let message = name::shown(&message.into()).into_owned();
+        CommandError { kind, message }
     }
 }
 

@@ -88,7 +88,15 @@ const READY_WITHIN: Duration = Duration::from_millis(300);
 
 /// Entry of `lrsd`.
 pub fn lrsd() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.exit_code() == 0 => error.exit(),
+        Err(error) => {
+            // Without colour: it has what was typed, which may be anything.
+            say(&error.render().to_string());
+            return ExitCode::from(2);
+        }
+    };
     if arguments.anchor {
         return crate::systemd::anchor::run();
     }
@@ -139,8 +147,6 @@ enum DaemonError {
     Config(#[from] ConfigErrors),
     #[error("daemon.log = {directives:?}: {reason}; write for example \"info\" or \"lrs=debug\"")]
     Log { directives: String, reason: String },
-    #[error("cannot create the runtime directory {}: {source}", path.display())]
-    RuntimeDir { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error(transparent)]
@@ -176,7 +182,7 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     }
     let runtime_dir = config.daemon.runtime_dir.clone();
     std::fs::create_dir_all(&runtime_dir)
-        .map_err(|source| DaemonError::RuntimeDir { path: runtime_dir.clone(), source })?;
+        .map_err(|error| lrs_host::files::at(&runtime_dir, "create", error))?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
     let settings = config.tree_settings();
     let tree = Arc::new(match config.daemon.mode {
@@ -253,7 +259,7 @@ fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result
             favour_this_thread();
             driver.run(watchdog)
         })
-        .map_err(system("start the control loop"))?;
+        .map_err(|source| StartError::Thread { what: "the control loop", source })?;
 
     let access = Access { commands: sender, snapshot: newest, events };
     let find = crate::discover::thread::Parts {

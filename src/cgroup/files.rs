@@ -74,6 +74,20 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
+/// Which limit it is that the kernel means (cgroup-v2.rst, "Organizing Processes and Threads").
+pub(super) fn limit_of(action: &str, error: &io::Error) -> &'static str {
+    match (action, error.raw_os_error()) {
+        ("create", Some(libc::EAGAIN)) => {
+            ": cgroup.max.descendants or cgroup.max.depth of a group above is reached"
+        }
+        ("create", Some(libc::ENOSPC)) => {
+            ": the kernel has no room for another group with these controllers; groups that were \
+             removed count until their memory is given back"
+        }
+        _ => "",
+    }
+}
+
 /// [`CgroupError::Io`].
 pub(super) fn failed(
     action: &'static str,

@@ -89,10 +89,11 @@ fn find(
         };
         let Some(path) = path else { continue };
         let limits = limits_of(hierarchy);
-        let groups = Path::new(path).ancestors().map(Path::to_string_lossy);
-        for name in groups.take_while(|name| name != "/" && !is_within(mover.root, name)) {
+        // A text that stands for bytes is cut at its slashes like any other.
+        let groups = Path::new(path).ancestors().filter_map(Path::to_str);
+        for name in groups.take_while(|name| *name != "/" && !is_within(mover.root, name)) {
             for limit in &limits {
-                let file = hierarchy.dir(&name).join(limit);
+                let file = hierarchy.dir(name).join(limit);
                 let Some(value) = files::read_value_if_there(&file)? else { continue };
                 if !is_unlimited(limit, &value) {
                     return Ok(Some(format!(

@@ -175,6 +175,9 @@ fn is_in_use(error: &io::Error) -> bool {
 fn creation_failed(directory: &Path, error: io::Error) -> CgroupError {
     let remedy = match error.raw_os_error() {
         Some(libc::EROFS) => "the cgroup file system is mounted read-only: remount it writable",
+        Some(libc::EACCES | libc::EPERM) if rustix::process::geteuid().is_root() => {
+            lrs_host::files::REFUSED_TO_ROOT
+        }
         Some(libc::EACCES | libc::EPERM) => "run lrsd as root or have the group delegated to it",
         Some(libc::EAGAIN) => "cgroup.max.descendants or cgroup.max.depth of a parent is reached",
         _ => return files::failed("create", directory, None, error),
@@ -204,6 +207,15 @@ mod tests {
         ] {
             assert_eq!(flock_on(other, (0, 0x1f), 567), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let error = io::Error::from_raw_os_error(libc::EACCES);
+        let said = creation_failed(Path::new("/c/lrs"), error).to_string();
+        let root = rustix::process::geteuid().is_root();
+        assert_eq!(said.contains("security module"), root, "{said}");
+        assert_eq!(said.contains("run lrsd as root"), !root, "{said}");
     }
 
     #[test]

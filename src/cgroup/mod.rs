@@ -41,6 +41,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use crate::core::task::{Attachment, GroupRecord, Kin, Origin};
+use crate::kernfs::files::Explained;
 use crate::units::{Pid, ProcessRef};
 
 mod attach;
@@ -80,7 +81,7 @@ pub(crate) use lock::LOCK;
 pub use memory::MemoryGroups;
 pub use name::task_group;
 pub(crate) use owner::denied;
-pub(crate) use process::is_within;
+pub(crate) use process::{Membership, below, is_within};
 pub use quota::CpuQuota;
 pub use surroundings::{HeldBy, Members, Surroundings, UnitPlace};
 pub use tree::TierTree;
@@ -117,6 +118,23 @@ pub fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
 /// The tree of observe mode: no writes, attachment `none`.
 pub fn observe(settings: &TreeSettings) -> TierTree {
     TierTree::observe(settings)
+}
+
+/// The paths of `pid` in every hierarchy of the node, as [`crate::kernfs::name`] keeps them.
+///
+/// # Errors
+/// `ProcessGone`, or its file cannot be read.
+pub fn paths(pid: Pid) -> Result<Vec<String>, CgroupError> {
+    process::paths(pid)
+}
+
+/// Whether weights of `unit`, the path of a unit's cgroup, are what `pid` competes with: it is
+/// there, and in the hierarchy of the cpu controller too or, as long as systemd has made it no
+/// group there (v1), above. One that has ended is nowhere.
+pub fn is_shaped_by(pid: Pid, unit: &str) -> bool {
+    let Ok(Some(membership)) = process::Membership::read(pid) else { return false };
+    membership.paths().any(|path| path == unit)
+        && membership.with_cpu().is_some_and(|cpu| is_within(unit, cpu))
 }
 
 /// Whether `process` has ended: it is gone, a zombie, dead, another one by its start time, or
@@ -322,7 +340,13 @@ pub enum Reach {
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// A read or write failed.
-    #[error("cannot {action} {path}{}: {source}", value.as_ref().map(|v| format!(" (value {v:?})")).unwrap_or_default())]
+    #[error(
+        "cannot {action} {}{}: {}{}",
+        crate::kernfs::name::of_path(path),
+        value.as_ref().map(|v| format!(" (value {v:?})")).unwrap_or_default(),
+        Explained(source),
+        files::limit_of(action, source)
+    )]
     Io {
         /// "write", "read", "create", ...
         action: &'static str,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use procfs::process::MountInfo;
 
 use super::{CgroupError, Version, files};
+use crate::kernfs::name;
 
 /// The v1 controllers in which groups are made and processes moved, primary first.
 pub(crate) const V1_CONTROLLERS: [&str; 4] = ["cpu", "cpuacct", "blkio", "freezer"];
@@ -63,7 +64,7 @@ impl Hierarchy {
 
     /// Directory of the group `path` ("/lrs/x" or "lrs/x").
     pub(super) fn dir(&self, path: &str) -> PathBuf {
-        self.mount.point.join(path.trim_start_matches('/'))
+        name::join(&self.mount.point, path.trim_start_matches('/'))
     }
 
     /// Whether this is cgroup2.
@@ -97,10 +98,9 @@ impl Mounts {
 
     /// From a file with the form of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
     pub(crate) fn read_file(mountinfo: &Path) -> Result<Mounts, CgroupError> {
-        // A path of somebody else's mount may be no UTF-8, and must not hide the cgroups.
         let bytes = std::fs::read(mountinfo)
             .map_err(|error| files::failed("read", mountinfo, None, error))?;
-        Ok(Mounts::parse(&String::from_utf8_lossy(&bytes)))
+        Ok(Mounts::parse(&name::text(&bytes)))
     }
 
     /// From the text of mountinfo; lines about other file systems and torn lines are skipped.
@@ -170,7 +170,7 @@ fn parse_line(line: &str) -> Option<Mount> {
         }
         _ => return None,
     };
-    let point = PathBuf::from(unescape(mount.mount_point.to_str()?));
+    let point = name::join(Path::new(""), &unescape(mount.mount_point.to_str()?));
     let has_cpuset = mount.fs_type == "cgroup" && option(CPUSET).is_some();
     Some(Mount { point, root: unescape(&mount.root), controllers, has_cpuset })
 }

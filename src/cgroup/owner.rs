@@ -26,12 +26,12 @@
 //! place counts as writable by its owner or by everybody; the caller's
 //! groups are not looked at.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::attach::child_groups;
 use super::process::{Pinned, proc_file, vanished};
 use super::{CgroupError, Group, files};
+use crate::kernfs::process::read_proc;
 use crate::units::{Pid, ProcessRef, Uids};
 
 /// Processes, and groups, of a member's group in place; to look at as many takes some 50 ms.
@@ -82,7 +82,7 @@ pub fn denied(pid: Pid, uids: Uids, owner: u32) -> CgroupError {
 /// `None` when it has ended.
 fn uids(pid: Pid) -> Result<Option<Uids>, CgroupError> {
     let path = proc_file(pid, "status");
-    let text = match fs::read_to_string(&path) {
+    let text = match read_proc(&path) {
         Ok(text) => text,
         Err(error) if vanished(&error) => return Ok(None),
         Err(error) => return Err(files::failed("read", &path, None, error)),
@@ -165,7 +165,7 @@ fn check_writable(dir: &Path, owner: u32) -> Result<(), CgroupError> {
 /// The processes directly in `dir`; of a threaded group the threads (cgroup-v2.rst "Threads").
 fn listed(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
     let file = dir.join("cgroup.procs");
-    let text = match fs::read_to_string(&file) {
+    let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if files::is_gone(&error) => return Ok(Vec::new()),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {

@@ -1,22 +1,21 @@
 //! What has to be known about a process before and while it is moved: is it still the same
 //! one, what kind is it, where is it, who descends from it.
 //!
-//! `/proc/PID/stat` and `/proc/PID/cgroup` are read by hand because the walk over descendants
-//! reads them for every process of the node on kernels without CONFIG_PROC_CHILDREN; only six
-//! fields of fifty are needed.
+//! All of it is read as bytes ([`crate::kernfs::process`]); a path of a cgroup that is no UTF-8 is
+//! kept as [`crate::kernfs::name`] has it.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use std::path::Path;
 
 use super::CgroupError;
 use super::files;
 use super::mounts::{Hierarchy, UNIFIED};
+use crate::kernfs::process::{PinError, has_exited, pin, read_proc};
+pub(super) use crate::kernfs::process::{Stat as Facts, proc_file, vanished};
+use crate::kernfs::{name, parse};
 use crate::units::{Pid, ProcessRef};
 
 /// A process held by a pidfd whose start time was checked: until [`Pinned::alive`] says no,
@@ -32,69 +31,28 @@ impl Pinned {
     /// Fails with `ProcessGone` when it ended or the number belongs to another one now, and
     /// with `Refused` for the id of a thread.
     pub(super) fn new(process: ProcessRef) -> Result<Pinned, CgroupError> {
-        let pid = process.pid;
-        refuse_thread(pid)?;
-        let raw = rustix::process::Pid::from_raw(pid.raw()).ok_or(CgroupError::ProcessGone(pid))?;
-        let fd = match pidfd_open(raw, PidfdFlags::empty()) {
-            Ok(fd) => fd,
-            Err(rustix::io::Errno::SRCH) => return Err(CgroupError::ProcessGone(pid)),
-            Err(rustix::io::Errno::NOSYS) => {
-                return Err(CgroupError::Unsupported(
-                    "this kernel has no pidfd_open; Linux 5.4 or newer is needed".to_owned(),
-                ));
-            }
-            Err(errno) => {
-                return Err(files::failed(
-                    "open a pidfd of",
-                    &proc_file(pid, ""),
-                    None,
-                    errno.into(),
-                ));
-            }
-        };
-        match Facts::read(pid)? {
-            Some(facts) if facts.start_ticks == process.start_ticks && !facts.ended() => {
-                Ok(Pinned { fd, process })
-            }
-            _ => Err(CgroupError::ProcessGone(pid)),
+        match pin(process.pid) {
+            Ok((fd, stat)) if stat.start_ticks == process.start_ticks => Ok(Pinned { fd, process }),
+            Ok(_) => Err(CgroupError::ProcessGone(process.pid)),
+            Err(error) => Err(not_pinned(error)),
         }
     }
 
     /// Whether it has not exited yet: a pidfd turns readable when it has (pidfd_open(2)).
     pub(super) fn alive(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+        !has_exited(&self.fd)
     }
 }
 
-/// The fields of `/proc/PID/stat` (proc_pid_stat(5)) that matter here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) state: u8,
-    pub(super) parent: i32,
-    pub(super) session: i32,
-    pub(super) flags: u64,
-    pub(super) threads: u32,
-    pub(super) start_ticks: u64,
-    /// Scheduling policy (sched(7)) of the main thread.
-    pub(super) policy: u32,
-}
-
-/// `PF_KTHREAD` of include/linux/sched.h; part of the stat file's ABI since 2.6.
-const PF_KTHREAD: u64 = 0x0020_0000;
-
-/// `PF_EXITING`, likewise.
-const PF_EXITING: u64 = 0x4;
-
-/// A file of /proc in two read(2): such files tell no size, and what fs::read does then (asking
-/// for it, growing from 32 bytes on) is four system calls more.
-fn read_proc(path: &Path) -> io::Result<Vec<u8>> {
-    const ROOM: usize = 4096;
-    // A limit beyond any such file: with it the size is not asked for.
-    const MOST: u64 = 1 << 20;
-    let mut text = Vec::with_capacity(ROOM);
-    fs::File::open(path)?.take(MOST).read_to_end(&mut text)?;
-    Ok(text)
+fn not_pinned(error: PinError) -> CgroupError {
+    match error {
+        PinError::Absent(pid) | PinError::Ended(pid) => CgroupError::ProcessGone(pid),
+        PinError::NoPidfd => CgroupError::Unsupported(error.to_string()),
+        PinError::Failed { action, pid, source } => {
+            files::failed(action, &proc_file(pid, ""), None, source)
+        }
+        other => CgroupError::Refused(other.to_string()),
+    }
 }
 
 impl Facts {
@@ -109,39 +67,6 @@ impl Facts {
             Err(error) if vanished(&error) => Ok(None),
             Err(error) => Err(files::failed("read", &path, None, error)),
         }
-    }
-
-    /// The command name may hold anything, also `)` and blanks: fields count from the last `)`.
-    pub(super) fn parse(stat: &[u8]) -> Option<Facts> {
-        let end = stat.iter().rposition(|&byte| byte == b')')?;
-        let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // fields[0] is field 3 of the manual page.
-        let field = |number: usize| fields.get(number - 3).copied();
-        Some(Facts {
-            state: *field(3)?.as_bytes().first()?,
-            parent: field(4)?.parse().ok()?,
-            session: field(6)?.parse().ok()?,
-            flags: field(9)?.parse().ok()?,
-            threads: field(20)?.parse().ok()?,
-            start_ticks: field(22)?.parse().ok()?,
-            policy: field(41)?.parse().ok()?,
-        })
-    }
-
-    /// A thread of the kernel.
-    pub(super) fn is_kernel_thread(&self) -> bool {
-        self.flags & PF_KTHREAD != 0
-    }
-
-    /// The main thread has ended or is about to: the kernel takes no orders to move it.
-    pub(super) fn main_thread_ends(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x') || self.flags & PF_EXITING != 0
-    }
-
-    /// All of it ends; a process whose main thread alone ended still runs.
-    pub(super) fn ended(&self) -> bool {
-        self.main_thread_ends() && self.threads <= 1
     }
 }
 
@@ -164,39 +89,12 @@ pub(super) fn has_realtime_thread(pid: Pid) -> bool {
         .flatten()
         .filter_map(|entry| fs::read(entry.path().join("stat")).ok())
         .filter_map(|stat| Facts::parse(&stat))
-        .any(|facts| REALTIME.contains(&facts.policy))
-}
-
-/// `/proc/TID` exists for threads although it is not listed.
-fn refuse_thread(pid: Pid) -> Result<(), CgroupError> {
-    let path = proc_file(pid, "status");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if vanished(&error) => return Err(CgroupError::ProcessGone(pid)),
-        Err(error) => return Err(files::failed("read", &path, None, error)),
-    };
-    let leader = text.lines().find_map(|line| line.strip_prefix("Tgid:")).map(str::trim);
-    match leader {
-        Some(leader) if leader != pid.to_string() => Err(CgroupError::Refused(format!(
-            "{pid} is a thread of process {leader}; give the process id {leader}"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// ENOENT: no such process; ESRCH: it went while the file was open.
-pub(super) fn vanished(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
-}
-
-/// `/proc/PID/FILE`.
-pub(super) fn proc_file(pid: Pid, file: &str) -> PathBuf {
-    Path::new("/proc").join(pid.to_string()).join(file)
+        .any(|facts| facts.policy.is_some_and(|policy| REALTIME.contains(&policy)))
 }
 
 /// `/proc/PID/cgroup` (cgroups(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Membership(Vec<(String, String)>);
+pub(crate) struct Membership(Vec<(String, String)>);
 
 impl Membership {
     /// `None` when the process is gone.
@@ -241,16 +139,17 @@ impl Membership {
 
     pub(super) fn read_file(path: &Path) -> Result<Option<Membership>, CgroupError> {
         match read_proc(path) {
-            Ok(text) => Ok(Some(Membership::parse(&String::from_utf8_lossy(&text)))),
+            Ok(text) => Ok(Some(Membership::parse(&text))),
             Err(error) if vanished(&error) => Ok(None),
             Err(error) => Err(files::failed("read", path, None, error)),
         }
     }
 
-    /// Lines are `ID:CONTROLLERS:PATH`; the path may hold colons.
-    pub(super) fn parse(text: &str) -> Membership {
+    /// Lines are `ID:CONTROLLERS:PATH`; the path may hold colons, and any bytes.
+    pub(crate) fn parse(text: &[u8]) -> Membership {
         Membership(
-            text.lines()
+            name::text(text)
+                .split('\n')
                 .filter_map(|line| {
                     let (_, rest) = line.split_once(':')?;
                     let (controllers, path) = rest.split_once(':')?;
@@ -258,6 +157,20 @@ impl Membership {
                 })
                 .collect(),
         )
+    }
+
+    /// Every path.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(_, path)| path.as_str())
+    }
+
+    /// The path in the hierarchy with the cpu controller: the one that lists it (v1), else the
+    /// unified one (v2).
+    pub(crate) fn with_cpu(&self) -> Option<&str> {
+        let find = |wanted: &dyn Fn(&str) -> bool| self.0.iter().find(|(names, _)| wanted(names));
+        find(&|names| names.split(',').any(|name| name == "cpu"))
+            .or_else(|| find(&|names| names.is_empty()))
+            .map(|(_, path)| path.as_str())
     }
 
     /// Path from the hierarchy's mount, with a leading slash. `None`: the process is outside
@@ -276,8 +189,14 @@ impl Membership {
     }
 }
 
+/// See [`super::paths()`].
+pub(super) fn paths(pid: Pid) -> Result<Vec<String>, CgroupError> {
+    let membership = Membership::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+    Ok(membership.paths().map(str::to_owned).collect())
+}
+
 /// `path` seen from `root`: "/a/b" from "/a" is "/b". `None`: not below it.
-fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+pub(crate) fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     if path.starts_with("/..") {
         return None;
     }
@@ -343,9 +262,11 @@ fn children(parent: Pid) -> Result<Option<Vec<Pid>>, CgroupError> {
     };
     for thread in threads.flatten() {
         let path = thread.path().join("children");
-        match fs::read_to_string(&path) {
+        match read_proc(&path) {
             Ok(list) => found.extend(
-                list.split_ascii_whitespace().filter_map(|pid| Pid::new(pid.parse().ok()?)),
+                parse::words(&list)
+                    .filter_map(parse::number)
+                    .filter_map(|pid| Pid::new(i32::try_from(pid).ok()?)),
             ),
             // The thread may just have ended; without the main thread's file there is none.
             Err(error) if vanished(&error) => {
@@ -394,47 +315,18 @@ mod tests {
     use crate::cgroup::mounts::Mounts;
 
     #[test]
-    fn stat_with_a_nasty_command_name() {
-        let stat = b"42 (a) R 1 (b) S 7 42 41 0 -1 4194560 1 0 0 0 2 3 0 0 -11 0 5 0 1234 1 1 1 \
-            1 1 1 1 1 0 0 0 0 0 0 0 17 1 0 2 0 0 0\n";
-        let facts = Facts::parse(stat).unwrap();
-        assert_eq!((facts.state, facts.parent, facts.session), (b'S', 7, 41));
-        assert_eq!((facts.threads, facts.start_ticks, facts.policy), (5, 1234, 2));
-        assert!(!facts.is_kernel_thread() && !facts.ended());
-        assert_eq!(Facts::parse(b"42 (a) S 7"), None);
-        assert_eq!(Facts::parse(b""), None);
-    }
-
-    #[test]
-    fn a_zombie_leader_with_threads_left_has_not_ended() {
-        let facts = Facts {
-            state: b'Z',
-            parent: 1,
-            session: 1,
-            flags: 0,
-            threads: 3,
-            start_ticks: 1,
-            policy: 0,
-        };
-        assert!(!facts.ended());
-        assert!(Facts { threads: 1, ..facts }.ended());
-        // In do_exit(): out of its cgroup, still `R`, its pidfd not readable yet.
-        let exiting = Facts { state: b'R', flags: PF_EXITING, ..facts };
-        assert!(!exiting.ended());
-        assert!(Facts { threads: 1, ..exiting }.ended());
-        assert!(!Facts { threads: 1, state: b'R', ..facts }.ended());
-    }
-
-    #[test]
     fn membership_is_seen_from_the_mount() {
         let mounts = Mounts::parse(
             "1 1 0:1 /docker/abc /c/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
              1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n",
         );
         let unified = mounts.unified().unwrap();
-        let membership = Membership::parse("2:cpu,cpuacct:/docker/abc/x:y\n0::/../other\n");
+        let membership = Membership::parse(b"2:cpu,cpuacct:/docker/abc/x:y\n0::/../other\n");
         assert_eq!(membership.path_in(&unified), None, "another namespace");
-        assert_eq!(Membership::parse("0::/a\n").path_in(&unified), Some("/a"));
+        assert_eq!(Membership::parse(b"0::/a\r\n").path_in(&unified), Some("/a\r"));
+        let bytes = Membership::parse(b"0::/a\xc3\n");
+        let kept = bytes.path_in(&unified).unwrap();
+        assert_eq!(unified.dir(kept).as_os_str().as_encoded_bytes(), b"/c/unified/a\xc3");
         assert_eq!(below("/docker/abc/x:y", "/docker/abc"), Some("/x:y"));
         assert_eq!(below("/docker/abc", "/docker/abc"), Some("/"));
         assert_eq!(below("/docker/abcd", "/docker/abc"), None);
@@ -487,8 +379,8 @@ mod tests {
         assert!(has_ended(recycled) && !has_ended(pinned.process));
         child.kill().unwrap();
         // Readable before it is reaped: a zombie.
-        let mut fds = [PollFd::new(&pinned.fd, PollFlags::IN)];
-        poll(&mut fds, None).unwrap();
+        use rustix::event::{PollFd, PollFlags, poll};
+        poll(&mut [PollFd::new(&pinned.fd, PollFlags::IN)], None).unwrap();
         assert!(has_ended(pinned.process), "a zombie has ended");
         child.wait().unwrap();
         assert!(has_ended(pinned.process) && !pinned.alive());

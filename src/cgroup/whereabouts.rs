@@ -63,7 +63,8 @@ impl Places {
     /// What `/proc/<pid>/cgroup` said on a node with these lines in `/proc/self/mountinfo`.
     #[cfg(test)]
     pub(crate) fn recorded(mounts: &str, cgroup: &str) -> Places {
-        Whereabouts::below(&Mounts::parse(mounts)).places(&Membership::parse(cgroup))
+        let membership = Membership::parse(cgroup.as_bytes());
+        Whereabouts::below(&Mounts::parse(mounts)).places(&membership)
     }
 }
 

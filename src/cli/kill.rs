@@ -9,11 +9,11 @@
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use lrs_api::proto::{GetTaskRequest, Task};
 use nix::sys::signal;
-use procfs::ProcessCGroup;
 use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -24,8 +24,10 @@ use super::client::{Lrsd, ask};
 use super::failure::{Asked, Failure};
 use super::handle::with_id;
 use super::output::{Talk, say};
-use crate::cgroup::task_group;
+use crate::cgroup::{Membership, task_group};
 use crate::clock;
+use crate::kernfs::name;
+use crate::kernfs::process::read_proc;
 
 /// A task that forks faster than it is signalled: SIGKILL ends that after a few.
 const PASSES: usize = 100;
@@ -196,12 +198,10 @@ fn is_in(group: &str, process: &Process) -> bool {
     below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Its group in the hierarchy with the CPU controller; that of cgroup v2 names no controllers.
+/// Its group in the hierarchy with the CPU controller, as lrsd shows it.
 fn place(process: &Process) -> Option<String> {
-    let groups = process.cgroups().ok()?;
-    let has_cpu = |of: &&ProcessCGroup| of.controllers.iter().any(|name| name == "cpu");
-    let of_cpu = groups.0.iter().find(has_cpu);
-    Some(of_cpu.or_else(|| groups.0.iter().find(|of| of.hierarchy == 0))?.pathname.clone())
+    let text = read_proc(&Path::new("/proc").join(process.pid.to_string()).join("cgroup")).ok()?;
+    Some(name::shown(Membership::parse(&text).with_cpu()?).into_owned())
 }
 
 /// Whether the same path is the same group here: the main process, if it lives, has to be in it.

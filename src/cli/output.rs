@@ -2,7 +2,7 @@
 
 use std::fmt::Arguments;
 
-pub(crate) use lrs_term::{Column, Columns, Output, printable, say, wrap};
+pub(crate) use lrs_term::{Column, Columns, Output, printable, say, say_lines, wrap};
 
 /// How much to say on stderr.
 #[derive(Clone, Copy, Debug)]

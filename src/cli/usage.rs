@@ -7,7 +7,7 @@ use clap::Error;
 use clap::error::{ContextKind, ErrorKind};
 
 use super::failure::Exit;
-use super::output::say;
+use super::output::{say, say_lines};
 
 /// Words that people of other tools type first, and what serves here.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -37,11 +37,13 @@ pub(super) fn report(mut error: Error) -> ExitCode {
         // Of two tips the one that knows other tools is better than the one that counts letters.
         error.remove(ContextKind::SuggestedSubcommand);
     }
-    // Help on a closed pipe is as good as help that was read.
-    let _ = error.print();
     if error.exit_code() == 0 {
+        // Help on a closed pipe is as good as help that was read.
+        let _ = error.print();
         return ExitCode::SUCCESS;
     }
+    // Without colour: it has what was typed, which may be anything.
+    say_lines(&error.render().to_string());
     if let Some(tip) = tip {
         say(format_args!("  tip: {tip}"));
     }

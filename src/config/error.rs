@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use lrs_term::printable;
+
 /// Everything wrong with one file, in the order of its lines. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors {
@@ -84,19 +86,6 @@ pub(super) fn excerpt(text: &str) -> String {
     let shown = printable(text);
     match shown.char_indices().nth(QUOTE_LIMIT) {
         Some((end, _)) => format!("{}...", &shown[..end]),
-        None => shown,
+        None => shown.into_owned(),
     }
-}
-
-/// Control characters escaped, the rest as it is.
-fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
 }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 use super::proc_file::{self, Stat, beginning, vanished};
 use super::rules::Subject;
+use crate::cgroup::{Membership, below};
+use crate::kernfs::files::Explained;
 use crate::units::{Pid, ProcessRef};
 
 /// Longest command line or environment that is looked at, in bytes; Java's with a long class path
@@ -103,7 +105,7 @@ impl Proc {
                 None => Err(unreadable(path, "is not what proc_pid_stat(5) says")),
             },
             Err(error) if vanished(&error) => Ok(None),
-            Err(error) => Err(unreadable(path, error)),
+            Err(error) => Err(unreadable(path, Explained(&error))),
         }
     }
 
@@ -115,25 +117,11 @@ impl Proc {
 
     /// The path in the hierarchy with the cpu controller: the one that lists it (v1), else the
     /// unified one (v2). `None`: outside of what the mount shows.
-    fn cpu_group<'t>(&self, membership: &'t str) -> Option<&'t str> {
-        // Lines are `ID:CONTROLLERS:PATH`; the path may hold colons.
-        let lines = || {
-            membership.lines().filter_map(|line| {
-                let (_, rest) = line.split_once(':')?;
-                rest.split_once(':')
-            })
-        };
-        let (_, path) = lines()
-            .find(|(controllers, _)| controllers.split(',').any(|name| name == "cpu"))
-            .or_else(|| lines().find(|(controllers, _)| controllers.is_empty()))?;
-        if path.starts_with("/..") {
-            return None;
-        }
-        match path.strip_prefix(self.mount_root.trim_end_matches('/'))? {
-            "" => Some("/"),
-            below if below.starts_with('/') => Some(below),
-            _ => None,
-        }
+    fn cpu_group(&self, membership: &[u8]) -> Option<String> {
+        let membership = Membership::parse(membership);
+        let root = self.mount_root.trim_end_matches('/');
+        let root = if root.is_empty() { "/" } else { root };
+        membership.with_cpu().and_then(|path| below(path, root)).map(str::to_owned)
     }
 }
 
@@ -186,7 +174,7 @@ impl Reader<'_> {
     /// Whether all that was read was of one process, which has not ended.
     pub fn still_there(&self) -> bool {
         let now = self.proc.stat(self.pid).ok().flatten();
-        now.is_some_and(|now| now.start_ticks == self.stat.start_ticks && !now.ended)
+        now.is_some_and(|now| now.start_ticks == self.stat.start_ticks && !now.ended())
     }
 
     /// The command line, if anybody asked for it.
@@ -206,7 +194,7 @@ impl Reader<'_> {
                 None
             }
             Err(error) => {
-                self.trouble.get_or_insert_with(|| unreadable(path, error));
+                self.trouble.get_or_insert_with(|| unreadable(path, Explained(&error)));
                 None
             }
         }
@@ -236,8 +224,8 @@ impl Subject for Reader<'_> {
 
     fn cgroup(&mut self) -> Option<&str> {
         if let Once::Unread = self.cgroup {
-            let membership = self.read("cgroup", MAX_FILE).and_then(|t| String::from_utf8(t).ok());
-            let path = membership.and_then(|text| self.proc.cpu_group(&text).map(str::to_owned));
+            let membership = self.read("cgroup", MAX_FILE);
+            let path = membership.and_then(|text| self.proc.cpu_group(&text));
             self.cgroup = Once::Read(path);
         }
         match &self.cgroup {
@@ -339,15 +327,16 @@ mod tests {
 
     #[test]
     fn a_group_is_seen_from_the_mount() {
+        let group = |proc: &Proc, text: &[u8]| proc.cpu_group(text);
         let mut proc = Proc::default();
-        assert_eq!(proc.cpu_group("0::/a/b\n"), Some("/a/b"));
-        assert_eq!(proc.cpu_group("1:cpu:/\n0::/a/b\n"), Some("/"));
-        assert_eq!(proc.cpu_group("0::/../b\n"), None);
-        assert_eq!(proc.cpu_group("3:memory:/x\n"), None);
+        assert_eq!(group(&proc, b"0::/a/b\n").as_deref(), Some("/a/b"));
+        assert_eq!(group(&proc, b"1:cpu:/\n0::/a/b\n").as_deref(), Some("/"));
+        assert_eq!(group(&proc, b"0::/../b\n"), None);
+        assert_eq!(group(&proc, b"3:memory:/x\n"), None);
         proc.mount_root = String::from("/docker/1");
-        assert_eq!(proc.cpu_group("0::/docker/1/a\n"), Some("/a"));
-        assert_eq!(proc.cpu_group("0::/docker/1\n"), Some("/"));
-        assert_eq!(proc.cpu_group("0::/docker/12\n"), None);
+        assert_eq!(group(&proc, b"0::/docker/1/a\n").as_deref(), Some("/a"));
+        assert_eq!(group(&proc, b"0::/docker/1\n").as_deref(), Some("/"));
+        assert_eq!(group(&proc, b"0::/docker/12\n"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use crate::config::rule::{Part, Pattern, Rule, Template};
 use crate::core::model::{Label, Labels};
+use crate::kernfs::name;
 
 impl Pattern {
     /// Whether it matches; adds to `caught` what its named groups caught.
@@ -52,7 +53,8 @@ pub trait Subject {
     fn user(&mut self) -> Option<u32>;
     /// Its arguments, joined by single spaces.
     fn command(&mut self) -> Option<&[u8]>;
-    /// Its path in the hierarchy with the cpu controller, with a leading slash.
+    /// Its path in the hierarchy with the cpu controller, with a leading slash, as [`name`] keeps
+    /// it.
     fn cgroup(&mut self) -> Option<&str>;
     /// The value of a variable of its environment.
     fn variable(&mut self, name: &str) -> Option<&[u8]>;
@@ -90,7 +92,8 @@ impl Rule {
         if let Some(pattern) = &self.cgroup {
             let path = subject.cgroup()?;
             // From the top: what the pattern names is the task, with all that is below it.
-            let matched = groups(path).find(|group| pattern.catch(group.as_bytes(), &mut caught));
+            let matched =
+                groups(path).find(|group| pattern.catch(&name::bytes(group), &mut caught));
             group = Some(matched?.to_owned());
         }
         if let Some(pattern) = &self.command

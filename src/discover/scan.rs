@@ -187,11 +187,11 @@ impl Scan {
         let process = reader.process();
         let stat = reader.stat();
         let parent = Pid::new(stat.parent);
-        let exempt = stat.kernel
+        let exempt = stat.is_kernel_thread()
             || listed.pid.raw() == 1
             || listed.pid == self.node.daemon
             || parent == Some(self.node.daemon);
-        let verdict = if exempt || stat.ended {
+        let verdict = if exempt || stat.ended() {
             Verdict::No
         } else {
             verdict(&self.node, &self.rules, &mut reader)

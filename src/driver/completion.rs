@@ -16,6 +16,7 @@ use crate::core::model::TaskId;
 use crate::core::sample::TaskSample;
 use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Hold, Task};
+use crate::kernfs::name;
 use crate::units::{Moment, Pid};
 
 /// Passes over a group whose processes come and go; then the other sources take over.
@@ -237,6 +238,7 @@ impl Driver {
             }
         }
         let found_in = super::process::cgroup_paths(process.pid).join(" ");
+        let found_in = name::shown(&found_in).into_owned();
         let bound = group.record.attachment == Attachment::Own
             && (task.who.found.is_some() || self.owner_only(task).is_some());
         let escaped = || self.tree.escapes_limits_into(process, &group.record.path);

@@ -1,12 +1,11 @@
 //! Who a pid is: start time, owner, and the pidfd that pins it.
 
-use std::io;
 use std::os::fd::OwnedFd;
 
-use procfs::process::Process;
-use rustix::process::{PidfdFlags, pidfd_open};
-
+pub use crate::cgroup::is_shaped_by;
 use crate::command::{CommandError, ErrorKind};
+use crate::kernfs::files::Explained;
+use crate::kernfs::process::{self, PinError, has_exited, proc_file, read_proc};
 use crate::units::{Pid, ProcessRef, Uids};
 
 /// A process that cannot be taken for another one while this lives.
@@ -24,15 +23,22 @@ pub struct Pinned {
 
 /// There is no such process, or not any more.
 pub fn gone(pid: Pid) -> CommandError {
-    CommandError::new(
-        ErrorKind::NotFound,
-        format!("process {pid} does not exist; give the pid of a running process"),
-    )
+    not_pinned(PinError::Absent(pid))
+}
+
+fn not_pinned(error: PinError) -> CommandError {
+    let kind = match error {
+        PinError::Absent(_) | PinError::Ended(_) => ErrorKind::NotFound,
+        PinError::Thread { .. } | PinError::Kernel { .. } | PinError::Hidden(_) => {
+            ErrorKind::FailedPrecondition
+        }
+        PinError::NoPidfd | PinError::Failed { .. } => ErrorKind::Internal,
+    };
+    CommandError::new(kind, error.to_string())
 }
 
 /// Pins `pid`, or says why it cannot be a task.
 pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
-    let gone = || gone(pid);
     let refused = |what: String| CommandError::new(ErrorKind::FailedPrecondition, what);
     if pid.raw() == 1 {
         return Err(refused("process 1 is the init process and cannot be a task".into()));
@@ -40,48 +46,22 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
     if pid.raw().unsigned_abs() == std::process::id() {
         return Err(refused(format!("process {pid} is lrsd itself and cannot be a task")));
     }
-    let raw = rustix::process::Pid::from_raw(pid.raw()).ok_or_else(gone)?;
-    let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
-        Ok(fd) => fd,
-        Err(rustix::io::Errno::SRCH) => return Err(gone()),
-        // The pid exists but is no thread group leader: ENOENT since Linux 6.15, EINVAL before.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
-            return Err(refused(format!(
-                "{pid} is a thread, not a process; give the pid of its process (Tgid in /proc/{pid}/status)"
-            )));
-        }
-        Err(errno) => {
-            return Err(CommandError::new(
-                ErrorKind::Internal,
-                format!("cannot open a pidfd of process {pid}: {}", io::Error::from(errno)),
-            ));
+    let (pidfd, stat) = process::pin(pid).map_err(not_pinned)?;
+    // Of the process that is pinned; one that has ended since has no uids to read.
+    let path = proc_file(pid, "status");
+    let status = match read_proc(&path) {
+        Ok(status) => status,
+        Err(_) if has_exited(&pidfd) => return Err(gone(pid)),
+        Err(error) => {
+            let what = format!("cannot read {}: {}", path.display(), Explained(&error));
+            return Err(CommandError::new(ErrorKind::Internal, what));
         }
     };
-    // Read after the pidfd was opened: what is read now is of the process that is pinned, as
-    // long as that one has not ended; if it has, the task ends at once.
-    let process = Process::new(pid.raw()).map_err(|_| gone())?;
-    let stat = process.stat().map_err(|_| gone())?;
-    const PF_KTHREAD: u32 = 0x0020_0000;
-    if stat.flags & PF_KTHREAD != 0 {
-        return Err(refused(format!(
-            "process {pid} ({}) is a kernel thread and cannot be a task",
-            stat.comm
-        )));
-    }
-    if matches!(stat.state, 'Z' | 'X') {
-        return Err(CommandError::new(
-            ErrorKind::NotFound,
-            format!("process {pid} has ended and only waits for its parent"),
-        ));
-    }
-    let status = process.status().map_err(|_| gone())?;
-    let uids = Uids {
-        real: status.ruid,
-        effective: status.euid,
-        saved: status.suid,
-        filesystem: status.fuid,
-    };
-    let process = ProcessRef { pid, start_ticks: stat.starttime };
+    let uids = Uids::parse(&status).ok_or_else(|| {
+        let what = format!("{} does not say whose the process is", path.display());
+        CommandError::new(ErrorKind::Internal, what)
+    })?;
+    let process = ProcessRef { pid, start_ticks: stat.start_ticks };
     Ok(Pinned { process, uids, pidfd, leads_session: stat.session == pid.raw() })
 }
 
@@ -99,10 +79,7 @@ pub fn started(process: ProcessRef) -> std::time::Duration {
 /// The cgroup paths of a process, one per hierarchy.
 pub fn cgroup_paths(pid: Pid) -> Vec<String> {
     // A process that ended meanwhile is in no group; its admission fails right after.
-    Process::new(pid.raw())
-        .and_then(|process| process.cgroups())
-        .map(|groups| groups.0.into_iter().map(|group| group.pathname).collect())
-        .unwrap_or_default()
+    crate::cgroup::paths(pid).unwrap_or_default()
 }
 
 /// Whether `pid` may be in the cgroup of a unit of systemd's, one that systemd writes weights
@@ -110,20 +87,6 @@ pub fn cgroup_paths(pid: Pid) -> Vec<String> {
 pub fn may_be_in_unit(pid: Pid) -> bool {
     let unit = |path: &&String| path.ends_with(".service") || path.ends_with(".scope");
     cgroup_paths(pid).iter().filter(unit).any(|unit| is_shaped_by(pid, unit))
-}
-
-/// Whether weights of `unit`, the path of a unit's cgroup, are what `pid` competes with: it is
-/// there, and in the hierarchy of the cpu controller too or, as long as systemd has made it no
-/// group there (v1), above.
-pub fn is_shaped_by(pid: Pid, unit: &str) -> bool {
-    let groups = Process::new(pid.raw()).and_then(|process| process.cgroups());
-    // As above.
-    let groups = groups.map(|groups| groups.0).unwrap_or_default();
-    let there = groups.iter().any(|group| group.pathname == unit);
-    let with_cpu = groups.iter().find(|group| group.controllers.iter().any(|name| name == "cpu"));
-    let unified = || groups.iter().find(|group| group.hierarchy == 0);
-    let cpu = with_cpu.or_else(unified).map(|group| group.pathname.as_str());
-    there && cpu.is_some_and(|cpu| crate::cgroup::is_within(unit, cpu))
 }
 
 #[cfg(test)]

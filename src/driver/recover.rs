@@ -30,6 +30,7 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::step::{Input, Last};
 use crate::discover::HintSender;
+use crate::kernfs::files::NoThread;
 use crate::publish::{EventRing, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
@@ -68,8 +69,13 @@ pub enum StartError {
     #[error("cannot set up waiting for events: {0}")]
     Watch(io::Error),
     /// A thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
+    #[error("cannot start the thread of {what}: {}", NoThread(source))]
+    Thread {
+        /// Which one.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The cgroup tree.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -95,7 +101,7 @@ impl Driver {
         let core = Shaper::new(policy(&config), cpus, restored);
         let (workers, messages, inbox) =
             Workers::start(Arc::clone(&tree), sampler, watcher.waker())
-                .map_err(StartError::Thread)?;
+                .map_err(|source| StartError::Thread { what: "a worker", source })?;
         let remote = Remote { messages, waker: watcher.waker() };
         let mut driver = Driver {
             rights: rights(&config),

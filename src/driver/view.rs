@@ -12,6 +12,7 @@ use crate::core::model::{Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::slots::Seat;
 use crate::core::task::Task;
+use crate::kernfs::name;
 use crate::proto;
 use crate::publish::{class, exit};
 use crate::units::{BootTime, Share};
@@ -48,7 +49,8 @@ pub fn task(
 ) -> proto::Task {
     let labels = &task.labels;
     let text = |label: &Option<crate::core::model::Label>| label.as_ref().map(|l| l.to_string());
-    let path = task.group.as_ref().map(|group| group.path.clone()).filter(|path| !path.is_empty());
+    let path = task.group.as_ref().map(|group| name::shown(&group.path).into_owned());
+    let path = path.filter(|path| !path.is_empty());
     let counts = &task.counts;
     let (used, rates) = (counts.since_admission(), counts.rates);
     let (exit_status, exit_signal) = exit(task.exit);
@@ -208,11 +210,11 @@ impl Driver {
                 read_bytes_per_sec: self.node_rates.disk_read_per_sec,
             }),
             pressure: Some(proto::Pressure {
-                cpu_some: pressure.map(|p| p.cpu_some.value()),
-                memory_some: pressure.map(|p| p.memory_some.value()),
-                memory_full: pressure.map(|p| p.memory_full.value()),
-                io_some: pressure.map(|p| p.io_some.value()),
-                io_full: pressure.map(|p| p.io_full.value()),
+                cpu_some: pressure.and_then(|p| p.cpu_some).map(Share::value),
+                memory_some: pressure.and_then(|p| p.memory_some).map(Share::value),
+                memory_full: pressure.and_then(|p| p.memory_full).map(Share::value),
+                io_some: pressure.and_then(|p| p.io_some).map(Share::value),
+                io_full: pressure.and_then(|p| p.io_full).map(Share::value),
             }),
             memory: Some(proto::MemoryUse {
                 total_bytes: room.as_ref().map(|room| room.total.0),

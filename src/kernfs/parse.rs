@@ -3,7 +3,9 @@
 //! The procfs crate parses most of them too, but into owned records with every field; here
 //! one number or two are wanted from files read for every task in every cycle. Each function
 //! takes what one read returned and gives `None` when the text does not have the documented
-//! shape: the caller names the file. No input panics; sums saturate.
+//! shape: the caller names the file. A row that is not understood costs that row and no other:
+//! kernels write such ones (`(unknown) Read 4096`), and new ones add rows; [`Odd`] has the first of
+//! them for the log. No input panics; sums saturate.
 
 use std::time::Duration;
 
@@ -17,12 +19,28 @@ const SECTOR: u64 = 512;
 
 /// No Linux knows as many CPUs.
 const MOST_CPUS: u32 = 1 << 16;
+/// The first row of a file that a parser left out because it was not understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Odd(Option<Vec<u8>>);
+
+impl Odd {
+    /// That row, if there was one.
+    pub fn row(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+
+    /// Another row is left out.
+    pub fn note(&mut self, row: &[u8]) {
+        self.0.get_or_insert_with(|| row.to_vec());
+    }
+}
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The words of a line.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
@@ -75,29 +93,31 @@ pub fn stat_cpus(text: &[u8]) -> CpuSet {
 /// sysconf(_SC_CLK_TCK). `None` when none of them is there or a field is no number.
 ///
 /// Fields a kernel before 2.6.11 lacks count 0; guest time is inside user and nice already.
-pub fn proc_stat(text: &[u8], allowed: &CpuSet, ticks_per_second: u64) -> Option<CpuTimes> {
+pub fn proc_stat(
+    text: &[u8],
+    allowed: &CpuSet,
+    ticks_per_second: u64,
+    odd: &mut Odd,
+) -> Option<CpuTimes> {
     let mut ticks = [0u64; 8];
     let mut found = false;
-    for line in lines(text) {
-        let Some(rest) = line.strip_prefix(b"cpu") else {
-            // The cpu lines come first; what follows is long.
-            if found {
-                break;
-            }
-            continue;
-        };
-        let mut fields = words(rest);
-        let name = fields.next()?;
+    // The cpu lines come first; what follows is long.
+    for line in lines(text).take_while(|line| !line.starts_with(b"intr")) {
+        let Some(rest) = line.strip_prefix(b"cpu") else { continue };
+        // The sum over all.
         if rest.first().is_some_and(u8::is_ascii_whitespace) {
             continue;
         }
-        if !allowed.contains(u32::try_from(number(name)?).ok()?) {
-            continue;
+        match cpu_row(rest) {
+            Some((cpu, _)) if !allowed.contains(cpu) => {}
+            Some((_, row)) => {
+                for (sum, ticks) in ticks.iter_mut().zip(row) {
+                    *sum = sum.saturating_add(ticks);
+                }
+                found = true;
+            }
+            None => odd.note(line),
         }
-        for (sum, field) in ticks.iter_mut().zip(fields) {
-            *sum = sum.saturating_add(number(field)?);
-        }
-        found = true;
     }
     let time = |ticks: u64| {
         let per_second = ticks_per_second.max(1);
@@ -106,6 +126,17 @@ pub fn proc_stat(text: &[u8], allowed: &CpuSet, ticks_per_second: u64) -> Option
     };
     let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks.map(time);
     found.then_some(CpuTimes { user, nice, system, idle, iowait, irq, softirq, steal })
+}
+
+/// Number of the CPU and its ticks, of what follows `cpu`.
+fn cpu_row(rest: &[u8]) -> Option<(u32, [u64; 8])> {
+    let mut fields = words(rest);
+    let cpu = u32::try_from(number(fields.next()?)?).ok()?;
+    let mut ticks = [0; 8];
+    for (ticks, field) in ticks.iter_mut().zip(fields) {
+        *ticks = number(field)?;
+    }
+    Some((cpu, ticks))
 }
 
 /// One line of /proc/diskstats.
@@ -119,9 +150,9 @@ pub struct DiskLine<'a> {
     pub bytes: DiskBytes,
 }
 
-/// The lines of /proc/diskstats; a line that has another shape is `None`.
-pub fn diskstats(text: &[u8]) -> impl Iterator<Item = Option<DiskLine<'_>>> {
-    lines(text).map(|line| {
+/// The lines of /proc/diskstats.
+pub fn diskstats<'t>(text: &'t [u8], odd: &mut Odd) -> impl Iterator<Item = DiskLine<'t>> {
+    let row = |line: &'t [u8]| {
         let mut fields = words(line);
         let device = (
             u32::try_from(number(fields.next()?)?).ok()?,
@@ -137,12 +168,18 @@ pub fn diskstats(text: &[u8]) -> impl Iterator<Item = Option<DiskLine<'_>>> {
             name,
             bytes: DiskBytes { read: bytes(read), written: bytes(written) },
         })
+    };
+    lines(text).filter_map(move |line| {
+        row(line).or_else(|| {
+            odd.note(line);
+            None
+        })
     })
 }
 
 /// `total=` of the `some` line and, where there is one, of the `full` line of a pressure file
 /// (Documentation/accounting/psi.rst).
-pub fn pressure(text: &[u8]) -> Option<(Duration, Option<Duration>)> {
+pub fn pressure(text: &[u8], odd: &mut Odd) -> Option<(Duration, Option<Duration>)> {
     let total = |line: &[u8]| {
         let word = words(line).last()?.strip_prefix(b"total=")?;
         number(word).map(Duration::from_micros)
@@ -150,10 +187,14 @@ pub fn pressure(text: &[u8]) -> Option<(Duration, Option<Duration>)> {
     let mut some = None;
     let mut full = None;
     for line in lines(text) {
-        if line.starts_with(b"some ") {
-            some = Some(total(line)?);
-        } else if line.starts_with(b"full ") {
-            full = Some(total(line)?);
+        let to = match line {
+            _ if line.starts_with(b"some ") => &mut some,
+            _ if line.starts_with(b"full ") => &mut full,
+            _ => continue,
+        };
+        match total(line) {
+            Some(total) => *to = Some(total),
+            None => odd.note(line),
         }
     }
     some.map(|some| (some, full))
@@ -162,9 +203,8 @@ pub fn pressure(text: &[u8]) -> Option<(Duration, Option<Duration>)> {
 /// The lines of /proc/meminfo that are wanted (proc_meminfo(5)).
 pub fn meminfo(text: &[u8]) -> Option<MemorySample> {
     let value = |key: &[u8]| {
-        let line = lines(text).find_map(|line| line.strip_prefix(key))?;
-        let kibibytes = number(words(line).next()?)?;
-        kibibytes.checked_mul(1024)
+        let row = |line: &[u8]| number(words(line.strip_prefix(key)?).next()?)?.checked_mul(1024);
+        lines(text).find_map(row)
     };
     let swap_total = value(b"SwapTotal:")?;
     let swap_free = value(b"SwapFree:")?;
@@ -183,8 +223,7 @@ pub fn cpuacct_usage(text: &[u8]) -> Option<Duration> {
 /// The value after `key ` in a file of "key value" lines, such as cpu.stat or memory.stat.
 pub fn keyed(text: &[u8], key: &[u8]) -> Option<u64> {
     lines(text)
-        .find_map(|line| line.strip_prefix(key).filter(|rest| rest.first() == Some(&b' ')))
-        .and_then(number)
+        .find_map(|line| number(line.strip_prefix(key).filter(|rest| rest.starts_with(b" "))?))
 }
 
 /// The sum of the values after `keys` in such a file. `None` without the first of them; a kernel may
@@ -229,52 +268,66 @@ pub fn statm_private_pages(text: &[u8]) -> Option<u64> {
 }
 
 /// Bytes of a v1 blkio.throttle.io_service_bytes or a v2 io.stat, over those devices for
-/// which `counts` holds. An empty file means that nothing was read or written yet.
-pub fn group_io(text: &[u8], counts: impl Fn((u32, u32)) -> bool) -> Option<DiskBytes> {
+/// which `counts` holds. An empty file means that nothing was read or written yet. `None`: there
+/// are rows, and none is understood.
+pub fn group_io(
+    text: &[u8],
+    counts: impl Fn((u32, u32)) -> bool,
+    odd: &mut Odd,
+) -> Option<DiskBytes> {
     let mut sum = DiskBytes::default();
+    let (mut rows, mut understood) = (false, false);
     for line in lines(text) {
-        let mut fields = words(line);
-        let first = fields.next()?;
-        if first == b"Total" {
-            continue;
-        }
-        let mut parts = first.splitn(2, |&byte| byte == b':');
-        let device = (
-            u32::try_from(number(parts.next()?)?).ok()?,
-            u32::try_from(number(parts.next()?)?).ok()?,
-        );
-        if !counts(device) {
-            continue;
-        }
-        while let Some(field) = fields.next() {
-            let (to, value) = match field {
-                b"Read" => (&mut sum.read, fields.next()?),
-                b"Write" => (&mut sum.written, fields.next()?),
-                _ => match (field.strip_prefix(b"rbytes="), field.strip_prefix(b"wbytes=")) {
-                    (Some(value), _) => (&mut sum.read, value),
-                    (_, Some(value)) => (&mut sum.written, value),
-                    _ => continue,
-                },
-            };
-            to.0 = to.0.saturating_add(number(value)?);
+        rows = true;
+        // A device that has gone, or has no number (NVMe multipath, ZFS), is none that counts.
+        let nameless = line.starts_with(b"(unknown)");
+        match io_row(line).filter(|_| !nameless) {
+            Some((device, row)) => {
+                understood = true;
+                if device.is_some_and(&counts) {
+                    sum.read.0 = sum.read.0.saturating_add(row.read.0);
+                    sum.written.0 = sum.written.0.saturating_add(row.written.0);
+                }
+            }
+            None => {
+                understood |= nameless;
+                odd.note(line);
+            }
         }
     }
-    Some(sum)
+    (understood || !rows).then_some(sum)
+}
+
+/// The device of a row, which the sum over all has none of, and its bytes.
+fn io_row(line: &[u8]) -> Option<(Option<(u32, u32)>, DiskBytes)> {
+    let mut row = DiskBytes::default();
+    let mut fields = words(line);
+    let first = fields.next()?;
+    if first == b"Total" {
+        return Some((None, row));
+    }
+    let mut parts = first.splitn(2, |&byte| byte == b':');
+    let device =
+        (u32::try_from(number(parts.next()?)?).ok()?, u32::try_from(number(parts.next()?)?).ok()?);
+    while let Some(field) = fields.next() {
+        let (to, value) = match field {
+            b"Read" => (&mut row.read, fields.next()?),
+            b"Write" => (&mut row.written, fields.next()?),
+            _ => match (field.strip_prefix(b"rbytes="), field.strip_prefix(b"wbytes=")) {
+                (Some(value), _) => (&mut row.read, value),
+                (_, Some(value)) => (&mut row.written, value),
+                _ => continue,
+            },
+        };
+        to.0 = to.0.saturating_add(number(value)?);
+    }
+    Some((Some(device), row))
 }
 
 /// The pids of cgroup.procs or tids of cgroup.threads. A 0 stands for a process of another
 /// pid namespace (cgroups(7)) and is left out: there is no name for it here.
 pub fn ids(text: &[u8]) -> impl Iterator<Item = i32> {
     lines(text).filter_map(|line| i32::try_from(number(line)?).ok()).filter(|&id| id > 0)
-}
-
-/// The state letter and the start time in ticks (fields 3 and 22) of a stat file of a
-/// process or thread. The name before it may hold anything, so it is skipped from the right.
-pub fn stat_state(text: &[u8]) -> Option<(u8, u64)> {
-    let name_end = text.iter().rposition(|&byte| byte == b')')?;
-    let mut fields = words(&text[name_end + 1..]);
-    let state = *fields.next()?.first()?;
-    Some((state, number(fields.nth(18)?)?))
 }
 
 /// The three numbers of /proc/PID/schedstat: time on the CPU, time waited for it, runs

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::threads::Watch;
-use super::{TaskPressure, TaskSample};
+use super::{Said, TaskPressure, TaskSample};
 use crate::cgroup::GroupDirs;
-use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list, read_once};
-use crate::kernfs::parse;
+use crate::kernfs::files::{
+    Descriptors, Explained, KeptFile, is_gone, is_without_psi, read_list, read_once,
+};
+use crate::kernfs::parse::{self, Odd};
 use crate::units::Bytes;
 
 /// Cycles between two readings of a task's resident memory, which expansion needs as a mean
@@ -67,6 +69,7 @@ pub(super) struct Context<'c> {
     pub(super) descriptors: &'c Descriptors,
     pub(super) buffer: &'c mut Vec<u8>,
     pub(super) problems: &'c mut Vec<String>,
+    pub(super) said: &'c mut Said,
 }
 
 impl GroupReader {
@@ -148,10 +151,15 @@ impl GroupReader {
     ) -> Option<(Bytes, Bytes)> {
         let file = self.io.as_mut()?;
         match file.read(context.descriptors, context.buffer) {
-            Ok(text) => match parse::group_io(text, is_whole_disk) {
-                Some(bytes) => return Some((bytes.read, bytes.written)),
-                None => context.problems.push(form_problem(file.path())),
-            },
+            Ok(text) => {
+                let mut odd = Odd::default();
+                let bytes = parse::group_io(text, is_whole_disk, &mut odd);
+                context.said.left_out(file.path(), &odd);
+                match bytes {
+                    Some(bytes) => return Some((bytes.read, bytes.written)),
+                    None => context.problems.push(form_problem(file.path())),
+                }
+            }
             Err(error) if is_gone(&error) => {}
             Err(error) => context.problems.push(read_problem(file.path(), &error)),
         }
@@ -184,7 +192,7 @@ impl GroupReader {
         let mut totals = [Duration::ZERO; 2];
         for (total, file) in totals.iter_mut().zip(self.pressure.as_mut()?) {
             match file.read(context.descriptors, context.buffer) {
-                Ok(text) => match parse::pressure(text) {
+                Ok(text) => match parse::pressure(text, &mut Odd::default()) {
                     Some((some, _)) => *total = some,
                     None => {
                         context.problems.push(form_problem(file.path()));
@@ -324,5 +332,5 @@ pub(super) fn form_problem(path: &Path) -> String {
 }
 
 pub(super) fn read_problem(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot read {}: {error}", path.display())
+    format!("cannot read {}: {}", path.display(), Explained(error))
 }

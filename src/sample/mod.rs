@@ -14,11 +14,15 @@
 //! their parent lived; what a descendant used whose parent ended before it is lost when it
 //! ends itself.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cgroup::{GroupDirs, MemoryGroups};
 use crate::kernfs::files::{Descriptors, LimitError};
+use crate::kernfs::name;
+use crate::kernfs::parse::Odd;
 use crate::units::{Bytes, ProcessRef};
 
 mod group;
@@ -97,6 +101,26 @@ pub enum SampleError {
     },
 }
 
+/// Names of files of which a row was left out: that is said once, in the log, and not for each task
+/// and cycle.
+#[derive(Debug, Default)]
+struct Said(BTreeSet<OsString>);
+
+impl Said {
+    /// `odd` is what was left out of `path`.
+    fn left_out(&mut self, path: &Path, odd: &Odd) {
+        let Some(row) = odd.row() else { return };
+        if self.0.insert(path.file_name().unwrap_or_default().to_owned()) {
+            let (path, row) = (path.display(), name::text(row));
+            tracing::warn!(
+                %path,
+                "{path} has a row that is not understood: \"{row}\"; it is left out, and the other \
+                 rows count; of other files of this name the same is not said again"
+            );
+        }
+    }
+}
+
 /// The counters a rate needs, read once and now: the last word of a task that has ended, the
 /// first of a group that had a life before. Disk bytes and memory now are left out, and what could
 /// not be read is `None`. Answers `None` when the group is gone.
@@ -130,13 +154,14 @@ fn read_now(
     read: impl FnOnce(&mut group::GroupReader, &mut group::Context<'_>) -> Option<TaskSample>,
 ) -> Option<TaskSample> {
     let dirs = GroupDirs { io: None, memory: None, ..dirs.clone() };
-    let mut unsaid = Vec::new();
+    let (mut unsaid, mut said) = (Vec::new(), Said::default());
     let mut context = group::Context {
         proc: std::path::Path::new("/proc"),
         page_size: 0,
         descriptors: &Descriptors::new(0),
         buffer: &mut Vec::new(),
         problems: &mut unsaid,
+        said: &mut said,
     };
     read(&mut group::GroupReader::new(dirs, 0), &mut context)
 }

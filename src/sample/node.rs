@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use self::memory::LimitReader;
 use cpus::{CpuReader, CpuReading};
 
-use super::{DiskBytes, NodePressure, NodeSample, Settings};
+use self::memory::LimitReader;
+use super::group::read_problem;
+use super::{DiskBytes, NodePressure, NodeSample, Said, Settings};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
-use crate::kernfs::parse;
+use crate::kernfs::parse::{self, DiskLine, Odd};
 
 pub mod cpus;
 
@@ -22,6 +23,7 @@ pub(super) struct NodeReader {
     meminfo: KeptFile,
     memory_limits: LimitReader,
     disks: Disks,
+    said: Said,
 }
 
 impl NodeReader {
@@ -34,6 +36,7 @@ impl NodeReader {
             meminfo: file("meminfo"),
             memory_limits: LimitReader::new(settings.memory_groups.as_ref()),
             disks: Disks::new(settings.sys.join("block")),
+            said: Said::default(),
         }
     }
 
@@ -50,7 +53,9 @@ impl NodeReader {
         node.memory = read_as(&mut self.meminfo, descriptors, buffer, problems, parse::meminfo);
         node.memory_limits = self.memory_limits.read(descriptors, buffer, problems);
         node.pressure = self.read_pressure(descriptors, buffer, problems);
-        node.disk = self.disks.read(&self.diskstats, buffer, problems);
+        let mut odd = Odd::default();
+        node.disk = self.disks.read(&self.diskstats, buffer, problems, &mut odd);
+        self.said.left_out(&self.diskstats, &odd);
     }
 
     /// Whether a device of a group's I/O file is a whole disk.
@@ -66,9 +71,10 @@ impl NodeReader {
     ) -> Option<NodePressure> {
         let mut totals = [None; 3];
         for (total, file) in totals.iter_mut().zip(&mut self.pressure) {
+            let mut odd = Odd::default();
             *total = match file.read(descriptors, buffer) {
                 Ok(text) => {
-                    let parsed = parse::pressure(text);
+                    let parsed = parse::pressure(text, &mut odd);
                     if parsed.is_none() {
                         problems.push(unreadable(file.path()));
                     }
@@ -76,18 +82,19 @@ impl NodeReader {
                 }
                 Err(error) if is_without_psi(&error) => None,
                 Err(error) => {
-                    problems.push(format!("cannot read {}: {error}", file.path().display()));
+                    problems.push(read_problem(file.path(), &error));
                     None
                 }
             };
+            self.said.left_out(file.path(), &odd);
         }
         let [cpu, memory, io] = totals;
-        Some(NodePressure {
-            cpu_some: cpu?.0,
-            memory_some: memory?.0,
-            memory_full: memory?.1?,
-            io_some: io?.0,
-            io_full: io?.1?,
+        totals.iter().any(Option::is_some).then(|| NodePressure {
+            cpu_some: cpu.map(|(some, _)| some),
+            memory_some: memory.map(|(some, _)| some),
+            memory_full: memory.and_then(|(_, full)| full),
+            io_some: io.map(|(some, _)| some),
+            io_full: io.and_then(|(_, full)| full),
         })
     }
 }
@@ -168,6 +175,7 @@ impl Disks {
         diskstats: &Path,
         buffer: &mut Vec<u8>,
         problems: &mut Vec<String>,
+        odd: &mut Odd,
     ) -> Option<DiskBytes> {
         let text = match read_list(diskstats, buffer) {
             Ok(text) => text,
@@ -176,12 +184,11 @@ impl Disks {
                 return None;
             }
         };
-        let same = parse::diskstats(text)
-            .map(|line| line.map(|line| line.device))
-            .eq(self.known.iter().map(|&device| Some(device)));
-        if !same || self.known.is_empty() {
-            self.known = parse::diskstats(text).flatten().map(|line| line.device).collect();
-            if let Err(error) = self.find_whole(text) {
+        let lines: Vec<DiskLine<'_>> = parse::diskstats(text, odd).collect();
+        let devices = || lines.iter().map(|line| line.device);
+        if self.known.is_empty() || !devices().eq(self.known.iter().copied()) {
+            self.known = devices().collect();
+            if let Err(error) = self.find_whole(&lines) {
                 self.known.clear();
                 self.whole.clear();
                 problems.push(format!(
@@ -192,11 +199,7 @@ impl Disks {
             }
         }
         let mut sum = DiskBytes::default();
-        for line in parse::diskstats(text) {
-            let Some(line) = line else {
-                problems.push(unreadable(diskstats));
-                return None;
-            };
+        for line in &lines {
             if self.whole.contains(&line.device) {
                 sum.read.0 = sum.read.0.saturating_add(line.bytes.read.0);
                 sum.written.0 = sum.written.0.saturating_add(line.bytes.written.0);
@@ -205,11 +208,11 @@ impl Disks {
         Some(sum)
     }
 
-    fn find_whole(&mut self, text: &[u8]) -> std::io::Result<()> {
+    fn find_whole(&mut self, lines: &[DiskLine<'_>]) -> std::io::Result<()> {
         self.whole.clear();
         // An unreadable /sys/block must not look like a node without disks.
         std::fs::metadata(&self.block)?;
-        for line in parse::diskstats(text).flatten() {
+        for line in lines {
             let name = String::from_utf8_lossy(line.name);
             // sysfs writes the slash of a name such as cciss/c0d0 as an exclamation mark.
             let dir = self.block.join(name.replace('/', "!"));

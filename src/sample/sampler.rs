@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::group::{Context, GroupReader};
 use super::node::NodeReader;
 use super::tree::{ProcessTable, TreeReader};
-use super::{NodeSample, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
+use super::{NodeSample, Said, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
 use crate::core::model::TaskId;
 use crate::kernfs::files::{Descriptors, read_once};
 use crate::units::{BootTime, Bytes};
@@ -22,6 +22,7 @@ pub struct Sampler {
     node: NodeReader,
     tasks: BTreeMap<TaskId, Reader>,
     buffer: Vec<u8>,
+    said: Said,
 }
 
 #[derive(Debug)]
@@ -43,6 +44,7 @@ impl Sampler {
             node: NodeReader::new(&settings),
             tasks: BTreeMap::new(),
             buffer,
+            said: Said::default(),
             settings,
         })
     }
@@ -105,6 +107,7 @@ impl Sampler {
                 descriptors: &self.descriptors,
                 buffer: &mut self.buffer,
                 problems: &mut problems,
+                said: &mut self.said,
             };
             let sample = match (&mut *reader, &table) {
                 (Reader::Group(group), _) => {
@@ -146,6 +149,7 @@ impl Sampler {
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
             problems: &mut node.problems,
+            said: &mut self.said,
         };
         let groups = self.tasks.values().filter_map(|reader| match reader {
             Reader::Group(group) => Some(group),
@@ -166,6 +170,7 @@ impl Sampler {
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
             problems: &mut unsaid,
+            said: &mut self.said,
         };
         let mut seen = Vec::with_capacity(tasks.len());
         for &id in tasks {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{ThreadCounters, ThreadLook};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_not_ours, read_once};
 use crate::kernfs::parse;
+use crate::kernfs::process::Stat;
 
 /// Threads looked at per task at most; beyond, the look is given up and says nothing.
 const MOST_THREADS: usize = 4096;
@@ -189,7 +190,7 @@ fn judged(
     problems: &mut Vec<String>,
 ) -> Option<(u8, u64)> {
     match text {
-        Ok(text) => parse::stat_state(text),
+        Ok(text) => Stat::parse(text).map(|stat| (stat.state, stat.start_ticks)),
         Err(error) if is_gone(&error) || is_not_ours(&error) => None,
         Err(error) => {
             problems.push(format!("cannot read {}: {error}", path.display()));

@@ -25,6 +25,7 @@ mod lifecycle;
 mod managers;
 mod memory;
 mod modes;
+mod names;
 mod neighbours;
 mod owner;
 mod pacing;

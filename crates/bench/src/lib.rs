@@ -53,8 +53,12 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help on a closed pipe is as good as help that was read.
-            let _ = error.print();
+            if error.exit_code() == 0 {
+                // Help on a closed pipe is as good as help that was read.
+                let _ = error.print();
+            } else {
+                lrs_term::say_lines(&error.render().to_string());
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };

@@ -42,7 +42,7 @@ impl Measured {
             cpus: UsableCpus::of(node),
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
             memory: Memory::of(node.memory, &node.memory_limits),
-            memory_full: rates.pressure.map(|pressure| pressure.memory_full),
+            memory_full: rates.pressure.and_then(|pressure| pressure.memory_full),
             swap_growth: rates.swap_growth,
         }
     }

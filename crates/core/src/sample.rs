@@ -79,15 +79,16 @@ pub struct DiskBytes {
     pub written: Bytes,
 }
 
-/// `total=` of each line of /proc/pressure/* (Documentation/accounting/psi.rst).
+/// `total=` of each line of /proc/pressure/* (Documentation/accounting/psi.rst). `None`: that file
+/// or line is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct NodePressure {
-    pub cpu_some: Duration,
-    pub memory_some: Duration,
-    pub memory_full: Duration,
-    pub io_some: Duration,
-    pub io_full: Duration,
+    pub cpu_some: Option<Duration>,
+    pub memory_some: Option<Duration>,
+    pub memory_full: Option<Duration>,
+    pub io_some: Option<Duration>,
+    pub io_full: Option<Duration>,
 }
 
 /// /proc/meminfo.

@@ -231,9 +231,11 @@ pub struct Uids {
 }
 
 impl Uids {
-    /// From the text of `/proc/PID/status`; `None` when it has no such line.
-    pub fn parse(status: &str) -> Option<Uids> {
-        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    /// From a `/proc/PID/status`, of which the name may be any bytes; `None` when it has no such
+    /// line.
+    pub fn parse(status: &[u8]) -> Option<Uids> {
+        let mut lines = status.split(|&byte| byte == b'\n');
+        let line = std::str::from_utf8(lines.find_map(|line| line.strip_prefix(b"Uid:"))?).ok()?;
         let mut uids = line.split_ascii_whitespace().map(|uid| uid.parse().ok());
         let mut next = || uids.next().flatten();
         Some(Uids { real: next()?, effective: next()?, saved: next()?, filesystem: next()? })
@@ -282,7 +284,13 @@ mod tests {
 
     #[test]
     fn one_uid_that_differs_is_enough() {
-        let uids = |text: &str| Uids::parse(&format!("Name:\tx\nUid:\t{text}\nGid:\t1\n"));
+        let uids = |text: &str| {
+            Uids::parse(
+                [b"Name:\t\xff\n", format!("Uid:\t{text}\nGid:\t1\n").as_bytes()]
+                    .concat()
+                    .as_slice(),
+            )
+        };
         assert!(uids("7\t7\t7\t7").unwrap().all_are(7));
         for mixed in ["0\t7\t7\t7", "7\t0\t7\t7", "7\t7\t0\t7", "7\t7\t7\t0", "8\t8\t8\t8"] {
             assert!(!uids(mixed).unwrap().all_are(7), "{mixed}");

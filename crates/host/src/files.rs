@@ -5,9 +5,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// What root can do about EACCES and EPERM, which the rights of files give it no reason for.
+pub const REFUSED_TO_ROOT: &str = "a security module or a seccomp filter refuses it to root: \
+    `ausearch -m avc -ts recent` or the kernel log has the denial of SELinux or AppArmor";
+
 /// A read or write of a daemon's own directory that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path}: {source}; check that the runtime directory exists, is writable and has room", path = path.display())]
+#[error("cannot {action} {path}: {source}; {}", self.remedy(), path = path.display())]
 pub struct StateError {
     /// What was tried.
     pub action: &'static str,
@@ -15,6 +19,21 @@ pub struct StateError {
     pub path: PathBuf,
     /// The kernel's answer.
     pub source: io::Error,
+}
+
+impl StateError {
+    fn remedy(&self) -> &'static str {
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+                REFUSED_TO_ROOT
+            }
+            io::ErrorKind::NotFound if self.path.starts_with("/proc") => {
+                "/proc is not mounted, or mounted with subset=pid, which leaves out what lrsd needs \
+                 to know of the node: mount it whole"
+            }
+            _ => "check that the runtime directory exists, is writable and has room",
+        }
+    }
 }
 
 /// `action` on `path` failed.

@@ -28,6 +28,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
 
 use anstyle::{AnsiColor, Style};
+use lrs_term::printable;
 use tracing::{Event, Level, Subscriber};
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::fmt::format::Writer;
@@ -143,7 +144,7 @@ pub fn say(text: &str) {
 fn write_lines(mark: &str, text: &str) {
     let mut stderr = std::io::stderr().lock();
     for line in text.trim_end().lines() {
-        let _ = writeln!(stderr, "{mark}{line}");
+        let _ = writeln!(stderr, "{mark}{}", printable(line));
     }
 }
 
@@ -198,7 +199,10 @@ impl tracing::field::Visit for Message<'_, '_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             // Writing to the formatter's buffer, which cannot fail.
-            let _ = write!(self.0, "{value:?}");
+            for (index, line) in format!("{value:?}").split('\n').enumerate() {
+                let line_break = if index == 0 { "" } else { "\n" };
+                let _ = write!(self.0, "{line_break}{}", printable(line));
+            }
         }
     }
 }

@@ -276,8 +276,8 @@ impl Node {
             }),
             disk: Some(DiskBytes { read: Bytes(0), written: bytes }),
             pressure: Some(NodePressure {
-                cpu_some: Duration::from_secs_f64(whole.cpu_some),
-                io_some: Duration::from_secs_f64(whole.io_some),
+                cpu_some: Some(Duration::from_secs_f64(whole.cpu_some)),
+                io_some: Some(Duration::from_secs_f64(whole.io_some)),
                 ..NodePressure::default()
             }),
             memory: Some(MemorySample {

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::output::say;
+use crate::output::{say, say_lines};
 
 /// Exit codes of `lrsctl` (spec 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,9 +127,9 @@ impl Failure {
     pub fn report(&self, program: &str) {
         match self {
             Failure::Message { message, hint, .. } => {
-                say(format_args!("{program}: {message}"));
+                say_lines(&format!("{program}: {message}"));
                 if let Some(hint) = hint {
-                    say(format_args!("  hint: {hint}"));
+                    say_lines(&format!("  hint: {hint}"));
                 }
             }
             Failure::Output(error) if !is_closed_pipe(error) => {

@@ -7,4 +7,4 @@ mod failure;
 mod output;
 
 pub use failure::{Exit, Failure};
-pub use output::{Captured, Column, Columns, Output, printable, say, wrap};
+pub use output::{Captured, Column, Columns, Output, printable, say, say_lines, wrap};

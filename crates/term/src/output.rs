@@ -144,6 +144,13 @@ pub fn say(text: Arguments<'_>) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Prints the lines of `text` on stderr, each made [`printable`].
+pub fn say_lines(text: &str) {
+    for line in text.trim_end().split('\n') {
+        say(format_args!("{}", printable(line)));
+    }
+}
+
 /// `text` with everything that could steer a terminal spelt out: control characters (C0, DEL,
 /// C1), the marks and overrides of direction, which can reorder a line, and what has no width
 /// (joiners, fillers, tags), which makes two names look like one. A terminal without UTF-8 gets
@@ -158,7 +165,14 @@ fn spelt_out(text: &str, unsafe_here: fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if unsafe_here(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+        match c {
+            // What lrsd makes of a byte of a name that is no UTF-8.
+            '\u{10ff80}'..='\u{10ffff}' => {
+                let _ = write!(safe, "\\x{:02x}", u32::from(c) & 0xff);
+            }
+            c if unsafe_here(c) => safe.extend(c.escape_default()),
+            c => safe.push(c),
+        }
     }
     Cow::Owned(safe)
 }
@@ -184,7 +198,8 @@ fn steers(c: char) -> bool {
             | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+            | '\u{10ff80}'..='\u{10ffff}')
 }
 
 /// JSON with what steers a terminal escaped, which reads as the same text. serde escapes C0 only;

@@ -253,7 +253,15 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
 
 /// Entry of `lrs-yarn`.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.exit_code() == 0 => error.exit(),
+        Err(error) => {
+            // Without colour: it has what was typed, which may be anything.
+            say(&error.render().to_string());
+            return ExitCode::from(2);
+        }
+    };
     let ended = match &arguments {
         Arguments { man: true, .. } => man(),
         Arguments { give_back: true, .. } => give_back(&arguments),

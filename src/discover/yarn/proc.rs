@@ -38,7 +38,7 @@ pub(super) fn look(pid: Pid) -> io::Result<Option<Seen>> {
         parent: Pid::new(stat.parent),
         leads: stat.session == pid.raw(),
     };
-    Ok((!stat.ended && !stat.kernel).then_some(seen))
+    Ok((!stat.ended() && !stat.is_kernel_thread()).then_some(seen))
 }
 
 /// Whether it runs still. One that cannot be looked at just now counts as there: what is known of

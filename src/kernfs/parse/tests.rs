@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::kernfs::process::Stat;
+use crate::units::Uids;
 
 fn cpus(list: &str) -> CpuSet {
     cpu_list(list.as_bytes()).unwrap()
@@ -37,10 +39,10 @@ btime 1700000000
 #[test]
 fn stat_is_summed_over_the_allowed_cpus() {
     let ticks = |n: u64| Duration::from_millis(n * 10);
-    let all = proc_stat(STAT, &cpus("0-1"), 100).unwrap();
+    let all = proc_stat(STAT, &cpus("0-1"), 100, &mut Odd::default()).unwrap();
     assert_eq!(all.user, ticks(14646 + 16819));
     assert_eq!(all.steal, ticks(32));
-    let one = proc_stat(STAT, &cpus("1"), 100).unwrap();
+    let one = proc_stat(STAT, &cpus("1"), 100, &mut Odd::default()).unwrap();
     assert_eq!(
         one,
         CpuTimes {
@@ -54,8 +56,8 @@ fn stat_is_summed_over_the_allowed_cpus() {
             steal: ticks(22),
         }
     );
-    assert_eq!(proc_stat(STAT, &cpus("7"), 100), None);
-    assert_eq!(proc_stat(b"cpu0 1 x 3 4\n", &cpus("0"), 100), None);
+    assert_eq!(proc_stat(STAT, &cpus("7"), 100, &mut Odd::default()), None);
+    assert_eq!(proc_stat(b"cpu0 1 x 3 4\n", &cpus("0"), 100, &mut Odd::default()), None);
 }
 
 #[test]
@@ -64,13 +66,14 @@ fn diskstats_gives_bytes_of_every_device() {
    8       1 sda1 1 2 3 4 5 6 7 8
  nonsense
 ";
-    let lines: Vec<_> = diskstats(text).collect();
-    let vda = lines[0].unwrap();
+    let mut odd = Odd::default();
+    let lines: Vec<_> = diskstats(text, &mut odd).collect();
+    let vda = lines[0];
     assert_eq!((vda.device, vda.name), ((254, 0), b"vda".as_slice()));
     assert_eq!(vda.bytes.read, Bytes(6_350_026 * 512));
     assert_eq!(vda.bytes.written, Bytes(24_741_944 * 512));
-    assert_eq!(lines[1].unwrap().bytes.written, Bytes(7 * 512));
-    assert_eq!(lines[2], None);
+    assert_eq!(lines[1].bytes.written, Bytes(7 * 512));
+    assert_eq!((lines.len(), odd.row()), (2, Some(b" nonsense".as_slice())));
 }
 
 #[test]
@@ -79,12 +82,12 @@ fn pressure_with_and_without_full() {
 full avg10=0.00 avg60=0.00 avg300=0.00 total=17
 ";
     let micros = Duration::from_micros;
-    assert_eq!(pressure(text), Some((micros(22_435_226), Some(micros(17)))));
+    assert_eq!(pressure(text, &mut Odd::default()), Some((micros(22_435_226), Some(micros(17)))));
     // /proc/pressure/cpu before Linux 5.13 has no full line.
     let old = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
-    assert_eq!(pressure(old), Some((micros(1), None)));
-    assert_eq!(pressure(b"some avg10=0.00\n"), None);
-    assert_eq!(pressure(b""), None);
+    assert_eq!(pressure(old, &mut Odd::default()), Some((micros(1), None)));
+    assert_eq!(pressure(b"some avg10=0.00\n", &mut Odd::default()), None);
+    assert_eq!(pressure(b"", &mut Odd::default()), None);
 }
 
 #[test]
@@ -119,23 +122,32 @@ fn group_files_of_both_versions() {
 253:0 rbytes=1 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n";
     let expected = DiskBytes { read: Bytes(4096), written: Bytes(8192) };
     for text in [v1.as_slice(), v2] {
-        assert_eq!(group_io(text, |device| device == (254, 0)), Some(expected));
+        assert_eq!(
+            group_io(text, |device| device == (254, 0), &mut Odd::default()),
+            Some(expected)
+        );
     }
-    assert_eq!(group_io(b"", |_| true), Some(DiskBytes::default()));
-    assert_eq!(group_io(b"Total 0\n", |_| true), Some(DiskBytes::default()));
-    assert_eq!(group_io(b"254:0 Read\n", |_| true), None);
+    assert_eq!(group_io(b"", |_| true, &mut Odd::default()), Some(DiskBytes::default()));
+    assert_eq!(group_io(b"Total 0\n", |_| true, &mut Odd::default()), Some(DiskBytes::default()));
+    assert_eq!(group_io(b"254:0 Read\n", |_| true, &mut Odd::default()), None);
+
+    // Devices without a number: NVMe multipath, ZFS.
+    for text in [
+        b"(unknown) Read 4096\n(unknown) Total 4096\n254:0 Read 512\n254:0 Total 512\nTotal 4608\n"
+            .as_slice(),
+        b"(unknown) rbytes=0 wbytes=0\n254:0 rbytes=512 wbytes=0\n",
+    ] {
+        let mut odd = Odd::default();
+        let expected = DiskBytes { read: Bytes(512), written: Bytes(0) };
+        assert_eq!(group_io(text, |_| true, &mut odd), Some(expected));
+        assert!(odd.row().unwrap().starts_with(b"(unknown)"), "{odd:?}");
+    }
+    let only = group_io(b"(unknown) rbytes=9\n", |_| true, &mut Odd::default());
+    assert_eq!(only, Some(DiskBytes::default()), "no disk that counts was used");
 
     let memory = b"anon 1000\nfile 5000\nkernel 7\nshmem 24\nanon_thp 3\n";
     assert_eq!(memory_stat_resident(memory), Some(Bytes(1024)));
     assert_eq!(statm_private_pages(b"631 300 280 5 0 88 0\n"), Some(20));
-}
-
-#[test]
-fn a_name_cannot_fake_a_state() {
-    let text = b"42 (a) R 1 (b) S 1 42 42 0 -1 4194560 95 0 0 0 0 0 0 0 20 0 1 0 777 6221824 200";
-    assert_eq!(stat_state(text), Some((b'S', 777)));
-    assert_eq!(stat_state(b"42 (x"), None);
-    assert_eq!(stat_state(b""), None);
 }
 
 #[test]
@@ -162,18 +174,19 @@ fn parse_all(text: &[u8]) {
     cpu_list(text);
     let mut one = CpuSet::default();
     one.insert(0);
-    proc_stat(text, &one, 100);
-    proc_stat(text, &one, 0);
-    diskstats(text).count();
-    pressure(text);
+    proc_stat(text, &one, 100, &mut Odd::default());
+    proc_stat(text, &one, 0, &mut Odd::default());
+    diskstats(text, &mut Odd::default()).count();
+    pressure(text, &mut Odd::default());
     meminfo(text);
     cpuacct_usage(text);
     cpu_stat_usage(text);
     memory_stat_resident(text);
     statm_private_pages(text);
-    group_io(text, |_| true);
+    group_io(text, |_| true, &mut Odd::default());
     ids(text).count();
-    stat_state(text);
+    Stat::parse(text);
+    Uids::parse(text);
     schedstat(text);
     status_field(text, b"x");
     cpu_max(text);
@@ -206,4 +219,50 @@ proptest! {
         text.truncate(cut);
         parse_all(&text);
     }
+
+    /// A row that is not understood costs itself: what the others say stays.
+    #[test]
+    fn an_odd_row_changes_nothing_else(
+        row in proptest::collection::vec(any::<u8>().prop_filter("one line", |b| *b != b'\n'), 0..40),
+        begin in 0usize..12,
+        place in any::<prop::sample::Index>(),
+        pick in 0usize..7,
+    ) {
+        // Near misses of rows that are understood, and anything; each cannot be one that is.
+        let begins: [&[u8]; 12] = [
+            b"cpu0 x ", b"cpu0x", b"cpu ", b"(unknown) Read 4096 ", b"254:0 Read x", b"8:x Read 1 ",
+            b"some avg10=x ", b"full total=", b"MemTotal: x ", b"anon x", b"  254 x vda 1 ", b"\xff\xc3",
+        ];
+        let odd = [begins[begin], &row[..], b"\xff"].concat();
+        let texts: [&[u8]; 7] = [
+            STAT,
+            b"254:0 Read 4096\n254:0 Write 8192\n254:0 Total 12288\nTotal 12288\n",
+            b"254:0 rbytes=4096 wbytes=8192 rios=1\n8:0 rbytes=1 wbytes=2\n",
+            b"some avg10=0.03 avg60=0.57 avg300=0.90 total=9\nfull avg10=0.00 total=17\n",
+            b"MemTotal: 8 kB\nMemAvailable: 5 kB\nSwapTotal: 3 kB\nSwapFree: 1 kB\n",
+            b"anon 1000\nfile 5000\nshmem 24\nusage_usec 7\n",
+            b" 254 0 vda 1 0 6 0 1 0 7 1 0 3 1\n   8 1 sda1 1 2 3 4 5 6 7 8\n",
+        ];
+        let rows: Vec<&[u8]> = texts[pick].split_inclusive(|&byte| byte == b'\n').collect();
+        let place = place.index(rows.len() + 1);
+        let mut inserted = rows[..place].concat();
+        inserted.extend_from_slice(&odd);
+        inserted.push(b'\n');
+        inserted.extend(rows[place..].concat());
+        prop_assert_eq!(all_of(&inserted), all_of(texts[pick]), "{}", inserted.escape_ascii());
+    }
+}
+
+/// What every parser of files with rows makes of a text.
+fn all_of(text: &[u8]) -> impl PartialEq + std::fmt::Debug {
+    let odd = &mut Odd::default();
+    let disks: Vec<_> = diskstats(text, odd).map(|line| (line.device, line.bytes)).collect();
+    (
+        proc_stat(text, &cpus("0-1"), 100, odd),
+        group_io(text, |_| true, odd).filter(|bytes| *bytes != DiskBytes::default()),
+        pressure(text, odd),
+        meminfo(text),
+        (memory_stat_resident(text), cpu_stat_usage(text)),
+        disks,
+    )
 }

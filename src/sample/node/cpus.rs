@@ -20,8 +20,8 @@ use super::{read_as, read_where_present, unreadable};
 use crate::core::cpus::CpuSet;
 use crate::core::sample::{CpuQuota, CpuTimes};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone};
-use crate::kernfs::parse;
-use crate::sample::Settings;
+use crate::kernfs::parse::{self, Odd};
+use crate::sample::{Said, Settings};
 
 /// A group that may have a CPU quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ pub struct CpuReader {
     quotas: Vec<Quota>,
     stat: KeptFile,
     ticks_per_second: u64,
+    said: Said,
 }
 
 /// The files of a group that may have a quota; a root group has none.
@@ -88,6 +89,7 @@ impl CpuReader {
             quotas: settings.quota_dirs.iter().map(quota).collect(),
             stat: KeptFile::new(settings.proc.join("stat")),
             ticks_per_second: settings.ticks_per_second,
+            said: Said::default(),
         }
     }
 
@@ -126,7 +128,9 @@ impl CpuReader {
             keep(&mut cpus, &others, self.isolated.path(), problems);
         }
         let times = text.and_then(|text| {
-            let times = parse::proc_stat(text, &cpus, self.ticks_per_second);
+            let mut odd = Odd::default();
+            let times = parse::proc_stat(text, &cpus, self.ticks_per_second, &mut odd);
+            self.said.left_out(self.stat.path(), &odd);
             if times.is_none() {
                 problems.push(unreadable(self.stat.path()));
             }

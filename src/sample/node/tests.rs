@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::Duration;
 
 use super::*;
 use crate::sample::Settings;
@@ -118,4 +119,36 @@ fn a_kernel_without_psi_is_no_problem_and_garbage_is_one() {
     let node = read(&mut reader);
     assert_eq!((node.memory, node.cpu), (None, None));
     assert_eq!(node.problems.len(), 2, "{:?}", node.problems);
+}
+
+#[test]
+fn a_pressure_file_that_is_missing_costs_itself() {
+    let fixture = Fixture::new();
+    let line = |name, total| format!("{name} avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+    fixture.put("proc/pressure/cpu", &line("some", 3));
+    fixture.put("proc/pressure/io", &[line("some", 5), line("full", 4)].concat());
+    let node = read(&mut NodeReader::new(&fixture.settings()));
+    let micros = |n| Some(Duration::from_micros(n));
+    let expected = NodePressure {
+        cpu_some: micros(3),
+        io_some: micros(5),
+        io_full: micros(4),
+        ..NodePressure::default()
+    };
+    assert_eq!((node.pressure, node.problems), (Some(expected), Vec::new()));
+}
+
+#[test]
+fn an_odd_row_costs_itself_and_is_no_problem_of_the_node() {
+    let fixture = Fixture::new();
+    let text = fs::read_to_string(fixture.path("proc/diskstats")).unwrap();
+    fixture.put("proc/diskstats", &format!("nonsense\n{text} 8 x sdb 1\n"));
+    let stat = fs::read_to_string(fixture.path("proc/stat")).unwrap();
+    fixture.put("proc/stat", &format!("cpu1x 1\n{stat}"));
+    let mut reader = NodeReader::new(&fixture.settings());
+    let node = read(&mut reader);
+    assert_eq!(node.problems, Vec::<String>::new());
+    assert_eq!(node.disk, Some(DiskBytes { read: Bytes(15 * 512), written: Bytes(30 * 512) }));
+    assert_eq!(node.cpu.unwrap().user, Duration::from_millis(150));
+    assert_eq!(reader.said.0.len(), 2, "each file is said once");
 }

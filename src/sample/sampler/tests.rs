@@ -28,7 +28,7 @@ fn process_ref(pid: u32) -> ProcessRef {
     let text = fs::read(format!("/proc/{pid}/stat")).unwrap();
     ProcessRef {
         pid: Pid::new(pid as i32).unwrap(),
-        start_ticks: crate::kernfs::parse::stat_state(&text).unwrap().1,
+        start_ticks: crate::kernfs::process::Stat::parse(&text).unwrap().start_ticks,
     }
 }
 

@@ -49,6 +49,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use self::dispatch::Grpc;
+use crate::kernfs::files::NoThread;
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
 use crate::publish::Access;
@@ -103,7 +104,7 @@ pub enum ServeError {
     #[error("cannot offer reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
     /// The kernel refused a thread.
-    #[error("cannot start the thread that serves users: {0}")]
+    #[error("cannot start the thread that serves users: {}", NoThread(.0))]
     Thread(std::io::Error),
 }
 

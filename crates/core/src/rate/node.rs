@@ -24,15 +24,16 @@ pub struct NodeRates {
     pub pressure: Option<PressureShares>,
 }
 
-/// Shares of wall time in which some (or all non-idle) tasks of the node were stalled.
+/// Shares of wall time in which some (or all non-idle) tasks of the node were stalled. `None`: the
+/// kernel does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // the kernel's own words
 pub struct PressureShares {
-    pub cpu_some: Share,
-    pub memory_some: Share,
-    pub memory_full: Share,
-    pub io_some: Share,
-    pub io_full: Share,
+    pub cpu_some: Option<Share>,
+    pub memory_some: Option<Share>,
+    pub memory_full: Option<Share>,
+    pub io_some: Option<Share>,
+    pub io_full: Option<Share>,
 }
 
 impl NodeRates {
@@ -57,14 +58,17 @@ impl NodeRates {
                 let grown = new.swap_used.0 as f64 - old.swap_used.0 as f64;
                 (!elapsed.is_zero()).then(|| grown / elapsed.as_secs_f64())
             }),
-            pressure: old.pressure.zip(new.pressure).and_then(|(old, new)| {
-                Some(PressureShares {
-                    cpu_some: share_of_time(old.cpu_some, new.cpu_some, elapsed)?,
-                    memory_some: share_of_time(old.memory_some, new.memory_some, elapsed)?,
-                    memory_full: share_of_time(old.memory_full, new.memory_full, elapsed)?,
-                    io_some: share_of_time(old.io_some, new.io_some, elapsed)?,
-                    io_full: share_of_time(old.io_full, new.io_full, elapsed)?,
-                })
+            pressure: old.pressure.zip(new.pressure).map(|(old, new)| {
+                let share = |old: Option<Duration>, new: Option<Duration>| {
+                    share_of_time(old?, new?, elapsed)
+                };
+                PressureShares {
+                    cpu_some: share(old.cpu_some, new.cpu_some),
+                    memory_some: share(old.memory_some, new.memory_some),
+                    memory_full: share(old.memory_full, new.memory_full),
+                    io_some: share(old.io_some, new.io_some),
+                    io_full: share(old.io_full, new.io_full),
+                }
             }),
         }
     }

@@ -254,7 +254,10 @@ fn node_rates_are_shares_of_all_time() {
             ..CpuTimes::default()
         }),
         disk: Some(DiskBytes { read: Bytes(bytes), written: Bytes(2 * bytes) }),
-        pressure: Some(NodePressure { cpu_some: Duration::from_secs(user), ..Default::default() }),
+        pressure: Some(NodePressure {
+            cpu_some: Some(Duration::from_secs(user)),
+            ..Default::default()
+        }),
         ..NodeSample::default()
     };
     let old = node(10, 20, 30, 40, 1000);
@@ -267,7 +270,9 @@ fn node_rates_are_shares_of_all_time() {
     assert_eq!(rates.steal, share(0.1));
     assert_eq!(rates.disk_read_per_sec, Some(1000.0));
     assert_eq!(rates.disk_write_per_sec, Some(2000.0));
-    assert_eq!(rates.pressure.unwrap().cpu_some, Share::clamped(0.8));
+    let pressure = rates.pressure.unwrap();
+    assert_eq!(pressure.cpu_some, Some(Share::clamped(0.8)));
+    assert_eq!(pressure.memory_full, None, "one file that is missing costs that one");
     assert_eq!(NodeRates::between((at(15), &new), (at(10), &old)), NodeRates::default());
     // No time passed: nothing is known, not even of counters that grew.
     let still = NodeRates::between((at(10), &old), (at(10), &old));
