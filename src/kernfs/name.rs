@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(lrs_term::printable(&kept), shown(&kept), "the terminal shows the same");
         assert_eq!(text("/aä\\x2d".as_bytes()), "/aä\\x2d");
         assert_eq!(
-            join(Path::new("/m"), &kept).as_os_str().as_bytes(),
+            join(Path::new("/m"), &kept[1..]).as_os_str().as_bytes(),
             b"/m/a\xc3\xa4b\xff\\x2d\xc3"
         );
     }

@@ -45,6 +45,20 @@ fn without_a_daemon_every_command_exits_3_and_says_where_it_looked() {
 }
 
 #[test]
+fn nothing_that_was_typed_steers_the_terminal() {
+    let endpoint = ["--endpoint", "unix:/x\u{1b}[2Jy", "status"];
+    for args in [&endpoint[..], &["\u{1b}[2Jx"], &["run", "--wait=\u{1b}[2J", "--", "true"]] {
+        let ended = Ended::from(lrsctl(Path::new("/nonexistent/x.sock"), args).output().unwrap());
+        assert!(!ended.err.contains('\u{1b}'), "{args:?}: {:?}", ended.err);
+        assert!(ended.err.lines().count() > 0, "{args:?}");
+    }
+    let mut command = lrsctl(Path::new("/nonexistent/x.sock"), &["status"]);
+    let output = command.env("LRS_ENDPOINT", "unix:/x\u{1b}[2Jy").output().unwrap();
+    let ended = Ended::from(output);
+    assert!(ended.err.contains("/x\\u{1b}[2Jy"), "{:?}", ended.err);
+}
+
+#[test]
 fn usage_errors_exit_2_and_those_of_run_125() {
     let fake = Fake::start(Script::default());
     let long = "x".repeat(300);
