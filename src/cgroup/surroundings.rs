@@ -300,7 +300,7 @@ mod tests {
         let hierarchies = hybrid(top.path());
         let mover =
             Mover { hierarchies: &hierarchies, root: "/lrs", budget: super::super::attach::BUDGET };
-        let membership = Membership::parse(membership);
+        let membership = Membership::parse(membership.as_bytes());
         let unit = systemd_runs.then(|| unit_of(&mover, &membership)).flatten();
         match held_by(&mover, &membership, unit.as_ref(), foreign_unit) {
             HeldBy::Nobody => "nobody".to_owned(),
