@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Which CPUs count, by systemd's own properties: AllowedCPUs= of lrs.slice and not of lrsd.slice (v2),
 # CPUQuota= of lrs.slice, and a CPU that goes and comes back. Doctor agrees with the daemon each time.
+# shellcheck disable=SC2317 # conditions are called by name
 set -u
 # shellcheck source=tests/vm/guest/package.sh
 . "$LRS_VM_PAYLOAD/guest/package.sh"
