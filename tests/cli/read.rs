@@ -34,6 +34,7 @@ fn full_status() -> Status {
             sampled_at: time(1_767_323_045),
             period_ms: 3_000,
             labels: [("rack".to_owned(), "r1".to_owned())].into(),
+            cpu_quota: Some(1.5),
         }),
         slots: Some(Slots {
             active: Some(ActiveSlots { capacity: 2, used: 1, reserved: 0, free: 1 }),
@@ -71,7 +72,7 @@ fn status_json_is_the_contract() {
             "disk": {"write_bytes_per_sec": null, "read_bytes_per_sec": null},
             "pressure": {}, "memory": {},
             "sampled_at": "2026-01-02T03:04:05.000006Z", "period_ms": 3000,
-            "labels": {"rack": "r1"},
+            "labels": {"rack": "r1"}, "cpu_quota": 1.5,
         },
         "slots": {
             "active": {"capacity": 2, "used": 1, "reserved": 0, "free": 1},
