@@ -509,6 +509,7 @@ fn yarn() -> proto::YarnStatus {
             error: Some("hangs".into()),
         }),
         configured: resource(8192, 8),
+        site: resource(8192, 8),
         advertised: resource(9216, 9),
         offered: resource(10_240, 10),
         offer_enabled: true,
