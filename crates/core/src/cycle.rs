@@ -5,6 +5,11 @@
 //! every free expanded slot at once (fast down); otherwise an expanded slot goes after it was
 //! free throughout `shrink_after` cycles. A slot in use is never withdrawn. Slots on trial: probe.rs;
 //! slots opened between two cycles: ramp.rs.
+//!
+//! Where every other slot is taken, slots that were closed because nobody took them open again with
+//! the next cycle. If no task came or went meanwhile they then stay, as many as memory allows, until
+//! the CPU is saturated or the guard holds: schedulers that read free slots find them, and tasks that
+//! sleep do not make slots open and close for ever.
 
 use serde_json::{Map, Value, json};
 
@@ -12,11 +17,12 @@ use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
 use super::cpus::UsableCpus;
 use super::event::EventKind;
 use super::guard::{Signals, Turn};
-use super::memory::Memory;
+use super::memory::{Memory, Room};
 use super::probe::{Formula, Progress, Verdict, slots_carried};
 use super::rate::NodeRates;
 use super::sample::NodeSample;
 use super::shaper::Shaper;
+use super::state::Totals;
 use crate::units::{Bytes, Moment, Share};
 
 /// What one cycle measured of the node. `None`: not known (yet).
@@ -72,7 +78,7 @@ impl Shaper {
         if cpu.saturated(self.policy.cpu_saturation) {
             self.shrink_by(u32::MAX, "the CPU is saturated", &cpu, now);
         } else if let Some(free) = free_throughout.filter(|free| *free > 0) {
-            self.shrink_by(free, "free for the last cycles", &cpu, now);
+            self.close_untaken(free, &cpu, measured.memory.as_ref(), now);
         } else if opened == 0 {
             // Else slots were opened ahead of this cycle, which looks back on the time before.
             let resident = self.mean_resident();
@@ -82,8 +88,13 @@ impl Shaper {
 
     /// Whether CPU that is spare may open passive slots now.
     pub(super) fn may_expand(&self) -> bool {
+        self.expands() && self.is_full() && self.room() > 0
+    }
+
+    /// Whether it may on a node that is full.
+    fn expands(&self) -> bool {
         let held = self.draining() || self.holding() || self.probe.owed() > 0 || self.backs_off();
-        self.policy.expand && self.is_full() && self.room() > 0 && !held
+        self.policy.expand && !held
     }
 
     /// Passive slots that may still be opened.
@@ -123,8 +134,7 @@ impl Shaper {
             _ => 0,
         };
         let wanted = by_formula.max(carried.min(expansion.room));
-        let room =
-            memory.map(|memory| memory.least_above(|all| self.policy.memory_reserve.of(all)));
+        let room = memory.map(|memory| self.room_that_binds(memory));
         let (room, reserve) = room.unzip();
         let available = room.map(|room| room.available);
         let n = slots_that_fit(wanted, resident, available, reserve.unwrap_or_default());
@@ -162,6 +172,11 @@ impl Shaper {
         self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
         self.settle(now);
         n
+    }
+
+    /// The room for memory that binds, and what of it no new slot may take.
+    fn room_that_binds<'m>(&self, memory: &'m Memory) -> (&'m Room, Bytes) {
+        memory.least_above(|all| self.policy.memory_reserve.of(all))
     }
 
     fn is_full(&self) -> bool {
@@ -253,6 +268,33 @@ impl Shaper {
                 "tried without gain"
             };
             self.withdraw(owed, reason, Map::new(), now);
+        }
+    }
+
+    /// Closes expanded slots of the `free` ones that nobody took. Those that opened again since such
+    /// slots were closed, with the same tasks, stay if memory allows them.
+    fn close_untaken(&mut self, free: u32, cpu: &CpuShares, memory: Option<&Memory>, now: Moment) {
+        let Totals { admitted, completed, released, .. } = self.totals;
+        let came_and_went = Some(admitted + completed + released);
+        let others_taken =
+            self.slots.active_free() == 0 && self.slots.passive_in_use() >= self.slots.base;
+        let opens_again = self.expands() && others_taken && !self.probe.is_trying();
+        let stay = if opens_again && self.untaken == came_and_went {
+            let (room, reserve) = memory.map(|memory| self.room_that_binds(memory)).unzip();
+            let available = room.map(|room| room.available);
+            slots_that_fit(free, self.mean_resident(), available, reserve.unwrap_or_default())
+        } else {
+            0
+        };
+        let from = self.slots.passive_capacity;
+        let reason = if stay > 0 {
+            "free for the last cycles, and memory is short"
+        } else {
+            "free for the last cycles"
+        };
+        self.shrink_by(free - stay, reason, cpu, now);
+        if self.slots.passive_capacity < from {
+            self.untaken = came_and_went;
         }
     }
 

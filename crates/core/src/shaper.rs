@@ -44,6 +44,8 @@ pub struct Shaper {
     pub(super) cpus: UsableCpus,
     pub(super) slots: Slots,
     pub(super) free_window: FreeWindow,
+    /// Tasks that had come or gone when expanded slots were closed because nobody took them.
+    pub(super) untaken: Option<u64>,
     pub(super) guard: Guard,
     /// Stages 2 and 3 of the guard.
     pub(super) ladder: Ladder,
@@ -102,6 +104,7 @@ impl Shaper {
             cpus: cpus.into(),
             slots: Slots::default(),
             free_window: FreeWindow::default(),
+            untaken: None,
             guard: Guard::default(),
             ladder: Ladder::default(),
             interference: Interference::default(),

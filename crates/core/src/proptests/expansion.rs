@@ -29,6 +29,96 @@ fn spare_cpu_opens_slots_and_saturation_closes_the_free_ones() {
     assert_eq!(shaper.slots().passive_capacity, 2, "free throughout three cycles");
 }
 
+/// Tasks that sleep in all slots, each of 100 bytes; nobody waits.
+fn full_of_sleepers(policy: Policy) -> Shaper {
+    let mut shaper = Shaper::new(policy, 2, Restored::default());
+    for i in 0..4 {
+        let id = admit(&mut shaper, 0, at(i));
+        let sample = TaskSample { resident: Some(Bytes(100)), ..TaskSample::default() };
+        shaper.read(at(9).boot, Reading { task: id, due: false, sample });
+    }
+    shaper
+}
+
+/// Changes of passive capacity that the last step tells of.
+fn opened_and_closed(shaper: &mut Shaper) -> usize {
+    let events = shaper.take_step().events;
+    let kinds = events.iter().map(|event| event.kind);
+    kinds.filter(|kind| matches!(kind, EventKind::Expanded | EventKind::Shrunk)).count()
+}
+
+#[test]
+fn slots_that_nobody_takes_are_closed_once_and_then_stay_on_offer() {
+    let idle = Measured { cpu: cpu(0.01), memory: plenty(), ..Measured::default() };
+    let mut shaper = full_of_sleepers(Policy::simulated());
+    let capacities = |shaper: &mut Shaper, cycles: std::ops::Range<u64>, node: &Measured| {
+        let cycle = |cycle| {
+            shaper.cycle(node, at(10 + 3 * cycle));
+            shaper.slots().passive_capacity
+        };
+        cycles.map(cycle).collect::<Vec<_>>()
+    };
+    assert_eq!(capacities(&mut shaper, 0..5, &idle), [8, 8, 8, 2, 8]);
+    assert!(capacities(&mut shaper, 5..100, &idle).iter().all(|slots| *slots == 8));
+    assert_eq!(shaper.passive_offered(), 6);
+    // A task that ends leaves a slot free, which is used at once.
+    let first = shaper.tasks().next().unwrap().0;
+    end(&mut shaper, first, at(400));
+    admit(&mut shaper, 0, at(401));
+    assert!(capacities(&mut shaper, 140..150, &idle).contains(&2), "they were closed once more");
+    // Memory that became scarce since, above the reserve of 100 bytes: one more task fits.
+    let scarce = Memory { available: Bytes(250), total: Bytes(1000) };
+    let node = Measured { memory: Some(scarce), ..idle };
+    assert_eq!(capacities(&mut shaper, 150..160, &node).last(), Some(&3));
+    let saturated = Measured { cpu: cpu(0.95), ..idle };
+    assert_eq!(capacities(&mut shaper, 160..161, &saturated), [2], "a busy node closes them");
+    let mut policy = shaper.policy.clone();
+    assert_eq!(capacities(&mut shaper, 161..170, &idle).last(), Some(&8));
+    policy.expand = false;
+    shaper.set_policy(policy, at(600));
+    assert_eq!(capacities(&mut shaper, 200..204, &idle).last(), Some(&2), "they do not open again");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Two hours in which no task comes or goes and nobody asks.
+    #[test]
+    fn tasks_that_sleep_do_not_make_slots_open_and_close_for_ever(
+        shares in proptest::collection::vec((0.0f64..0.6, 0.0f64..0.3), 1..20),
+        shrink_after in 1u32..10, probes: bool, extra in 0u32..4,
+    ) {
+        let formula = if probes { Formula::Probe } else { Formula::Lrs };
+        let mut shaper =
+            full_of_sleepers(Policy { shrink_after, formula, ..Policy::simulated() });
+        let node = |cycle: usize| {
+            let (effective, iowait) = shares[cycle % shares.len()];
+            let [effective, iowait] = [effective, iowait].map(Share::clamped);
+            let cpu = Some(CpuShares { effective, iowait, steal: Share::ZERO });
+            Measured { cpu, memory: plenty(), ..Measured::default() }
+        };
+        // Some of what is opened may be taken.
+        for cycle in 0..extra {
+            shaper.cycle(&node(0), at(10 + u64::from(cycle)));
+            if shaper.passive_offered() > 0 {
+                let id = admit(&mut shaper, 0, at(10));
+                let sample = TaskSample { resident: Some(Bytes(1)), ..TaskSample::default() };
+                shaper.read(at(10).boot, Reading { task: id, due: false, sample });
+            }
+        }
+        shaper.take_step();
+        let mut changes = 0;
+        let hours = 2;
+        for cycle in 0..hours * 1200 {
+            shaper.cycle(&node(cycle), at(20 + 3 * cycle as u64));
+            changes += opened_and_closed(&mut shaper);
+        }
+        // By probe a trial that nobody takes may come once an hour.
+        let most = if probes { 4 + 2 * (hours + 1) } else { 4 };
+        prop_assert!(changes <= most, "{changes} changes, {} slots", shaper.slots().passive_capacity);
+    }
+}
+
 /// Two CPUs with four tasks, one cycle, and so many requests that wait.
 fn full_with_waiters(waiters: u32) -> Shaper {
     let mut shaper = shaper(2);
