@@ -4,6 +4,9 @@ if [ "$1" -eq 0 ]; then
     dropins=/run/systemd/system.control/lrs.slice.d
     rm -f "$dropins/50-CPUWeight.conf"
     [ ! -d "$dropins" ] || rmdir --ignore-fail-on-non-empty "$dropins"
+    # systemd does not use this hierarchy of cgroup v1. Groups with processes stay.
+    freezer=/sys/fs/cgroup/freezer/lrs.slice
+    [ ! -d "$freezer" ] || find "$freezer" -depth -type d -exec rmdir {} + 2>/dev/null || :
     # Where an offer could not be given back, the ledger is what knows the node's own figure.
     [ -e /run/lrs-yarn/yarn.json ] || rm -rf /run/lrs-yarn
 fi

@@ -144,6 +144,8 @@ DPKG_MAINTSCRIPT_PACKAGE=lrs sh -c "$postrm" lrs.postrm purge ||
     fault "the script of the purge: status $?"
 left=$(find /run/lrs /run/lrs-yarn 2>/dev/null)
 [ -z "$left" ] || fault "the purge left $left"
+[ ! -e /sys/fs/cgroup/freezer/lrs.slice ] ||
+    fault "the purge left $(find /sys/fs/cgroup/freezer/lrs.slice -type d)"
 # systemd hears of the end of the last process in the scope some time later.
 for _ in {1..100}; do
     systemctl --quiet is-active lrs-tasks.scope || break
