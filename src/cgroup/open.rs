@@ -22,7 +22,7 @@ use super::mounts::{self, Hierarchy, Mounts};
 use super::name;
 use super::process::Membership;
 use super::scope::{self, Scope};
-use super::{CgroupError, DiskTiers, Preview, TreeSettings, Version, attach, files};
+use super::{CgroupError, DiskTiers, Origin, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
 use crate::units::Pid;
 
@@ -154,9 +154,12 @@ impl Root {
 
     /// Moves the processes of a task whose old home is gone to a scope of their own. Without
     /// systemd, or without its help, they go where the kernel takes them.
-    pub(super) fn rehome(&self, id: TaskId, processes: &[Pid]) {
+    pub(super) fn rehome(&self, id: TaskId, origin: &Origin, processes: &[Pid]) {
+        let of_systemd = scope::tracked(&self.hierarchies).find_map(|hierarchy| {
+            origin.iter().find(|(name, _)| *name == hierarchy.name).map(|(_, path)| path.as_str())
+        });
         if self.is_scope
-            && let Err(error) = scope::rehome(id, processes)
+            && let Err(error) = scope::rehome(id, of_systemd.unwrap_or_default(), processes)
         {
             tracing::warn!(task = %id, %error, "the processes of task {id}, released, get no scope of their own: {error}");
         }

@@ -193,19 +193,28 @@ pub(super) fn set_weight(weight: u64) -> Result<(), CgroupError> {
     })
 }
 
-/// Gives processes that were the task `id` a scope of their own beside the services: where they
-/// came from, a session perhaps, is gone. They are then systemd's like any other.
-pub(super) fn rehome(id: TaskId, processes: &[Pid]) -> Result<(), ManagerError> {
+/// Gives processes that were the task `id`, or waited to be it, a scope of their own: where they came
+/// from, a session perhaps, is gone. It is in the slice that `origin` was in (a cgroup of systemd's
+/// hierarchy), so that a user's processes stay below that user's limits. They are then systemd's like
+/// any other.
+pub(super) fn rehome(id: TaskId, origin: &str, processes: &[Pid]) -> Result<(), ManagerError> {
     let name = format!("lrs-released-{id}.scope");
     let description = format!("Released by LRS: was task {id}");
     let scope = NewScope {
         name: &name,
-        slice: "system.slice",
+        slice: slice_of(origin),
         description: &description,
         delegated: false,
         also_delegated: &[],
     };
     Manager::within(PATIENCE).start_scope(&scope, processes)
+}
+
+/// The innermost slice of the system's manager around `origin`. Slices below a service are those of a
+/// user's own manager, which may be gone.
+fn slice_of(origin: &str) -> &str {
+    let parts = origin.trim_start_matches('/').split('/');
+    parts.take_while(|part| part.ends_with(".slice")).last().unwrap_or("system.slice")
 }
 
 fn unusable(error: &ManagerError) -> CgroupError {
@@ -281,4 +290,28 @@ fn has_others(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupErro
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_out_of_a_session_stays_below_its_user() {
+        for (origin, slice) in [
+            ("/user.slice/user-1000.slice/session-3.scope", "user-1000.slice"),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope",
+                "user-1000.slice",
+            ),
+            ("/system.slice/cron.service", "system.slice"),
+            ("/batch.slice/batch-night.slice/job.service", "batch-night.slice"),
+            ("/init.scope", "system.slice"),
+            ("/docker/5f00", "system.slice"),
+            ("/", "system.slice"),
+            ("", "system.slice"),
+        ] {
+            assert_eq!(slice_of(origin), slice, "{origin}");
+        }
+    }
 }

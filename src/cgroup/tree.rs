@@ -441,7 +441,7 @@ impl TierTree {
         {
             let processes = members::processes(group)?;
             if !processes.is_empty() {
-                self.root.rehome(id, &processes);
+                self.root.rehome(id, &group.record.origin, &processes);
             }
         }
         // Those forked meanwhile, too, and all of them without systemd.

@@ -126,7 +126,8 @@ pub(super) enum Command {
     /// What a command of `lrsctl submit` has written, also after its end
     ///
     /// From the journal of systemd, as far as its reader may see it, of all tasks that had the name; with
-    /// `submit --output` it is in that file. Executes journalctl.
+    /// `submit --output` it is in that file. Executes journalctl: with --follow it goes on after the end of
+    /// the task, since another may have the name; `lrsctl wait` is what ends with it.
     #[command(after_help = "Examples:\n  \
         lrsctl log make-qwert\n  \
         lrsctl log -f -n 20 t13fipz1-4")]

@@ -129,7 +129,11 @@ pub(super) fn submit(lrsd: &Lrsd, args: SubmitArgs, out: &mut Output) -> Result<
     let manager = if user { "user" } else { "system" };
     match out.is_json() {
         true => out.json(&Submitted { name: &name, unit: &format!("{unit}.service"), manager }),
-        false => out.line(&name),
+        false => {
+            let options = if user { "--user " } else { "" };
+            say(format_args!("lrsctl: `systemctl {options}stop {unit}` ends all of it"));
+            out.line(&name)
+        }
     }
 }
 

@@ -98,6 +98,8 @@ impl Driver {
 
     /// Takes a cycle's readings.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
+        // Else a clock that is set makes an age of minutes days.
+        self.started_at = now.time_of(self.started, self.started_at);
         self.reading = false;
         self.admit_sought(now, Some(now));
         let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;

@@ -171,6 +171,8 @@ pub struct Driver {
     cycles: u64,
     cpus: UsableCpus,
     hostname: String,
+    /// When it started, and the same by the clock as it is set now.
+    started: BootTime,
     started_at: WallTime,
     sampled_at: Option<WallTime>,
     node_last: Option<(BootTime, NodeSample)>,

@@ -159,6 +159,7 @@ impl Driver {
             lane_looked: None,
             cycles: 0,
             cpus,
+            started: now.boot,
             started_at: now.wall,
             sampled_at: None,
             node_last: Some((first.at, first.node)),

@@ -180,6 +180,17 @@ pub struct Moment {
     pub wall: WallTime,
 }
 
+impl Moment {
+    /// The time of day of an earlier instant, by the clock as it is set now. `known` is what it was
+    /// before: it stays where it is right to the second, since the two clocks drift apart.
+    pub fn time_of(self, earlier: BootTime, known: WallTime) -> WallTime {
+        let ago = i64::try_from(self.boot.since(earlier).as_micros()).unwrap_or(i64::MAX);
+        let at = self.wall.unix_micros().saturating_sub(ago);
+        let is_right = known.unix_micros().abs_diff(at) <= 1_000_000;
+        if is_right { known } else { WallTime::from_unix_micros(at) }
+    }
+}
+
 /// A process (thread group) id, never 0.
 ///
 /// A number alone is no identity: see [`ProcessRef`].
@@ -257,6 +268,25 @@ impl fmt::Display for Uids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_moves_what_was_and_not_how_long_ago_it_was() {
+        let second = 1_000_000;
+        let at = |boot: u64, wall: i64| Moment {
+            boot: BootTime(Duration::from_secs(boot)),
+            wall: WallTime::from_unix_micros(wall),
+        };
+        let started = at(100, 5000 * second);
+        let age = |now: Moment, known| {
+            (now.wall.unix_micros() - now.time_of(started.boot, known).unix_micros()) / second
+        };
+        let known = started.wall;
+        assert_eq!(at(340, 5240 * second + 900).time_of(started.boot, known), known, "it drifts");
+        for jump in [86_400, -2 * 86_400, 0] {
+            assert_eq!(age(at(340, (5240 + jump) * second), known), 240, "{jump}");
+        }
+        assert_eq!(at(340, i64::MIN).time_of(started.boot, known).unix_micros(), i64::MIN);
+    }
 
     #[test]
     fn wall_time_prints_and_parses_with_microseconds() {

@@ -15,6 +15,7 @@ cat >"$here/lrs.toml" <<TOML
 runtime_dir = "$here/run"
 [slots]
 active = 1
+expand = false
 [grpc]
 listen = ["unix:$here/sock"]
 [dbus]
@@ -137,6 +138,33 @@ grep -q "system.slice/lrs-released-$id.scope" "/proc/$given/cgroup" ||
 systemctl --no-pager status "lrs-released-$id.scope" | head -n 8
 kill "$given"
 await inactive "lrs-released-$id.scope"
+
+# Of a user's session both what ran and what waited for a slot go below that user's slice.
+of_user() { systemd-run --quiet --scope --slice=user-4711.slice --unit="lrs-origin-$1" \
+    lrsctl run --wait --name "$1" -- sleep infinity; }
+in_slice() { grep -q 'user-4711.slice/lrs-released-.*[.]scope' "/proc/$1/cgroup"; }
+of_user ran &
+await tasks 1
+id=$(task_ids | grep -o 't[a-z0-9]*-[0-9]*')
+ran=$(lrsctl task "$id" --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1)
+lrsctl run --name fills -- sleep infinity &
+fills=$!
+await tasks 2
+# What waits is parked, so that its session is empty and goes as that of a task does.
+of_user waits &
+await inactive lrs-origin-ran.scope
+queued() { waits=$(lrsctl queue --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -n 1) && [ -n "$waits" ]; }
+await queued
+await inactive lrs-origin-waits.scope
+grep -q "$scope" "/proc/$waits/cgroup" || fault "who waits is in $(cat "/proc/$waits/cgroup")"
+must systemctl stop lrs-check
+in_slice "$waits" || fault "who waited is in $(cat "/proc/$waits/cgroup")"
+must systemctl start lrs-check
+await lrsctl status
+lrsctl release "$id" || fault "release of what ran"
+in_slice "$ran" || fault "what ran is in $(cat "/proc/$ran/cgroup")"
+kill "$ran" "$fills" "$waits"
+await tasks 0
 
 # Somebody kills the anchor: tasks and lock are where they were, the next task brings another.
 lrsctl run --name holds -- sleep infinity &
