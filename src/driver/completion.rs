@@ -17,7 +17,7 @@ use crate::core::sample::TaskSample;
 use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Hold, Task};
 use crate::kernfs::name;
-use crate::units::{Moment, Pid};
+use crate::units::{Moment, Pid, ProcessRef};
 
 /// Passes over a group whose processes come and go; then the other sources take over.
 const MOST_PASSES: usize = 64;
@@ -71,6 +71,7 @@ impl Driver {
             if !self.core.task(id).is_some_and(Task::is_placed) {
                 continue;
             }
+            self.look_for_main(id, now);
             match self.look_for_processes(id) {
                 Left::Some => {}
                 Left::None => ended.push(id),
@@ -91,6 +92,16 @@ impl Driver {
         self.feed(Input::Ended(ended.clone()), now);
         let figures = ended.iter().map(|id| (*id, self.last_figures(*id))).collect();
         self.feed(Input::Figures(figures), now);
+    }
+
+    /// Whether the main process has ended, where no pidfd will say so.
+    fn look_for_main(&mut self, id: TaskId, now: Moment) {
+        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
+        let unwatched =
+            |main: &ProcessRef| !task.main_exited && !entry.watched.contains_key(&main.pid);
+        if task.who.process.filter(unwatched).is_some_and(|main| !super::process::alive(main)) {
+            self.main_exited(id, now);
+        }
     }
 
     fn look_for_processes(&mut self, id: TaskId) -> Left {
