@@ -24,7 +24,7 @@ use crate::core::model::TaskId;
 use crate::systemd::anchor::Anchor;
 use crate::systemd::manager::{Manager, ManagerError, NewScope};
 use crate::systemd::{SCOPE, SCOPE_PATH as PATH, SLICE};
-use crate::units::Pid;
+use crate::units::{BootTime, Pid};
 
 /// Leaf of the anchor.
 pub(super) const LEAF: &str = "anchor";
@@ -38,8 +38,12 @@ const DESCRIPTION: &str = "Tasks of the Local Resource Shaper";
 /// unit file with IOWeight= and a daemon-reload).
 const V1_CONTROLLERS: &[&str] = &["cpuacct", "blkio"];
 
-/// How long a scope may take to go away while the daemon starts.
-const PATIENCE_AT_START: Duration = Duration::from_secs(10);
+/// How long a scope may take to go away, and systemd to answer, while the daemon starts: a storm of
+/// daemon-reload keeps systemd busy for tens of seconds. TimeoutStartSec= is 60 s.
+const PATIENCE_AT_START: Duration = Duration::from_secs(45);
+
+/// After so long the wait at the start is said.
+const WORTH_A_WORD: Duration = Duration::from_secs(5);
 
 /// The same, and for any answer of systemd's, once there are tasks that wait for their turn.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -89,8 +93,8 @@ impl Scope {
         let mut anchor = None;
         loop {
             let held = match anchor.take() {
-                Some(anchor) => self.try_hold(hierarchies, anchor)?,
-                None => self.try_hold(hierarchies, new_anchor()?)?,
+                Some(anchor) => self.try_hold(hierarchies, anchor, give_up)?,
+                None => self.try_hold(hierarchies, new_anchor()?, give_up)?,
             };
             match held {
                 Held::Yes(anchor) => {
@@ -112,10 +116,15 @@ impl Scope {
         }
     }
 
-    fn try_hold(&self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+    fn try_hold(
+        &self,
+        hierarchies: &[Hierarchy],
+        anchor: Anchor,
+        give_up: BootTime,
+    ) -> Result<Held, CgroupError> {
         let is_back = !self.started && has_others(hierarchies, anchor.pid())?;
-        let manager = Manager::within(if is_back { PATIENCE_WITH_TASKS } else { self.patience() });
-        let state = match manager.active_state(SCOPE) {
+        let left = if is_back { PATIENCE_WITH_TASKS } else { left(give_up) };
+        let state = match patiently(left, |manager| manager.active_state(SCOPE)) {
             Ok(state) => state,
             // Without systemd's word: a scope with tasks in it is not going away by itself.
             Err(error) if has_others(hierarchies, anchor.pid())? => {
@@ -132,7 +141,7 @@ impl Scope {
                 }
                 // systemd hears of an empty group before it answers: if the scope was empty a
                 // moment ago, and is to end for that, it says so now. With tasks it was not.
-                match manager.active_state(SCOPE) {
+                match Manager::within(left).active_state(SCOPE) {
                     Ok(Some(still)) if still == "active" => Ok(Held::Yes(anchor)),
                     Ok(_) => Ok(Held::Spent(anchor)),
                     Err(_) if has_others(hierarchies, anchor.pid())? => Ok(Held::Yes(anchor)),
@@ -148,12 +157,17 @@ impl Scope {
             }
             None => {
                 clear(hierarchies)?;
-                self.start(hierarchies, anchor)
+                self.start(hierarchies, anchor, give_up)
             }
         }
     }
 
-    fn start(&self, hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+    fn start(
+        &self,
+        hierarchies: &[Hierarchy],
+        anchor: Anchor,
+        give_up: BootTime,
+    ) -> Result<Held, CgroupError> {
         let scope = NewScope {
             name: SCOPE,
             slice: SLICE,
@@ -161,7 +175,7 @@ impl Scope {
             delegated: true,
             also_delegated: if is_unified(hierarchies) { &[] } else { V1_CONTROLLERS },
         };
-        match Manager::within(self.patience()).start_scope(&scope, &[anchor.pid()]) {
+        match Manager::within(left(give_up)).start_scope(&scope, &[anchor.pid()]) {
             Ok(()) => {}
             Err(error) if error.unit_exists() => return Ok(Held::Outside(anchor)),
             Err(error) => return Err(unusable(&error)),
@@ -217,9 +231,39 @@ fn slice_of(origin: &str) -> &str {
     parts.take_while(|part| part.ends_with(".slice")).last().unwrap_or("system.slice")
 }
 
+/// What is left of the time in which the scope has to be held; a moment at the least.
+fn left(give_up: BootTime) -> Duration {
+    give_up.since(clock::boot_time()).max(PATIENCE_WITH_TASKS)
+}
+
+/// Asks, and says so where the answer takes long.
+fn patiently<T>(
+    patience: Duration,
+    ask: impl Fn(Manager) -> Result<T, ManagerError>,
+) -> Result<T, ManagerError> {
+    match ask(Manager::within(patience.min(WORTH_A_WORD))) {
+        Err(ManagerError::Timeout { .. }) if patience > WORTH_A_WORD => {
+            let more = patience - WORTH_A_WORD;
+            tracing::warn!(
+                "systemd has not answered for {WORTH_A_WORD:?}: it is busy, as with daemon-reload, or hangs; lrsd asks for {more:?} more"
+            );
+            ask(Manager::within(more))
+        }
+        answer => answer,
+    }
+}
+
 fn unusable(error: &ManagerError) -> CgroupError {
+    let busy = match error {
+        ManagerError::Timeout { .. } => {
+            "; it is busy, as with daemon-reload, or hangs (`systemctl list-jobs`): start lrsd again \
+             when it answers"
+        }
+        _ => "",
+    };
     CgroupError::Unsupported(format!(
-        "cannot keep tasks in {SCOPE}: {error}; or set cgroup.root = \"lrs\" to do without systemd"
+        "cannot keep tasks in {SCOPE}: {error}{busy}; or set cgroup.root = \"lrs\" to do without \
+         systemd"
     ))
 }
 
@@ -313,5 +357,28 @@ mod tests {
         ] {
             assert_eq!(slice_of(origin), slice, "{origin}");
         }
+    }
+
+    #[test]
+    fn a_systemd_that_is_busy_at_the_start_is_asked_once_more() {
+        let asked = std::cell::Cell::new(0);
+        let busy = || ManagerError::Timeout { what: "GetUnit".into(), patience: WORTH_A_WORD };
+        let ask = |answers_at: u32| {
+            asked.set(0);
+            patiently(PATIENCE_AT_START, |_| {
+                asked.set(asked.get() + 1);
+                if asked.get() >= answers_at { Ok(asked.get()) } else { Err(busy()) }
+            })
+        };
+        assert_eq!((ask(1).unwrap(), ask(2).unwrap()), (1, 2));
+        let text = unusable(&ask(3).unwrap_err()).to_string();
+        assert!(text.contains("daemon-reload") && asked.get() == 2, "{text}");
+        // A promotion waits behind no second question.
+        asked.set(0);
+        let short = patiently(PATIENCE, |_| -> Result<(), _> {
+            asked.set(asked.get() + 1);
+            Err(busy())
+        });
+        assert!(short.is_err() && asked.get() == 1);
     }
 }
