@@ -11,8 +11,8 @@
 //! loop that have ended, and its wait is bounded so that an idle loop turns in time
 //! (`src/systemd/notify.rs`).
 //!
-//! `daemon.rs`: settings, log, lock of the runtime directory, cgroup tree (with the lock of the
-//! root), descriptor limit, state, sockets bound (not yet accepting), recovery, loop, servers. Each
+//! `daemon.rs`: settings, log, lock of the runtime directory, state, cgroup tree (with the lock of the
+//! root), an admission on trial where there are no tasks, descriptor limit, sockets bound (not yet accepting), recovery, loop, servers. Each
 //! step may refuse; none before recovery touches a task. Stopping is the other way round: servers
 //! first (watchers get UNAVAILABLE, calls have a grace), then the loop, which lets the workers
 //! finish the job at hand (those queued are the next daemon's to roll back), stores what was measured
@@ -41,7 +41,7 @@ use crate::server::grpc::{self, BoundSocket, Health, ServeError};
 use crate::server::{dbus, thread};
 use crate::state::journal::EVENTS_KEPT;
 use crate::state::lock::{LockError, RuntimeLock};
-use crate::state::{StateError, Store};
+use crate::state::{Recovered, StateError, Store};
 use crate::systemd::notify::{self, StatusLine, Watchdog};
 
 /// Local Resource Shaper: active and passive task slots for this node.
@@ -184,12 +184,18 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     std::fs::create_dir_all(&runtime_dir)
         .map_err(|error| lrs_host::files::at(&runtime_dir, "create", error))?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
+    let state = Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let settings = config.tree_settings();
     let tree = Arc::new(match config.daemon.mode {
+        Mode::Enforce if state.1.has_tasks() => crate::cgroup::take_over(&settings)?,
         Mode::Enforce => crate::cgroup::open(&settings)?,
         Mode::Observe => crate::cgroup::observe(&settings),
     });
-    let served = run_on(Arc::clone(&tree), config, file, &log);
+    for warning in tree.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let tried = tree.try_admission().map_err(DaemonError::from);
+    let served = tried.and_then(|()| run_on(Arc::clone(&tree), state, config, file, &log));
     if served.is_err()
         && let Err(error) = tree.close()
     {
@@ -199,11 +205,14 @@ fn run(file: &Path) -> Result<(), DaemonError> {
 }
 
 /// Everything after the locks are held. On an error the caller leaves the tree in order.
-fn run_on(tree: Arc<TierTree>, config: Config, file: &Path, log: &Log) -> Result<(), DaemonError> {
-    let runtime_dir = config.daemon.runtime_dir.clone();
+fn run_on(
+    tree: Arc<TierTree>,
+    (store, mut recovered): (Store, Recovered),
+    config: Config,
+    file: &Path,
+    log: &Log,
+) -> Result<(), DaemonError> {
     let limit = raise_descriptor_limit().map_err(SampleError::from)?;
-    let (store, mut recovered) =
-        Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     if config.daemon.mode == Mode::Observe {
         crate::give_back::before_observing(&config, &store, &mut recovered)?;
     }

@@ -1,5 +1,8 @@
 //! Directories of groups: made in every hierarchy in use or in none, and removed.
 //!
+//! Beside v1 the group in the cgroup2 mount, the twin, is an extra: a task goes on without it where
+//! the kernel does not make it. Everything else then finds no directory and does without.
+//!
 //! cgroups-rs creates on v1, in exactly the chosen hierarchies; the rest is mkdir(2) and rmdir(2),
 //! because its own delete sleeps and its errors do not name the directory.
 
@@ -10,10 +13,16 @@ use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::mounts::{Hierarchy, V1_CONTROLLERS};
+use super::obstacle::{self, Obstacle};
 use super::{CgroupError, GroupDirs, GroupRecord, Version, attach, files, members};
 
-/// Makes `path` in every hierarchy; where it was there before, nothing is touched.
-pub(super) fn make(hierarchies: &[Hierarchy], path: &str, v1: &V1) -> Result<(), CgroupError> {
+/// Makes `path` in every hierarchy; where it was there before, nothing is touched. Answers why there
+/// is no twin, where only that could not be made.
+pub(super) fn make(
+    hierarchies: &[Hierarchy],
+    path: &str,
+    v1: &V1,
+) -> Result<Option<Obstacle>, CgroupError> {
     let dirs: Vec<PathBuf> = hierarchies.iter().map(|hierarchy| hierarchy.dir(path)).collect();
     if let Some(dir) = dirs.iter().find(|dir| dir.exists()) {
         return Err(CgroupError::Refused(format!(
@@ -22,11 +31,28 @@ pub(super) fn make(hierarchies: &[Hierarchy], path: &str, v1: &V1) -> Result<(),
         )));
     }
     let made = make_v1(hierarchies, path, &dirs, v1).and_then(|()| {
-        dirs.iter().filter(|dir| !dir.exists()).try_for_each(|dir| {
-            std::fs::create_dir(dir).map_err(|error| files::failed("create", dir, None, error))
-        })
+        let mut without = None;
+        for (index, (hierarchy, dir)) in hierarchies.iter().zip(&dirs).enumerate() {
+            match std::fs::create_dir(dir) {
+                Ok(()) => {}
+                // By cgroups-rs just now: that none was there was asked before.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if index > 0 && hierarchy.is_unified() => {
+                    without = Some(obstacle::not_made(dir, &error));
+                }
+                Err(error) => return Err(not_made(dir, error)),
+            }
+        }
+        Ok(without)
     });
     made.map_err(|error| undo_making(&dirs, error))
+}
+
+fn not_made(dir: &Path, error: io::Error) -> CgroupError {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOSPC | libc::EROFS) => obstacle::not_made(dir, &error).into(),
+        _ => files::failed("create", dir, None, error),
+    }
 }
 
 /// cgroups-rs creates in exactly the named controllers; its default touches them all.
@@ -51,7 +77,7 @@ fn make_v1(
                 // It does not name the directory: the first one missing is where it stopped.
                 let missing = dirs.iter().find(|dir| !dir.exists()).or(dirs.first());
                 let dir = missing.map_or(Path::new(path), PathBuf::as_path);
-                Err(files::failed("create", dir, None, cause(error)))
+                Err(not_made(dir, cause(error)))
             },
             |_| Ok(()),
         )
@@ -74,7 +100,8 @@ pub(super) fn of_group(
             cpuacct: with(&|hierarchy| hierarchy.has("cpuacct")),
             io: with(&|hierarchy| hierarchy.has("blkio")),
             memory: None,
-            unified: with(&Hierarchy::is_unified),
+            // The kernel may not have made it.
+            unified: with(&Hierarchy::is_unified).filter(|dir| dir.exists()),
         },
         Version::V2 => {
             let dir = hierarchies[0].dir(&record.path);

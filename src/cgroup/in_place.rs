@@ -23,7 +23,7 @@ use super::attach::Mover;
 use super::dirs::{self, inode};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
-use super::weights::{CPU_SHARES, CPU_WEIGHT, Scale};
+use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES, Scale};
 use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, files};
 use crate::units::ProcessRef;
 
@@ -46,7 +46,6 @@ pub(super) fn find(
     mover: &Mover<'_>,
     version: Version,
     cpu: Scale,
-    io: impl Iterator<Item = Scale>,
     process: ProcessRef,
     named: Option<&str>,
 ) -> Result<Group, CgroupError> {
@@ -87,7 +86,8 @@ pub(super) fn find(
     }
     record.found.push((cpu.file.to_owned(), weight));
     if let Some(io_dir) = &dirs.io {
-        for scale in io {
+        // Also of those that make no tier now: the scheduler of a disk may change.
+        for scale in DISK_SCALES {
             if let Some(value) = files::read_value_if_there(&io_dir.join(scale.file))? {
                 record.found.push((scale.file.to_owned(), value));
             }

@@ -82,12 +82,13 @@ impl TierTree {
         let (Attachment::Own, Some(cpu)) = (group.record.attachment, &group.dirs.cpu) else {
             return Kept::default();
         };
-        let mut io_weights = self.io.knobs.iter().filter_map(|knob| match knob {
+        let present = self.present();
+        let mut io_weights = present.knobs().iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => Some(scale.file),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
         let io_weight = io_weights.next();
-        if io_weights.next().is_some() || self.io.knobs.contains(&IoKnob::PriorityClass) {
+        if io_weights.next().is_some() || present.knobs().contains(&IoKnob::PriorityClass) {
             // More to compare than what is shown; by path, where all of it is.
             return Kept::default();
         }
@@ -110,7 +111,7 @@ impl TierTree {
             weight: Some(KeptFile::new(cpu.join(self.scale.file))),
             io_weight: io_weight.and_then(io),
             frozen: frozen.map(KeptFile::new),
-            threads: self.io.knobs.contains(&IoKnob::ThreadPriority).then(threads).flatten(),
+            threads: present.knobs().contains(&IoKnob::ThreadPriority).then(threads).flatten(),
         }
     }
 
@@ -148,7 +149,7 @@ impl TierTree {
         reading: &mut Reading,
         tier: Tier,
     ) -> Result<(), CgroupError> {
-        if !self.io.knobs.contains(&IoKnob::ThreadPriority)
+        if !self.present().knobs().contains(&IoKnob::ThreadPriority)
             || self.reapply_by_list(group, kept, reading, tier)?
         {
             return Ok(());

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 
-use super::{CgroupError, files};
+use super::{CgroupError, files, obstacle};
 
 /// Name of the group that is locked.
 pub(crate) const LOCK: &str = "lock";
@@ -173,19 +173,12 @@ fn is_in_use(error: &io::Error) -> bool {
 }
 
 fn creation_failed(directory: &Path, error: io::Error) -> CgroupError {
-    let remedy = match error.raw_os_error() {
-        Some(libc::EROFS) => "the cgroup file system is mounted read-only: remount it writable",
-        Some(libc::EACCES | libc::EPERM) if rustix::process::geteuid().is_root() => {
-            lrs_host::files::REFUSED_TO_ROOT
+    match error.raw_os_error() {
+        Some(libc::EROFS | libc::EACCES | libc::EPERM | libc::EAGAIN | libc::ENOSPC) => {
+            obstacle::unusable(directory, &error).into()
         }
-        Some(libc::EACCES | libc::EPERM) => "run lrsd as root or have the group delegated to it",
-        Some(libc::EAGAIN) => "cgroup.max.descendants or cgroup.max.depth of a parent is reached",
-        _ => return files::failed("create", directory, None, error),
-    };
-    CgroupError::Unsupported(format!(
-        "cannot create or use the cgroup {}: {error}; {remedy}, or set daemon.mode = \"observe\"",
-        directory.display()
-    ))
+        _ => files::failed("create", directory, None, error),
+    }
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_foreign_group_is_used_only_where_its_path_is_the_same() {
-        let mounts = Mounts::parse("1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n");
+        let mounts = Mounts::parse(b"1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n");
         let unified = mounts.unified().unwrap();
         let cpu = Hierarchy {
             name: "cpu".to_owned(),

@@ -9,6 +9,7 @@
 //! | `mounts` | which hierarchies there are |
 //! | `open`, `lock` | choosing one, making the root, controllers, one daemon a root |
 //! | `probe` | what the kernel and the disks can do, with reasons |
+//! | `effects` | the same read anew while the daemon runs |
 //! | `weights` | pure: plan and ranges to numbers |
 //! | `tree`, `tiers` | [`TierTree`] on the kernel's files; what a tier is in them |
 //! | `inspect` | the look at every group's weights, every few cycles |
@@ -18,6 +19,8 @@
 //! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; whose limits of memory bound tasks |
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
+//! | `obstacle` | what makes admissions impossible, in words that doctor shares |
+//! | `trial` | an admission before any task is: the start's proof |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
 //! | `freeze` | a group frozen and thawed, for the guard |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
@@ -47,6 +50,7 @@ use crate::units::{Pid, ProcessRef};
 mod attach;
 pub(crate) mod cpus;
 mod dirs;
+mod effects;
 mod evacuate;
 mod files;
 mod freeze;
@@ -62,6 +66,7 @@ mod memory;
 pub(crate) mod mounts;
 mod name;
 mod observe;
+pub(crate) mod obstacle;
 mod open;
 mod owner;
 pub mod probe;
@@ -71,9 +76,11 @@ mod scope;
 mod surroundings;
 mod tiers;
 mod tree;
+mod trial;
 mod weights;
 mod whereabouts;
 
+pub use effects::Effects;
 pub use give_back::RecordedGroups;
 pub use in_place::has_least_cpu_weight;
 pub use inspect::{Kept, Reading};
@@ -85,6 +92,7 @@ pub(crate) use process::{Membership, below, is_within};
 pub use quota::CpuQuota;
 pub use surroundings::{HeldBy, Members, Surroundings, UnitPlace};
 pub use tree::TierTree;
+pub(crate) use whereabouts::OwnGroups;
 pub use whereabouts::{Places, Whereabouts};
 
 /// The tree of enforce mode: finds the hierarchy, makes and locks the root.
@@ -93,7 +101,16 @@ pub use whereabouts::{Places, Whereabouts};
 /// `Unsupported` when this node or these rights do not allow it, `Refused` when another daemon
 /// holds the root; both say what to do. What was begun is undone.
 pub fn open(settings: &TreeSettings) -> Result<TierTree, CgroupError> {
-    TierTree::open(settings)
+    TierTree::open(settings, false)
+}
+
+/// The same for a daemon that comes back to tasks it has records of: what makes admissions
+/// impossible does not refuse it, but is among [`TierTree::warnings`].
+///
+/// # Errors
+/// As [`open()`], for other reasons.
+pub fn take_over(settings: &TreeSettings) -> Result<TierTree, CgroupError> {
+    TierTree::open(settings, true)
 }
 
 /// What [`open()`] would use, looked up without any write: for doctor and observe mode.

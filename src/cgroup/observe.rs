@@ -4,11 +4,14 @@
 //! [`TierTree::processes`] knows nothing of them: completion comes from the main process's
 //! pidfd alone.
 
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::effects::{Effects, Present};
 use super::probe::IoFinding;
 use super::tree::TierTree;
 use super::{
-    Attachment, Capabilities, CgroupError, CpuTiers, Group, GroupDirs, GroupRecord, IoTiers,
-    Origin, TreeSettings, Version, dirs, in_place, open, weights,
+    Attachment, Capabilities, CgroupError, CpuTiers, DiskTiers, Group, GroupDirs, GroupRecord,
+    IoTiers, Origin, TreeSettings, Version, dirs, in_place, open, weights,
 };
 use crate::units::ProcessRef;
 
@@ -31,6 +34,7 @@ impl TierTree {
             io_by_thread: false,
             reason: format!("observe mode writes no cgroup file; {found}"),
         };
+        let effects = Effects { io: IoFinding::none(""), sched_ext: None };
         TierTree {
             observing: true,
             root,
@@ -38,9 +42,10 @@ impl TierTree {
             scale: weights::CPU_WEIGHT,
             idle_exists: false,
             idle_used: false,
-            io: IoFinding::none(""),
+            disk_tiers: DiskTiers::Off,
+            present: RwLock::new(Arc::new(Present::new(capabilities, effects))),
             plans: in_place::Plans::default(),
-            capabilities,
+            no_twin: Mutex::new(None),
             remade: false.into(),
             v1: cgroups_rs::fs::hierarchies::V1::new(),
         }
@@ -54,7 +59,7 @@ impl TierTree {
     ) -> Result<Group, CgroupError> {
         let (version, hierarchies) = (self.root.version, &self.root.hierarchies);
         let Some(primary) = hierarchies.first() else {
-            return Err(CgroupError::Unsupported(self.capabilities.reason.clone()));
+            return Err(CgroupError::Unsupported(self.capabilities().reason.clone()));
         };
         let mover = self.mover();
         let _pinned = mover.pin(process)?;
@@ -94,7 +99,7 @@ pub(super) fn booked(path: String, inode: u64) -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::{DiskTiers, Kin, Reach};
+    use crate::cgroup::{Kin, Reach};
     use crate::core::model::TaskId;
     use crate::units::Pid;
 

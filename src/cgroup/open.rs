@@ -20,9 +20,12 @@ use rustix::fs::Access;
 use super::lock::{self, RootLock};
 use super::mounts::{self, Hierarchy, Mounts};
 use super::name;
+use super::obstacle;
 use super::process::Membership;
 use super::scope::{self, Scope};
-use super::{CgroupError, DiskTiers, Origin, Preview, TreeSettings, Version, attach, files};
+use super::trial::TRIAL;
+use super::whereabouts::OwnGroups;
+use super::{CgroupError, DiskTiers, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
 use crate::units::Pid;
 
@@ -44,6 +47,10 @@ pub(super) struct Root {
     pub(super) controllers: Vec<&'static str>,
     /// What an operator should know, one sentence each.
     pub(super) notes: Vec<String>,
+    /// What is worse than it could be, one sentence each.
+    pub(super) warnings: Vec<String>,
+    /// Tasks of an earlier daemon go on here.
+    pub(super) takes_over: bool,
     leaf: Option<Leaf>,
     /// Whether systemd owns the root.
     pub(super) is_scope: bool,
@@ -66,20 +73,50 @@ struct Leaf {
 }
 
 impl Root {
-    /// Prepares the root of `settings`, or undoes what it had begun.
-    pub(super) fn open(settings: &TreeSettings) -> Result<Root, CgroupError> {
-        let (version, hierarchies) = hierarchies(settings)?;
+    /// Prepares the root of `settings`, or undoes what it had begun. `recorded`: an earlier daemon
+    /// left records of tasks. With those, or with groups of tasks in the root, what makes admissions
+    /// impossible is a warning: the tasks that run want to be looked after all the same.
+    pub(super) fn open(settings: &TreeSettings, recorded: bool) -> Result<Root, CgroupError> {
+        let (version, mut hierarchies) = hierarchies(settings)?;
         let path = root_path(settings, &hierarchies[0])?;
         let scope = is_scope(settings).then(Scope::default);
         let is_scope = scope.is_some();
+        let has_tasks = |dir: &Path| {
+            attach::child_groups(dir).map(|all| all.iter().any(|group| task_id(group).is_some()))
+        };
+        let takes_over = recorded || has_tasks(&hierarchies[0].dir(&path))?;
+        let mut warnings = Vec::new();
+        let own = OwnGroups::read_file(Path::new("/proc/self/cgroup"))?;
+        for obstacle in [obstacle::pidfd(), own.in_sight(&hierarchies[0].mount)]
+            .into_iter()
+            .filter_map(Result::err)
+        {
+            if !takes_over {
+                return Err(obstacle.into());
+            }
+            warnings.push(obstacle.to_string());
+        }
+        for other in hierarchies.split_off(1) {
+            match own.in_sight(&other.mount) {
+                Ok(()) => hierarchies.push(other),
+                Err(obstacle) => warnings.push(not_used(&other, &obstacle)),
+            }
+        }
         let mut held = Held { lock: None, scope };
-        held.take(&hierarchies, &path)?;
+        match held.take(&hierarchies, &path) {
+            Ok(()) => {}
+            // Tried again with the next admission.
+            Err(CgroupError::Unsupported(why)) if takes_over => warnings.push(why),
+            Err(error) => return Err(error),
+        }
         let mut root = Root {
             version,
             path: format!("/{path}"),
             hierarchies,
             controllers: Vec::new(),
             notes: Vec::new(),
+            warnings,
+            takes_over,
             leaf: None,
             is_scope,
             held: Mutex::new(held),
@@ -93,6 +130,10 @@ impl Root {
         };
         match prepared.and_then(|()| root.look_around()) {
             Ok(()) => Ok(root),
+            Err(error) if takes_over => {
+                root.warnings.push(error.to_string());
+                Ok(root)
+            }
             Err(error) => match root.close() {
                 Ok(()) => Err(error),
                 Err(undo) => Err(CgroupError::Unsupported(format!(
@@ -117,6 +158,8 @@ impl Root {
             hierarchies,
             controllers: Vec::new(),
             notes: Vec::new(),
+            warnings: Vec::new(),
+            takes_over: false,
             leaf: None,
             is_scope,
             held: Mutex::new(Held { lock: None, scope: None }),
@@ -137,7 +180,11 @@ impl Root {
         }
         held.take(&self.hierarchies, self.path.trim_start_matches('/'))?;
         for hierarchy in &self.hierarchies[1..] {
-            lock::make_root(&hierarchy.mount.point, &self.path)?;
+            match lock::make_root(&hierarchy.mount.point, &self.path) {
+                // Tasks do without a twin, which is said as they are made.
+                Err(_) if hierarchy.is_unified() => {}
+                made => made?,
+            }
         }
         for dir in self.chain() {
             for controller in &self.controllers {
@@ -189,9 +236,10 @@ impl Root {
     /// The root in the other v1 hierarchies; those where it cannot be made are not used.
     fn make_in_the_others(&mut self) {
         for hierarchy in self.hierarchies.split_off(1) {
-            match lock::make_root(&hierarchy.mount.point, &self.path) {
+            let made = lock::make_root(&hierarchy.mount.point, &self.path);
+            match made.and_then(|()| takes_processes(&hierarchy, &self.path)) {
                 Ok(()) => self.hierarchies.push(hierarchy),
-                Err(error) => self.notes.push(format!("not used: {} ({error})", hierarchy.name)),
+                Err(error) => self.warnings.push(not_used(&hierarchy, &error)),
             }
         }
     }
@@ -207,6 +255,7 @@ impl Root {
     }
 
     fn enable_controllers(&mut self, settings: &TreeSettings) -> Result<(), CgroupError> {
+        obstacle::no_thread_root(&self.dir())?;
         let root = self.dir();
         self.controllers = wanted(settings);
         for dir in self.chain() {
@@ -280,7 +329,7 @@ impl Root {
         let foreign: Vec<PathBuf> = groups
             .into_iter()
             .filter(|group| task_id(group).is_none())
-            .filter(|group| !group.ends_with(lock::LOCK))
+            .filter(|group| !group.ends_with(lock::LOCK) && !group.ends_with(TRIAL))
             .filter(|group| !(self.is_scope && group.ends_with(scope::LEAF)))
             .collect();
         if !foreign.is_empty() {
@@ -358,13 +407,8 @@ pub(super) fn preview(settings: &TreeSettings) -> Result<Preview, CgroupError> {
     let root = primary.dir(&root_path(settings, &primary)?);
     // Writing in the nearest ancestor that is there is what making the root needs.
     let nearest = root.ancestors().find(|dir| dir.exists()).unwrap_or(&primary.mount.point);
-    let obstacle = rustix::fs::access(nearest, Access::WRITE_OK).err().map(|errno| {
-        format!(
-            "{} cannot be written ({errno}); run lrsd as root, have the group delegated to it, \
-             or remount the cgroup file system writable",
-            nearest.display()
-        )
-    });
+    let obstacle = rustix::fs::access(nearest, Access::WRITE_OK).err();
+    let obstacle = obstacle.map(|errno| obstacle::unusable(nearest, &errno.into()).to_string());
     Ok(Preview { version, root, obstacle })
 }
 
@@ -394,24 +438,25 @@ fn choose(settings: &TreeSettings, mounts: &Mounts) -> Result<(Version, Hierarch
     match (mounts::carrier(settings.version, v2_has_cpu, v1.is_some()), unified, v1) {
         (Some(Version::V2), Some(unified), _) => Ok((Version::V2, unified)),
         (Some(Version::V1), _, Some(v1)) => Ok((Version::V1, v1)),
-        (_, unified, _) => Err(CgroupError::Unsupported(match (settings.version, unified) {
-            (Some(Version::V2), Some(unified)) => format!(
-                "cgroup.version = 2, but the cgroup2 mount {} has no cpu controller (it is bound \
-                 to cgroup v1 or not delegated); set cgroup.version = \"auto\"",
-                unified.mount.point.display()
-            ),
-            (Some(Version::V2), None) => "cgroup.version = 2, but no cgroup2 file system is \
-                 mounted; mount it (mount -t cgroup2 none /sys/fs/cgroup) or set cgroup.version = \
-                 \"auto\""
-                .to_owned(),
-            (Some(Version::V1), _) => "cgroup.version = 1, but no cgroup v1 file system with the \
-                 cpu controller is mounted; set cgroup.version = \"auto\""
-                .to_owned(),
-            (None, _) => "no cgroup file system with the cpu controller is mounted here; mount \
-                 one, run lrsd outside of the container, or set daemon.mode = \"observe\""
-                .to_owned(),
-        })),
+        (_, unified, _) => {
+            let unified = unified.as_ref().map(|unified| unified.mount.point.as_path());
+            Err(obstacle::no_cpu(settings.version, unified).into())
+        }
     }
+}
+
+/// Whether groups below the root at `path` take processes: that of cgroup2 may be threaded.
+fn takes_processes(hierarchy: &Hierarchy, path: &str) -> Result<(), CgroupError> {
+    if hierarchy.is_unified() {
+        Ok(obstacle::no_thread_root(&hierarchy.dir(path))?)
+    } else {
+        Ok(())
+    }
+}
+
+/// A hierarchy that tasks can do without, and why they do.
+fn not_used(hierarchy: &Hierarchy, why: &dyn std::fmt::Display) -> String {
+    format!("tasks get no group in {}: {why}", hierarchy.mount.point.display())
 }
 
 /// Whether tasks live in systemd's scope: the service does so unless told otherwise; a daemon
@@ -487,9 +532,15 @@ impl Held {
 
 fn enabling_failed(file: &Path, value: &str, error: std::io::Error) -> CgroupError {
     match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EOPNOTSUPP) => CgroupError::Unsupported(format!(
+        Some(libc::EBUSY) => CgroupError::Unsupported(format!(
             "cannot write {value} to {}: processes live directly in that group or in the one above; \
              move them to a group of their own, or choose another cgroup.root",
+            file.display()
+        )),
+        Some(libc::EOPNOTSUPP) => CgroupError::Unsupported(format!(
+            "cannot write {value} to {}: that group or one above it has threaded groups below \
+             (cgroup.type), where this controller does not act; make those domains again by \
+             removing them, or choose another cgroup.root",
             file.display()
         )),
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => CgroupError::Unsupported(format!(

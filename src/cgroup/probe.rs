@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use super::obstacle::Obstacle;
 use super::weights::{self, Scale};
 use super::{IoTiers, Version};
 
@@ -200,6 +201,29 @@ fn on(disks: &[Disk], accepts: impl Fn(&Disk) -> bool) -> Vec<String> {
     disks.iter().filter(|disk| accepts(disk)).map(|disk| disk.name.clone()).collect()
 }
 
+/// The scheduler in BPF under which all ordinary tasks of the node run (sched-ext.rst); `None`: they
+/// run under the kernel's own.
+pub fn sched_ext(sys: &Path) -> Option<String> {
+    let dir = sys.join("kernel/sched_ext");
+    let text = |file: &str| Some(fs::read_to_string(dir.join(file)).ok()?.trim().to_owned());
+    let is_on = text("state")? == "enabled";
+    // Some are only for tasks that ask for them.
+    let for_all = text("switch_all").is_none_or(|all| all != "0");
+    (is_on && for_all).then(|| text("root/ops").unwrap_or_else(|| "without a name".to_owned()))
+}
+
+/// What that means for tiers.
+pub(crate) fn under_sched_ext(scheduler: &str) -> Obstacle {
+    Obstacle {
+        found: format!(
+            "CPUs are scheduled by {scheduler} (sched_ext) and not by the kernel's own scheduler: \
+             what cpu.idle and weights do is up to it, and passive tasks may be as fast as active \
+             ones"
+        ),
+        remedy: "end it, or make sure that it heeds the weights of cgroups".to_owned(),
+    }
+}
+
 /// Whether the kernel keeps pressure stall information, and if not, what to do (psi.rst).
 pub fn pressure(proc_pressure: &Path) -> Result<(), String> {
     let path = proc_pressure.join("cpu");
@@ -325,6 +349,25 @@ mod tests {
         assert_eq!(chosen("none\n"), None);
         let qos = "8:0 enable=1 ctrl=auto rpct=95.00\n8:16 enable=0 ctrl=auto\ntorn\n";
         assert_eq!(iocost_devices(qos), ["8:0"]);
+    }
+
+    #[test]
+    fn a_scheduler_in_bpf_is_named_while_all_tasks_run_under_it() {
+        let sys = tempfile::tempdir().unwrap();
+        let dir = sys.path().join("kernel/sched_ext");
+        assert_eq!(sched_ext(sys.path()), None);
+        fs::create_dir_all(dir.join("root")).unwrap();
+        let put = |file: &str, text: &str| fs::write(dir.join(file), text).unwrap();
+        put("state", "disabled\n");
+        assert_eq!(sched_ext(sys.path()), None);
+        put("state", "enabled\n");
+        assert!(sched_ext(sys.path()).is_some());
+        put("root/ops", "scx_lavd\n");
+        put("switch_all", "1\n");
+        assert_eq!(sched_ext(sys.path()).as_deref(), Some("scx_lavd"));
+        assert!(under_sched_ext("scx_lavd").found.contains("scx_lavd"));
+        put("switch_all", "0\n");
+        assert_eq!(sched_ext(sys.path()), None, "only for those that ask");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::CgroupError;
 use super::files;
-use super::mounts::{Hierarchy, UNIFIED};
+use super::mounts::{Hierarchy, Mount, UNIFIED};
 use crate::kernfs::process::{PinError, has_exited, pin, read_proc};
 pub(super) use crate::kernfs::process::{Stat as Facts, proc_file, vanished};
 use crate::kernfs::{name, parse};
@@ -187,6 +187,15 @@ impl Membership {
         })?;
         below(path, &hierarchy.mount.root)
     }
+
+    /// The same of a mount with one or more controllers of v1, or of cgroup2.
+    pub(super) fn path_below(&self, mount: &Mount) -> Option<&str> {
+        let (_, path) = self.0.iter().find(|(controllers, _)| match &mount.controllers {
+            None => controllers.is_empty(),
+            Some(names) => controllers.split(',').any(|name| names.iter().any(|it| it == name)),
+        })?;
+        below(path, &mount.root)
+    }
 }
 
 /// See [`super::paths()`].
@@ -317,7 +326,7 @@ mod tests {
     #[test]
     fn membership_is_seen_from_the_mount() {
         let mounts = Mounts::parse(
-            "1 1 0:1 /docker/abc /c/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+            b"1 1 0:1 /docker/abc /c/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
              1 1 0:2 / /c/unified rw - cgroup2 cgroup2 rw\n",
         );
         let unified = mounts.unified().unwrap();

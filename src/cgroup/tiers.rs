@@ -187,15 +187,17 @@ impl TierTree {
         record: &GroupRecord,
         tier: Tier,
         plan: &WeightPlan,
-    ) -> impl Iterator<Item = (&'static str, u64)> {
-        self.io.knobs.iter().filter_map(move |knob| match knob {
+    ) -> Vec<(&'static str, u64)> {
+        let present = self.present();
+        let weights = present.knobs().iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => {
                 let owners = in_place::found_number(record, scale.file)?;
                 let pair = scale.pair(plan).beside(Some(owners), may_rise(record));
                 Some((scale.file, pair.of(tier)))
             }
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
-        })
+        });
+        weights.collect()
     }
 
     /// Gives an in-place group back to its owner.
@@ -253,7 +255,7 @@ impl TierTree {
             self.compare_cpu(dir, self.cpu_wish(&group.record, level, plan), comparison)?;
         }
         if let Some(dir) = &group.dirs.io {
-            for knob in &self.io.knobs {
+            for knob in self.present().knobs() {
                 self.compare_io(*knob, dir, group, level.tier(), plan, comparison)?;
             }
         }

@@ -10,20 +10,22 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cgroups_rs::fs::hierarchies::V1;
 
 use super::attach::{self, Mover};
-use super::mounts::{Hierarchy, Mounts};
+use super::effects::{Effects, Present};
+use super::mounts::{Hierarchy, Mounts, UNIFIED};
 use super::open::{Root, task_id};
-use super::probe::{self, IoFacts, IoFinding, IoKnob};
+use super::probe::{self, IoKnob};
 use super::process::{Membership, is_within};
 use super::tiers::{CPU_IDLE, write_number};
 use super::weights::{self, Scale};
 use super::{
     Attached, Attachment, Capabilities, CgroupError, Conditions, CpuTiers, DiskTiers, Group,
-    GroupDirs, GroupRecord, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu, Reach,
-    Surroundings, TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back,
+    GroupDirs, GroupRecord, IoTiers, KernelView, Kin, Members, MemoryGroups, Origin, PassiveCpu,
+    Reach, Surroundings, TreeSettings, Version, WeightPlan, cpus, dirs, files, freeze, give_back,
     in_place, ioprio, limits, members, name, observe, owner, quota, scope, surroundings,
 };
 use crate::core::model::{Label, TaskId, Tier};
@@ -47,10 +49,14 @@ pub struct TierTree {
     pub(super) idle_exists: bool,
     /// Passive tasks of own groups use it.
     pub(super) idle_used: bool,
-    pub(super) io: IoFinding,
+    /// `tiers.io`.
+    pub(super) disk_tiers: DiskTiers,
+    /// What makes tiers now; the loop replaces it.
+    pub(super) present: RwLock<Arc<Present>>,
     /// What was written to groups of others.
     pub(super) plans: in_place::Plans,
-    pub(super) capabilities: Capabilities,
+    /// Why tasks have no twin in the cgroup2 mount, once one could not be made.
+    pub(super) no_twin: Mutex<Option<String>>,
     /// The root had to be made anew and needs its weight.
     pub(super) remade: AtomicBool,
     /// For cgroups-rs; on v2 unused.
@@ -58,8 +64,8 @@ pub struct TierTree {
 }
 
 impl TierTree {
-    pub(super) fn open(settings: &TreeSettings) -> Result<TierTree, CgroupError> {
-        let root = Root::open(settings)?;
+    pub(super) fn open(settings: &TreeSettings, recorded: bool) -> Result<TierTree, CgroupError> {
+        let root = Root::open(settings, recorded)?;
         match TierTree::on(root, settings) {
             Ok(tree) => Ok(tree),
             Err((root, error)) => match root.close() {
@@ -92,21 +98,16 @@ impl TierTree {
                 true
             }
         };
-        let io = match settings.io {
-            DiskTiers::Off => IoFinding::none(format!("{}: tiers.io = false", probe::EQUAL)),
-            DiskTiers::Weights => io_finding(&root, false),
-            DiskTiers::Idle => io_finding(&root, true),
-        };
-        reasons.push(io.reason.clone());
         reasons.extend(root.notes.iter().cloned());
         let capabilities = Capabilities {
             version: Some(root.version),
             root: root.path.clone(),
             cpu_tiers: if idle_used { CpuTiers::Idle } else { CpuTiers::Weight },
-            io_tiers: io.tiers,
-            io_by_thread: io.knobs.contains(&IoKnob::ThreadPriority),
+            io_tiers: IoTiers::None,
+            io_by_thread: false,
             reason: reasons.join("; "),
         };
+        let effects = Effects::read(&root, settings.io);
         let scale = match root.version {
             Version::V1 => weights::CPU_SHARES,
             Version::V2 => weights::CPU_WEIGHT,
@@ -118,9 +119,10 @@ impl TierTree {
             scale,
             idle_exists: idle.is_ok(),
             idle_used,
-            io,
+            disk_tiers: settings.io,
+            present: RwLock::new(Arc::new(Present::new(capabilities, effects))),
             plans: in_place::Plans::default(),
-            capabilities,
+            no_twin: Mutex::new(None),
             remade: AtomicBool::new(false),
             v1: V1::new(),
         })
@@ -136,11 +138,24 @@ impl TierTree {
     }
 
     /// Makes `path` in every hierarchy but those named; where it was there before, nothing is
-    /// touched.
-    fn make(&self, path: &str, elsewhere: &[String]) -> Result<(), CgroupError> {
+    /// touched. Answers in which it is not: those, and the cgroup2 mount beside v1 where that takes no
+    /// group.
+    fn make(&self, path: &str, mut elsewhere: Vec<String>) -> Result<Vec<String>, CgroupError> {
         let all = self.root.hierarchies.iter();
         let used = all.filter(|hierarchy| !elsewhere.contains(&hierarchy.name)).cloned();
-        dirs::make(&used.collect::<Vec<_>>(), path, &self.v1)
+        let Some(why) = dirs::make(&used.collect::<Vec<_>>(), path, &self.v1)? else {
+            return Ok(elsewhere);
+        };
+        elsewhere.push(UNIFIED.to_owned());
+        let mut known = self.no_twin.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            let why = why.to_string();
+            tracing::warn!(
+                "a task goes on without a group in the cgroup2 mount, and so without its pressure and the notice of its end; others may too: {why}"
+            );
+            *known = Some(why);
+        }
+        Ok(elsewhere)
     }
 
     /// The hierarchies in which a task that reaches so far is not moved.
@@ -188,9 +203,30 @@ impl TierTree {
 }
 
 impl TierTree {
-    /// What this node can do.
-    pub fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+    /// What this node can do now.
+    pub fn capabilities(&self) -> Arc<Capabilities> {
+        Arc::clone(&self.present().capabilities)
+    }
+
+    /// What is worse than it could be, and what to do about it, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.root.warnings.clone();
+        let no_twin = self.no_twin.lock().unwrap_or_else(PoisonError::into_inner);
+        let no_twin = no_twin.iter().map(|why| {
+            format!(
+                "tasks were admitted without a group in the cgroup2 mount, where there is \
+                     neither their pressure nor the notice of their end: {why}"
+            )
+        });
+        warnings.extend(no_twin);
+        let sched_ext = self.present().effects.sched_ext.as_deref().map(probe::under_sched_ext);
+        warnings.extend(sched_ext.map(|found| found.to_string()));
+        warnings
+    }
+
+    /// Whether tasks of an earlier daemon go on here.
+    pub fn takes_over(&self) -> bool {
+        self.root.takes_over
     }
 
     /// Sentences about promises the kernel's ranges or the node cannot keep under `plan`.
@@ -198,7 +234,8 @@ impl TierTree {
         if self.observing {
             return Vec::new();
         }
-        let io = self.io.knobs.iter().filter_map(|knob| match knob {
+        let present = self.present();
+        let io = present.knobs().iter().filter_map(|knob| match knob {
             IoKnob::Weight(scale) => scale.shortfall(plan, false),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
@@ -257,9 +294,11 @@ impl TierTree {
             // Without its weight the root still holds the task.
             self.remade.store(true, Ordering::Relaxed);
         }
-        let path = format!("{}/{}", self.root.path, name::of(id, name));
-        let elsewhere = self.beyond(reach);
-        self.make(&path, &elsewhere)?;
+        self.make_own(format!("{}/{}", self.root.path, name::of(id, name)), reach)
+    }
+
+    pub(super) fn make_own(&self, path: String, reach: Reach) -> Result<Group, CgroupError> {
+        let elsewhere = self.make(&path, self.beyond(reach))?;
         let dir = self.primary().dir(&path);
         self.own_group(path, elsewhere)?
             .ok_or_else(|| files::failed("find", &dir, None, io::ErrorKind::NotFound.into()))
@@ -275,11 +314,7 @@ impl TierTree {
         if self.observing {
             return self.book_in_place(process, named);
         }
-        let scales = self.io.knobs.iter().filter_map(|knob| match knob {
-            IoKnob::Weight(scale) => Some(*scale),
-            IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
-        });
-        in_place::find(&self.mover(), self.root.version, self.scale, scales, process, named)
+        in_place::find(&self.mover(), self.root.version, self.scale, process, named)
     }
 
     /// Opens what a state file recorded. `None`: it is gone, or another group took its path.
@@ -373,11 +408,11 @@ impl TierTree {
         if self.observing {
             return Ok(KernelView::default());
         }
-        let number = |dir: &Option<PathBuf>, file: &str| {
+        let number = |dir: &Option<PathBuf>, file: &str| -> Result<Option<u64>, CgroupError> {
             let Some(dir) = dir else { return Ok(None) };
             Ok(files::read_value_if_there(&dir.join(file))?.as_deref().and_then(files::number))
         };
-        let io_scale = self.io.knobs.iter().find_map(|knob| match knob {
+        let io_scale = self.present().knobs().iter().find_map(|knob| match knob {
             IoKnob::Weight(scale) => Some(scale.file),
             IoKnob::PriorityClass | IoKnob::ThreadPriority => None,
         });
@@ -613,8 +648,9 @@ impl TierTree {
         if self.observing {
             return Ok(());
         }
+        let present = self.present();
         let in_use = |file: &str| {
-            self.io.knobs.iter().any(|knob| match knob {
+            present.knobs().iter().any(|knob| match knob {
                 IoKnob::Weight(scale) => scale.file == file,
                 IoKnob::PriorityClass => file == in_place::IO_PRIO_CLASS,
                 IoKnob::ThreadPriority => false,
@@ -626,31 +662,8 @@ impl TierTree {
         if let Some(dir) = &group.dirs.io {
             give_back::neutralise_disk(dir, in_use)?;
         }
-        let by_thread = self.io.knobs.contains(&IoKnob::ThreadPriority);
+        let by_thread = present.knobs().contains(&IoKnob::ThreadPriority);
         let tier = if by_thread { tier } else { Tier::Active };
         ioprio::apply(&self.processes(group)?, tier).map(drop)
     }
-}
-
-fn io_finding(root: &Root, idle_class: bool) -> IoFinding {
-    let disks = match probe::disks(Path::new("/sys/block")) {
-        Ok(disks) => disks,
-        Err(error) => {
-            let why = format!("{}: /sys/block cannot be read ({error})", probe::EQUAL);
-            return IoFinding::none(why);
-        }
-    };
-    let group = match root.version {
-        Version::V1 => root.hierarchies.iter().find(|h| h.has("blkio")).map(|h| h.dir(&root.path)),
-        Version::V2 => root.controllers.contains(&"io").then(|| root.dir()),
-    };
-    // Only the real root group has it; inside a container nothing is known of iocost.
-    let qos = std::fs::read_to_string(root.hierarchies[0].dir("io.cost.qos")).unwrap_or_default();
-    probe::io(&IoFacts {
-        version: root.version,
-        group: group.as_deref(),
-        disks: &disks,
-        iocost: &probe::iocost_devices(&qos),
-        idle_class,
-    })
 }

@@ -1,8 +1,12 @@
 //! In which groups a process is, for those who look before anything is moved.
 
-use super::CgroupError;
-use super::mounts::{Hierarchy, Mounts};
+use std::io;
+use std::path::Path;
+
+use super::mounts::{Hierarchy, Mount, Mounts};
+use super::obstacle::{self, Obstacle};
 use super::process::{Membership, is_within};
+use super::{CgroupError, files};
 use crate::units::Pid;
 
 /// Tells where processes are, in the hierarchies LRS would move them in. Reads only.
@@ -15,6 +19,28 @@ pub struct Whereabouts {
 /// The groups of one process: equal for two processes that are together everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places(Vec<Option<String>>);
+
+/// The groups of this process, for judging mounts by them.
+#[derive(Debug)]
+pub(crate) struct OwnGroups(Membership);
+
+impl OwnGroups {
+    /// From a file with the form of `/proc/self/cgroup` (cgroups(7)).
+    pub(crate) fn read_file(path: &Path) -> Result<OwnGroups, CgroupError> {
+        let found = Membership::read_file(path)?;
+        let gone = || files::failed("read", path, None, io::ErrorKind::NotFound.into());
+        found.map(OwnGroups).ok_or_else(gone)
+    }
+
+    /// Whether `mount` shows the group of this process: else that of no other process is where its
+    /// path says.
+    pub(crate) fn in_sight(&self, mount: &Mount) -> Result<(), Obstacle> {
+        match self.0.path_below(mount) {
+            Some(_) => Ok(()),
+            None => Err(obstacle::out_of_sight(&mount.point, &mount.root)),
+        }
+    }
+}
 
 impl Whereabouts {
     /// Finds the hierarchies mounted now.
@@ -64,7 +90,7 @@ impl Places {
     #[cfg(test)]
     pub(crate) fn recorded(mounts: &str, cgroup: &str) -> Places {
         let membership = Membership::parse(cgroup.as_bytes());
-        Whereabouts::below(&Mounts::parse(mounts)).places(&membership)
+        Whereabouts::below(&Mounts::parse(mounts.as_bytes())).places(&membership)
     }
 }
 

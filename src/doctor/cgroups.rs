@@ -4,6 +4,7 @@ use super::node::CPU_IDLE_SINCE;
 use super::probe::{Cgroups, Facts, Hierarchy, Unified};
 use super::{Check, Verdict};
 use crate::cgroup::mounts::{self, V1_CONTROLLERS};
+use crate::cgroup::obstacle::{self, Obstacle};
 use crate::cgroup::{DiskTiers, PassiveCpu, Version};
 use crate::config::{Auto, Config, Mode};
 
@@ -28,11 +29,7 @@ pub(super) fn carrier<'a>(cgroups: &'a Cgroups, config: &Config) -> Option<Carri
     let has_cpu = |unified: &&Unified| unified.available.iter().any(|name| name == "cpu");
     let v2 = cgroups.v2.as_ref().filter(has_cpu);
     let v1 = cgroups.v1_with("cpu");
-    let wanted = match config.cgroup.version {
-        Auto::Auto => None,
-        Auto::Fixed(version) => Some(version),
-    };
-    match mounts::carrier(wanted, v2.is_some(), v1.is_some())? {
+    match mounts::carrier(wanted(config), v2.is_some(), v1.is_some())? {
         Version::V2 => v2.map(Carrier::V2),
         Version::V1 => v1.map(Carrier::V1),
     }
@@ -56,36 +53,37 @@ fn judge_hierarchy(facts: &Facts, config: &Config) -> Check {
         Ok(cgroups) => cgroups,
         Err(reason) => return Check::unknown(ID, reason, "mount procfs at /proc"),
     };
-    match carrier(cgroups, config) {
+    let carrier = carrier(cgroups, config);
+    if let Some(check) = carrier.as_ref().and_then(|found| out_of_sight(found.hierarchy())) {
+        return check;
+    }
+    match carrier {
         Some(Carrier::V2(unified)) => judge_v2(unified, config),
         Some(Carrier::V1(cpu)) => judge_v1(cpu, cgroups),
         None => {
-            let asked = match config.cgroup.version {
-                Auto::Auto => "",
-                Auto::Fixed(Version::V1) => " on v1, which cgroup.version asks for",
-                Auto::Fixed(Version::V2) => " on v2, which cgroup.version asks for",
-            };
-            let there = match (&cgroups.v2, cgroups.v1.len()) {
-                (None, 0) => String::from("no cgroup file system is mounted"),
-                (Some(unified), _) => format!(
-                    "{} has the controllers: {}",
-                    unified.hierarchy.point.display(),
-                    if unified.available.is_empty() {
-                        "none".into()
-                    } else {
-                        unified.available.join(" ")
-                    }
-                ),
-                (None, count) => format!("{count} v1 hierarchies are mounted"),
-            };
-            Check::fail(
-                ID,
-                format!("no cpu controller{asked}; {there}"),
-                "boot with cgroups mounted at /sys/fs/cgroup, set cgroup.version = \"auto\", or \
-                 in a container ask for a writable cgroup tree",
-            )
+            let unified = cgroups.v2.as_ref().map(|unified| unified.hierarchy.point.as_path());
+            let Obstacle { found, remedy } = obstacle::no_cpu(wanted(config), unified);
+            Check::fail(ID, found, remedy)
         }
     }
+}
+
+fn wanted(config: &Config) -> Option<Version> {
+    match config.cgroup.version {
+        Auto::Auto => None,
+        Auto::Fixed(version) => Some(version),
+    }
+}
+
+/// A hierarchy that tasks need shows a part that is not ours: lrsd does not start then.
+fn out_of_sight(hierarchy: &Hierarchy) -> Option<Check> {
+    let Obstacle { found, remedy } = hierarchy.in_sight.as_ref().err()?;
+    Some(Check::fail("cgroup", found, remedy))
+}
+
+/// What keeps lrsd from using a hierarchy that tasks can do without.
+fn not_used(hierarchy: &Hierarchy) -> Option<&Obstacle> {
+    hierarchy.in_sight.as_ref().err().or(hierarchy.usable.as_ref().err())
 }
 
 fn judge_v2(unified: &Unified, config: &Config) -> Check {
@@ -163,44 +161,46 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
             "see the check \"cgroup\", or set daemon.mode = \"observe\"",
         );
     };
-    let v1_used = |h: &&Hierarchy| {
-        V1_CONTROLLERS.iter().any(|name| h.controllers.iter().any(|controller| controller == name))
-    };
-    let (mut refused, root): (Vec<String>, _) = match &carrier {
-        Carrier::V2(unified) => (
-            unified.hierarchy.root.writable.clone().err().into_iter().collect(),
-            &unified.hierarchy.root,
-        ),
-        Carrier::V1(cpu) => {
-            let used = cgroups.v1.iter().filter(v1_used);
-            let twin = cgroups.v2.iter().map(|unified| &unified.hierarchy);
-            let refusals = used.chain(twin).filter_map(|h| h.root.writable.clone().err());
-            (refusals.collect(), &cpu.root)
-        }
-    };
+    let hierarchy = carrier.hierarchy();
+    let root = &hierarchy.root;
+    let mut refused: Vec<Obstacle> = hierarchy.usable.clone().err().into_iter().collect();
     if let Carrier::V2(unified) = &carrier
         && !unified.enabled.iter().any(|name| name == "cpu")
         && let Err(reason) = &unified.delegable
     {
-        refused.push(reason.clone());
+        refused.push(Obstacle { found: reason.clone(), remedy: DELEGATE.to_owned() });
     }
     let who = if facts.uid == 0 { String::from("root") } else { format!("uid {}", facts.uid) };
-    if refused.is_empty() {
+    let Some(Obstacle { found, remedy }) = refused.first() else {
         let how = if root.exists { "there is a group" } else { "may make the group" };
-        return Check::ok(ID, format!("{who}: {how} {}", root.path.display()));
-    }
+        let found = format!("{who}: {how} {}", root.path.display());
+        let v1_used = |h: &&Hierarchy| {
+            let uses = |name: &&str| h.controllers.iter().any(|controller| controller == *name);
+            h.point != hierarchy.point && V1_CONTROLLERS.iter().any(|name| uses(name))
+        };
+        let twin = cgroups.v2.iter().map(|unified| &unified.hierarchy);
+        let twin = twin.filter(|_| matches!(carrier, Carrier::V1(_)));
+        let others = match carrier {
+            Carrier::V1(_) => cgroups.v1.iter().filter(v1_used).chain(twin).collect(),
+            Carrier::V2(_) => Vec::new(),
+        };
+        let mut left = others.into_iter().filter_map(|other| Some((other, not_used(other)?)));
+        return match left.next() {
+            None => Check::ok(ID, found),
+            Some((other, why)) => Check::warn(
+                ID,
+                format!("{found}; tasks get no group in {}: {}", other.point.display(), why.found),
+                &why.remedy,
+            ),
+        };
+    };
     let more = match refused.len() - 1 {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    let found = format!("{who}: {}{more}", refused[0]);
+    let found = format!("{who}: {found}{more}");
     if facts.uid == 0 {
-        return Check::fail(
-            ID,
-            found,
-            "mount the cgroup tree read-write (in a container: ask for a writable cgroup \
-             namespace), or set daemon.mode = \"observe\"",
-        );
+        return Check::fail(ID, found, remedy);
     }
     Check::unknown(
         ID,
@@ -209,6 +209,10 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
          \"observe\"",
     )
 }
+
+/// What helps where controllers cannot be enabled.
+const DELEGATE: &str = "mount the cgroup tree read-write (in a container: ask for a writable cgroup \
+                        namespace), or set daemon.mode = \"observe\"";
 
 /// Whether `cpu.idle` is there; `None`: cannot be told before a group is made.
 fn idle(facts: &Facts, carrier: &Carrier<'_>) -> Option<bool> {
@@ -233,6 +237,10 @@ fn judge_cpu_tiers(facts: &Facts, config: &Config) -> Check {
     let Some(carrier) = carrier else {
         return Check::unknown(ID, "no cpu controller was found", "see the check \"cgroup\"");
     };
+    if let Some(scheduler) = &facts.sched_ext {
+        let Obstacle { found, remedy } = crate::cgroup::probe::under_sched_ext(scheduler);
+        return Check::warn(ID, found, remedy);
+    }
     const NEWER: &str = "boot Linux 5.15 or later with CONFIG_FAIR_GROUP_SCHED";
     match (config.tiers.passive_cpu, idle(facts, &carrier)) {
         (PassiveCpu::Weight, _) => Check::ok(ID, "weights, as tiers.passive_cpu says"),

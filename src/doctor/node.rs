@@ -2,6 +2,7 @@
 
 use super::Check;
 use super::probe::Facts;
+use crate::cgroup::obstacle::Obstacle;
 use crate::config::Config;
 use crate::core::memory::{Memory, Room};
 use crate::core::sample::MemorySample;
@@ -29,12 +30,8 @@ pub(super) fn kernel(facts: &Facts) -> Check {
             "boot a newer kernel",
         );
     }
-    if let Err(reason) = &facts.pidfd {
-        return Check::fail(
-            ID,
-            format!("{release}, but {reason}"),
-            "allow pidfd_open in the seccomp filter of the container or service",
-        );
+    if let Err(Obstacle { found, remedy }) = &facts.pidfd {
+        return Check::fail(ID, format!("{release}, but {found}"), remedy);
     }
     if kernel.version < CPU_IDLE_SINCE {
         return Check::warn(

@@ -22,8 +22,9 @@ use super::finding::{self, Finder};
 use super::neighbours::{self, Neighbour};
 use super::services::Services;
 use super::yarn::Yarn;
-use crate::cgroup::MemoryGroups;
-use crate::cgroup::mounts::Mounts;
+use crate::cgroup::mounts::{Mount, Mounts};
+use crate::cgroup::obstacle::{self, Obstacle};
+use crate::cgroup::{MemoryGroups, OwnGroups};
 pub(super) use crate::cgroup::probe::Disk;
 use crate::config::{Auto, Config, Mode};
 use crate::core::sample::MemoryLimit;
@@ -38,11 +39,13 @@ pub(super) struct Facts {
     pub(super) uid: u32,
     pub(super) kernel: Reading<Kernel>,
     /// Whether pidfd_open(2) works here.
-    pub(super) pidfd: Reading<()>,
+    pub(super) pidfd: Result<(), Obstacle>,
     /// CPUs that LRS's tasks may use.
     pub(super) cpus: Reading<Cpus>,
     pub(super) cgroups: Reading<Cgroups>,
     pub(super) disks: Reading<Vec<Disk>>,
+    /// The scheduler in BPF that all tasks run under.
+    pub(super) sched_ext: Option<String>,
     /// Resources of /proc/pressure that can be read, or why none.
     pub(super) pressure: Reading<Vec<&'static str>>,
     pub(super) memory: Reading<Memory>,
@@ -98,8 +101,12 @@ pub(super) struct Hierarchy {
     pub(super) point: PathBuf,
     /// v1: those that LRS uses.
     pub(super) controllers: Vec<String>,
-    /// Whether this process may make the LRS root there.
+    /// Where the LRS root is or would be.
     pub(super) root: Place,
+    /// Whether this process may make and use it.
+    pub(super) usable: Result<(), Obstacle>,
+    /// Whether the mount shows the group this process is in.
+    pub(super) in_sight: Result<(), Obstacle>,
     /// Which of [`FILES`] the mount's own group has.
     pub(super) own_files: Vec<&'static str>,
     /// Which of [`FILES`] a group one below has.
@@ -210,7 +217,7 @@ impl Facts {
         Facts {
             uid: rustix::process::geteuid().as_raw(),
             kernel: kernel(proc),
-            pidfd: pidfd(),
+            pidfd: obstacle::pidfd(),
             cpus: super::cpus::read(
                 (proc, sys),
                 config,
@@ -220,6 +227,7 @@ impl Facts {
             ),
             cgroups,
             disks: disks(sys),
+            sched_ext: crate::cgroup::probe::sched_ext(sys),
             pressure: pressure(proc),
             memory: memory(proc),
             memory_limits,
@@ -255,18 +263,19 @@ fn kernel(proc: &Path) -> Reading<Kernel> {
     }
 }
 
-fn pidfd() -> Reading<()> {
-    let own = rustix::process::getpid();
-    rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty())
-        .map(drop)
-        .map_err(|errno| format!("pidfd_open: {errno}"))
-}
-
 /// Whether `path` is there and may be written, or else the nearest directory above it.
 fn place(path: &Path) -> Place {
-    let exists = path.exists();
-    let target = path.ancestors().find(|above| above.exists()).unwrap_or(path);
-    Place { path: path.to_owned(), exists, writable: writable(target) }
+    Place { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
+}
+
+fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|above| above.exists()).unwrap_or(path)
+}
+
+/// Whether the LRS root may be made at `root`, and its groups filled.
+fn usable(root: &Path) -> Result<(), Obstacle> {
+    let asked = rustix::fs::access(nearest(root), Access::WRITE_OK);
+    asked.map_err(|errno| obstacle::unusable(root, &errno.into()))
 }
 
 fn writable(path: &Path) -> Reading<()> {
@@ -307,15 +316,15 @@ pub(super) fn cgroups(
 ) -> Reading<Cgroups> {
     let mounts = Mounts::read_file(&proc.join("self/mountinfo")).map_err(|e| e.to_string())?;
     let root = root_name(config, services);
+    let own = OwnGroups::read_file(&proc.join("self/cgroup"));
+    let own = own.map_err(|error| error.to_string())?;
     let mut cgroups = Cgroups::default();
     for mount in mounts.iter() {
         let dir = below_sys(&mount.point, sys);
         match &mount.controllers {
-            Some(controllers) => {
-                cgroups.v1.push(hierarchy(&mount.point, &dir, controllers.clone(), root));
-            }
+            Some(_) => cgroups.v1.push(hierarchy(mount, &dir, &own, root)),
             None if cgroups.v2.is_none() => {
-                let hierarchy = hierarchy(&mount.point, &dir, Vec::new(), root);
+                let hierarchy = hierarchy(mount, &dir, &own, root);
                 cgroups.v2 = Some(unified(&dir, hierarchy));
             }
             None => {}
@@ -332,7 +341,7 @@ fn below_sys(dir: &Path, sys: &Path) -> PathBuf {
     }
 }
 
-fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> Hierarchy {
+fn hierarchy(mount: &Mount, dir: &Path, own: &OwnGroups, root: &str) -> Hierarchy {
     let seen = |dirs: &[PathBuf]| -> Vec<&'static str> {
         let seen = |file: &&str| dirs.iter().any(|dir| dir.join(file).exists());
         FILES.into_iter().filter(seen).collect()
@@ -347,10 +356,16 @@ fn hierarchy(point: &Path, dir: &Path, controllers: Vec<String>, root: &str) -> 
         // No children to look at; why is seen where the LRS root would be made.
         Err(_) => Vec::new(),
     };
+    let root = dir.join(root);
     Hierarchy {
-        point: point.to_owned(),
-        controllers,
-        root: place(&dir.join(root)),
+        point: mount.point.clone(),
+        controllers: mount.controllers.clone().unwrap_or_default(),
+        usable: usable(&root).and_then(|()| match mount.controllers {
+            Some(_) => Ok(()),
+            None => obstacle::no_thread_root(nearest(&root)),
+        }),
+        in_sight: own.in_sight(mount),
+        root: place(&root),
         own_files: seen(&[dir.to_owned()]),
         child_files: seen(&below),
     }

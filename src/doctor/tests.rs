@@ -8,6 +8,7 @@ use super::neighbours::Neighbour;
 use super::probe::*;
 use super::services::Services;
 use super::*;
+use crate::cgroup::obstacle::Obstacle;
 use crate::units::Bytes;
 
 mod hadoop;
@@ -26,6 +27,8 @@ fn mounted(point: &str, controllers: &str) -> Hierarchy {
         point: point.into(),
         controllers: strings(controllers),
         root: writable_root(point),
+        usable: Ok(()),
+        in_sight: Ok(()),
         own_files: vec![],
         child_files: vec![],
     }
@@ -56,6 +59,7 @@ fn v2() -> Facts {
             }),
         }),
         disks: Ok(vec![disk("sda", "bfq")]),
+        sched_ext: None,
         pressure: Ok(vec!["cpu", "io", "memory"]),
         memory: Ok(Memory {
             total: Bytes(8 << 30),
@@ -118,6 +122,10 @@ fn hybrid() -> Facts {
     facts
 }
 
+fn obstacle(found: &str) -> Obstacle {
+    Obstacle { found: found.to_owned(), remedy: "change that".to_owned() }
+}
+
 fn with(mut facts: Facts, change: impl FnOnce(&mut Facts)) -> Facts {
     change(&mut facts);
     facts
@@ -154,6 +162,26 @@ fn good_nodes_pass_every_check() {
     }
 }
 
+#[test]
+fn a_hierarchy_that_tasks_can_do_without_is_no_failure() {
+    let twin = with(hybrid(), |f| unified(f).hierarchy.in_sight = Err(obstacle("a part of it")));
+    let other = with(hybrid(), |f| {
+        f.cgroups.as_mut().unwrap().v1[1].usable = Err(obstacle("read-only"));
+    });
+    for (facts, words) in [
+        (twin, "no group in /sys/fs/cgroup/unified: a part of it"),
+        (other, "no group in /sys/fs/cgroup/blkio: read-only"),
+    ] {
+        let found = check(&facts, "", "rights");
+        assert_eq!(found.verdict, Verdict::Warn, "{found:?}");
+        assert!(found.found.contains(words), "{found:?}");
+    }
+    let cpu = with(hybrid(), |f| {
+        f.cgroups.as_mut().unwrap().v1[0].usable = Err(obstacle("read-only"));
+    });
+    assert_eq!(check(&cpu, "", "rights").verdict, Verdict::Fail);
+}
+
 /// A change to the good v2 node, the configuration, the check, its verdict, words of it.
 type Case = (fn(&mut Facts), &'static str, &'static str, Verdict, &'static str);
 
@@ -177,7 +205,9 @@ fn each_fault_is_found_with_a_remedy() {
             "5.15",
         ),
         (|f| f.kernel = Err("no /proc".into()), "", "kernel", Unknown, "no /proc"),
-        (|f| f.pidfd = Err("pidfd_open: EPERM".into()), "", "kernel", Fail, "EPERM"),
+        (|f| f.pidfd = Err(obstacle("pidfd_open: EPERM")), "", "kernel", Fail, "EPERM"),
+        (|f| unified(f).hierarchy.in_sight = Err(obstacle("a part")), "", "cgroup", Fail, "a part"),
+        (|f| f.sched_ext = Some("scx_lavd".into()), "", "cpu_tiers", Warn, "scx_lavd"),
         (none, "slots.active = 8", "cpus", Warn, "slots.active = 8"),
         (|f| f.cgroups = Err("no mounts".into()), "", "cgroup", Unknown, "no mounts"),
         (|f| f.cgroups = Ok(Cgroups::default()), "", "cgroup", Fail, "no cgroup file system"),
@@ -188,8 +218,8 @@ fn each_fault_is_found_with_a_remedy() {
             Fine,
             "observe",
         ),
-        (none, "cgroup.version = 1", "cgroup", Fail, "on v1, which cgroup.version asks for"),
-        (|f| unified(f).available.clear(), "", "cgroup", Fail, "has the controllers: none"),
+        (none, "cgroup.version = 1", "cgroup", Fail, "cgroup.version = 1, but"),
+        (|f| unified(f).available.clear(), "", "cgroup", Fail, "/sys/fs/cgroup has no cpu"),
         (|f| unified(f).available = strings("cpu"), "", "cgroup", Warn, "without io and memory"),
         (
             |f| {
@@ -202,7 +232,7 @@ fn each_fault_is_found_with_a_remedy() {
             "processes live in that group",
         ),
         (
-            |f| unified(f).hierarchy.root.writable = Err("EROFS".into()),
+            |f| unified(f).hierarchy.usable = Err(obstacle("EROFS")),
             "",
             "rights",
             Fail,
@@ -211,7 +241,7 @@ fn each_fault_is_found_with_a_remedy() {
         (
             |f| {
                 f.uid = 1000;
-                unified(f).hierarchy.root.writable = Err("EACCES".into());
+                unified(f).hierarchy.usable = Err(obstacle("EACCES"));
             },
             "",
             "rights",
@@ -229,7 +259,7 @@ fn each_fault_is_found_with_a_remedy() {
             "EACCES",
         ),
         (
-            |f| unified(f).hierarchy.root.writable = Err("EROFS".into()),
+            |f| unified(f).hierarchy.usable = Err(obstacle("EROFS")),
             "daemon.mode = \"observe\"",
             "rights",
             Fine,
@@ -522,14 +552,6 @@ fn v1_needs_its_controllers_and_likes_a_twin() {
     assert_eq!(check(&facts, "", "cgroup").verdict, Verdict::Warn);
     assert_eq!(check(&facts, "", "task_pressure").verdict, Verdict::Warn);
 
-    let facts = with(hybrid(), |f| {
-        f.cgroups.as_mut().unwrap().v1[2].root.writable = Err("freezer is read-only".into());
-    });
-    let found = check(&facts, "", "rights");
-    assert_eq!(
-        (found.verdict, found.found.as_str()),
-        (Verdict::Fail, "root: freezer is read-only")
-    );
     // The same hierarchy of v2 is not used by a v1 daemon for its controllers.
     assert_eq!(check(&hybrid(), "cgroup.version = 2", "cgroup").verdict, Verdict::Fail);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Driver;
 use super::reader::{Check, CycleReport, CycleRequest, Readback};
 use super::worker::Job;
-use crate::cgroup::{Attachment, KernelView};
+use crate::cgroup::{Attachment, Effects, KernelView};
 use crate::core::Measured;
 use crate::core::lane;
 use crate::core::model::{TaskId, Tier};
@@ -102,7 +102,8 @@ impl Driver {
         self.started_at = now.time_of(self.started, self.started_at);
         self.reading = false;
         self.admit_sought(now, Some(now));
-        let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files } = report;
+        let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files, effects } =
+            report;
         let is_slow = sample.took > self.period() / 2;
         if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
             tracing::warn!(
@@ -143,6 +144,9 @@ impl Driver {
         self.check_root(now);
         self.check_weights(asked_at, kernel, now);
         self.tell_again();
+        if let Some(effects) = effects {
+            self.adopt(effects, now);
+        }
         for (id, error) in entered {
             self.entered(id, error, now);
         }
@@ -208,6 +212,23 @@ impl Driver {
             }
         }
         self.check_ended(&suspects, now);
+    }
+
+    /// The scheduler of a disk, or of the CPUs, is another one: tasks get their tiers by what it
+    /// heeds, and what the one before needed is taken back.
+    fn adopt(&mut self, effects: Effects, now: Moment) {
+        let is_new = self.tree.adopt(effects);
+        let found = self.tree.capabilities();
+        tracing::info!("what makes tiers on this node has changed: {}", found.reason);
+        if !is_new {
+            return;
+        }
+        let placed: Vec<TaskId> = self.entries.keys().copied().collect();
+        for id in placed {
+            self.align(id, None, now);
+            self.read_back(id);
+            self.renew_disk_tier(id);
+        }
     }
 
     /// Groups of ended tasks that could not be removed at once.

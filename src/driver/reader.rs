@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::worker::{Message, Outbox};
-use crate::cgroup::{CgroupError, Drift, Group, Kept, KernelView, Reading, TierTree, WeightPlan};
+use crate::cgroup::{
+    CgroupError, Drift, Effects, Group, Kept, KernelView, Reading, TierTree, WeightPlan,
+};
 use crate::clock;
 use crate::core::model::{Level, TaskId};
 use crate::sample::{NodeSample, Sample, Sampler, TaskSource};
@@ -99,6 +101,8 @@ pub struct CycleReport {
     pub entered: Vec<(TaskId, CgroupError)>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
+    /// What makes tiers on this node now, where that is not what it was.
+    pub effects: Option<Effects>,
 }
 
 /// What the reading thread keeps of a group.
@@ -124,6 +128,9 @@ fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
     sample.tasks.get(index)?.1.cpu
 }
 
+/// Between two looks at what makes tiers, where cycles are shorter: four files for each disk.
+const EFFECTS_EVERY: Duration = Duration::from_secs(1);
+
 /// Reads until the loop drops its end.
 pub(super) fn read_all(
     tree: &TierTree,
@@ -133,6 +140,7 @@ pub(super) fn read_all(
 ) {
     let mut looks: VecDeque<(BootTime, Vec<TaskId>)> = VecDeque::new();
     let mut kept: HashMap<TaskId, Watched> = HashMap::new();
+    let mut looked_again = clock::boot_time();
     let mut reading = Reading { descriptors: sampler.descriptors(), buffer: Vec::new() };
     loop {
         let request = match looks.front() {
@@ -214,9 +222,26 @@ pub(super) fn read_all(
                     .map(|(after, tasks)| (started.after(after), tasks))
                     .collect();
                 let kept_files = sampler.kept_files();
-                let due = request.due;
-                let report =
-                    CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files };
+                // After the weights were compared, and before the loop goes by it.
+                let due = started.since(looked_again) >= EFFECTS_EVERY;
+                let effects = due.then(|| tree.look_again()).flatten();
+                if due {
+                    looked_again = started;
+                }
+                if effects.is_some() {
+                    // The files to compare may be others.
+                    kept.clear();
+                }
+                let report = CycleReport {
+                    sample,
+                    asked_at,
+                    due: request.due,
+                    kernel,
+                    outside,
+                    entered,
+                    kept_files,
+                    effects,
+                };
                 outbox.send(Message::Cycle(Box::new(report)));
             }
         }

@@ -313,7 +313,9 @@ impl Driver {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.tree.shortfalls(&self.plan);
+        let mut warnings = self.tree.warnings();
+        warnings.extend(self.watcher.warning());
+        warnings.extend(self.tree.shortfalls(&self.plan));
         let wanted = self.config.tiers.io == DiskTiers::Idle;
         if self.tree.capabilities().io_tiers == IoTiers::None && wanted {
             warnings.push(

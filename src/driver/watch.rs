@@ -6,7 +6,7 @@
 //! (kernel: CGROUP_FILE_NOTIFY_MIN_INTV), so it is too slow to be the first.
 //!
 //! Limits: one descriptor a watched process. Where they run out, `cgroup.events` and the check
-//! of every cycle remain.
+//! of every cycle remain; where inotify is used up, pidfds and that check do.
 
 use std::collections::HashMap;
 use std::io;
@@ -70,7 +70,10 @@ pub struct Key(u64);
 #[derive(Debug)]
 pub struct Watcher {
     epoll: OwnedFd,
-    groups: OwnedFd,
+    /// `None`: there is no inotify to be had.
+    groups: Option<OwnedFd>,
+    /// Why groups are not watched, once one was not.
+    unwatched: Option<String>,
     messages: std::sync::Arc<OwnedFd>,
     processes: HashMap<u64, Watched>,
     /// Until [`Watcher::take_ended`].
@@ -105,16 +108,24 @@ impl Watcher {
     /// An empty set that also wakes for `commands`.
     pub fn new(commands: BorrowedFd<'_>) -> io::Result<Watcher> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let groups = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let messages = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        for (fd, token) in
-            [(commands, COMMANDS), (messages.as_fd(), MESSAGES), (groups.as_fd(), GROUPS)]
-        {
-            epoll::add(&epoll, fd, EventData::new_u64(token), EventFlags::IN)?;
+        let groups = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK);
+        let unwatched = groups.as_ref().err().map(|errno| no_inotify(*errno));
+        if let Some(why) = &unwatched {
+            tracing::warn!("{why}");
+        }
+        let groups = groups.ok();
+        let fixed = [(Some(commands), COMMANDS), (Some(messages.as_fd()), MESSAGES)];
+        let groups_fd = groups.as_ref().map(|fd| fd.as_fd());
+        for (fd, token) in fixed.into_iter().chain([(groups_fd, GROUPS)]) {
+            if let Some(fd) = fd {
+                epoll::add(&epoll, fd, EventData::new_u64(token), EventFlags::IN)?;
+            }
         }
         Ok(Watcher {
             epoll,
             groups,
+            unwatched,
             messages: std::sync::Arc::new(messages),
             processes: HashMap::new(),
             ended: Vec::new(),
@@ -176,21 +187,41 @@ impl Watcher {
         self.processes.remove(&key.0);
     }
 
-    /// Watches `cgroup.events` in `dir`.
+    /// Watches `cgroup.events` in `dir`. That there is no inotify for it is said once, and in
+    /// [`Watcher::warning`].
     pub fn watch_group(&mut self, task: TaskId, dir: &Path) -> io::Result<()> {
+        let Some(groups) = &self.groups else { return Ok(()) };
         let file = dir.join("cgroup.events");
-        let wd = inotify::add_watch(&self.groups, &file, inotify::WatchFlags::MODIFY)?;
+        let wd = match inotify::add_watch(groups, &file, inotify::WatchFlags::MODIFY) {
+            Ok(wd) => wd,
+            Err(errno @ Errno::NOSPC) => {
+                if self.unwatched.is_none() {
+                    let why = no_watch(errno);
+                    tracing::warn!(task = %task, "{why}");
+                    self.unwatched = Some(why);
+                }
+                return Ok(());
+            }
+            Err(errno) => return Err(errno.into()),
+        };
         self.group_tasks.insert(wd, task);
         self.task_groups.insert(task, wd);
         Ok(())
+    }
+
+    /// Why groups of tasks are not watched, for status.
+    pub fn warning(&self) -> Option<String> {
+        self.unwatched.clone()
     }
 
     /// Ends the watch on the group of `task`.
     pub fn forget_group(&mut self, task: TaskId) {
         if let Some(wd) = self.task_groups.remove(&task) {
             self.group_tasks.remove(&wd);
-            // EINVAL: the group was removed, and the watch with it.
-            let _ = inotify::remove_watch(&self.groups, wd);
+            if let Some(groups) = &self.groups {
+                // EINVAL: the group was removed, and the watch with it.
+                let _ = inotify::remove_watch(groups, wd);
+            }
         }
     }
 
@@ -236,8 +267,9 @@ impl Watcher {
     }
 
     fn read_groups(&mut self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        let Some(groups) = &self.groups else { return Ok(()) };
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.groups, &mut buffer);
+        let mut reader = inotify::Reader::new(groups, &mut buffer);
         loop {
             match reader.next() {
                 Ok(event) => {
@@ -254,6 +286,31 @@ impl Watcher {
             }
         }
     }
+}
+
+/// How ends are noticed without inotify.
+const WITHOUT: &str =
+    "the end of a task whose main process is gone is noticed in the next cycle only";
+
+fn no_inotify(errno: Errno) -> String {
+    let remedy = match errno {
+        // Descriptors would have run out for the eventfd made just before.
+        Errno::MFILE => {
+            "this user has as many inotify instances as fs.inotify.max_user_instances \
+                         allows: raise it (sysctl) and restart lrsd"
+        }
+        _ => "see inotify_init1(2)",
+    };
+    format!(
+        "groups of tasks are not watched, so {WITHOUT}: no inotify instance ({errno}); {remedy}"
+    )
+}
+
+fn no_watch(errno: Errno) -> String {
+    format!(
+        "groups of some tasks are not watched, so {WITHOUT}: no inotify watch ({errno}); this user \
+         has as many as fs.inotify.max_user_watches allows: raise it (sysctl)"
+    )
 }
 
 #[cfg(test)]

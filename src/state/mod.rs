@@ -73,6 +73,13 @@ pub struct Recovered {
     pub history_damaged: bool,
 }
 
+impl Recovered {
+    /// Whether an earlier daemon of this boot had tasks: they may run still.
+    pub fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty() || !self.damaged_tasks.is_empty()
+    }
+}
+
 /// The open state directory.
 #[derive(Debug)]
 pub struct Store {

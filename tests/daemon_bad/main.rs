@@ -13,5 +13,6 @@ mod harness;
 mod member;
 
 mod bad_input;
+mod bad_node;
 mod bad_process;
 mod bad_state;

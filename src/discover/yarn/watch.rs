@@ -75,6 +75,17 @@ struct LocalDir {
     trouble: Option<String>,
 }
 
+fn no_instance(errno: Errno) -> io::Error {
+    match errno {
+        // Or descriptors, of which lrsd has thousands.
+        Errno::MFILE => io::Error::other(format!(
+            "no inotify instance ({errno}); this user has as many as fs.inotify.max_user_instances \
+             allows: raise it (sysctl) and restart lrsd"
+        )),
+        _ => errno.into(),
+    }
+}
+
 /// The watches on all local directories of a node.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -99,7 +110,8 @@ impl Watch {
             trouble: None,
         };
         Ok(Watch {
-            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+                .map_err(no_instance)?,
             dirs: local_dirs.iter().map(dir).collect(),
             places: HashMap::new(),
             watched: HashSet::new(),

@@ -62,13 +62,17 @@ fn whole_disks_only() {
 
 #[test]
 fn hierarchies_under_an_injected_root() {
-    let proc = tree(&[(
-        "self/mountinfo",
-        "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup \
-         rw,cpu,cpuacct\n\
-         41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n\
-         42 31 0:39 / /tmp rw,relatime - tmpfs tmpfs rw\n",
-    )]);
+    let proc = tree(&[
+        (
+            "self/mountinfo",
+            "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup \
+             rw,cpu,cpuacct\n\
+             33 31 0:30 /part /sys/fs/cgroup/blkio rw,relatime - cgroup cgroup rw,blkio\n\
+             41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n\
+             42 31 0:39 / /tmp rw,relatime - tmpfs tmpfs rw\n",
+        ),
+        ("self/cgroup", "3:blkio:/\n2:cpu,cpuacct:/a\n0::/b\n"),
+    ]);
     let sys = tree(&[
         ("fs/cgroup/cpu,cpuacct/cpu.idle", "0"),
         ("fs/cgroup/cpu,cpuacct/lrs/cpu.shares", "1024"),
@@ -83,7 +87,10 @@ fn hierarchies_under_an_injected_root() {
     let found = cgroups(proc.path(), sys.path(), &Config::default(), &none).unwrap();
     let cpu = found.v1_with("cpu").unwrap();
     assert_eq!(cpu.point, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
-    assert!(found.v1_with("cpuacct").is_some() && found.v1_with("blkio").is_none());
+    assert!(found.v1_with("cpuacct").is_some() && found.v1_with("freezer").is_none());
+    assert!(cpu.usable.is_ok() && cpu.in_sight.is_ok());
+    let part = found.v1_with("blkio").unwrap().in_sight.clone().unwrap_err().to_string();
+    assert!(part.contains("/sys/fs/cgroup/blkio shows the groups from /part on"), "{part}");
     assert!(cpu.has("cpu.idle") && !cpu.child_has("cpu.idle") && cpu.child_has("cpu.shares"));
     assert!(cpu.root.exists && cpu.root.writable.is_ok());
     let unified = found.v2.unwrap();

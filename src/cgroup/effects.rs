@@ -1,0 +1,112 @@
+//! What makes tiers on this node at present: the schedulers of its disks and of its CPUs.
+//!
+//! Both change while a daemon runs: udev rules and operators choose a disk's scheduler after boot, a
+//! scheduler in BPF (sched_ext) comes and goes. The sampling thread reads them anew every cycle, at
+//! most once a second, which is a few small files for each disk, and the loop takes over what
+//! differs between two readings, so that no look at weights compares what one of them says with what
+//! was written by the other.
+//!
+//! Limits. A group in place has a disk tier only if it had the file of the weight when it was
+//! admitted: BFQ loaded later is without it.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use super::open::Root;
+use super::probe::{self, IoFacts, IoFinding, IoKnob};
+use super::tree::TierTree;
+use super::{Capabilities, DiskTiers, Version};
+
+/// What was found on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effects {
+    pub(super) io: IoFinding,
+    /// The scheduler in BPF that all tasks run under.
+    pub(super) sched_ext: Option<String>,
+}
+
+/// [`Effects`] as they are used, and what clients are told of them.
+#[derive(Debug)]
+pub(super) struct Present {
+    pub(super) effects: Effects,
+    pub(super) capabilities: Arc<Capabilities>,
+    /// Without effects.
+    base: Capabilities,
+}
+
+impl Effects {
+    pub(super) fn read(root: &Root, wanted: DiskTiers) -> Effects {
+        let io = match wanted {
+            DiskTiers::Off => IoFinding::none(format!("{}: tiers.io = false", probe::EQUAL)),
+            DiskTiers::Weights => io_finding(root, false),
+            DiskTiers::Idle => io_finding(root, true),
+        };
+        Effects { io, sched_ext: probe::sched_ext(Path::new("/sys")) }
+    }
+}
+
+impl Present {
+    pub(super) fn new(base: Capabilities, effects: Effects) -> Present {
+        let parts = [base.reason.as_str(), effects.io.reason.as_str()];
+        let reason =
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        let capabilities = Arc::new(Capabilities {
+            io_tiers: effects.io.tiers,
+            io_by_thread: effects.io.knobs.contains(&IoKnob::ThreadPriority),
+            reason,
+            ..base.clone()
+        });
+        Present { effects, capabilities, base }
+    }
+
+    pub(super) fn knobs(&self) -> &[IoKnob] {
+        &self.effects.io.knobs
+    }
+}
+
+impl TierTree {
+    pub(super) fn present(&self) -> Arc<Present> {
+        Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the node anew. `None`: all is as it was.
+    pub fn look_again(&self) -> Option<Effects> {
+        if self.observing {
+            return None;
+        }
+        let found = Effects::read(&self.root, self.disk_tiers);
+        (found != self.present().effects).then_some(found)
+    }
+
+    /// Goes by `effects` from now on. Answers whether tasks have to be given their tiers anew: other
+    /// files make them. Nothing may read weights meanwhile.
+    pub fn adopt(&self, effects: Effects) -> bool {
+        let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);
+        let differ = present.knobs() != effects.io.knobs;
+        *present = Arc::new(Present::new(present.base.clone(), effects));
+        differ
+    }
+}
+
+fn io_finding(root: &Root, idle_class: bool) -> IoFinding {
+    let disks = match probe::disks(Path::new("/sys/block")) {
+        Ok(disks) => disks,
+        Err(error) => {
+            let why = format!("{}: /sys/block cannot be read ({error})", probe::EQUAL);
+            return IoFinding::none(why);
+        }
+    };
+    let group = match root.version {
+        Version::V1 => root.hierarchies.iter().find(|h| h.has("blkio")).map(|h| h.dir(&root.path)),
+        Version::V2 => root.controllers.contains(&"io").then(|| root.dir()),
+    };
+    // Only the real root group has it; inside a container nothing is known of iocost.
+    let qos = std::fs::read_to_string(root.hierarchies[0].dir("io.cost.qos")).unwrap_or_default();
+    probe::io(&IoFacts {
+        version: root.version,
+        group: group.as_deref(),
+        disks: &disks,
+        iocost: &probe::iocost_devices(&qos),
+        idle_class,
+    })
+}
