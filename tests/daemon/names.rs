@@ -12,7 +12,7 @@ use crate::harness::{Daemon, procs, signal};
 use crate::member::{MEMBER, STRANGER, stranger, with_members};
 
 const SETTINGS: &str = "daemon.sample_period = \"100ms\"\n[slots]\nactive = 8\npassive = 0\n\
-    expand = false\n[[discover]]\nname = \"reports\"\nattach = \"own\"\n\
+    expand = false\n[[discover]]\nname = \"reports\"\nattach = \"own\"\nuser = [\"root\"]\n\
     command = \"/nightly-reportäöü 301$\"\n";
 
 /// A program whose name of 15 bytes ends within a letter, for every user.
