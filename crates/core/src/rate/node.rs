@@ -58,17 +58,18 @@ impl NodeRates {
                 let grown = new.swap_used.0 as f64 - old.swap_used.0 as f64;
                 (!elapsed.is_zero()).then(|| grown / elapsed.as_secs_f64())
             }),
-            pressure: old.pressure.zip(new.pressure).map(|(old, new)| {
+            pressure: old.pressure.zip(new.pressure).and_then(|(old, new)| {
                 let share = |old: Option<Duration>, new: Option<Duration>| {
                     share_of_time(old?, new?, elapsed)
                 };
-                PressureShares {
+                let shares = PressureShares {
                     cpu_some: share(old.cpu_some, new.cpu_some),
                     memory_some: share(old.memory_some, new.memory_some),
                     memory_full: share(old.memory_full, new.memory_full),
                     io_some: share(old.io_some, new.io_some),
                     io_full: share(old.io_full, new.io_full),
-                }
+                };
+                (shares != PressureShares::default()).then_some(shares)
             }),
         }
     }
