@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn on_v1_from_the_group_of_a_process_as_the_mount_shows_it() {
-        let mounts = Mounts::parse("31 1 0:2 /box /cg/memory rw - cgroup cgroup rw,memory\n");
+        let mounts = Mounts::parse(b"31 1 0:2 /box /cg/memory rw - cgroup cgroup rw,memory\n");
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("cgroup");
         for (text, expected) in [
@@ -86,6 +86,6 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             assert_eq!(paths(&MemoryGroups::v1(&mounts, &file).unwrap()), expected, "{text}");
         }
-        assert_eq!(MemoryGroups::v1(&Mounts::parse(""), &file), None);
+        assert_eq!(MemoryGroups::v1(&Mounts::parse(b""), &file), None);
     }
 }

@@ -226,7 +226,7 @@ impl Line<'_> {
             }
             _ => return None,
         };
-        let root = name::text(&unescape(self.root)).into_owned();
+        let root = name::text(&unescape(self.root));
         let mut words = self.options.split(|byte| *byte == b',');
         let has_cpuset = self.kind == b"cgroup" && words.any(|word| word == CPUSET.as_bytes());
         Some(Mount { point: self.point.clone(), root, controllers, has_cpuset })

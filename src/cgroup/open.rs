@@ -25,7 +25,7 @@ use super::process::Membership;
 use super::scope::{self, Scope};
 use super::trial::TRIAL;
 use super::whereabouts::OwnGroups;
-use super::{CgroupError, DiskTiers, Preview, TreeSettings, Version, attach, files};
+use super::{CgroupError, DiskTiers, Origin, Preview, TreeSettings, Version, attach, files};
 use crate::core::model::TaskId;
 use crate::units::Pid;
 

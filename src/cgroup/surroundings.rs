@@ -290,7 +290,8 @@ mod tests {
                 mount("freezer", "cgroup", "freezer"),
                 mount("systemd", "cgroup", "name=systemd"),
             ]
-            .concat(),
+            .concat()
+            .into_bytes(),
         );
         mounts.v1().into_iter().chain(mounts.systemd()).collect()
     }

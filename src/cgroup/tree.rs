@@ -638,7 +638,7 @@ impl TierTree {
         // What is only observed lives anywhere below the mount.
         let root = (!self.observing).then_some(self.root.path.as_str());
         let place = (primary.mount.point.as_path(), root);
-        MemoryGroups::of_daemon(self.capabilities.version, place, self.root.is_scope)
+        MemoryGroups::of_daemon(self.capabilities().version, place, self.root.is_scope)
     }
 
     /// Gives every thread of an own `group` the I/O priority of `tier`, where disk tiers are made
