@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn cpuset_and_quota_of_the_tasks_count_and_those_of_lrsd_do_not() {
         assert_eq!(found(&[]), "2 to be used (0-1), so 2 active slots");
-        let slice = "sys/fs/cgroup/lrs.slice/";
+        let slice = "sys/fs/cgroup/lrs/";
         assert_eq!(
             found(&[(&format!("{slice}cpuset.cpus.effective"), "1\n")]),
             "1 to be used (1), so 1 active slots"

@@ -105,7 +105,7 @@ fn what_leaves_no_cpu_or_cannot_be_read_is_said_and_does_not_count() {
     // Without counters the CPUs are known, and nothing of their time.
     fixture.put(ONLINE, "0-3\n");
     fixture.put("proc/stat", "intr 5\n");
-    assert_eq!(one_problem("proc/stat", &mut reader), ("0-1".into(), 0));
+    assert_eq!(one_problem("proc/stat", &mut CpuReader::new(&settings)), ("0-1".into(), 0));
     std::fs::remove_file(fixture.path(ONLINE)).unwrap();
     let (none, _, problems) = read(&mut CpuReader::new(&settings));
     assert_eq!((none.as_str(), problems.len()), ("", 2), "{problems:?}");
