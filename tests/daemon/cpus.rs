@@ -92,11 +92,11 @@ fn a_cpu_that_goes_takes_a_slot_and_one_that_returns_opens_none_by_its_past() {
     fs::write(&list, &online).unwrap();
     until_capacity(&daemon, cpus);
     let events = daemon.events();
-    let resized = events.iter().filter(|event| event["kind"] == "resized").collect::<Vec<_>>();
+    let resized = events.iter().filter(|event| event["type"] == "resized").collect::<Vec<_>>();
     let reason = |event: &Value| event["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason(resized[0]), format!("LRS's tasks may run on 1 CPUs, {cpus} before"));
     assert_eq!(reason(resized[1]), format!("LRS's tasks may run on {cpus} CPUs, 1 before"));
-    let expanded = events.iter().filter(|event| event["kind"] == "expanded");
+    let expanded = events.iter().filter(|event| event["type"] == "expanded");
     let since = expanded.filter(|event| event["seq"].as_u64().unwrap() > at_return).count();
     assert_eq!(since, 0, "{events:?}");
 }
@@ -183,7 +183,7 @@ fn cpu_that_a_quota_forbids_is_not_spare() {
     });
     let events = daemon.events();
     let since = |event: &&Value| event["seq"].as_u64().unwrap() > before;
-    let kinds: Vec<_> = events.iter().filter(since).map(|event| &event["kind"]).collect();
+    let kinds: Vec<_> = events.iter().filter(since).map(|event| &event["type"]).collect();
     assert!(kinds.iter().any(|kind| **kind == "resized"), "{events:?}");
     assert!(!kinds.iter().any(|kind| **kind == "expanded"), "{events:?}");
 }

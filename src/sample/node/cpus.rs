@@ -106,13 +106,17 @@ impl CpuReader {
             read_where_present(&mut self.isolated, descriptors, buffer, problems, parse::cpu_list);
         let quotas = self.read_quotas(descriptors, buffer, problems);
         let text = match self.stat.read(descriptors, buffer) {
+            Ok(text) if parse::stat_cpus(text).is_empty() => {
+                problems.push(unreadable(self.stat.path()));
+                None
+            }
             Ok(text) => Some(text),
             Err(error) => {
                 problems.push(format!("cannot read {}: {error}", self.stat.path().display()));
                 None
             }
         };
-        let counted = text.map(parse::stat_cpus).filter(|cpus| !cpus.is_empty());
+        let counted = text.map(parse::stat_cpus);
         let Some(mut cpus) = counted.or_else(|| online.clone()).filter(|cpus| !cpus.is_empty())
         else {
             return CpuReading { quotas, ..CpuReading::default() };
