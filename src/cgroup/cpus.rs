@@ -42,7 +42,8 @@ mod tests {
     fn dirs(mountinfo: &str, cgroup: &str) -> Vec<String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), cgroup).unwrap();
-        let dirs = cpuset_dirs(&Mounts::parse(mountinfo.as_bytes()), "/lrs.slice/x", file.path()).unwrap();
+        let dirs =
+            cpuset_dirs(&Mounts::parse(mountinfo.as_bytes()), "/lrs.slice/x", file.path()).unwrap();
         dirs.iter().map(|dir| dir.display().to_string()).collect()
     }
 

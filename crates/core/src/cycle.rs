@@ -260,6 +260,10 @@ impl Shaper {
 
     /// Takes back slots of a trial that gained nothing, as far as they are free.
     pub(super) fn take_back(&mut self, now: Moment) {
+        if let Some(passive) = self.passive_after_growth.take() {
+            let above = self.slots.passive_capacity.saturating_sub(passive);
+            self.slots.passive_capacity -= above.min(self.slots.passive_free());
+        }
         let owed = self.probe.owed().min(self.slots.passive_free());
         if owed > 0 {
             let reason = if self.backs_off() {
@@ -381,7 +385,13 @@ impl Shaper {
         let Some(cpus) = measured.cpus else { return };
         let before = std::mem::replace(&mut self.cpus, cpus);
         if before.slots() != cpus.slots() {
+            let (active, passive) = (self.slots.active_capacity, self.slots.passive_capacity);
             self.resize(&cpus.change_since(before), now);
+            // Passive tasks move up into what comes back. The slots that they leave were kept for
+            // them alone, when CPUs went, and are no room for others.
+            let grown = self.slots.active_capacity.saturating_sub(active);
+            self.passive_after_growth =
+                (grown > 0).then(|| passive.saturating_sub(grown).max(self.slots.base));
         }
     }
 

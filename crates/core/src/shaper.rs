@@ -46,6 +46,9 @@ pub struct Shaper {
     pub(super) free_window: FreeWindow,
     /// Tasks that had come or gone when expanded slots were closed because nobody took them.
     pub(super) untaken: Option<u64>,
+    /// Passive slots there shall be once passive tasks have moved up into an active tier that grew
+    /// with the node's CPUs.
+    pub(super) passive_after_growth: Option<u32>,
     pub(super) guard: Guard,
     /// Stages 2 and 3 of the guard.
     pub(super) ladder: Ladder,
@@ -105,6 +108,7 @@ impl Shaper {
             slots: Slots::default(),
             free_window: FreeWindow::default(),
             untaken: None,
+            passive_after_growth: None,
             guard: Guard::default(),
             ladder: Ladder::default(),
             interference: Interference::default(),

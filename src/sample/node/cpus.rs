@@ -52,7 +52,8 @@ pub struct CpuReader {
     quotas: Vec<Quota>,
     stat: KeptFile,
     ticks_per_second: u64,
-    said: Said,
+    /// What was said of odd rows.
+    pub(super) said: Said,
 }
 
 /// The files of a group that may have a quota; a root group has none.

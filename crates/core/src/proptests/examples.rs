@@ -256,6 +256,7 @@ fn a_smaller_node_demotes_the_lowest_and_latest_and_loses_nobody() {
     assert_eq!(shaper.slots().passive_capacity, 6, "never below what is in use");
     shaper.cycle(&Measured { cpus: Some(4.into()), ..Measured::default() }, at(12));
     assert_eq!(shaper.slots().active_used(), 4);
+    assert_eq!(shaper.slots().passive_capacity, 4, "what came back opens no passive slot");
     shaper.take_step();
     let quota = UsableCpus::new(4, Some(1.5));
     shaper.cycle(&Measured { cpus: Some(quota), ..Measured::default() }, at(15));

@@ -67,10 +67,10 @@ fn slots_that_nobody_takes_are_closed_once_and_then_stay_on_offer() {
     admit(&mut shaper, 0, at(401));
     assert!(capacities(&mut shaper, 140..150, &idle).contains(&2), "they were closed once more");
     // Memory that became scarce since, above the reserve of 100 bytes: one more task fits.
-    let scarce = Memory { available: Bytes(250), total: Bytes(1000) };
-    let node = Measured { memory: Some(scarce), ..idle };
+    let scarce = Memory::of_node(Bytes(250), Bytes(1000));
+    let node = Measured { memory: Some(scarce), ..idle.clone() };
     assert_eq!(capacities(&mut shaper, 150..160, &node).last(), Some(&3));
-    let saturated = Measured { cpu: cpu(0.95), ..idle };
+    let saturated = Measured { cpu: cpu(0.95), ..idle.clone() };
     assert_eq!(capacities(&mut shaper, 160..161, &saturated), [2], "a busy node closes them");
     let mut policy = shaper.policy.clone();
     assert_eq!(capacities(&mut shaper, 161..170, &idle).last(), Some(&8));
