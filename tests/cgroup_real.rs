@@ -1069,6 +1069,75 @@ fn what_the_owner_wrote_meanwhile_is_not_restored() {
     fixture.close();
 }
 
+/// A loop disk on BFQ, until dropped.
+struct BfqDisk {
+    device: String,
+    _image: tempfile::NamedTempFile,
+}
+
+impl BfqDisk {
+    /// `None`: no loop devices or no BFQ here.
+    fn new() -> Option<BfqDisk> {
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(16 << 20).unwrap();
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(image.path()).output();
+        let made = made.ok().filter(|made| made.status.success())?;
+        let device = String::from_utf8(made.stdout).unwrap().trim().rsplit('/').next()?.to_owned();
+        let disk = BfqDisk { device, _image: image };
+        fs::write(disk.sys("queue/scheduler"), "bfq").ok().map(|()| disk)
+    }
+
+    fn sys(&self, file: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.device).join(file)
+    }
+}
+
+impl Drop for BfqDisk {
+    fn drop(&mut self) {
+        let _ = fs::write(self.sys("queue/scheduler"), "none");
+        let _ =
+            Command::new("losetup").args(["--detach", &format!("/dev/{}", self.device)]).status();
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn weights_of_single_devices_come_back() {
+    let Some(disk) = BfqDisk::new() else {
+        println!("NOT RUN: no loop device, or no BFQ");
+        return;
+    };
+    let mut fixture = Fixture::new("devices");
+    let probe = fixture.create();
+    let foreign = Foreign::new(&fixture, &probe);
+    let tree = fixture.tree();
+    tree.remove(&probe).unwrap();
+    let dirs = tree.find_in_place(foreign.job.process(), None).unwrap().dirs;
+    let file = ["blkio.bfq.weight_device", "io.bfq.weight"]
+        .map(|file| dirs.io.as_ref().map(|dir| dir.join(file)))
+        .into_iter()
+        .flatten()
+        .find(|file| file.exists());
+    let Some(file) = file else {
+        println!("NOT RUN: {dirs:?} has no weights of devices");
+        foreign.end();
+        return fixture.close();
+    };
+    let number = fs::read_to_string(disk.sys("dev")).unwrap();
+    fs::write(&file, format!("{} 300", number.trim())).unwrap();
+    let before = fs::read_to_string(&file).unwrap();
+    assert_eq!(before.lines().count(), 2, "{before}");
+
+    let group = tree.find_in_place(foreign.job.process(), None).unwrap();
+    tree.write_tier(&group, Tier::Passive, &PLAN).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 1, "BFQ clears them");
+    tree.write_tier(&group, Tier::Active, &PLAN).unwrap();
+    tree.release(&group).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    foreign.end();
+    fixture.close();
+}
+
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_write_that_fails_half_way_leaves_a_foreign_group_as_it_was() {

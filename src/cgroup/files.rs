@@ -33,6 +33,15 @@ pub(super) fn read_value_if_there(path: &Path) -> Result<Option<String>, CgroupE
     }
 }
 
+/// Like [`read_value_if_there`], with all lines of the file.
+pub(super) fn read_lines_if_there(path: &Path) -> Result<Option<String>, CgroupError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim_end().to_owned())),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(failed("read", path, None, error)),
+    }
+}
+
 /// The number in a value file, `default N` included.
 pub(super) fn read_number(path: &Path) -> Result<u64, CgroupError> {
     let value = read_value(path).map_err(|error| failed("read", path, None, error))?;
@@ -42,8 +51,9 @@ pub(super) fn read_number(path: &Path) -> Result<u64, CgroupError> {
     })
 }
 
-/// `100` or `default 100`.
+/// `100` or `default 100`, whatever lines come after.
 pub(super) fn number(value: &str) -> Option<u64> {
+    let value = value.lines().next()?;
     value.strip_prefix("default ").unwrap_or(value).trim().parse().ok()
 }
 

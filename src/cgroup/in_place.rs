@@ -13,6 +13,9 @@
 //! has written the plans are not known: what was found is restored there, since LRS's passive
 //! weight must not stay.
 //!
+//! A file of weights may have lines of single devices after its default (`disk_lines`); they come back
+//! too.
+//!
 //! Limits. An owner that writes what LRS has just written has not been heard, nor has one that
 //! wrote while no daemon ran.
 
@@ -24,7 +27,7 @@ use super::dirs::{self, inode};
 use super::process::{Membership, is_within};
 use super::tiers::CPU_IDLE;
 use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES, Scale};
-use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, files};
+use super::{Attachment, CgroupError, Group, GroupRecord, Version, WeightPlan, disk_lines, files};
 use crate::units::ProcessRef;
 
 /// cgroup-v2.rst "IO Priority".
@@ -88,7 +91,7 @@ pub(super) fn find(
     if let Some(io_dir) = &dirs.io {
         // Also of those that make no tier now: the scheduler of a disk may change.
         for scale in DISK_SCALES {
-            if let Some(value) = files::read_value_if_there(&io_dir.join(scale.file))? {
+            if let Some(value) = disk_lines::read(io_dir, scale.file)? {
                 record.found.push((scale.file.to_owned(), value));
             }
         }
@@ -212,7 +215,7 @@ pub(super) fn heeded(
 ) -> Result<Option<GroupRecord>, CgroupError> {
     let Some(cpu) = &group.dirs.cpu else { return Ok(None) };
     let mut record = group.record.clone();
-    let mut note = |file: &str, value: String| {
+    let note = |record: &mut GroupRecord, file: &str, value: String| {
         for (name, found) in &mut record.found {
             if name == file {
                 found.clone_from(&value);
@@ -224,19 +227,25 @@ pub(super) fn heeded(
         let is_cpu = file.starts_with("cpu.");
         if is_cpu && is_idle {
             // LRS makes no group of others idle, and such a group's weight is none.
-            note(CPU_IDLE, "1".to_owned());
+            note(&mut record, CPU_IDLE, "1".to_owned());
             continue;
         }
         let Some(dir) = (if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() }) else { continue };
-        let Some(present) = files::read_value_if_there(&dir.join(file))? else { continue };
-        if files::number(&present).is_none_or(|present| present == *written) {
+        let Some(present) = disk_lines::read(dir, file)? else { continue };
+        let Some(number) = files::number(&present) else { continue };
+        if number == *written {
+            let found = record.found.iter().find(|(name, _)| name == file);
+            if let Some((_, found)) = found {
+                let merged = disk_lines::merged(found, &present);
+                note(&mut record, file, merged);
+            }
             continue;
         }
         if is_cpu {
             // The kernel refuses a weight for an idle group: its owner took it out of that.
-            note(CPU_IDLE, "0".to_owned());
+            note(&mut record, CPU_IDLE, "0".to_owned());
         }
-        note(file, present);
+        note(&mut record, file, present);
     }
     Ok((record != group.record).then_some(record))
 }
@@ -261,18 +270,25 @@ pub(super) fn restore(
             continue;
         }
         let dir = if is_cpu { Some(cpu) } else { group.dirs.io.as_ref() };
-        let Some(path) = dir.map(|dir| dir.join(file)) else { continue };
-        let Some(present) = files::read_value_if_there(&path)? else { continue };
+        let Some(dir) = dir else { continue };
+        let path = dir.join(file);
+        let Some(present) = disk_lines::read(dir, file)? else { continue };
         if present == *found || !files::number(&present).is_some_and(|value| is_ours(file, value)) {
             continue;
         }
-        // What was found as the weight of an idle group (0, or 3 shares) is none.
-        let (file, value) = if is_cpu && was_idle { (&idle_file, "1") } else { (&path, &**found) };
-        match files::write_raw(file, value) {
-            // A unit's group goes with its last process, also meanwhile.
-            Err(error) if files::is_gone(&error) => return Ok(()),
-            written => written.map_err(|e| files::failed("write", file, Some(value), e))?,
+        let number = disk_lines::default(found);
+        if disk_lines::default(&present) != number {
+            // What was found as the weight of an idle group (0, or 3 shares) is none.
+            let (path, value) =
+                if is_cpu && was_idle { (&idle_file, "1") } else { (&path, number) };
+            match files::write_raw(path, value) {
+                // A unit's group goes with its last process, also meanwhile.
+                Err(error) if files::is_gone(&error) => return Ok(()),
+                written => written.map_err(|e| files::failed("write", path, Some(value), e))?,
+            }
         }
+        // After the default, which clears them.
+        disk_lines::write(dir, file, &disk_lines::merged(found, &present))?;
     }
     Ok(())
 }
@@ -356,6 +372,39 @@ mod tests {
         assert_eq!(found_number(&record, CPU_IDLE), Some(0), "no longer idle by its owner");
         assert_eq!(found_number(&record, "cpu.weight"), Some(300));
         assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: nobody knows");
+    }
+
+    #[test]
+    fn lines_of_devices_come_back_with_the_default() {
+        let files = Files::new(&[("cpu.shares", "1024"), ("blkio.bfq.weight", "100\n7:0 300")]);
+        let path = files.0.path().join("blkio.bfq.weight_device");
+        let restored = |default, devices| {
+            // As BFQ has it after a write of the default, and what the owner wrote after that.
+            std::fs::write(&path, devices).unwrap();
+            let default = files.restored(&[("blkio.bfq.weight", default)]).remove(0);
+            (default, std::fs::read_to_string(&path).unwrap())
+        };
+        let pair = |default: &str, devices: &str| (default.to_owned(), devices.to_owned());
+        assert_eq!(restored("1", ""), pair("100", "7:0 300"));
+        assert_eq!(restored("100", ""), pair("100", ""), "not written by LRS: its owner's word");
+        assert_eq!(restored("1", "7:0 55"), pair("100", "7:0 55"), "the owner's, meanwhile");
+        assert_eq!(restored("700", ""), pair("700", ""), "the owner's, which cleared the line");
+    }
+
+    #[test]
+    fn lines_of_devices_that_its_owner_writes_count_as_found() {
+        let files = Files::new(&[("cpu.shares", "1024"), ("blkio.bfq.weight", "100\n7:0 300")]);
+        let heeded = |default: &str, devices: &str| {
+            let path = files.0.path();
+            std::fs::write(path.join("blkio.bfq.weight"), default).unwrap();
+            std::fs::write(path.join("blkio.bfq.weight_device"), devices).unwrap();
+            let record = super::heeded(&files.1, &[("blkio.bfq.weight", 1)]).unwrap();
+            record.map(|record| record.found[1].1.clone())
+        };
+        assert_eq!(heeded("1", "default 1"), None, "as LRS left it");
+        assert_eq!(heeded("1", "default 1\n7:0 300"), None);
+        assert_eq!(heeded("1", "default 1\n7:1 40").as_deref(), Some("100\n7:0 300\n7:1 40"));
+        assert_eq!(heeded("500", "default 500\n7:1 40").as_deref(), Some("500\n7:1 40"));
     }
 
     #[test]

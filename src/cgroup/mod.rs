@@ -22,6 +22,7 @@
 //! | `obstacle` | what makes admissions impossible, in words that doctor shares |
 //! | `trial` | an admission before any task is: the start's proof |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
+//! | `disk_lines` | weights of single devices, kept for the owner |
 //! | `freeze` | a group frozen and thawed, for the guard |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
@@ -50,6 +51,7 @@ use crate::units::{Pid, ProcessRef};
 mod attach;
 pub(crate) mod cpus;
 mod dirs;
+mod disk_lines;
 mod effects;
 mod evacuate;
 mod files;
