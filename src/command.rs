@@ -20,7 +20,7 @@ use crate::found::{Found, Hint};
 use crate::kernfs::name;
 use crate::proto;
 use crate::systemd::unit::UnitName;
-use crate::units::{Pid, WallTime};
+use crate::units::{Pid, ProcessRef, WallTime};
 
 /// What a caller is to this daemon, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,10 +43,36 @@ pub struct Caller {
     /// Primary and supplementary gids.
     pub gids: Vec<u32>,
     /// The process, where the server can know it.
-    pub pid: Option<Pid>,
+    pub process: CallerProcess,
     /// What somebody entitled to (polkit) granted for this one call. It adds to the table of
     /// [`crate::rights`], it never takes away.
     pub granted: Option<Role>,
+}
+
+/// The process that asks. The pids that it names are those of its own pid namespace
+/// (pid_namespaces(7)), so they mean something here only if that is lrsd's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerProcess {
+    /// Its pid namespace is lrsd's.
+    Here(ProcessRef),
+    /// It is in another pid namespace, below lrsd's: a container's, for example.
+    Inside(ProcessRef),
+    /// It cannot be seen from lrsd's pid namespace, or the command is no client's.
+    Unseen,
+    /// It had ended before it was looked at.
+    Ended,
+    /// It could not be looked at. In words, why.
+    Unknown(String),
+}
+
+impl CallerProcess {
+    /// Its pid in lrsd's pid namespace.
+    pub fn pid(&self) -> Option<Pid> {
+        match self {
+            CallerProcess::Here(process) | CallerProcess::Inside(process) => Some(process.pid),
+            CallerProcess::Unseen | CallerProcess::Ended | CallerProcess::Unknown(_) => None,
+        }
+    }
 }
 
 /// Where the answer goes.

@@ -158,10 +158,16 @@ impl Desk {
             self.groups.thaw(group)?;
         }
         if let Some(group) = record.group.as_ref().filter(|_| self.was_cut_short(record)) {
-            self.groups.roll_back(group)?;
+            if !self.groups.roll_back(group)? {
+                return Ok(
+                    "its admission was not done, and it is frozen by somebody else: neutral \
+                           weights; its processes stay in its cgroup, and the next lrsd knows it",
+                );
+            }
             self.release(record)?;
             return Ok("its admission was not done; its processes are back where they were");
         }
+        let halted = record.group.as_ref().is_some_and(|group| self.groups.is_halted(group));
         let files = record.group.as_ref().map(|group| self.groups.give_back(group)).transpose();
         // Told even where the files could not be written: systemd writes them too.
         let told = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
@@ -169,6 +175,10 @@ impl Desk {
         let told = told?.unwrap_or(true);
         let attachment = record.group.as_ref().map(|group| group.attachment);
         match attachment {
+            Some(Attachment::Own) if occupied && halted => Ok(
+                "neutral weights; it is frozen or stopped by somebody else, and stays so in its cgroup, \
+                 which goes with its last process under the next lrsd, or by rmdir",
+            ),
             Some(Attachment::Own) if occupied => {
                 Ok("neutral weights; it runs on in its cgroup, and the next lrsd knows it")
             }

@@ -219,7 +219,12 @@ mod tests {
     }
 
     fn caller(uid: u32, gids: &[u32]) -> Caller {
-        Caller { uid, gids: gids.to_vec(), pid: None, granted: None }
+        Caller {
+            uid,
+            gids: gids.to_vec(),
+            process: crate::command::CallerProcess::Unseen,
+            granted: None,
+        }
     }
 
     #[test]

@@ -21,10 +21,11 @@ use super::mounts::Hierarchy;
 use super::tiers::CPU_IDLE;
 use super::weights::{CPU_SHARES, CPU_WEIGHT, DISK_SCALES};
 use super::{
-    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, freeze, in_place,
-    ioprio, members, open,
+    Attachment, CgroupError, Group, GroupRecord, TreeSettings, Version, files, freeze, halts,
+    in_place, ioprio, members, open,
 };
 use crate::core::model::Tier;
+use crate::core::task::Halt;
 use crate::systemd::SLICE;
 
 /// The hierarchies in which records name groups.
@@ -95,19 +96,31 @@ impl RecordedGroups {
 }
 
 impl RecordedGroups {
+    /// Whether nothing in the group can run, because others froze or stopped it. What cannot be read
+    /// counts as running.
+    pub fn is_halted(&self, record: &GroupRecord) -> bool {
+        let dirs = dirs::of_group(&self.hierarchies, self.version, record);
+        let group = Group { record: record.clone(), dirs };
+        halts::of(&self.hierarchies, &group, None).is_ok_and(|halt| halt.is_some())
+    }
+
     /// Moves what is in a group that LRS made in its root back to where it was, as a daemon does,
-    /// and removes the group. Fine when it is gone.
+    /// and removes the group. Fine when it is gone. `false`: somebody froze it, and it keeps its
+    /// processes, with neutral weights.
     ///
     /// # Errors
     /// A file could not be written, or the processes fork faster than they can be moved; asked
     /// again it goes on.
-    pub fn roll_back(&self, record: &GroupRecord) -> Result<(), CgroupError> {
+    pub fn roll_back(&self, record: &GroupRecord) -> Result<bool, CgroupError> {
         if inode(&self.hierarchies[0].dir(&record.path))? != Some(record.inode) {
-            return Ok(());
+            return Ok(true);
         }
         let root = record.path.rsplit_once('/').map_or("/", |(root, _)| root);
         let dirs = dirs::of_group(&self.hierarchies, self.version, record);
         let group = Group { record: record.clone(), dirs };
+        if halts::of(&self.hierarchies, &group, None)? == Some(Halt::Frozen) {
+            return neutralise(&group).map(|()| false);
+        }
         ioprio::apply(&members::processes(&group)?, Tier::Active)?;
         let mover = Mover { hierarchies: &self.hierarchies, root, budget: BUDGET };
         mover.evacuate(&record.path, BUDGET, &|index| {
@@ -115,12 +128,12 @@ impl RecordedGroups {
             let home = record.origin.iter().find(|(hierarchy, _)| hierarchy == name);
             home.map(|(_, path)| path.clone())
         })?;
-        dirs::remove_everywhere(&self.hierarchies, &record.path)
+        dirs::remove_everywhere(&self.hierarchies, &record.path).map(|()| true)
     }
 }
 
 /// Makes the files of an own group, and the I/O priorities of its threads, those of a new one.
-fn neutralise(group: &Group) -> Result<(), CgroupError> {
+pub(super) fn neutralise(group: &Group) -> Result<(), CgroupError> {
     if let Some(dir) = &group.dirs.cpu {
         neutralise_cpu(dir)?;
     }

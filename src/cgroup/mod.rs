@@ -22,8 +22,9 @@
 //! | `obstacle` | what makes admissions impossible, in words that doctor shares |
 //! | `trial` | an admission before any task is: the start's proof |
 //! | `observe` | what [`TierTree`] answers where nothing is written |
-//! | `disk_lines` | weights of single devices, kept for the owner |
 //! | `freeze` | a group frozen and thawed, for the guard |
+//! | `halts` | what others froze or stopped |
+//! | `disk_lines` | weights of single devices, kept for the owner |
 //! | `give_back` | groups of records without a tree, for the removal of LRS |
 //!
 //! **One directory for v1, v2 and hybrid.** A task has the same path in every hierarchy in use; the
@@ -57,6 +58,7 @@ mod evacuate;
 mod files;
 mod freeze;
 mod give_back;
+mod halts;
 mod in_place;
 mod inspect;
 mod ioprio;

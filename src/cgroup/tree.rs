@@ -30,6 +30,7 @@ use super::{
 };
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::neighbours::RootWeight;
+use crate::core::task::Halt;
 use crate::sample::QuotaDirs;
 use crate::units::{Pid, ProcessRef};
 
@@ -453,16 +454,25 @@ impl TierTree {
     /// parent and the group is removed; in place gets the values found, except where its owner
     /// has written another meanwhile.
     ///
+    /// A move would thaw what somebody froze: such a group of LRS's own keeps its processes, with
+    /// neutral weights, and is to be removed when they have ended. Answers so.
+    ///
     /// # Errors
     /// `Refused` after two seconds with processes still in the group; those moved by then stay
     /// out, and asked again it goes on.
-    pub fn release(&self, group: &Group) -> Result<(), CgroupError> {
+    pub fn release(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
         if self.observing || group.record.attachment == Attachment::None {
-            return Ok(());
+            return Ok(None);
+        }
+        if group.record.attachment == Attachment::Own
+            && let Some(Halt::Frozen) = self.halt(group, None)?
+        {
+            give_back::neutralise(group)?;
+            return Ok(Some(Halt::Frozen));
         }
         self.reapply_io(group, Tier::Active)?;
         if group.record.attachment == Attachment::InPlace {
-            return self.restore(group);
+            return self.restore(group).map(|()| None);
         }
         let home = |index: usize| -> Option<String> {
             let name = &self.root.hierarchies[index].name;
@@ -481,7 +491,7 @@ impl TierTree {
         }
         // Those forked meanwhile, too, and all of them without systemd.
         self.mover().evacuate(&group.record.path, attach::BUDGET, &home)?;
-        self.remove(group)
+        self.remove(group).map(|()| None)
     }
 
     /// Removes an empty own group. Fine when it is gone already.

@@ -289,8 +289,6 @@ async fn ask(
 /// does not say is no reason to stop waiting for its other answer; that it says nothing at all is worth
 /// a word.
 async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let pid = Some(if pid == 0 { own } else { pid });
     let mut told: Option<(i32, u32)> = None;
     let mut pause = QUEUED;
     loop {
@@ -299,7 +297,8 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
         let asked = in_time(lrsd, async {
             let mut connection = client::connect(lrsd).await.ok()?;
             let status = connection.get_status(proto::GetStatusRequest {}).await.ok()?.into_inner();
-            let asked = proto::ListQueueRequest { pid, ..Default::default() };
+            // 0 is this process, also in another pid namespace.
+            let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };
             // An earlier lrsd does not know its queue.
             let queue = connection.list_queue(asked).await.ok().map(tonic::Response::into_inner);
             Some((status, queue.and_then(|page| page.queue.first()?.place)))

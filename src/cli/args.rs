@@ -56,7 +56,7 @@ pub(super) enum Command {
     /// wants to (1 computes, 0 waits); CPU the share of the whole node's CPUs in the last cycle; WRITE/s
     /// bytes written to disk; AGE since admission; NAME job/kind name, with flags in front: starves
     /// (passive, wants the CPU and gets less than a tenth of one), overflow, slotless,
-    /// opportunistic, capped, frozen, contested, main exited.
+    /// opportunistic, capped, frozen, stopped (by a signal), contested, main exited.
     #[command(after_help = "Examples:\n  \
         lrsctl tasks --mine --sort -cpu_share\n  \
         lrsctl tasks --job nightly -o id,tier,name --no-header")]

@@ -69,6 +69,12 @@ fn send(task: &Task, signal: Signal, talk: Talk) -> Result<(), Failure> {
         return Err(Failure::failed(text).hint("from a container, signal it on the node itself"));
     }
     let Sent { sent, refused } = signal_all(&|process| is_of(task, process), signal)?;
+    if task.stopped && signal != Signal::KILL && signal != Signal::CONT {
+        say(format_args!(
+            "lrsctl: {} is stopped, and acts on the signal once it goes on (lrsctl kill --signal=CONT)",
+            task.id
+        ));
+    }
     if task.frozen {
         say(format_args!(
             "lrsctl: {} is frozen, and acts on the signal once it runs again",

@@ -6,18 +6,33 @@ use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
 use super::failure::{Asked, Failure, from_status};
 use super::handle::with_id;
-use super::output::{Output, say};
+use super::output::{Output, printable, say};
 use super::queue::{id_of, is_queued};
 use super::values::{Patience, millis};
 use crate::proto;
 
 /// `lrsctl release ID`
 pub(super) fn release(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
-    ask(lrsd, Asked::Other, |lrsd| {
+    let task = ask(lrsd, Asked::Other, |lrsd| {
         with_id(lrsd, id, |mut lrsd, id| async move {
-            lrsd.release(proto::ReleaseRequest { id }).await.map(drop)
+            // How it is now; an lrsd that does not say releases it all the same.
+            let task = lrsd.get_task(proto::GetTaskRequest { id: id.clone() }).await.ok();
+            lrsd.release(proto::ReleaseRequest { id }).await?;
+            Ok(task.map(tonic::Response::into_inner))
         })
-    })
+    })?;
+    if let Some(task) = task
+        && (task.frozen || task.stopped)
+        && task.attachment == proto::Attachment::Own as i32
+    {
+        say(format_args!(
+            "lrsctl: {} is {}: unless lrsd did that, its processes stay in {}, with neutral weights",
+            task.id,
+            if task.frozen { "frozen" } else { "stopped" },
+            printable(task.cgroup.as_deref().unwrap_or("their cgroup"))
+        ));
+    }
+    Ok(())
 }
 
 /// `lrsctl priority ID N`, `lrsctl priority --job NAME N`

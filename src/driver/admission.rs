@@ -124,6 +124,8 @@ impl Driver {
             // Known before anything is read: who may not ask must not cost the loop.
             self.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
         }
+        // What is put into a frozen root hangs.
+        self.look_at_root(now);
         let Pinned { process, uids, pidfd, .. } = process::pin(pid)?;
         if request.start_ticks.is_some_and(|expected| expected != process.start_ticks) {
             return Err(process::gone(pid));
@@ -386,9 +388,10 @@ fn patience(
 /// The core's refusal as clients know it.
 pub(super) fn refused(refusal: Refusal) -> CommandError {
     let kind = match &refusal {
-        Refusal::NoFreeSlot { .. } | Refusal::NoActiveSlot { .. } | Refusal::Holding(_) => {
-            ErrorKind::NoFreeSlot
-        }
+        Refusal::NoFreeSlot { .. }
+        | Refusal::NoActiveSlot { .. }
+        | Refusal::Holding(_)
+        | Refusal::RootFrozen(_) => ErrorKind::NoFreeSlot,
         Refusal::Draining | Refusal::ReservationEnded(_) => ErrorKind::FailedPrecondition,
         Refusal::UnknownReservation(_) => ErrorKind::NotFound,
     };

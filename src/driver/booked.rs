@@ -27,7 +27,7 @@ use super::Driver;
 use super::discovered::Place;
 use super::process::{self, may_be_in_unit};
 use crate::cgroup::{HeldBy, Reach};
-use crate::command::{Caller, CommandError, ErrorKind};
+use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
 use crate::config::Mode;
 use crate::core::model::TaskId;
 use crate::core::step::Input;
@@ -108,7 +108,8 @@ impl Driver {
             )));
         }
         if !task.who.as_admin {
-            let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
+            let caller =
+                Caller { uid, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
             self.check_owner(&caller, pid, pinned.uids)?;
         }
         // Whether its client wanted to keep its unit is not recorded.

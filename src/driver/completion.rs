@@ -14,6 +14,7 @@ use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group, Members, Reach};
 use crate::core::model::TaskId;
 use crate::core::sample::TaskSample;
+use crate::core::slots::Seat;
 use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Hold, Task};
 use crate::kernfs::name;
@@ -86,6 +87,10 @@ impl Driver {
     pub(super) fn end(&mut self, ended: Vec<TaskId>, now: Moment) {
         if ended.is_empty() {
             return;
+        }
+        if ended.iter().any(|id| self.core.task(*id).is_some_and(|task| task.seat == Seat::Active))
+        {
+            self.look_at_next(now);
         }
         // Each microsecond until the promoted task has its weights counts; the figures of those
         // that ended can be read after.
@@ -217,6 +222,10 @@ impl Driver {
                 }
             }
             _ => {}
+        }
+        if self.is_left(id) {
+            // It tells the next daemon of the group.
+            return;
         }
         if self.unrestored.contains_key(&id) {
             // It still tells what systemd has to get back.

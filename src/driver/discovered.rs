@@ -205,6 +205,9 @@ impl Driver {
             Attach::Session { .. } => Kin::Session,
             Attach::Descendants { .. } => Kin::Descendants,
         };
+        if let Some(why) = self.core.why_root_frozen() {
+            return Err(refused(format!("process {} is not taken now: {why}", process.pid)));
+        }
         if let Some(from) = found.attach.from() {
             // The hierarchy with the cpu controller comes first.
             let present = origin.first().map(|(_, path)| path.as_str());

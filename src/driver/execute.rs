@@ -194,7 +194,14 @@ impl Driver {
             Answer::Refused(refusal) => refused(refusal),
             Answer::TimedOut => CommandError::new(
                 ErrorKind::WaitTimedOut,
-                "no slot came free within the time given; wait longer (--wait=DUR) or try again later",
+                match self.core.why_root_frozen() {
+                    Some(why) => format!(
+                        "no slot came free within the time given: {why}; thaw it, then try again"
+                    ),
+                    None => "no slot came free within the time given; wait longer (--wait=DUR) or \
+                             try again later"
+                        .to_owned(),
+                },
             ),
             Answer::Reserved(ids) => {
                 let Some(Asked::Promise(reply)) = self.asked.remove(&ticket) else { return };

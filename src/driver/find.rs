@@ -28,6 +28,8 @@ pub(super) struct Findings {
     pub entries: BTreeMap<TaskId, Box<Entry>>,
     /// Groups that are of no more use.
     pub remove: Vec<Group>,
+    /// Groups of released tasks that keep their processes, for others froze or stopped those.
+    pub left: BTreeMap<TaskId, Arc<Group>>,
 }
 
 struct Finder<'a> {
@@ -37,6 +39,7 @@ struct Finder<'a> {
     restore: Restore,
     groups: BTreeMap<TaskId, Group>,
     remove: Vec<Group>,
+    left: BTreeMap<TaskId, Arc<Group>>,
 }
 
 /// Looks at every record and every group below the root.
@@ -51,8 +54,8 @@ pub(super) fn find(
     let reservations = reservations.map(|record| (record.id, record.reservation)).collect();
     let (damaged, records) = (recovered.history_damaged, recovered.tasks.iter());
     let restore = Restore::new(books, damaged, records, reservations);
-    let (groups, remove) = (BTreeMap::new(), Vec::new());
-    let mut finder = Finder { tree, observing, restore, groups, remove };
+    let (groups, remove, left) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+    let mut finder = Finder { tree, observing, restore, groups, remove, left };
     let mut own: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();
     for record in std::mem::take(&mut recovered.tasks_of_earlier_boots) {
         finder.restore.earlier_boot(record);
@@ -66,14 +69,14 @@ pub(super) fn find(
         let left = finder.restore.group(id, group.record.clone(), !empty || observing);
         finder.leave(id, Some(group), left);
     }
-    let Finder { restore, mut groups, remove, .. } = finder;
+    let Finder { restore, mut groups, remove, left, .. } = finder;
     let (restored, start) = restore.finish(now);
     let entries = restored.tasks.iter().map(|task| {
         let group = groups.remove(&task.id).map(Arc::new);
         (task.id, Box::new(Entry { group, ..Entry::default() }))
     });
     let entries = entries.collect();
-    Ok(Findings { restored, start, entries, remove })
+    Ok(Findings { restored, start, entries, remove, left })
 }
 
 impl Finder<'_> {
@@ -104,7 +107,18 @@ impl Finder<'_> {
     fn leave(&mut self, id: TaskId, group: Option<Group>, left: Left) {
         match left {
             Left::Held => self.groups.extend(group.map(|group| (id, group))),
-            Left::Unneeded => self.remove.extend(group),
+            Left::Unneeded => {
+                let occupied = |group: &Group| {
+                    self.tree.processes(group).is_ok_and(|processes| !processes.is_empty())
+                };
+                match group {
+                    // Released while others had frozen or stopped it.
+                    Some(group) if !self.observing && occupied(&group) => {
+                        self.left.insert(id, Arc::new(group));
+                    }
+                    group => self.remove.extend(group),
+                }
+            }
             Left::Gone => {}
         }
     }
@@ -153,8 +167,15 @@ impl Finder<'_> {
     }
 
     /// Processes and weights of a group go back; `what`: of which they are.
-    fn give_back(&self, id: TaskId, group: Option<&Group>, what: &str) -> bool {
-        let given_back = group.map_or(Ok(()), |group| self.tree.release(group));
+    fn give_back(&mut self, id: TaskId, group: Option<&Group>, what: &str) -> bool {
+        let given_back = match (group, what) {
+            (None, _) => Ok(None),
+            (Some(group), "release") => self.tree.release_task(group),
+            (Some(group), _) => self.tree.release(group),
+        };
+        if let (Ok(Some(_)), Some(group)) = (&given_back, group) {
+            self.left.insert(id, Arc::new(group.clone()));
+        }
         if let Err(error) = &given_back {
             let half = if what == "release" { "finished" } else { "undone" };
             tracing::error!(task = %id, %error, "the half-done {what} of task {id} cannot be {half}, so it goes on: {error}");

@@ -69,7 +69,16 @@ impl Driver {
                 let weights = turn(task) || unwritten || entry.kernel == KernelView::default();
                 let in_place = task.attachment() == Attachment::InPlace;
                 let owner = in_place.then(|| self.owner_only(task)).flatten();
-                Some(Check { task: id, group: entry.group.clone()?, level, owner, weights })
+                Some(Check {
+                    task: id,
+                    group: entry.group.clone()?,
+                    level,
+                    owner,
+                    weights,
+                    main: task.who.process.filter(|_| !task.main_exited),
+                    halted: task.halted.is_some(),
+                    frozen: task.frozen,
+                })
             })
             .collect();
         let members = placed()
@@ -89,6 +98,7 @@ impl Driver {
         };
         self.read(Some(request));
         self.remove_again();
+        self.remove_left();
         self.thaw_again();
         self.restore_again();
         if self.root_weight.is_due() {
@@ -102,8 +112,18 @@ impl Driver {
         self.started_at = now.time_of(self.started, self.started_at);
         self.reading = false;
         self.admit_sought(now, Some(now));
-        let CycleReport { sample, asked_at, due, kernel, outside, entered, kept_files, effects } =
-            report;
+        let CycleReport {
+            sample,
+            asked_at,
+            due,
+            kernel,
+            outside,
+            entered,
+            kept_files,
+            effects,
+            halts,
+            frozen_root,
+        } = report;
         let is_slow = sample.took > self.period() / 2;
         if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
             tracing::warn!(
@@ -139,6 +159,8 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
+        self.take_root(frozen_root, now);
+        self.take_halts(halts, now);
         self.feed(Input::Cycle { node, at: sample.at, tasks }, now);
         self.replan(now);
         self.check_root(now);

@@ -24,6 +24,7 @@ mod entry;
 mod execute;
 mod find;
 mod freezing;
+mod halts;
 mod keeping;
 mod log;
 mod measure;
@@ -139,6 +140,8 @@ pub struct Driver {
     root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
     not_removed: Vec<(TaskId, Arc<Group>)>,
+    /// Groups of released tasks that keep their processes (`halts`).
+    left: BTreeMap<TaskId, Arc<Group>>,
     /// Tasks that could not be thawed.
     not_thawed: BTreeSet<TaskId>,
     /// Waiters that are to be parked once this turn's answers are out.

@@ -18,7 +18,7 @@ use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
 use crate::config::Mode;
 use crate::core::model::TaskId;
 use crate::core::step::{Input, Ready, Ticket};
-use crate::core::task::Task;
+use crate::core::task::{Halt, Task};
 use crate::proto;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{Moment, Pid, ProcessRef};
@@ -46,7 +46,9 @@ impl Driver {
     ) -> bool {
         let partly = kept.is_some_and(|kept| kept.reach() != Reach::All);
         let stays = request.in_place || unit.is_some() || partly;
-        self.config.daemon.mode == Mode::Enforce && caller.pid == Some(process.pid) && !stays
+        self.config.daemon.mode == Mode::Enforce
+            && caller.process.pid() == Some(process.pid)
+            && !stays
     }
 
     /// [`crate::core::step::Job::Park`] of this turn.
@@ -122,14 +124,24 @@ impl Driver {
     pub(super) fn begin_unparking(&mut self, id: TaskId) {
         let group = self.core.parked(id).and_then(|waiter| waiter.group.as_ref());
         if let Some(group) = group.map(|record| self.tree.presumed(record)) {
-            self.workers.place(Job::Release { task: id, group: group.into() });
+            self.workers.place(Job::Release { task: id, group: group.into(), waited: true });
         }
     }
 
     /// It is there, or not yet.
-    pub(super) fn unparked(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
-        if let Err(error) = result {
-            tracing::warn!(task = %id, %error, "a process that does not wait for a slot any more is still in the cgroup made for it, the next cycle tries again: {error}");
+    pub(super) fn unparked(
+        &mut self,
+        id: TaskId,
+        result: Result<Option<Halt>, CgroupError>,
+        now: Moment,
+    ) {
+        let why = match result {
+            Ok(None) => None,
+            Ok(Some(_)) => Some("it is frozen by somebody else".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = why {
+            tracing::warn!(task = %id, error = %why, "a process that does not wait for a slot any more is still in the cgroup made for it, the next cycle tries again: {why}");
             self.not_unparked.push(id);
             return;
         }
@@ -144,8 +156,10 @@ impl Driver {
         let all: Vec<Task> = self.core.all_parked().cloned().collect();
         for Task { id, group, .. } in all {
             let released = group.map(|record| self.tree.release(&self.tree.presumed(&record)));
-            match released.unwrap_or(Ok(())) {
-                Ok(()) => {
+            match released.unwrap_or(Ok(None)) {
+                // Frozen by somebody else: the record tells the next daemon.
+                Ok(Some(_)) => {}
+                Ok(None) => {
                     let removed = self.store.remove_task(id);
                     self.noted(removed);
                 }

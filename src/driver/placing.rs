@@ -14,7 +14,7 @@ use super::process;
 use super::unit_worker::{CalledOff, UnitJob};
 use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attachment, CgroupError, Group, Reach};
-use crate::command::{Caller, CommandError, ErrorKind, Reply};
+use crate::command::{Caller, CallerProcess, CommandError, ErrorKind, Reply};
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
@@ -221,7 +221,8 @@ impl Driver {
     pub(super) fn owner_only(&self, task: &Task) -> Option<u32> {
         let who = &task.who;
         let uid = who.admitted_by.filter(|_| who.found.is_none() && !who.as_admin)?;
-        let caller = Caller { uid, gids: Vec::new(), pid: None, granted: None };
+        let caller =
+            Caller { uid, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
         (self.rights.role(&caller) != Role::Admin).then_some(uid)
     }
 

@@ -6,6 +6,7 @@
 //! The one thing written here is the I/O priority of threads, for which they have to be listed.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::cgroup::{
 };
 use crate::clock;
 use crate::core::model::{Level, TaskId};
+use crate::core::task::Halt;
 use crate::sample::{NodeSample, Sample, Sampler, TaskSource};
 use crate::units::{BootTime, Bytes, Pid, ProcessRef};
 
@@ -76,6 +78,12 @@ pub struct Check {
     pub level: Level,
     /// In place, for a caller without an admin's rights: the uid to which all in it must belong.
     pub owner: Option<u32>,
+    /// Its main process, while that lives.
+    pub main: Option<ProcessRef>,
+    /// Others froze or stopped it, as far as is known.
+    pub halted: bool,
+    /// The guard froze it: what others did to it is not looked at.
+    pub frozen: bool,
     /// Whether its weights are read back; if not, it gets I/O priorities alone, where disk
     /// tiers are made that way and it used the CPU, without which no thread is made.
     pub weights: bool,
@@ -103,6 +111,10 @@ pub struct CycleReport {
     pub kept_files: (u64, u64),
     /// What makes tiers on this node now, where that is not what it was.
     pub effects: Option<Effects>,
+    /// What others did to tasks that were looked at for it.
+    pub halts: Vec<(TaskId, Option<Halt>)>,
+    /// The file by which others froze the root; the error says what could not be read.
+    pub frozen_root: Result<Option<PathBuf>, String>,
 }
 
 /// What the reading thread keeps of a group.
@@ -110,6 +122,8 @@ struct Watched {
     files: Kept,
     /// CPU time at the last look.
     cpu: Option<Duration>,
+    /// It had used none since the look before.
+    idle: bool,
     /// Who was in it at the last look and was the owner's, where that matters.
     known: Vec<Pid>,
 }
@@ -119,6 +133,18 @@ impl Watched {
     fn ran(&mut self, cpu: Option<Duration>) -> bool {
         let before = std::mem::replace(&mut self.cpu, cpu);
         cpu.is_none() || before != cpu
+    }
+
+    /// What others did to the task; `None`: it was not looked at. One that used the CPU since the last
+    /// look runs, unless it is known to be halted since; one that has slept for cycles is looked at when
+    /// its weights are.
+    fn halt(&mut self, tree: &TierTree, check: &Check, ran: bool) -> Option<Option<Halt>> {
+        let was_idle = std::mem::replace(&mut self.idle, !ran);
+        if check.frozen || ran && !check.halted || was_idle && !check.halted && !check.weights {
+            return None;
+        }
+        // One that cannot be read is ending.
+        tree.halt(&check.group, check.main).ok()
     }
 }
 
@@ -174,6 +200,7 @@ pub(super) fn read_all(
                 let mut sample = sampler.sample_due(started, &request.pressure, &request.look_at);
                 sample.took = clock::boot_time().since(started);
                 let mut entered = Vec::new();
+                let mut halts = Vec::new();
                 let kernel = match request.plan {
                     None => Vec::new(),
                     Some(plan) => request
@@ -184,6 +211,7 @@ pub(super) fn read_all(
                             let watched = kept.entry(*task).or_insert_with(|| Watched {
                                 files: tree.keep(group),
                                 cpu: None,
+                                idle: false,
                                 known: Vec::new(),
                             });
                             let known = &mut watched.known;
@@ -193,6 +221,8 @@ pub(super) fn read_all(
                                 entered.push((*task, error));
                             }
                             let ran = watched.ran(cpu_of(&sample, *task));
+                            let halt = watched.halt(tree, &check, ran);
+                            halts.extend(halt.map(|halt| (*task, halt)));
                             let files = &mut watched.files;
                             let found = if check.weights {
                                 tree.inspect(group, files, &mut reading, *level, &plan).map(Some)
@@ -232,6 +262,7 @@ pub(super) fn read_all(
                     // The files to compare may be others.
                     kept.clear();
                 }
+                let frozen_root = tree.frozen_root().map_err(|error| error.to_string());
                 let report = CycleReport {
                     sample,
                     asked_at,
@@ -241,6 +272,8 @@ pub(super) fn read_all(
                     entered,
                     kept_files,
                     effects,
+                    halts,
+                    frozen_root,
                 };
                 outbox.send(Message::Cycle(Box::new(report)));
             }

@@ -92,7 +92,7 @@ impl Driver {
 
         let observing = config.daemon.mode == Mode::Observe;
         let books = store.standing().clone();
-        let Findings { restored, start, entries, remove } =
+        let Findings { restored, start, entries, remove, left } =
             find(&tree, observing, books, &mut recovered, now.boot)?;
         let first = sampler.sample(now.boot, &[]);
         let cpus = UsableCpus::of(&first.node).unwrap_or(1.into());
@@ -140,6 +140,7 @@ impl Driver {
             let_go: HashSet::new(),
             root_weight: RootState::default(),
             not_removed: Vec::new(),
+            left,
             not_thawed: BTreeSet::new(),
             to_park: VecDeque::new(),
             not_unparked: Vec::new(),
@@ -183,6 +184,9 @@ impl Driver {
         driver.feed(Input::Restored(start.due), now);
         driver.start_tasks(&start.ended, &start.released, now);
         for id in start.forget {
+            if driver.is_left(id) {
+                continue;
+            }
             let removed = driver.store.remove_task(id);
             driver.noted(removed);
         }

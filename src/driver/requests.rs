@@ -21,7 +21,7 @@ use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::state::Patience;
 use crate::core::step::{Input, Record};
-use crate::core::task::Task;
+use crate::core::task::{Halt, Task};
 use crate::discover::{Hint, Word};
 use crate::proto;
 use crate::rights::{Action, Role};
@@ -305,15 +305,28 @@ impl Driver {
                 releases: true,
                 called_off: None,
             }),
-            None => self.workers.place(Job::Release { task: id, group }),
+            None => self.workers.place(Job::Release { task: id, group, waited: false }),
         }
     }
 
-    pub(super) fn released(&mut self, id: TaskId, result: Result<(), CgroupError>, now: Moment) {
+    pub(super) fn released(
+        &mut self,
+        id: TaskId,
+        result: Result<Option<Halt>, CgroupError>,
+        now: Moment,
+    ) {
         if self.core.parked(id).is_some() {
             return self.unparked(id, result, now);
         }
-        let Err(error) = result else { return self.feed(Input::Released(id), now) };
+        let error = match result {
+            Ok(halt) => {
+                // Its event says what became of its processes.
+                self.feed(Input::Halted(vec![(id, halt)]), now);
+                self.stays(id, halt);
+                return self.feed(Input::Released(id), now);
+            }
+            Err(error) => error,
+        };
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let replies = std::mem::take(&mut entry.release_replies);
         let error = super::admission::cgroup_error(error);

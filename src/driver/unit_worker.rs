@@ -190,7 +190,7 @@ pub(super) fn serve_units(
                 if !releases {
                     continue;
                 }
-                Message::Released { task, result: Ok(()) }
+                Message::Released { task, result: Ok(None) }
             }
         });
     }

@@ -11,7 +11,7 @@ use crate::core::memory::Memory;
 use crate::core::model::{Level, TaskId, Tier};
 use crate::core::rate::{NodeRates, class_of};
 use crate::core::slots::Seat;
-use crate::core::task::Task;
+use crate::core::task::{Halt, Task};
 use crate::kernfs::name;
 use crate::proto;
 use crate::publish::{class, exit};
@@ -80,7 +80,9 @@ pub fn task(
         attachment: attachment(task.attachment()).into(),
         overflow: task.seat == Seat::Overflow,
         slotless: task.seat == Seat::Slotless,
-        frozen: entry.kernel.frozen.unwrap_or(task.frozen),
+        frozen: task.halted == Some(Halt::Frozen)
+            || task.frozen && entry.kernel.frozen.unwrap_or(true),
+        stopped: task.halted == Some(Halt::Stopped),
         contested: task.is_contested(),
         main_exited: task.main_exited,
         exit_status,
@@ -331,6 +333,9 @@ impl Driver {
         }
         if let Some(problem) = &self.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
+        }
+        if let Some(why) = self.core.why_root_frozen() {
+            warnings.push(format!("{why}: no task runs, and none is admitted; thaw it"));
         }
         warnings.extend(self.finder_trouble.clone());
         warnings.extend(self.integration_away());

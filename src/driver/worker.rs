@@ -28,6 +28,7 @@ use crate::cgroup::{
 };
 use crate::command::{CommandError, Reply};
 use crate::core::model::{Label, TaskId, Tier};
+use crate::core::task::Halt;
 use crate::discover::Found as FoundProcess;
 use crate::sample::{Sampler, ThreadLook};
 use crate::systemd::unit::UnitRecord;
@@ -81,6 +82,8 @@ pub enum Job {
         task: TaskId,
         /// Its group.
         group: Arc<Group>,
+        /// It is of a process that waits for a slot, and no task's.
+        waited: bool,
     },
     /// Give every thread the I/O priority of a new tier, where disk tiers are made that way.
     /// Threads made since get it with the next reading.
@@ -124,7 +127,7 @@ pub enum Message {
         /// The task.
         task: TaskId,
         /// How it went.
-        result: Result<(), CgroupError>,
+        result: Result<Option<Halt>, CgroupError>,
     },
     /// The root had to be made anew, and needs its weight.
     RootRemade,
@@ -446,8 +449,8 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                     tracing::debug!(cgroup, %error, "the threads in {cgroup} did not get their I/O priority: {error}");
                 }
             }
-            Job::Release { task, group } => {
-                let result = tree.release(&group);
+            Job::Release { task, group, waited } => {
+                let result = if waited { tree.release(&group) } else { tree.release_task(&group) };
                 outbox.send(Message::Released { task, result });
             }
             Job::Remove { task, group } => {
@@ -463,7 +466,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
 pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     match group.record.attachment {
         Attachment::Own => tree.remove(group),
-        Attachment::InPlace => tree.release(group),
+        Attachment::InPlace => tree.release(group).map(drop),
         Attachment::None => Ok(()),
     }
 }

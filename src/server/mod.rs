@@ -9,6 +9,7 @@ pub mod dbus;
 pub mod ending;
 pub mod grpc;
 pub mod history;
+mod pidfd;
 pub mod query;
 mod quota;
 pub mod request;

@@ -2,6 +2,8 @@
 //! typed. Every transport comes through here, so that all of them refuse the same things in the
 //! same words.
 
+mod pid;
+
 use std::cmp::Reverse;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,32 +19,47 @@ use crate::core::step::Ticket;
 use crate::discover::{Hint, Master};
 use crate::proto;
 use crate::systemd::unit::{UnitName, UnitNameError};
-use crate::units::{Pid, Share, WallTime};
+use crate::units::{ProcessRef, Share, WallTime};
 use crate::wire;
+use pid::process;
 
 /// Checks an Admit; pid 0 becomes the caller's.
 pub fn admit(request: proto::AdmitRequest, caller: &Caller) -> Result<AdmitRequest, CommandError> {
-    let subject = match (request.unit, request.pid) {
-        (Some(unit), 0) => Subject::Unit(unit_name(&unit)?),
-        (Some(unit), pid) => {
-            return Err(invalid(format!(
-                "unit {unit:?} and pid {pid} exclude each other; leave one out"
-            )));
+    let (subject, start_ticks) = match (&request.unit, request.pid) {
+        (Some(unit), 0) => (Subject::Unit(unit_name(unit)?), None),
+        (None, raw) => {
+            let (pid, start_ticks) = process(raw, caller)?;
+            (Subject::Process(pid), start_ticks)
         }
-        (None, 0) => Subject::Process(caller.pid.ok_or_else(|| {
-            invalid(
-                "pid 0 means the caller, which is not to be seen from the pid namespace of lrsd; \
-                 give its pid there",
-            )
-        })?),
-        (None, raw) => Subject::Process(Pid::new(raw).ok_or_else(|| {
-            invalid(format!("pid {raw} is negative; give that of a process, or 0"))
-        })?),
+        (Some(unit), pid) => return Err(unit_and_pid(unit, pid)),
     };
+    admit_subject(request, subject, start_ticks)
+}
+
+/// Checks an Admit of `process`, which is known by more than its number.
+pub fn admit_process(
+    request: proto::AdmitRequest,
+    process: ProcessRef,
+) -> Result<AdmitRequest, CommandError> {
+    if let Some(unit) = &request.unit {
+        return Err(unit_and_pid(unit, process.pid.raw()));
+    }
+    admit_subject(request, Subject::Process(process.pid), Some(process.start_ticks))
+}
+
+fn unit_and_pid(unit: &str, pid: i32) -> CommandError {
+    invalid(format!("unit {unit:?} and pid {pid} exclude each other; leave one out"))
+}
+
+fn admit_subject(
+    request: proto::AdmitRequest,
+    subject: Subject,
+    start_ticks: Option<u64>,
+) -> Result<AdmitRequest, CommandError> {
     let wait = wait(request.wait_ms, request.wait_forever)?;
     Ok(AdmitRequest {
         subject,
-        start_ticks: None,
+        start_ticks,
         labels: Labels {
             name: label("name", request.name)?,
             job: label("job", request.job)?,
@@ -223,15 +240,15 @@ pub fn task_id(text: &str) -> Result<TaskId, CommandError> {
 /// Waiters on one page: what the loop lists without holding anything up.
 const QUEUE_PAGE: usize = 1_000;
 
-/// Checks a ListQueue.
-pub fn queue(request: proto::ListQueueRequest) -> Result<QueueRequest, CommandError> {
+/// Checks a ListQueue; pid 0 becomes the caller's.
+pub fn queue(
+    request: proto::ListQueueRequest,
+    caller: &Caller,
+) -> Result<QueueRequest, CommandError> {
     match (request.id, request.pid) {
         (None, None) => {}
         (Some(id), None) => return Ok(QueueRequest::Id(queue_id(&id)?)),
-        (None, Some(raw)) => {
-            let pid = Pid::new(raw).ok_or_else(|| invalid(format!("pid {raw} is no process's")))?;
-            return Ok(QueueRequest::Process(pid));
-        }
+        (None, Some(raw)) => return Ok(QueueRequest::Process(process(raw, caller)?.0)),
         (Some(_), Some(_)) => return Err(invalid("id and pid exclude each other; leave one out")),
     }
     let after = match request.page_token.as_str() {
@@ -326,9 +343,19 @@ fn not_found(message: impl Into<String>) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::CallerProcess;
+    use crate::units::Pid;
 
     fn caller() -> Caller {
-        Caller { uid: 1, gids: vec![1], pid: Pid::new(42), granted: None }
+        asked_by(CallerProcess::Here(own()))
+    }
+
+    fn own() -> ProcessRef {
+        ProcessRef { pid: Pid::new(42).unwrap(), start_ticks: 17 }
+    }
+
+    fn asked_by(process: CallerProcess) -> Caller {
+        Caller { uid: 1, gids: vec![1], process, granted: None }
     }
 
     #[test]
@@ -351,7 +378,7 @@ mod tests {
         ] {
             assert_eq!(unit(pid, name).unwrap_err().kind, kind, "{pid} {name:?}");
         }
-        let unseen = Caller { pid: None, ..caller() };
+        let unseen = asked_by(CallerProcess::Unseen);
         let bad = [
             (own, unseen, ErrorKind::InvalidArgument, "namespace"),
             (

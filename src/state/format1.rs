@@ -91,6 +91,7 @@ pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
         repaired: old.repaired,
         repairs: VecDeque::new(),
         frozen: false,
+        halted: None,
         main_exited: false,
         left_for: None,
         exit: None,

@@ -95,6 +95,7 @@ fn record(number: u64) -> Task {
         repaired: 3,
         counts: Counts { cpu_before: Duration::from_millis(1500), ..Counts::default() },
         frozen: false,
+        halted: None,
         main_exited: false,
         left_for: None,
         lost: false,

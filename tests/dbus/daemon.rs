@@ -325,3 +325,31 @@ async fn a_stranger_may_read_and_change_nothing() {
     assert!(!done && words.contains("org.lrs.Shaper1.Error.PermissionDenied"), "{words}");
     assert!(words.contains("uid 65534 may only read"), "{words}");
 }
+
+/// A process on the bus from a pid namespace of its own.
+#[tokio::test]
+#[ignore = "needs root and cgroups"]
+async fn a_number_of_another_pid_namespace_is_refused_and_its_own_is_not() {
+    let bus = Bus::start();
+    let _lrsd = Lrsd::start(&bus).await;
+    name_owned(&bus).await;
+    let outside = Process::start();
+    // busctl as process 1 takes itself for systemd, and says nothing on stderr.
+    let script = format!(
+        "busctl --address={} call org.lrs.Shaper1 {PATH} {MANAGER} Admit 'ia{{sv}}' $0 0; exit $?",
+        bus.address()
+    );
+    let admit = |pid: i32| {
+        Command::new("unshare")
+            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &script])
+            .arg(pid.to_string())
+            .output()
+            .unwrap()
+    };
+    let refused = admit(outside.pid());
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("another pid namespace"), "{text}");
+    assert!(text.contains("AdmitPidfd"), "{text}");
+    let own = admit(0);
+    assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stderr));
+}

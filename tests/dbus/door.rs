@@ -23,7 +23,7 @@ use crate::client::{
 
 fn this_process(caller: &Caller) {
     assert_eq!(caller.uid, rustix::process::geteuid().as_raw());
-    assert_eq!(caller.pid, Pid::new(std::process::id() as i32));
+    assert_eq!(caller.process.pid(), Pid::new(std::process::id() as i32));
     assert_eq!(caller.granted, None);
 }
 
@@ -47,8 +47,12 @@ async fn admit_arrives_typed_and_is_answered() {
         panic!("not an Admit");
     };
     this_process(&caller);
-    assert_eq!(request.subject, Subject::Process(caller.pid.unwrap()), "pid 0 is the caller");
-    assert_eq!(request.start_ticks, None);
+    assert_eq!(
+        request.subject,
+        Subject::Process(caller.process.pid().unwrap()),
+        "pid 0 is the caller"
+    );
+    assert!(request.start_ticks.is_some(), "the caller is more than its number");
     assert_eq!(request.labels.name.unwrap().as_str(), "n/ä");
     assert_eq!(request.labels.job.unwrap().as_str(), "j");
     assert_eq!(request.labels.kind.unwrap().as_str(), "k");
@@ -393,7 +397,7 @@ async fn properties_and_managed_objects() {
             "AdmittedAt": "2026-01-02T03:04:05.000006Z", "PromotedAt": "", "Attachment": "own",
             "Cgroup": format!("/lrs/{}", task_id(1)), "RatioGroup": "/lrs", "Unit": "",
             "FoundBy": "", "StaysBecause": "", "CpuLane": "", "Opportunistic": false, "Repaired": 0, "Overflow": false,
-            "Slotless": false, "Frozen": false, "Contested": false, "MainExited": false,
+            "Slotless": false, "Frozen": false, "Stopped": false, "Contested": false, "MainExited": false,
             "Measured": {"computing_rate": 0.5, "cpu_seconds": 12.5, "resident_bytes": 1 << 28,
                          "kernel": {"cpu_weight": 100, "cpu_idle": true}},
         })

@@ -110,7 +110,7 @@ impl Loop {
         let caller = lrs::command::Caller {
             uid: rustix::process::geteuid().as_raw(),
             gids: Vec::new(),
-            pid: None,
+            process: lrs::command::CallerProcess::Unseen,
             granted: None,
         };
         self.runtime.block_on(self.commands.ask(|reply| order(caller, reply)))

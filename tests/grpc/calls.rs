@@ -27,7 +27,7 @@ fn this_process(caller: &Caller) {
     for gid in rustix::process::getgroups().unwrap() {
         assert!(caller.gids.contains(&gid.as_raw()), "{gid:?} is not in {:?}", caller.gids);
     }
-    assert_eq!(caller.pid, Pid::new(std::process::id() as i32));
+    assert_eq!(caller.process.pid(), Pid::new(std::process::id() as i32));
 }
 
 #[tokio::test]
@@ -52,7 +52,11 @@ async fn admit_arrives_typed_and_is_answered() {
         panic!("not an Admit");
     };
     this_process(&caller);
-    assert_eq!(Some(request.subject), caller.pid.map(Subject::Process), "pid 0 is the caller");
+    assert_eq!(
+        Some(request.subject),
+        caller.process.pid().map(Subject::Process),
+        "pid 0 is the caller"
+    );
     assert_eq!(request.labels.name.unwrap().as_str(), "n/ä");
     assert_eq!(request.labels.job.unwrap().as_str(), "j");
     assert_eq!(request.labels.kind.unwrap().as_str(), "k");

@@ -31,7 +31,8 @@ use super::shaper::{Deadline, Shaper, insert_labels};
 use super::slots::Seat;
 use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
 use super::task::{
-    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Hold, Kin, Life, Origin, Task,
+    Attaching, Attachment, Booked, CONTEST_REPAIRS, GroupRecord, Halt, Hold, Kin, Life, Origin,
+    Task,
 };
 use crate::sample::TaskSample;
 use crate::units::{Moment, Share};
@@ -373,10 +374,30 @@ impl Shaper {
     pub(super) fn released(&mut self, id: TaskId, now: Moment) {
         let task = self.remove_task(id).or_else(|| self.vacated.remove(&id));
         if let Some(mut task) = task {
+            self.leaves_halted(&task, now);
             // Its group and the word of systemd went with the release.
             (task.group, task.who.unit) = (None, None);
             self.let_go(task, now);
         }
+    }
+
+    /// A task of LRS's own that others froze or stopped was not moved.
+    fn leaves_halted(&mut self, task: &Task, now: Moment) {
+        let (Some(halt), Some(group)) = (task.halted, &task.group) else { return };
+        if group.attachment != Attachment::Own {
+            return;
+        }
+        let word = match halt {
+            Halt::Frozen => "frozen",
+            Halt::Stopped => "stopped",
+        };
+        let mut inputs = Map::new();
+        inputs.insert("cgroup".into(), json!(group.path));
+        let reason = format!(
+            "it is {word} by somebody else: its processes stay in {}, with neutral weights",
+            group.path
+        );
+        self.note(EventKind::Drift, Some(task.id), reason, inputs, now);
     }
 
     /// A task is none any more; what it has of others is given back, unless it is contested.

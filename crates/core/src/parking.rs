@@ -123,6 +123,10 @@ impl Shaper {
             }
             held.extend(parked.ticket);
         }
+        if self.root_frozen.is_some() {
+            // Who is inside stays there: it cannot run, and a move out would thaw it unasked.
+            return;
+        }
         for ticket in next.difference(&held) {
             let Some(waiter) = self.waiters.get(ticket).filter(|waiter| waiter.parks) else {
                 continue;

@@ -16,7 +16,7 @@ use super::shaper::{Deadline, Shaper, post_increment};
 use super::slots::{Rank, Seat};
 use super::state::{Need, Refusal, Request, Reservation};
 use super::step::{Answer, Job, Record, Ticket};
-use super::task::{Attaching, Life, Task, Who};
+use super::task::{Attaching, Halt, Life, Task, Who};
 use crate::units::Moment;
 
 /// Whom a slot is given to.
@@ -96,9 +96,26 @@ impl Shaper {
         }
     }
 
-    pub(super) fn best_waiting_task(&self) -> Option<TaskId> {
-        let candidates = [self.slots.best_passive(), self.slots.best_overflow()];
+    /// The task that is promoted next, once an active slot comes free.
+    pub fn best_waiting_task(&self) -> Option<TaskId> {
+        let candidates = [self.slots.best_passive(), self.slots.best_running_overflow()];
         candidates.into_iter().flatten().min().map(|(_, id)| id)
+    }
+
+    /// What others did to tasks, so that they cannot run, or that they can again.
+    pub(super) fn halted(&mut self, halts: Vec<(TaskId, Option<Halt>)>, now: Moment) {
+        for (id, halt) in halts {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            task.halted = halt;
+            self.slots.halt(id, halt.is_some());
+        }
+        self.settle(now);
+    }
+
+    /// Somebody froze the group of all tasks, with the reason, or thawed it.
+    pub(super) fn root_frozen(&mut self, why: Option<String>, now: Moment) {
+        self.root_frozen = why;
+        self.settle(now);
     }
 
     /// Gives the next waiter a slot, if there is one for it.
@@ -285,6 +302,9 @@ impl Shaper {
             self.expire(now);
             return Err(Refusal::ReservationEnded(id));
         }
+        if let Some(why) = &self.root_frozen {
+            return Err(Refusal::RootFrozen(why.clone()));
+        }
         let Some(reservation) = self.reservations.remove(&id) else {
             return Err(Refusal::ReservationEnded(id));
         };
@@ -350,6 +370,7 @@ impl Shaper {
             group: None,
             counts: Counts::default(),
             frozen: false,
+            halted: None,
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: false,
@@ -375,6 +396,7 @@ impl Shaper {
     pub(super) fn remove_task(&mut self, id: TaskId) -> Option<Box<Task>> {
         let task = self.tasks.remove(&id)?;
         self.slots.stand(task.seat, task.rank());
+        self.slots.halt(id, false);
         // One that could not be put in place has used none.
         if !task.is_new() && matches!(task.seat, Seat::Active | Seat::Passive) {
             self.freed.add();

@@ -30,7 +30,7 @@ use super::state::{Asked, Lease, Need, Patience, Policy, Refusal, Request, Resto
 use super::step::{
     Answer as Told, Input, Job, Last, NotMoved, Reading, Ready, Record, Step, Ticket,
 };
-use super::task::{Attachment, GroupRecord, Task, Who};
+use super::task::{Attachment, GroupRecord, Halt, Task, Who};
 use crate::units::{BootTime, Bytes, MemoryAmount, Moment, Share, WallTime};
 use ops::{op, step};
 use world::{World, check};
@@ -197,8 +197,17 @@ proptest! {
             // Mostly forward, sometimes backwards, once in a while far.
             clock = (clock + if advance == 39 { 1_000_000 } else { advance }).max(0);
             let now = at(clock as u64);
+            let passive = |task: &Task| {
+                task.halted.is_some() && matches!(task.seat, Seat::Passive | Seat::Overflow)
+            };
+            let halted = shaper.tasks().filter(|(_, task)| passive(task));
+            let halted: Vec<_> = halted.map(|(id, _)| id).collect();
             step(&mut shaper, &mut world, op, now);
             world.absorb(&mut shaper);
+            for task in halted.iter().filter_map(|id| shaper.task(*id)) {
+                let promoted = task.halted.is_some() && task.seat == Seat::Active;
+                prop_assert!(!promoted, "{} cannot run and was promoted", task.id);
+            }
             let alive: BTreeSet<_> = shaper.tasks().map(|(id, _)| id).collect();
             world.levels.retain(|id, _| alive.contains(id));
             check(&shaper, &world);

@@ -93,7 +93,7 @@ impl Shaper {
             self.wait(ticket, request, Some(lease), patience);
             return Ok(None);
         }
-        let refusal = if lease.active && !self.draining() {
+        let refusal = if lease.active && !self.draining() && self.root_frozen.is_none() {
             Refusal::NoActiveSlot { active: self.slots.active_capacity }
         } else {
             self.refusal()
@@ -163,6 +163,8 @@ impl Shaper {
     pub(super) fn refusal(&self) -> Refusal {
         if self.draining() {
             Refusal::Draining
+        } else if let Some(why) = &self.root_frozen {
+            Refusal::RootFrozen(why.clone())
         } else if self.holding() && self.slots.passive_free() > 0 {
             let reason = self.guard.entered().map(|e| e.reason.clone()).unwrap_or_default();
             Refusal::Holding(reason)

@@ -81,6 +81,8 @@ pub struct Shaper {
     pub(super) totals: Totals,
     pub(super) counters: Counters,
     pub(super) draining_since: Option<WallTime>,
+    /// Somebody froze the group of all tasks; in words, by which file.
+    pub(super) root_frozen: Option<String>,
     pub(super) gather_until: Option<BootTime>,
     /// What follows from the present input.
     pub(super) step: Step,
@@ -132,6 +134,7 @@ impl Shaper {
             totals: restored.totals,
             counters: restored.counters,
             draining_since: restored.draining_since,
+            root_frozen: None,
             gather_until: restored.gather_until,
             step: Step::default(),
             held: Step::default(),
@@ -254,14 +257,23 @@ impl Shaper {
         self.guard.entered().is_some() && self.policy.guard.is_some_and(|guard| !guard.dry_run)
     }
 
+    fn offers_nothing(&self) -> bool {
+        self.draining() || self.root_frozen.is_some()
+    }
+
+    /// Why no task is put into the group of all tasks: somebody froze it.
+    pub fn why_root_frozen(&self) -> Option<&str> {
+        self.root_frozen.as_deref()
+    }
+
     /// Active slots Reserve would grant now.
     pub fn active_offered(&self) -> u32 {
-        if self.draining() { 0 } else { self.slots.active_free() }
+        if self.offers_nothing() { 0 } else { self.slots.active_free() }
     }
 
     /// Passive slots Reserve would grant now.
     pub fn passive_offered(&self) -> u32 {
-        if self.draining() || self.holding() { 0 } else { self.slots.passive_free() }
+        if self.offers_nothing() || self.holding() { 0 } else { self.slots.passive_free() }
     }
 
     /// Lowest priority in the active tier; `None` while it is empty. An opportunistic task
@@ -319,6 +331,8 @@ impl Shaper {
             Input::Released(task) => self.released(task, now),
             Input::ReleaseFailed(task) => self.release_failed(task),
             Input::NotFrozen { task, reason } => self.not_frozen(task, reason, now),
+            Input::Halted(halts) => self.halted(halts, now),
+            Input::RootFrozen(why) => self.root_frozen(why, now),
             Input::Removed(task) => {
                 self.vacated.remove(&task);
                 if !self.not_parked(task) {

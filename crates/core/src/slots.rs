@@ -4,7 +4,7 @@
 //! last and how much is free. Every operation is logarithmic in the number of tasks.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,8 @@ pub struct Slots {
     overflow: BTreeMap<Rank, TaskId>,
     slotless: BTreeMap<Rank, TaskId>,
     arriving: BTreeMap<Rank, TaskId>,
+    /// Tasks that cannot run: they keep what they have, and are not promoted.
+    halted: BTreeSet<TaskId>,
     reserved_active: BTreeMap<Rank, ReservationId>,
     reserved_passive: BTreeMap<Rank, ReservationId>,
 }
@@ -126,6 +128,20 @@ impl Slots {
     /// Takes a task from its seat.
     pub fn stand(&mut self, seat: Seat, rank: Rank) {
         self.seats(seat).remove(&rank);
+    }
+
+    /// A task cannot run, or can again.
+    pub fn halt(&mut self, task: TaskId, halted: bool) {
+        if halted {
+            self.halted.insert(task);
+        } else {
+            self.halted.remove(&task);
+        }
+    }
+
+    fn best_running(&self, seats: &BTreeMap<Rank, TaskId>) -> Option<(Rank, TaskId)> {
+        let mut running = seats.iter().filter(|(_, task)| !self.halted.contains(task));
+        running.next().map(|(rank, task)| (*rank, *task))
     }
 
     /// Puts a reservation into a tier.
@@ -193,9 +209,9 @@ impl Slots {
         self.active.last_key_value().map(|(rank, task)| (*rank, *task))
     }
 
-    /// The passive task in a slot that comes first.
+    /// The passive task in a slot that comes first of those that can run.
     pub fn best_passive(&self) -> Option<(Rank, TaskId)> {
-        self.passive.first_key_value().map(|(rank, task)| (*rank, *task))
+        self.best_running(&self.passive)
     }
 
     /// The passive task in a slot that comes last.
@@ -206,6 +222,11 @@ impl Slots {
     /// The task beyond capacity that comes first.
     pub fn best_overflow(&self) -> Option<(Rank, TaskId)> {
         self.overflow.first_key_value().map(|(rank, task)| (*rank, *task))
+    }
+
+    /// The same of those that can run.
+    pub fn best_running_overflow(&self) -> Option<(Rank, TaskId)> {
+        self.best_running(&self.overflow)
     }
 
     /// The reservation that gives up its active slot first.

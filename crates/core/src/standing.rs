@@ -109,6 +109,10 @@ impl Shaper {
         }
         // One that is active still has nobody in a passive slot who could take its place.
         let Some((worst, down)) = self.slots.worst_active() else { return false };
+        let Some((best, up)) = self.slots.best_running_overflow() else { return false };
+        if best.is_opportunistic() {
+            return false;
+        }
         if !worst.is_opportunistic() {
             return false;
         }

@@ -239,6 +239,9 @@ pub enum Refusal {
     /// The guard holds the passive slots.
     #[error("no free slot: {0}, so no passive slot is offered; wait (--wait) or try again later")]
     Holding(String),
+    /// Somebody froze the group of all tasks: what comes in would be frozen too.
+    #[error("no task is admitted: {0}; thaw it, then ask again, or wait (--wait)")]
+    RootFrozen(String),
     /// An operator drains the node.
     #[error(
         "the node is draining and takes no new tasks; wait (--wait), use another node, or `lrsctl resume`"

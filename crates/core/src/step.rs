@@ -36,7 +36,7 @@ use super::model::{Label, Labels, Level, Priority, ReservationId, Standing, Task
 use super::restore::Due;
 use super::sample::{TaskSample, ThreadLook};
 use super::state::{Lease, Patience, Policy, Refusal, Request};
-use super::task::{Finder, GroupRecord, Kin, Origin, Task};
+use super::task::{Finder, GroupRecord, Halt, Kin, Origin, Task};
 use super::unit::UnitRecord;
 use crate::units::{BootTime, Bytes};
 
@@ -118,6 +118,11 @@ pub enum Input {
         /// Why.
         reason: String,
     },
+    /// What others did to tasks, so that they cannot run; `None`: they can. Tasks not named are as
+    /// they were.
+    Halted(Vec<(TaskId, Option<Halt>)>),
+    /// Somebody froze the group of all tasks: in words, by which file. `None`: it is not frozen.
+    RootFrozen(Option<String>),
     /// The task is to be given back. Followed by [`Job::Release`], or over at once where it has no
     /// group.
     Release(TaskId),

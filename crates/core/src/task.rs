@@ -65,6 +65,9 @@ pub struct Task {
     /// The guard froze it; stored before it is, and until it is thawed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub frozen: bool,
+    /// What others did to it, so that it cannot run.
+    #[serde(skip)]
+    pub halted: Option<Halt>,
     /// Foreign changes put right since admission.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repaired: u64,
@@ -119,6 +122,15 @@ pub struct Who {
     pub lost_by_move: Option<String>,
     /// Where its main process was before, per hierarchy.
     pub origin: Origin,
+}
+
+/// How others keep a task from running: none of its processes can. What the guard froze is not halted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Its group, one above it, or those below it are frozen.
+    Frozen,
+    /// All its threads are stopped by a signal or by a debugger (proc_pid_stat(5), `T` and `t`).
+    Stopped,
 }
 
 /// How far a task is.
@@ -199,6 +211,7 @@ impl Task {
             group: None,
             counts: Counts::default(),
             frozen: false,
+            halted: None,
             repaired: 0,
             repairs: VecDeque::new(),
             main_exited: true,

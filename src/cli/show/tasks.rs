@@ -52,6 +52,7 @@ pub(super) fn oddities(task: OnNode<'_>) -> Vec<&'static str> {
         (task.opportunistic, "opportunistic"),
         (task.cpu_quota.is_some(), "capped"),
         (task.frozen, "frozen"),
+        (task.stopped, "stopped"),
         (task.contested, "contested"),
         (task.main_exited, "main exited"),
     ]

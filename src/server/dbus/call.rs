@@ -64,7 +64,12 @@ impl Earlier {
 impl Call {
     /// The caller without its groups, which take a look-up.
     pub(super) fn identity(&self) -> Caller {
-        Caller { uid: self.known.uid, gids: Vec::new(), pid: self.known.pid, granted: None }
+        Caller {
+            uid: self.known.uid,
+            gids: Vec::new(),
+            process: self.known.process.clone(),
+            granted: None,
+        }
     }
 
     /// The newest. Not kept: a call may wait for hours.

@@ -24,7 +24,8 @@ use zbus::names::UniqueName;
 
 use super::BusError;
 use super::error::CallError;
-use crate::command::{Caller, CommandError, ErrorKind};
+use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
+use crate::server::pidfd;
 use crate::units::Pid;
 
 /// Callers kept. A bus lets in some 2,000 connections by default.
@@ -71,8 +72,8 @@ pub(super) struct Known {
     /// Its unique name.
     pub name: String,
     pub uid: u32,
-    /// `None`: outside of the daemon's pid namespace.
-    pub pid: Option<Pid>,
+    /// As the bus tells it.
+    pub process: CallerProcess,
     /// `None`: this bus tells no groups.
     told: Option<Vec<u32>>,
     gids: OnceCell<Vec<u32>>,
@@ -146,8 +147,7 @@ impl Known {
         Ok(Known {
             name: name.as_str().to_owned(),
             uid: told.unix_user_id().ok_or("no UnixUserID in its credentials")?,
-            // A pid outside the daemon's pid namespace is told as 0, if at all.
-            pid: told.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)),
+            process: process(told),
             told: told.unix_group_ids().cloned(),
             gids: OnceCell::new(),
             left: CancellationToken::new(),
@@ -165,7 +165,24 @@ impl Known {
             None if self.uid == 0 => &Vec::new(),
             None => self.gids.get_or_try_init(|| look_up(self.uid, lookups)).await?,
         };
-        Ok(Caller { uid: self.uid, gids: gids.clone(), pid: self.pid, granted: None })
+        Ok(Caller {
+            uid: self.uid,
+            gids: gids.clone(),
+            process: self.process.clone(),
+            granted: None,
+        })
+    }
+}
+
+/// By the pidfd that the bus keeps (dbus-daemon 1.15.8, dbus-broker 34), else by the number.
+fn process(told: &ConnectionCredentials) -> CallerProcess {
+    if let Some(pidfd) = told.process_fd() {
+        return pidfd::caller(pidfd);
+    }
+    // A pid outside the daemon's pid namespace is told as 0, if at all.
+    match told.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)) {
+        Some(pid) => pidfd::caller_by_number(pid),
+        None => CallerProcess::Unseen,
     }
 }
 

@@ -16,9 +16,9 @@ use super::call::{Call, Pin};
 use super::error::CallError;
 use super::polkit::{Action, Question};
 use super::value::{self, Dict, Options};
-use super::{limited, pidfd, task_path};
+use super::{limited, task_path};
 use crate::command::{CommandError, Subject};
-use crate::server::{ending, history, query, request};
+use crate::server::{ending, history, pidfd, query, request};
 use crate::units::WallTime;
 use crate::{proto, wire};
 
@@ -270,7 +270,7 @@ impl Manager {
     }
 
     /// What waits for a slot, in the order in which it is served, after the reservations, which have
-    /// one. Options: id (s), pid (i): only what waits under this id, or for this process.
+    /// one. Options: id (s), pid (i): only what waits under this id, or for this process (as in Admit).
     #[zbus(out_args("queue"))]
     async fn list_queue(&self, options: Options) -> Result<Vec<Dict>, CallError> {
         let QueueOptions { id, pid } = options.read()?;
@@ -278,8 +278,9 @@ impl Manager {
         let call = self.call()?;
         let mut queue = Vec::new();
         loop {
-            let request = request::queue(asked.clone())?;
-            let page = call.server.service.list_queue(call.identity(), request).await?;
+            let caller = call.identity();
+            let request = request::queue(asked.clone(), &pidfd::still(&caller))?;
+            let page = call.server.service.list_queue(caller, request).await?;
             let page = request::queue_page(page);
             queue.extend(page.queue.iter().map(value::message));
             asked.page_token = page.next_page_token;
@@ -289,7 +290,8 @@ impl Manager {
         }
     }
 
-    /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Options:
+    /// Puts a running process, with its descendants, into a slot; pid 0 is the caller. Another pid is
+    /// refused from a caller in another pid namespace than lrsd's. Options:
     /// name, job, kind, group (s), priority (i), reservation (s), in_place (b), wait_ms (t),
     /// wait_forever (b), first_requested_at (s, RFC 3339), unit (s): with pid 0, a running
     /// service or scope of systemd's, in place; keep_unit (b): leave the unit of systemd's that
@@ -303,11 +305,12 @@ impl Manager {
         options: Options,
     ) -> Result<(String, OwnedObjectPath), CallError> {
         let asked = options.read::<AdmitOptions>()?.request(pid)?;
-        let request = request::admit(asked, &self.call()?.identity())?;
+        let request = request::admit(asked, &pidfd::still(&self.call()?.identity()))?;
         self.admitted(request).await
     }
 
-    /// As Admit, for the process behind a pidfd: no other process can be meant.
+    /// As Admit, for the process behind a pidfd: no other process can be meant, whatever the pid
+    /// namespace of the caller.
     #[zbus(out_args("id", "task"))]
     async fn admit_pidfd(
         &self,
@@ -316,9 +319,7 @@ impl Manager {
     ) -> Result<(String, OwnedObjectPath), CallError> {
         let process = pidfd::process(&pidfd)?;
         let asked = options.read::<AdmitOptions>()?.request(process.pid.raw())?;
-        let mut request = request::admit(asked, &self.call()?.identity())?;
-        request.start_ticks = Some(process.start_ticks);
-        self.admitted(request).await
+        self.admitted(request::admit_process(asked, process)?).await
     }
 
     /// Promises a slot for a limited time, before its task exists. Options: job, kind, group (s),

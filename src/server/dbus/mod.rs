@@ -33,7 +33,6 @@ mod dispatch;
 mod error;
 mod manager;
 mod object;
-mod pidfd;
 mod polkit;
 mod task;
 mod value;

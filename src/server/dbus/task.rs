@@ -95,6 +95,8 @@ impl Task {
     /// Never passive, holds no slot.
     #[zbus(property)] fn slotless(&self) -> bool { self.task.slotless }
     #[zbus(property)] fn frozen(&self) -> bool { self.task.frozen }
+    /// All its threads are stopped by a signal or by a debugger.
+    #[zbus(property)] fn stopped(&self) -> bool { self.task.stopped }
     /// Somebody else keeps changing its weights.
     #[zbus(property)] fn contested(&self) -> bool { self.task.contested }
     /// The main process has ended, others run on.
@@ -134,7 +136,7 @@ pub(super) fn same(old: &proto::Task, new: &proto::Task) -> bool {
     }
     same!(
         id name job kind group pid uid tier priority class admitted_at promoted_at attachment overflow
-        slotless frozen contested main_exited cgroup ratio_group unit found_by stays_because
+        slotless frozen stopped contested main_exited cgroup ratio_group unit found_by stays_because
         lost_by_move
         cpu_lane opportunistic cpu_quota repaired exit_status exit_signal;
         computing_rate computing_rate_raw cpu_seconds cpu_share write_bytes_per_sec

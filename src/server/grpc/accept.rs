@@ -82,7 +82,7 @@ pub(super) async fn accept_loop(
                 continue;
             }
         };
-        let (uid, pid) = (caller.uid, caller.pid.map(Pid::raw));
+        let (uid, pid) = (caller.uid, caller.process.pid().map(Pid::raw));
         let admin = is_admin(uid);
         let place = places.take(uid);
         if !admin && let Err(error) = set_socket_send_buffer_size(&stream, SEND_BUFFER) {

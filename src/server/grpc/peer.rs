@@ -2,18 +2,23 @@
 //!
 //! Credentials are those the kernel noted at connect(2) (SO_PEERCRED, SO_PEERGROUPS;
 //! unix(7)): a client cannot choose them, and a process that inherits or is sent the
-//! connected descriptor speaks with the rights of the one that connected. The pid likewise is
-//! that of the process that called connect(2); it means the caller itself as long as that
-//! process lives, which holds for a client that waits for its answer. The kernel shows pid 0
-//! for a process outside the daemon's pid namespace; then there is none.
+//! connected descriptor speaks with the rights of the one that connected. The process likewise is
+//! the one that called connect(2); it is the caller itself as long as it lives, which holds for a
+//! client that waits for its answer. It is known by a pidfd (SO_PEERPIDFD, Linux 6.5), and before by
+//! the number that the kernel noted. The kernel shows pid 0 for a process outside the daemon's pid
+//! namespace; then there is none.
+//!
+//! Limit: before Linux 6.5 a process that connects and ends at once, and whose number another one gets
+//! before the connection is taken in, is taken for that one.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 use tokio::net::UnixStream;
 
-use crate::command::Caller;
+use crate::command::{Caller, CallerProcess};
+use crate::server::pidfd;
 use crate::units::Pid;
 
 /// Who is at the other end, as every request of the connection finds it in its extensions.
@@ -32,9 +37,45 @@ pub(super) fn caller(stream: &UnixStream) -> io::Result<Caller> {
     Ok(Caller {
         uid: credentials.uid(),
         gids,
-        pid: credentials.pid().and_then(Pid::new),
+        process: process(stream.as_fd(), credentials.pid().and_then(Pid::new)),
         granted: None,
     })
+}
+
+/// Who connected: `pid`, by the kernel's pidfd where it has one.
+fn process(socket: BorrowedFd<'_>, pid: Option<Pid>) -> CallerProcess {
+    let Some(pid) = pid else { return CallerProcess::Unseen };
+    match peer_pidfd(socket) {
+        Ok(pidfd) => pidfd::caller(&pidfd),
+        Err(error) => match error.raw_os_error() {
+            // The socket option is not known.
+            Some(libc::ENOPROTOOPT) => pidfd::caller_by_number(pid),
+            // It has ended: one or the other, by version (net/core/sock.c, kernel/fork.c).
+            Some(libc::ESRCH | libc::ENODATA | libc::EINVAL) => CallerProcess::Ended,
+            _ => CallerProcess::Unknown(format!("no pidfd of process {pid}: {error}")),
+        },
+    }
+}
+
+/// SO_PEERPIDFD (Linux 6.5). Neither rustix nor nix wraps it for use with older kernels.
+fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut pidfd: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `pidfd` is a writable int of `bytes` bytes and both live through the call.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut pidfd).cast(),
+            &mut bytes,
+        )
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
 /// SO_PEERGROUPS (Linux 4.13). Neither rustix nor nix wraps it.
@@ -79,7 +120,7 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let caller = caller(&ours).unwrap();
         assert_eq!(caller.uid, rustix::process::geteuid().as_raw());
-        assert_eq!(caller.pid.map(Pid::raw), Some(std::process::id() as i32));
+        assert_eq!(caller.process.pid().map(Pid::raw), Some(std::process::id() as i32));
         assert_eq!(caller.gids[0], rustix::process::getegid().as_raw());
         let mut expected: Vec<u32> =
             rustix::process::getgroups().unwrap().iter().map(|gid| gid.as_raw()).collect();
@@ -124,6 +165,6 @@ mod tests {
         assert_eq!(caller.uid, UID);
         assert_eq!(caller.gids[0], GID);
         assert_eq!(caller.gids[1..], groups);
-        assert_eq!(caller.pid.map(Pid::raw), Some(std::process::id() as i32));
+        assert_eq!(caller.process.pid().map(Pid::raw), Some(std::process::id() as i32));
     }
 }

@@ -19,7 +19,7 @@ use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
 use crate::server::service::Service;
-use crate::server::{ending, history, query, request};
+use crate::server::{ending, history, pidfd, query, request};
 
 /// Tasks on one page, unless the client asks for another number.
 const DEFAULT_PAGE_SIZE: usize = 1_000;
@@ -122,7 +122,7 @@ impl Shaper for GrpcServer {
         request: Request<proto::ListQueueRequest>,
     ) -> Answer<proto::ListQueueResponse> {
         let caller = caller(&request)?;
-        let asked = request::queue(request.into_inner())?;
+        let asked = request::queue(request.into_inner(), &pidfd::still(&caller))?;
         Ok(Response::new(request::queue_page(self.service.list_queue(caller, asked).await?)))
     }
 
@@ -156,7 +156,7 @@ impl Shaper for GrpcServer {
 
     async fn admit(&self, request: Request<proto::AdmitRequest>) -> Answer<proto::AdmitResponse> {
         let caller = caller(&request)?;
-        let request = request::admit(request.into_inner(), &caller)?;
+        let request = request::admit(request.into_inner(), &pidfd::still(&caller))?;
         let task = self.service.admit(caller, request).await?;
         Ok(Response::new(proto::AdmitResponse { task: Some(task) }))
     }

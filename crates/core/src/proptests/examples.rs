@@ -463,3 +463,47 @@ fn labels_learnt_late_move_a_task_to_its_job() {
     assert_eq!(finished.len(), 1);
     assert!(shaper.jobs().iter().all(|(_, running, _)| running == 0));
 }
+
+#[test]
+fn a_task_that_cannot_run_is_passed_over_and_gets_its_slot_once_it_can() {
+    let mut shaper = shaper(1);
+    let passive = Policy { active: Some(1), passive: Some(3), ..Policy::simulated() };
+    shaper.set_policy(passive, at(0));
+    let ids: Vec<_> = (0..3).map(|_| admit(&mut shaper, 0, at(1))).collect();
+    shaper.halted(vec![(ids[1], Some(Halt::Frozen))], at(2));
+    assert_eq!(shaper.best_waiting_task(), Some(ids[2]));
+    end(&mut shaper, ids[0], at(3));
+    assert_eq!((tier(&shaper, ids[1]), tier(&shaper, ids[2])), (Tier::Passive, Tier::Active));
+    // One that is active keeps its slot.
+    shaper.halted(vec![(ids[2], Some(Halt::Stopped))], at(4));
+    shaper.halted(vec![(ids[1], None)], at(4));
+    assert_eq!((tier(&shaper, ids[1]), tier(&shaper, ids[2])), (Tier::Passive, Tier::Active));
+    end(&mut shaper, ids[2], at(5));
+    assert_eq!(tier(&shaper, ids[1]), Tier::Active);
+    // What nobody can use stays free, and goes to the one that is due when it can run.
+    let late = admit(&mut shaper, 0, at(6));
+    shaper.halted(vec![(late, Some(Halt::Stopped))], at(6));
+    end(&mut shaper, ids[1], at(7));
+    assert_eq!((tier(&shaper, late), shaper.active_offered()), (Tier::Passive, 1));
+    shaper.halted(vec![(late, None)], at(8));
+    assert_eq!(tier(&shaper, late), Tier::Active);
+}
+
+#[test]
+fn into_a_frozen_root_nothing_is_admitted() {
+    let mut shaper = shaper(1);
+    shaper.root_frozen(Some("the cgroup /lrs is frozen".to_owned()), at(1));
+    let refused = shaper.ask(request(0), None, at(1)).unwrap_err();
+    assert!(refused.to_string().contains("/lrs is frozen"), "{refused}");
+    let patience =
+        Patience { first_requested: at(1).wall, deadline: Some(at(5).boot), parks: true };
+    let waits = shaper.ask(request(0), Some(patience), at(1));
+    assert!(matches!(waits, Ok(Answer::Waiting(_))));
+    shaper.park(at(1));
+    assert!(shaper.take_step().jobs.is_empty(), "neither moved nor parked");
+    shaper.expire(at(6));
+    let step = shaper.take_step();
+    assert!(matches!(&step.answers[..], [(_, Told::TimedOut)]), "{:?}", step.answers);
+    shaper.root_frozen(None, at(7));
+    assert!(shaper.ask(request(0), None, at(7)).is_ok());
+}

@@ -57,6 +57,14 @@ pub(super) enum Op {
     ForgetWaiter {
         pick: usize,
     },
+    /// Others froze or stopped it, or let it go on.
+    Halt {
+        pick: usize,
+        halt: Option<Halt>,
+    },
+    FreezeRoot {
+        frozen: bool,
+    },
     Drain,
     Resume,
     Cycle {
@@ -130,6 +138,9 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(pick, standing)| Op::SetStanding { pick, standing }),
         1 => (pick(), 0..3u8).prop_map(|(pick, job)| Op::AddLabels { pick, job }),
         1 => pick().prop_map(|pick| Op::ForgetWaiter { pick }),
+        3 => (pick(), prop_oneof![Just(None), Just(Some(Halt::Frozen)), Just(Some(Halt::Stopped))])
+            .prop_map(|(pick, halt)| Op::Halt { pick, halt }),
+        2 => prop::bool::weighted(0.2).prop_map(|frozen| Op::FreezeRoot { frozen }),
         1 => Just(Op::Drain),
         2 => Just(Op::Resume),
         6 => (prop::option::of(0..6u32), prop_oneof![0.0..1.0f64, Just(0.95)], 0.0..0.5f64, 0.0..0.3f64,
@@ -167,6 +178,14 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 assert_eq!(shaper.task(id).unwrap().standing(), standing);
             }
         }
+        Op::Halt { pick, halt } => {
+            if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
+                shaper.halted(vec![(id, halt)], now);
+            }
+        }
+        Op::FreezeRoot { frozen } => {
+            shaper.root_frozen(frozen.then(|| "somebody froze it".to_owned()), now);
+        }
         Op::AddLabels { pick, job } => {
             if let Some(id) = nth(shaper.tasks().map(|(id, _)| id), pick) {
                 shaper.add_labels(id, labels(job));
@@ -199,6 +218,7 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 let expired = shaper.reservation(id).is_none_or(|r| r.expires <= now.boot);
                 match shaper.ask(used, None, now) {
                     Ok(_) => assert!(!expired),
+                    Err(Refusal::RootFrozen(_)) => assert!(shaper.why_root_frozen().is_some()),
                     Err(refusal) => assert_eq!(refusal, Refusal::ReservationEnded(id)),
                 }
             }
@@ -415,7 +435,7 @@ fn restart(shaper: &Shaper) -> Shaper {
         tasks: shaper
             .tasks()
             .filter(|(_, task)| !task.is_attaching())
-            .map(|(_, task)| task.clone())
+            .map(|(_, task)| Task { halted: None, ..task.clone() })
             .collect(),
         called_off: Vec::new(),
         reservations: shaper.reservations().map(|(id, r)| (id, r.clone())).collect(),

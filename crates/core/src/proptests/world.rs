@@ -130,7 +130,7 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
         slots.passive_capacity <= slots.passive_max.max(slots.passive_in_use()),
         "expanded beyond the maximum"
     );
-    let passive_waits = slots.best_passive().is_some() || slots.best_overflow().is_some();
+    let passive_waits = slots.best_passive().is_some() || slots.best_running_overflow().is_some();
     assert!(
         !(passive_waits && slots.active_used() < slots.active_capacity),
         "a passive task waits while an active slot is free or only promised"
@@ -141,7 +141,10 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
     let is = |opportunistic, seats: &[Seat]| {
         shaper.tasks().any(|(_, t)| t.opportunistic == opportunistic && seats.contains(&t.seat))
     };
-    let waits = is(false, &[Seat::Passive, Seat::Overflow]);
+    let waits = shaper.tasks().any(|(_, task)| {
+        let passive = matches!(task.seat, Seat::Passive | Seat::Overflow);
+        !task.opportunistic && task.halted.is_none() && passive
+    });
     assert!(!(waits && is(true, &[Seat::Active])), "an opportunistic task keeps another waiting");
     let beyond = is(false, &[Seat::Overflow]);
     assert!(!(beyond && is(true, &[Seat::Passive])), "an opportunistic task keeps a slot");

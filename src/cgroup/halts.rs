@@ -1,0 +1,194 @@
+//! What others did to a group, so that nothing in it can run.
+//!
+//! Frozen is a group that is frozen itself, or by one above it, in the cgroup2 hierarchy
+//! (`cgroup.freeze`, cgroup-v2.rst; `cgroup.events` says so a moment longer than it is) or in the freezer
+//! of v1, whose `freezer.state` says `FROZEN` or `FREEZING` also for the sake of a group above
+//! (freezer-subsystem.rst); and one whose processes are all in groups below that are. Stopped are threads in state `T` or `t` (proc_pid_stat(5)).
+//!
+//! A group in place is looked at where the process was found in each hierarchy.
+//!
+//! Limit. Processes that are frozen partly by one hierarchy and partly by the other count as running.
+
+use std::path::{Path, PathBuf};
+
+use super::attach::{child_groups, processes_below};
+use super::mounts::{Hierarchy, UNIFIED};
+use super::tree::TierTree;
+use super::{Attachment, CgroupError, Group, files, give_back};
+use crate::core::task::Halt;
+use crate::kernfs::parse;
+use crate::units::ProcessRef;
+
+/// Threads looked at of one task; beyond, it counts as running.
+const MOST_THREADS: usize = 4096;
+
+impl TierTree {
+    /// What others did to the group, so that nothing in it can run. What LRS froze counts too.
+    pub fn halt(
+        &self,
+        group: &Group,
+        main: Option<ProcessRef>,
+    ) -> Result<Option<Halt>, CgroupError> {
+        if self.observing || group.record.attachment == Attachment::None {
+            return Ok(None);
+        }
+        of(&self.root.hierarchies, group, main)
+    }
+
+    /// The file by which the root, or a group above it, is frozen.
+    pub fn frozen_root(&self) -> Result<Option<PathBuf>, CgroupError> {
+        if self.observing {
+            return Ok(None);
+        }
+        frozen_upwards(&self.root.hierarchies, &self.root.path)
+    }
+
+    /// As [`TierTree::release`] for a task; one that is stopped stays where it is, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release_task(&self, group: &Group) -> Result<Option<Halt>, CgroupError> {
+        if group.record.attachment == Attachment::Own
+            && let Some(halt) = self.halt(group, None)?
+        {
+            give_back::neutralise(group)?;
+            return Ok(Some(halt));
+        }
+        self.release(group)
+    }
+}
+
+/// Whether all of the group is halted. `main` is looked at first, since it runs as a rule.
+pub(super) fn of(
+    hierarchies: &[Hierarchy],
+    group: &Group,
+    main: Option<ProcessRef>,
+) -> Result<Option<Halt>, CgroupError> {
+    let v1 = freezer_dir(hierarchies, group);
+    for (dir, is_frozen) in [
+        (group.dirs.unified.as_ref(), is_frozen_by_v2 as fn(&Path) -> Result<bool, CgroupError>),
+        (v1.as_ref(), is_frozen_by_v1),
+    ] {
+        let Some(dir) = dir else { continue };
+        if is_frozen(dir)? || has_groups(dir) && all_below(dir, is_frozen)? == Some(true) {
+            return Ok(Some(Halt::Frozen));
+        }
+    }
+    Ok(is_stopped(group, main)?.then_some(Halt::Stopped))
+}
+
+/// The file by which the group at `path`, or one above it, is frozen.
+pub(super) fn frozen_upwards(
+    hierarchies: &[Hierarchy],
+    path: &str,
+) -> Result<Option<PathBuf>, CgroupError> {
+    for hierarchy in hierarchies {
+        let file = match (&*hierarchy.name, hierarchy.has("freezer")) {
+            (_, true) => "freezer.self_freezing",
+            (UNIFIED, false) => "cgroup.freeze",
+            (_, false) => continue,
+        };
+        let mut path = path.trim_end_matches('/');
+        while !path.is_empty() {
+            let file = hierarchy.dir(path).join(file);
+            if files::read_value_if_there(&file)?.as_deref() == Some("1") {
+                return Ok(Some(file));
+            }
+            path = path.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+    }
+    Ok(None)
+}
+
+/// The group in the freezer hierarchy of v1. The root of that cannot be frozen.
+fn freezer_dir(hierarchies: &[Hierarchy], group: &Group) -> Option<PathBuf> {
+    let record = &group.record;
+    let freezer = hierarchies.iter().find(|h| h.name != UNIFIED && h.has("freezer"))?;
+    if record.attachment == Attachment::Own {
+        return Some(freezer.dir(&record.path));
+    }
+    let (_, path) = record.origin.iter().find(|(name, _)| *name == freezer.name)?;
+    (path != "/").then(|| freezer.dir(path))
+}
+
+fn is_frozen_by_v2(dir: &Path) -> Result<bool, CgroupError> {
+    for dir in dir.ancestors() {
+        match files::read_value_if_there(&dir.join("cgroup.freeze"))?.as_deref() {
+            Some("1") => return Ok(true),
+            Some(_) => {}
+            // The root of the hierarchy, or a kernel before 5.2.
+            None => break,
+        }
+    }
+    Ok(false)
+}
+
+fn is_frozen_by_v1(dir: &Path) -> Result<bool, CgroupError> {
+    let state = files::read_value_if_there(&dir.join("freezer.state"))?;
+    Ok(state.is_some_and(|state| state != "THAWED"))
+}
+
+/// kernfs counts subdirectories in the link count: 2 means none.
+fn has_groups(dir: &Path) -> bool {
+    rustix::fs::stat(dir).is_ok_and(|stat| stat.st_nlink > 2)
+}
+
+/// Whether every group with processes is frozen; `None`: there are no processes.
+fn all_below(
+    dir: &Path,
+    is_frozen: fn(&Path) -> Result<bool, CgroupError>,
+) -> Result<Option<bool>, CgroupError> {
+    let mut found = None;
+    let mut next = vec![dir.to_owned()];
+    while let Some(dir) = next.pop() {
+        next.extend(child_groups(&dir)?);
+        let procs = match std::fs::read(dir.join("cgroup.procs")) {
+            Ok(procs) => procs,
+            Err(error) if files::is_gone(&error) => continue,
+            Err(error) => {
+                return Err(files::failed("read", &dir.join("cgroup.procs"), None, error));
+            }
+        };
+        if procs.is_empty() {
+            continue;
+        }
+        if !is_frozen(&dir)? {
+            return Ok(Some(false));
+        }
+        found = Some(true);
+    }
+    Ok(found)
+}
+
+fn is_stopped(group: &Group, main: Option<ProcessRef>) -> Result<bool, CgroupError> {
+    let runs = |state: u8| !matches!(state, b'T' | b't' | b'Z' | b'X' | b'x');
+    if let Some(main) = main
+        && let Some((state, start_ticks)) = state_of(&format!("/proc/{}/stat", main.pid))
+        && start_ticks == main.start_ticks
+        && runs(state)
+    {
+        return Ok(false);
+    }
+    let Some(dir) = &group.dirs.cpu else { return Ok(false) };
+    let mut threads = 0;
+    let mut stopped = false;
+    for pid in processes_below(dir)? {
+        // One that ends meanwhile says nothing.
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.flatten() {
+            threads += 1;
+            let path = task.path().join("stat");
+            let Some((state, _)) = path.to_str().and_then(state_of) else { continue };
+            if runs(state) || threads > MOST_THREADS {
+                return Ok(false);
+            }
+            stopped |= matches!(state, b'T' | b't');
+        }
+    }
+    Ok(stopped)
+}
+
+/// State and start; `None`: it has ended, or cannot be read.
+fn state_of(path: &str) -> Option<(u8, u64)> {
+    parse::stat_state(&std::fs::read(path).ok()?)
+}

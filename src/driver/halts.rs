@@ -1,0 +1,136 @@
+//! Tasks that others froze or stopped, and a root that others froze.
+//!
+//! The reading thread looks once a cycle at tasks that have just used no CPU, at those that were halted,
+//! and at the turn of their weights at the others. The one that would be promoted is looked at before
+//! that. What to do about it is the core's.
+//!
+//! A task that is released while it is halted keeps its group, since a move would thaw it. That group
+//! goes with its last process: each cycle tries, and the record stays until then, so that the next daemon
+//! knows it too.
+
+use std::sync::Arc;
+
+use super::Driver;
+use crate::cgroup::Group;
+use crate::core::model::TaskId;
+use crate::core::step::Input;
+use crate::core::task::{Halt, Task};
+use crate::units::Moment;
+
+/// Tasks looked at before one is promoted: of those behind them the next cycle tells.
+const MOST_CANDIDATES: usize = 8;
+
+impl Driver {
+    /// Takes what the reading thread saw. What the guard froze meanwhile is not somebody else's.
+    pub(super) fn take_halts(&mut self, mut halts: Vec<(TaskId, Option<Halt>)>, now: Moment) {
+        halts.retain(|(id, halt)| {
+            let news = |task: &Task| task.halted != *halt && (halt.is_none() || !task.frozen);
+            self.core.task(*id).is_some_and(news)
+        });
+        if !halts.is_empty() {
+            self.touched.tasks.extend(halts.iter().map(|(id, _)| *id));
+            self.feed(Input::Halted(halts), now);
+        }
+    }
+
+    /// Before an active slot comes free: whether the task that is due can run.
+    pub(super) fn look_at_next(&mut self, now: Moment) {
+        for _ in 0..MOST_CANDIDATES {
+            let Some(id) = self.core.best_waiting_task() else { return };
+            let Some(task) = self.core.task(id).filter(|task| !task.frozen) else { return };
+            let main = task.who.process.filter(|_| !task.main_exited);
+            let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+                return;
+            };
+            match self.tree.halt(&group, main) {
+                Ok(None) => return,
+                Ok(Some(halt)) => self.take_halts(vec![(id, Some(halt))], now),
+                Err(error) => {
+                    // Most likely its last process is ending right now.
+                    tracing::debug!(task = %id, %error, "whether task {id} can run is not known: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether the root is frozen, as its files say now.
+    pub(super) fn look_at_root(&mut self, now: Moment) {
+        let frozen = self.tree.frozen_root().map_err(|error| error.to_string());
+        self.take_root(frozen, now);
+    }
+
+    pub(super) fn take_root(
+        &mut self,
+        frozen: Result<Option<std::path::PathBuf>, String>,
+        now: Moment,
+    ) {
+        let why = match frozen {
+            Ok(file) => file.map(|file| {
+                format!(
+                    "the cgroup of all tasks is frozen by somebody else ({} is 1)",
+                    file.display()
+                )
+            }),
+            Err(error) => {
+                tracing::debug!(%error, "whether the cgroup of all tasks is frozen is not known: {error}");
+                return;
+            }
+        };
+        if self.core.why_root_frozen() == why.as_deref() {
+            return;
+        }
+        match &why {
+            Some(why) => tracing::warn!("{why}: no task is admitted until it is thawed"),
+            None => {
+                tracing::info!("the cgroup of all tasks is thawed, and tasks are admitted again")
+            }
+        }
+        self.touched.status = true;
+        self.feed(Input::RootFrozen(why), now);
+    }
+
+    /// Notes a group that keeps its processes after the release.
+    pub(super) fn stays(&mut self, id: TaskId, halt: Option<Halt>) {
+        let Some(halt) = halt else { return };
+        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+            return;
+        };
+        let word = match halt {
+            Halt::Frozen => "frozen",
+            Halt::Stopped => "stopped",
+        };
+        let cgroup = &group.record.path;
+        tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by somebody else: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
+        self.left.insert(id, group);
+    }
+
+    /// Whether the group of a task that was released has its processes yet; then its record stays.
+    pub(super) fn is_left(&self, id: TaskId) -> bool {
+        self.left.contains_key(&id)
+    }
+
+    /// Groups left behind go once they are empty.
+    pub(super) fn remove_left(&mut self) {
+        for (id, group) in std::mem::take(&mut self.left) {
+            match self.try_to_remove(id, &group) {
+                true => {}
+                false => drop(self.left.insert(id, group)),
+            }
+        }
+    }
+
+    fn try_to_remove(&mut self, id: TaskId, group: &Arc<Group>) -> bool {
+        let occupied = |processes: Vec<_>| !processes.is_empty();
+        if self.tree.processes(group).map_or(true, occupied) {
+            return false;
+        }
+        if let Err(error) = super::worker::remove(&self.tree, group) {
+            tracing::debug!(task = %id, %error, "the cgroup of task {id} stays until the next cycle: {error}");
+            return false;
+        }
+        let removed = self.store.remove_task(id);
+        self.noted(removed);
+        true
+    }
+}
