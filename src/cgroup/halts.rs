@@ -16,7 +16,7 @@ use super::mounts::{Hierarchy, UNIFIED};
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Group, files, give_back};
 use crate::core::task::Halt;
-use crate::kernfs::parse;
+use crate::kernfs::process::Stat;
 use crate::units::ProcessRef;
 
 /// Threads looked at of one task; beyond, it counts as running.
@@ -190,5 +190,6 @@ fn is_stopped(group: &Group, main: Option<ProcessRef>) -> Result<bool, CgroupErr
 
 /// State and start; `None`: it has ended, or cannot be read.
 fn state_of(path: &str) -> Option<(u8, u64)> {
-    parse::stat_state(&std::fs::read(path).ok()?)
+    let stat = Stat::parse(&std::fs::read(path).ok()?)?;
+    Some((stat.state, stat.start_ticks))
 }

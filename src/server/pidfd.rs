@@ -18,6 +18,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
 use crate::kernfs::files::is_gone;
 use crate::kernfs::parse;
+use crate::kernfs::process::Stat;
 use crate::server::request::invalid;
 use crate::units::{Pid, ProcessRef};
 
@@ -133,7 +134,7 @@ fn read(pid: Pid, file: &str) -> Result<Vec<u8>, CommandError> {
 
 fn start_ticks(pid: Pid) -> Result<u64, CommandError> {
     let stat = read(pid, "stat")?;
-    parse::stat_state(&stat).map(|(_, start_ticks)| start_ticks).ok_or_else(|| {
+    Stat::parse(&stat).map(|stat| stat.start_ticks).ok_or_else(|| {
         CommandError::new(ErrorKind::Internal, format!("/proc/{pid}/stat has another form"))
     })
 }

@@ -60,11 +60,12 @@ fn tasks_tiers_reservations_and_drain_survive_a_kill() {
 #[ignore = "needs root and cgroups"]
 fn a_task_that_was_moved_out_while_nobody_looked_goes_on() {
     let mut daemon = Daemon::start("moved-out", TWO);
+    // Older than the task: what goes into a younger group is left there.
+    let foreign = Foreign::beside(&daemon);
     let pid = daemon.run(&[], &["cat"]);
     let task = daemon.task_of(pid);
     let inside = daemon.cpu_dir(&task);
     daemon.kill();
-    let foreign = Foreign::beside(&daemon);
     std::fs::write(foreign.0.join("cgroup.procs"), pid.to_string()).unwrap();
     daemon.launch();
     daemon.eventually("the move back", |_| procs(&inside).contains(&pid).then_some(()));

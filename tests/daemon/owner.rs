@@ -283,12 +283,13 @@ fn what_became_roots_inside_goes_on_and_is_not_moved_back() {
 #[ignore = "needs root and cgroups"]
 fn a_task_that_is_limited_from_outside_is_left_there_also_after_a_restart() {
     let mut daemon = with_members("limited", SETTINGS);
+    // Older than the task: what goes into a younger group is left there anyway.
+    let limited = Foreign::beside(&daemon);
     let job = Job::sh("exec cat");
     let pid = job.pid();
     let id = admitted(&daemon, &["admit", &pid.to_string()]);
     let group = daemon.cpu_dir(&daemon.task_of(pid));
     daemon.kill();
-    let limited = Foreign::beside(&daemon);
     let (file, value) = match limited.0.join("cpu.max").exists() {
         true => ("cpu.max", "50000 100000"),
         false => ("cpu.cfs_quota_us", "50000"),

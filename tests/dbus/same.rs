@@ -509,7 +509,6 @@ fn yarn() -> proto::YarnStatus {
             error: Some("hangs".into()),
         }),
         configured: resource(8192, 8),
-        site: resource(8192, 8),
         advertised: resource(9216, 9),
         offered: resource(10_240, 10),
         offer_enabled: true,
@@ -521,6 +520,7 @@ fn yarn() -> proto::YarnStatus {
         last_error_at: at(1_767_323_048),
         reported_at: at(1_767_323_049),
         node_managers: None,
+        site: resource(4096, 4),
     }
 }
 
