@@ -373,7 +373,7 @@ async fn properties_and_managed_objects() {
             "LowestActivePriority": [-1], "GuardStage": 0, "GuardReason": "",
             "CgroupVersion": 2, "CgroupRoot": "/lrs", "CpuTiers": "idle", "IoTiers": "none",
             "TiersReason": "r", "Warnings": ["w"],
-            "Totals": {"admitted": 1, "completed": 0, "released": 0, "refused": 0,
+            "Totals": {"admitted": 1, "completed": 0, "left": 0, "released": 0, "refused": 0,
                        "promoted": 0, "demoted": 0},
             "Measured": {"cpu": {"effective": 0.25}, "period_ms": 3000,
                          "running": {"tasks": 1, "rated": 1, "rate_sum": 0.5}},
