@@ -100,7 +100,7 @@ fn group(task: TaskId) -> GroupRecord {
 fn cycle(bencher: Bencher, tasks: usize) {
     let (mut shaper, ids) = full(tasks);
     let measured = Measured {
-        cpus: Some(CPUS),
+        cpus: Some(CPUS.into()),
         cpu: Some(CpuShares {
             effective: Share::clamped(0.95),
             iowait: Share::default(),
@@ -120,7 +120,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
         };
         let tasks = ids.iter().map(|task| Reading { task: *task, due: true, sample }).collect();
         let (node, at) = (black_box(measured.clone()), at(second));
-        shaper.handle(Input::Cycle { node, spread: None, at: at.boot, tasks }, at)
+        shaper.handle(Input::Cycle { node, at: at.boot, tasks }, at)
     });
 }
 

@@ -176,7 +176,7 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
         let found = format!("{who}: {how} {}", root.path.display());
         let v1_used = |h: &&Hierarchy| {
             let uses = |name: &&str| h.controllers.iter().any(|controller| controller == *name);
-            h.point != hierarchy.point && V1_CONTROLLERS.iter().any(|name| uses(name))
+            h.point != hierarchy.point && V1_CONTROLLERS.iter().any(uses)
         };
         let twin = cgroups.v2.iter().map(|unified| &unified.hierarchy);
         let twin = twin.filter(|_| matches!(carrier, Carrier::V1(_)));

@@ -174,10 +174,9 @@ impl Driver {
         }
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
-            if self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at) {
-                if self.moved_away(id, now) {
-                    self.end(vec![id], now);
-                }
+            let was_there = self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at);
+            if was_there && self.moved_away(id, now) {
+                self.end(vec![id], now);
             }
         }
         // Those whose end no descriptor will tell: the main process has ended, or could not be
