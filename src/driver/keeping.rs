@@ -261,7 +261,7 @@ impl Driver {
             HeldBy::Manager(manager) => Holder::Manager(manager),
             HeldBy::Systemd(unit) => {
                 let stop = stop_of(&unit, said);
-                Holder::Systemd(Unit { name: unit.name, stop })
+                Holder::Systemd(Unit { login: unit.is_login(), name: unit.name, stop })
             }
         };
         Ok(Some(Facts { wish, holder, limit, alone, weight, admin }))

@@ -26,8 +26,8 @@
 //! | not at all: refused | otherwise; the message names who holds it, and the way out |
 //!
 //! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
-//! so. An administrator's `lrsctl admit` moves out of a unit whatever is lost, and is told of it;
-//! `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
+//! so. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
+//! admit` moves a part out of a unit whatever is lost, and is told of it; `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
 //! Pure: `driver/keeping.rs` brings the facts.
 
 /// What is known of a process that is to be a task.
@@ -76,6 +76,8 @@ pub enum Holder {
 pub struct Unit {
     /// Its name, with the type.
     pub name: String,
+    /// It is the session of a login.
+    pub login: bool,
     /// What stopping it ends.
     pub stop: Stop,
 }
@@ -153,12 +155,14 @@ pub fn decide(facts: &Facts) -> Leaving {
 }
 
 fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
-    let lost = loss(unit, facts.limit.as_deref());
+    let lost = loss(unit, facts.limit.as_deref()).or_else(|| emptied(facts, unit));
     let Some(because) = lost.filter(|_| facts.wish != Wish::LeaveUnit) else {
         return Leaving::Leave { lost: None };
     };
     match facts.wish {
-        Wish::Admit if facts.admin => return Leaving::Leave { lost: Some(because) },
+        Wish::Admit if facts.admin && obstacle(facts).is_some() => {
+            return Leaving::Leave { lost: Some(because) };
+        }
         Wish::Rule => {
             return Leaving::Refuse(format!(
                 "{because}; it stays in {}: have the rule take it in place (attach = \"in-place\")",
@@ -179,6 +183,14 @@ fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
         ""
     };
     Leaving::Refuse(format!("{stays}; {alone}leave the unit all the same with --leave-unit"))
+}
+
+/// What is lost by a unit whose only process is taken: it ends, and with it the properties that somebody
+/// gave it. `run` execs in a unit made for it, whose end nobody waits for.
+fn emptied(facts: &Facts, unit: &Unit) -> Option<String> {
+    let taken = facts.wish == Wish::Admit && facts.alone && !unit.login;
+    let name = &unit.name;
+    taken.then(|| format!("{name} would be left without a process, end, and lose its properties"))
 }
 
 fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
@@ -258,7 +270,7 @@ mod tests {
     fn facts(stop: Stop) -> Facts {
         Facts {
             wish: Wish::Run,
-            holder: Holder::Systemd(Unit { name: "u".into(), stop }),
+            holder: Holder::Systemd(Unit { name: "u".into(), login: false, stop }),
             limit: None,
             alone: false,
             weight: Weight::Usable,
@@ -324,6 +336,26 @@ mod tests {
             ("a limited cron", Facts { limit: limit(), ..facts(Stop::MainProcess) }, "refuse"),
             ("told to leave", Facts { wish: Wish::LeaveUnit, ..service() }, "leave"),
             ("an admin's admit", Facts { wish: Wish::Admit, ..service() }, "leave, with a warning"),
+            (
+                "an admin's admit of all that is in a service",
+                Facts { wish: Wish::Admit, alone: true, ..service() },
+                "in place",
+            ),
+            (
+                "an admin's admit of all that is in a scope",
+                Facts { wish: Wish::Admit, alone: true, ..facts(Stop::Scope) },
+                "in place",
+            ),
+            (
+                "the same, without a weight",
+                Facts {
+                    wish: Wish::Admit,
+                    alone: true,
+                    weight: Weight::None,
+                    ..facts(Stop::Scope)
+                },
+                "leave, with a warning",
+            ),
             (
                 "an admin's admit out of a session",
                 Facts { wish: Wish::Admit, ..facts(Stop::Scope) },

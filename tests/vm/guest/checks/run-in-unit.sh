@@ -265,15 +265,24 @@ leaves taken
 gone taken
 refused 'only an administrator' - -p User=lodger -p Delegate=yes "$dir/script" --leave-unit -- true
 
-step "an administrator's admit out of a service warns of what is lost"
-unit lossy sleep infinity
-lossy_runs() { [ "$(systemctl show --value --property=MainPID keep-lossy.service)" != 0 ]; }
-eventually "keep-lossy.service runs" lossy_runs
-pid=$(systemctl show --value --property=MainPID keep-lossy.service)
-lrsctl admit --name lossy "$pid" 2>"$dir/lossy" || fault "not admitted: $(cat "$dir/lossy")"
+step "all that is in a unit, admitted by pid, is the unit; a part leaves with a warning"
+unit whole -p CPUWeight=300 sleep infinity
+main_of() { systemctl show --value --property=MainPID "keep-$1.service"; }
+has_main() { [ "$(main_of "$1")" != 0 ]; }
+eventually "keep-whole.service runs" has_main whole
+lrsctl admit --name whole "$(main_of whole)" || fault "not admitted"
+stays whole keep-whole.service
+lrsctl release "$(field whole id)" || fault "not released"
+[ "$(systemctl show --value --property=CPUWeight keep-whole.service)" = 300 ] || fault "its weight is lost"
+systemctl stop keep-whole.service
+unit lossy sh -c 'sleep 27182 & sleep infinity'
+eventually "keep-lossy.service runs" pgrep -x -f 'sleep 27182'
+lrsctl admit --name lossy "$(pgrep -x -f 'sleep 27182')" 2>"$dir/lossy" ||
+    fault "not admitted: $(cat "$dir/lossy")"
 grep -q 'systemctl stop keep-lossy.service' "$dir/lossy" || fault "no warning: $(cat "$dir/lossy")"
 leaves lossy
 gone lossy
+systemctl stop keep-lossy.service
 
 step "a scope that a task asks for is left alone"
 unit scoped -p KillMode=process "$dir/script" --name scoped -- \
