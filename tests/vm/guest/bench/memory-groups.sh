@@ -30,6 +30,7 @@ for value in true false; do
     echo 3 >/proc/sys/vm/drop_caches
     figures "$value: before"
     for ((task = 0; task < count; task++)); do
+        # shellcheck disable=SC2016 # for the inner shell
         lrsctl run --wait -- sh -c 'head -c 200k /dev/zero >"$0"' "$work/$task" || exit 1
     done
     figures "$value: after $count tasks"
