@@ -310,7 +310,7 @@ async fn bad_fields_never_reach_the_loop() {
     for (id, pid, page_token) in [
         (Some("w1"), None, ""),
         (Some("w0000001-1"), Some(1), ""),
-        (None, Some(0), ""),
+        (None, Some(-1), ""),
         (None, None, "7"),
         (None, None, "1.2.3.4.5"),
     ] {

@@ -49,7 +49,15 @@ for number in 1 2 3 4; do
     eat "eater-$number"
     eventually "eater-$number has its memory" is_ready "eater-$number"
 done
-# While the last one grew there may have been room for one more; free slots go after some cycles.
+# While the last one grew there may have been room for one more, also in a reading that is under way;
+# free slots go after some cycles.
+sampled() { lrsctl status --json | tr -d '\n ' | sed 's/.*"sampled_at":"\([^"]*\)".*/\1/'; }
+before=
+next_cycle() { [ "$(sampled)" != "$before" ]; }
+for _ in 1 2 3; do
+    before=$(sampled)
+    eventually "a cycle" next_cycle
+done
 eventually "no slot is open beyond the base" at_base
 text=$(lrsctl status | tr -s ' \n' ' ')
 printf '%s\n' "$text"

@@ -286,9 +286,10 @@ systemctl stop keep-lossy.service
 
 step "a scope that a task asks for is left alone"
 unit scoped -p KillMode=process "$dir/script" --name scoped -- \
-    systemd-run --quiet --scope --unit=keep-inner -p MemoryMax=50M sleep infinity
+    systemd-run --quiet --scope --unit=keep-inner -p MemoryMax=50M sleep 27183
 in_scope() { # who is in the scope that the task asked for
-    pgrep -x -f 'sleep infinity' | while read -r one; do
+    # systemd-run names the program by its path.
+    pgrep -f 'sleep 27183$' | while read -r one; do
         case $(tracked "$one") in */keep-inner.scope) echo "$one" ;; esac
     done | grep .
 }
