@@ -7,7 +7,14 @@ set -u
 . "$LRS_VM_PAYLOAD/guest/package.sh"
 
 cpu1=/sys/devices/system/cpu/cpu1/online
-trap 'status=$?; [ ! -e "$cpu1" ] || echo 1 >"$cpu1"; (exit "$status"); clean_up' EXIT
+restore() {
+    local status=$?
+    [ ! -e "$cpu1" ] || echo 1 >"$cpu1"
+    rm -rf /run/systemd/system.control/lrs{,d}.slice.d
+    systemctl daemon-reload
+    return "$status"
+}
+trap 'restore; clean_up' EXIT
 
 [ "$(nproc)" = 2 ] || give_up "this check is for two CPUs, not $(nproc)"
 install_and_start
@@ -37,7 +44,7 @@ last_event() {
 }
 none_opened_since() { # event
     local opened
-    opened=$(lrsctl events --since "$(($1 + 1))" --no-follow --json | grep -c '"kind": *"expanded"')
+    opened=$(lrsctl events --since "$(($1 + 1))" --no-follow --json | grep -c '"type": *"expanded"')
     [ "$opened" = 0 ] || fault "$2: $opened times slots were opened"
 }
 
