@@ -58,7 +58,7 @@ impl Mover<'_> {
                         }
                     }
                     left += 1;
-                    self.move_home(pid, hierarchy, home(index))?;
+                    self.move_home(pid, hierarchy, home(index), group)?;
                 }
             }
             if left == 0 {
@@ -67,17 +67,20 @@ impl Mover<'_> {
         }
     }
 
-    /// Moves `pid` to `home`, or where that does not take it to the root's parent or the mount.
+    /// Moves `pid` out of `group` to `home`, or where that does not take it to the root's parent or the
+    /// mount. Out of a group outside of the root, which earlier versions made below limits, only home.
     fn move_home(
         &self,
         pid: Pid,
         hierarchy: &Hierarchy,
         home: Option<String>,
+        group: &str,
     ) -> Result<(), CgroupError> {
         let procs = |path: &str| hierarchy.dir(path).join("cgroup.procs");
         let parent = self.root.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let home = home.map(|home| procs(&home));
-        move_to_first(pid, home.into_iter().chain([procs(parent), procs("/")]))
+        let others = is_within(group, self.root).then(|| [procs(parent), procs("/")]);
+        move_to_first(pid, home.into_iter().chain(others.into_iter().flatten()))
     }
 }
 

@@ -33,6 +33,11 @@ impl TierTree {
         if self.observing || self.root.takes_over {
             return Ok(());
         }
+        if let Some(file) = self.frozen_root()? {
+            // Its process could not end there; status says what admits nobody meanwhile.
+            tracing::warn!(file = %file.display(), "whether a task can be admitted was not tried: others froze the root by {}", file.display());
+            return Ok(());
+        }
         let child = match Waiting::start() {
             Ok(child) => child,
             Err(error) => {

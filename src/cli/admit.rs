@@ -144,7 +144,7 @@ pub(super) fn admit(
 fn stays(task: &proto::Task, because: &str) -> String {
     format!(
         "task {} stays in its cgroup and ranks only among the groups in {}, not among the other \
-         tasks here: {} (--leave-unit gives that up)",
+         tasks here: {} (--leave-unit gives that up, in another manager's group for an administrator)",
         task.id,
         printable(task.ratio_group.as_deref().unwrap_or("its cgroup")),
         printable(because)

@@ -43,7 +43,7 @@ const NAMED: usize = 10;
 const GIVE_UP: Duration = Duration::from_secs(2);
 /// How long the others wait to hear from the first whose slot they would use. An lrsd that has to look
 /// for the task that this runs in takes less.
-const FIRST_ALONE: Duration = Duration::from_secs(3);
+const FIRST_ALONE: Duration = Duration::from_secs(10);
 /// Arguments read ahead from standard input.
 const READ_AHEAD: usize = 64;
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use super::Driver;
 use super::discovered::Place;
+use super::keeping::Said;
 use super::process::{self, may_be_in_unit};
 use crate::cgroup::{HeldBy, Reach};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
@@ -93,9 +94,10 @@ impl Driver {
             if in_place {
                 return Ok(may_be_in_unit(pid));
             }
-            match self.held_by(process)? {
+            match self.held_by(process, &Said::default())? {
                 HeldBy::Nobody => Ok(false),
-                HeldBy::Systemd(unit) => Ok(unit.is_service()),
+                // A user's own manager and a login delegate nothing that would not show.
+                HeldBy::Systemd(unit) => Ok(!unit.of_user && !unit.is_login()),
                 HeldBy::Manager(manager) => Err(refused(format!(
                     "process {pid} is in {}, which {} manages; {again}",
                     manager.group, manager.name

@@ -42,6 +42,8 @@ pub struct Said {
     pub stop: Option<Stop>,
     /// The unit is delegated, or systemd has no such unit: it is another manager's.
     pub foreign: bool,
+    /// systemd was asked, and did not answer: whether the unit is delegated is not known.
+    pub silent: bool,
     /// The finders have looked for a task that the process is in.
     pub looked: bool,
 }
@@ -52,6 +54,8 @@ pub(super) struct Kept {
     said: Said,
     wish: Wish,
     leaving: Leaving,
+    /// The unit of systemd's that it was in.
+    unit: Option<String>,
 }
 
 impl Kept {
@@ -90,9 +94,9 @@ fn wish(request: &AdmitRequest) -> Wish {
 }
 
 impl Driver {
-    /// Who holds `process`, as far as the cgroups tell.
-    pub(super) fn held_by(&self, process: ProcessRef) -> Result<HeldBy, CommandError> {
-        let around = self.tree.surroundings(process, Members::Itself, false);
+    /// Who holds `process`, as far as the cgroups tell and systemd has said.
+    pub(super) fn held_by(&self, process: ProcessRef, said: &Said) -> Result<HeldBy, CommandError> {
+        let around = self.tree.surroundings(process, Members::Itself, said.foreign);
         let around = around.map_err(cgroup_error)?;
         Ok(around.map_or(HeldBy::Nobody, |around| around.held_by))
     }
@@ -112,7 +116,8 @@ impl Driver {
             !unit.of_user && (!unit.is_login() || self.tree.escapes_limits(process).is_some())
         };
         // As above.
-        matches!(self.held_by(process), Ok(HeldBy::Systemd(unit)) if asks(&unit))
+        let held_by = self.held_by(process, &Said::default());
+        matches!(held_by, Ok(HeldBy::Systemd(unit)) if asks(&unit))
     }
 
     /// The same of a process that a rule found and wants moved.
@@ -137,7 +142,7 @@ impl Driver {
         if said.looked || !moves || !enforces || !self.config.discover.iter().any(in_place) {
             return Ok(false);
         }
-        let managed = matches!(self.held_by(process)?, HeldBy::Manager(_));
+        let managed = matches!(self.held_by(process, said)?, HeldBy::Manager(_));
         // Where the finders cannot be told they do not look either.
         Ok(managed && self.hints.try_send(Word::Look).is_ok())
     }
@@ -170,7 +175,7 @@ impl Driver {
             return Ok(None);
         }
         let wish = wish(request);
-        let leaving = self.leaving(caller, wish, process, &said)?;
+        let (leaving, unit_name) = self.leaving(caller, wish, process, &said)?;
         let refused = |kind, message: &String| Err(CommandError::new(kind, message));
         match &leaving {
             Leaving::Refuse(message) => return refused(ErrorKind::FailedPrecondition, message),
@@ -181,7 +186,7 @@ impl Driver {
             }
             Leaving::Leave { .. } | Leaving::LeavePartly => {}
         }
-        Ok(Some(Kept { said, wish, leaving }))
+        Ok(Some(Kept { said, wish, leaving, unit: unit_name }))
     }
 
     /// Whether what was decided when the process asked still holds.
@@ -191,8 +196,9 @@ impl Driver {
         process: ProcessRef,
         kept: &Kept,
     ) -> Result<(), CommandError> {
-        let now = self.leaving(caller, kept.wish, process, &kept.said)?;
-        if now.is_like(&kept.leaving) {
+        let (now, unit) = self.leaving(caller, kept.wish, process, &kept.said)?;
+        // What systemd said was of that unit.
+        if now.is_like(&kept.leaving) && unit == kept.unit {
             return Ok(());
         }
         Err(CommandError::new(
@@ -213,6 +219,18 @@ impl Driver {
     ) -> Result<Reach, CommandError> {
         // The rule is the operator's.
         let facts = self.facts(true, Wish::Rule, process, said)?;
+        if let Some(Facts { holder: Holder::Systemd(unit), .. }) =
+            facts.as_ref().filter(|_| said.silent)
+        {
+            return Err(CommandError::new(
+                ErrorKind::FailedPrecondition,
+                format!(
+                    "systemd does not say whether {} is delegated, and what is in it another \
+                     manager's",
+                    unit.name
+                ),
+            ));
+        }
         match facts.map(|facts| leaving::decide(&facts)) {
             None | Some(Leaving::Leave { .. } | Leaving::InPlace { .. }) => Ok(Reach::All),
             Some(Leaving::LeavePartly) => Ok(Reach::Weights),
@@ -228,10 +246,15 @@ impl Driver {
         wish: Wish,
         process: ProcessRef,
         said: &Said,
-    ) -> Result<Leaving, CommandError> {
+    ) -> Result<(Leaving, Option<String>), CommandError> {
         let admin = self.rights.role(caller) == Role::Admin;
         let facts = self.facts(admin, wish, process, said)?;
-        Ok(facts.map_or(Leaving::Leave { lost: None }, |facts| leaving::decide(&facts)))
+        let Some(facts) = facts else { return Ok((Leaving::Leave { lost: None }, None)) };
+        let unit = match &facts.holder {
+            Holder::Systemd(unit) => Some(unit.name.clone()),
+            Holder::Nobody | Holder::Manager(_) => None,
+        };
+        Ok((leaving::decide(&facts), unit))
     }
 
     /// `None`: nothing is moved here.

@@ -256,7 +256,7 @@ impl Systemd<'_> {
             }
             Err(error) => {
                 let stop = Some(Stop::Assumed(error.to_string()));
-                let said = Said { shaped: true, stop, ..Said::default() };
+                let said = Said { shaped: true, stop, silent: true, ..Said::default() };
                 Looked { process, said, unasked: Some(error) }
             }
         }

@@ -413,7 +413,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                 found,
                 tier,
                 plan,
-                discovered,
+                discovered: _,
             } => {
                 let result = match found {
                     Some(group) if group.record.attachment == Attachment::Own => {
@@ -424,11 +424,11 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                     Some(group) => weigh(tree, &group, tier, &plan)
                         .map(|()| (group, Attached { moved: 0 }, tier)),
                     None => tree.create(task, name.as_ref(), reach).and_then(|group| {
-                        // A member's process may have been put under a limit since it was looked at.
-                        let bound = discovered || owner.is_some();
-                        let from = bound.then(|| origin.clone());
+                        // Somebody may have put it under a limit, or taken it into hand, since it was
+                        // looked at.
+                        let from = origin.clone();
                         let group = with_origin(group, origin);
-                        let conditions = Conditions { from: from.as_deref(), owner };
+                        let conditions = Conditions { from: Some(&from), owner };
                         attach(tree, task, group, (process, kin), conditions, (tier, &plan))
                     }),
                 };
@@ -439,7 +439,12 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
             }
             Job::Reattach { task, process, kin, owner, group } => {
                 let conditions = Conditions { owner, ..Conditions::default() };
-                let result = tree.attach_if(&group, process, kin, conditions);
+                let result = match tree.went_to(&group, process) {
+                    // Since the loop looked it has gone into a group of its own making: no move
+                    // back, and the next look says what it is.
+                    Ok(Some(_)) => Err(CgroupError::ProcessGone(process.pid)),
+                    Ok(None) | Err(_) => tree.attach_if(&group, process, kin, conditions),
+                };
                 outbox.send(Message::Reattached { task, result });
             }
             Job::Io { group, tier } => {

@@ -70,6 +70,9 @@ impl Shaper {
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
+        // What began since the last cycle has not taken its memory yet, and looks small.
+        let resident = self.mean_resident().max(self.ahead.resident);
+        let owed = self.ahead.owed(self.tasks.len(), resident);
         let opened = self.ahead.cycle();
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);
@@ -81,8 +84,8 @@ impl Shaper {
             self.close_untaken(free, &cpu, measured.memory.as_ref(), now);
         } else if opened == 0 {
             // Else slots were opened ahead of this cycle, which looks back on the time before.
-            let resident = self.mean_resident();
-            self.ahead.last = self.expand(&cpu, measured.memory.as_ref(), resident, u32::MAX, now);
+            let memory = measured.memory.clone().map(|memory| memory.less(owed));
+            self.ahead.last = self.expand(&cpu, memory.as_ref(), resident, u32::MAX, now);
         }
     }
 

@@ -13,8 +13,8 @@
 //! - From one cycle to the next as many slots may open as there are active ones, and one more for each
 //!   task that ended in that time. A new task has not taken its memory yet; only the cycle and the guard
 //!   see it grow. A task that ended has given its memory back.
-//! - What new tasks will take comes off the memory available: those of the slots opened so, those of
-//!   the slots of the last cycle, and those that took the place of a task that ended.
+//! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
+//!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
 //!   reached.
@@ -99,7 +99,7 @@ pub(super) struct Ahead {
     /// Tasks that ended since the last cycle.
     pub(super) ended: u32,
     /// The largest mean size of tasks since the last cycle: after many ends all tasks are new and small.
-    resident: Option<Bytes>,
+    pub(super) resident: Option<Bytes>,
 }
 
 impl Ahead {
@@ -112,6 +112,11 @@ impl Ahead {
     fn young(&self, tasks: usize) -> u64 {
         let replaced = u64::from(self.ended).min(tasks as u64);
         u64::from(self.opened) + u64::from(self.last) + replaced
+    }
+
+    /// Memory that those will take, if they become as large as the others.
+    pub(super) fn owed(&self, tasks: usize, resident: Option<Bytes>) -> Bytes {
+        Bytes(resident.unwrap_or_default().0.saturating_mul(self.young(tasks)))
     }
 
     /// A cycle begins. Answers how many slots were opened ahead of it.
@@ -143,8 +148,7 @@ impl Shaper {
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
         self.ahead.resident = resident;
-        let young = self.ahead.young(self.tasks.len());
-        let owed = Bytes(resident.unwrap_or_default().0.saturating_mul(young));
+        let owed = self.ahead.owed(self.tasks.len(), resident);
         let memory = node.memory.clone().map(|memory| memory.less(owed));
         let most = self.ahead.room(self.slots.active_capacity);
         self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);

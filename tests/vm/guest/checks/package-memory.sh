@@ -31,13 +31,13 @@ at_base() { lrsctl status | grep -qE 'passive [0-9]+ of 2([ ,]|$)'; }
 is_ready() { [ -e "$ready/$1" ]; }
 queued() { [ "$(lrsctl queue --json | grep -o '"name": *"waiter-' | wc -l)" = "$1" ]; }
 killed() { sed -n 's/^oom_kill //p' "$slice/memory.events"; }
-# A task of 80 MiB, perl included, which says when it has them. It reads them: a string that is computed
+# A task of 86 MiB, perl included, which says when it has them. It reads them: a string that is computed
 # would be there twice.
 eat() { # NAME [OPTION]
     # shellcheck disable=SC2016 # perl's
     lrsctl run "${@:2}" --name "$1" -- perl -e '
         open my $zero, "<", "/dev/zero" or die;
-        sysread $zero, my $memory, 75 << 20 or die;
+        sysread $zero, my $memory, 85 << 20 or die;
         open my $ready, ">", shift or die;
         sleep 100000' "$ready/$1" &
     tasks+=("$!")
