@@ -15,7 +15,7 @@
 //! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
-//! | `surroundings` | the unit a process is in, its neighbours, room for a group beside its own |
+//! | `surroundings` | who holds a process: nobody, a unit of systemd's, or another manager |
 //! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; whose limits of memory bound tasks |
 //! | `owner` | whose processes they are |
 //! | `members` | who is in a group, whether they are frozen |
