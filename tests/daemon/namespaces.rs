@@ -7,7 +7,8 @@ use rustix::process::Signal;
 
 use crate::harness::{Daemon, signal};
 
-const SLOTS: &str = "slots.active = 2\nslots.passive = 2\nguard.enabled = false\n";
+const SLOTS: &str =
+    "slots.active = 2\nslots.passive = 2\nslots.expand = false\nguard.enabled = false\n";
 
 /// A shell script in a pid namespace of its own, with its own /proc.
 fn inside(daemon: &Daemon, script: &str) -> Command {

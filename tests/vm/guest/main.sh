@@ -33,7 +33,7 @@ run_test() {
     local journal=$out/since-$1 cursor
     local -a command
     case $kind in
-    rust) mapfile -t command < <(printf '%s\n' "$path" && cat "$payload/arguments") ;;
+    rust) mapfile -t command < <(printf '%s\n' "$path" && cat "$path.arguments") ;;
     script) command=(bash "$path") ;;
     *) command=(false) && say "lrs-vm: unknown kind $kind of test $name" ;;
     esac
