@@ -201,12 +201,11 @@ impl Desk {
         }
     }
 
-    /// Whether nobody was answered for a task whose group LRS made in its root: a daemon would
-    /// undo it. What stays in a unit has its group below that.
+    /// Whether nobody was answered for a task whose group LRS made: a daemon would undo it.
     fn was_cut_short(&self, record: &Task) -> bool {
         let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
         let known = self.store.standing().live.contains_key(&record.id);
-        own && record.is_new() && !known && record.who.stays_because.is_none()
+        own && record.is_new() && !known
     }
 
     /// Gives the unit's properties back. `false`: there is no systemd to be told.

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use super::mounts::Hierarchy;
 use super::owner::Owned;
-use super::process::{self, Facts, Membership, Pinned, is_within};
+use super::process::{self, Membership, Pinned, Stat, is_within};
 use super::{CgroupError, Conditions, GroupRecord, Kin, files, name};
 use crate::clock;
 use crate::core::model::TaskId;
@@ -172,7 +172,7 @@ impl Mover<'_> {
             )));
         }
         let pinned = Pinned::new(process)?;
-        match Facts::read(pid)? {
+        match Stat::read(pid)? {
             Some(facts) if facts.is_kernel_thread() => Err(CgroupError::Refused(format!(
                 "process {pid} is a kernel thread; only user processes can be tasks"
             ))),
@@ -238,7 +238,7 @@ impl Mover<'_> {
     fn bring_in(&self, main: &Pinned, kin: Kin, intake: &mut Intake) -> Result<(), CgroupError> {
         let pid = main.process.pid;
         let deadline = Deadline::after(self.budget);
-        let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        let facts = Stat::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         super::kin::check(kin, pid, &facts)?;
         match self.settle(pid, &facts, intake)? {
             Step::Gone => return Err(CgroupError::ProcessGone(pid)),
@@ -258,7 +258,7 @@ impl Mover<'_> {
         let mut outside = 0;
         for _ in 0..ATTACH_PASSES {
             outside = 0;
-            let mut lost: Vec<Facts> = Vec::new();
+            let mut lost: Vec<Stat> = Vec::new();
             let family = process::descendants(pid, &|| deadline.passed())?;
             if !family.whole {
                 let seen = family.pids.len();
@@ -269,7 +269,7 @@ impl Mover<'_> {
                     let left = family.pids.len() - index;
                     return Err(self.too_slow(pid, intake, &format!("up to {left}")));
                 }
-                let Some(facts) = Facts::read(member)? else { continue };
+                let Some(facts) = Stat::read(member)? else { continue };
                 match self.settle(member, &facts, intake)? {
                     Step::Moved => outside += 1,
                     Step::Stays => {}
@@ -312,7 +312,7 @@ impl Mover<'_> {
     /// the deadline passed before all were looked at.
     fn bring_in_orphans(
         &self,
-        lost: &[Facts],
+        lost: &[Stat],
         intake: &mut Intake<'_>,
         deadline: Deadline,
     ) -> Result<Option<usize>, CgroupError> {
@@ -343,7 +343,7 @@ impl Mover<'_> {
     pub(super) fn settle(
         &self,
         pid: Pid,
-        facts: &Facts,
+        facts: &Stat,
         intake: &mut Intake<'_>,
     ) -> Result<Step, CgroupError> {
         if facts.ended() || u32::try_from(pid.raw()) == Ok(std::process::id()) {
@@ -397,7 +397,7 @@ impl Mover<'_> {
         intake: &mut Intake<'_>,
     ) -> Result<Step, CgroupError> {
         let pid = process.pid;
-        let stranger = match Facts::read(pid)? {
+        let stranger = match Stat::read(pid)? {
             Some(facts) if facts.start_ticks == process.start_ticks => return Ok(Step::Moved),
             Some(facts) => facts,
             None => return Ok(Step::Gone),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::attach::{BUDGET, Deadline, Intake, Mover, processes_below, refused_move};
 use super::mounts::Hierarchy;
-use super::process::{Facts, is_within};
+use super::process::{Stat, is_within};
 use super::{CgroupError, files};
 use crate::units::Pid;
 
@@ -27,7 +27,7 @@ impl Mover<'_> {
     /// Moves back what this attach moved and leaves the others of the task where they are.
     pub(super) fn put_back(&self, intake: &Intake<'_>, error: CgroupError) -> CgroupError {
         let all = intake.moves.iter().try_for_each(|(pid, (start_ticks, moved_in))| {
-            let same = Facts::read(*pid)?.is_some_and(|facts| facts.start_ticks == *start_ticks);
+            let same = Stat::read(*pid)?.is_some_and(|facts| facts.start_ticks == *start_ticks);
             moved_in.iter().filter(|_| same).try_for_each(|index| {
                 let home = self.hierarchies.get(*index).zip(intake.home(*index));
                 let home = home.map(|(hierarchy, home)| hierarchy.dir(&home).join("cgroup.procs"));

@@ -21,12 +21,12 @@ use std::fs;
 use nix::errno::Errno;
 
 use super::attach::{Deadline, Intake, Mover, Step};
-use super::process::{self, Facts};
+use super::process::{self, Stat};
 use super::{CgroupError, Kin, files};
 use crate::units::Pid;
 
 /// Refuses a process that cannot have this kin.
-pub(super) fn check(kin: Kin, pid: Pid, facts: &Facts) -> Result<(), CgroupError> {
+pub(super) fn check(kin: Kin, pid: Pid, facts: &Stat) -> Result<(), CgroupError> {
     if kin == Kin::Descendants || facts.session == pid.raw() {
         return Ok(());
     }
@@ -58,7 +58,7 @@ impl Mover<'_> {
                 continue;
             }
             // The number may have changed hands since.
-            let Some(facts) = Facts::read(pid)?.filter(|facts| facts.session == main.raw()) else {
+            let Some(facts) = Stat::read(pid)?.filter(|facts| facts.session == main.raw()) else {
                 continue;
             };
             if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
@@ -76,12 +76,12 @@ impl Mover<'_> {
         for (orphan, start_ticks) in orphans {
             let below = process::descendants(orphan, &|| deadline.passed())?;
             // Asked afterwards: it was this process all the time, and not one that took its number.
-            let same = Facts::read(orphan)?.is_some_and(|facts| facts.start_ticks == start_ticks);
+            let same = Stat::read(orphan)?.is_some_and(|facts| facts.start_ticks == start_ticks);
             for pid in below.pids.into_iter().filter(|_| same) {
                 if deadline.passed() {
                     return Ok(None);
                 }
-                let Some(facts) = Facts::read(pid)? else { continue };
+                let Some(facts) = Stat::read(pid)? else { continue };
                 if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
                     found += 1;
                 }
@@ -114,7 +114,7 @@ fn session_of(pid: Pid) -> Result<Option<i32>, CgroupError> {
         Ok(session) => Ok(Some(session.as_raw())),
         Err(Errno::ESRCH) => Ok(None),
         // A security module may keep it from us; /proc has it too.
-        Err(_) => Ok(Facts::read(pid)?.map(|facts| facts.session)),
+        Err(_) => Ok(Stat::read(pid)?.map(|facts| facts.session)),
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         }
         let own = Pid::new(std::process::id() as i32).unwrap();
         for pid in [pid, own] {
-            let facts = Facts::read(pid).unwrap().unwrap();
+            let facts = Stat::read(pid).unwrap().unwrap();
             assert_eq!(session_of(pid).unwrap(), Some(facts.session));
         }
         child.kill().unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::attach::processes_below;
 use super::mounts::{Hierarchy, UNIFIED};
-use super::process::{Facts, Membership, is_within};
+use super::process::{Membership, Stat, is_within};
 use super::{Attachment, CgroupError, Group, GroupRecord, dirs, files};
 use crate::units::{Pid, ProcessRef};
 
@@ -42,7 +42,7 @@ pub(super) fn holds(
     let Some(mut membership) = Membership::read(process.pid)? else { return Ok(None) };
     // Asked afterwards: the number was that process's all the time, and was not exiting (v1
     // then shows it in the root group).
-    match Facts::read(process.pid)? {
+    match Stat::read(process.pid)? {
         Some(facts) if facts.start_ticks == process.start_ticks && !facts.ended() => {
             if facts.main_thread_ends() {
                 let living = Membership::of_living_thread(process.pid, &facts)?;

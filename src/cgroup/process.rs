@@ -14,7 +14,7 @@ use super::CgroupError;
 use super::files;
 use super::mounts::{Hierarchy, Mount, UNIFIED};
 use crate::kernfs::process::{PinError, has_exited, pin, read_proc};
-pub(super) use crate::kernfs::process::{Stat as Facts, proc_file, vanished};
+pub(super) use crate::kernfs::process::{Stat, proc_file, vanished};
 use crate::kernfs::{name, parse};
 use crate::units::{Pid, ProcessRef};
 
@@ -55,12 +55,12 @@ fn not_pinned(error: PinError) -> CgroupError {
     }
 }
 
-impl Facts {
+impl Stat {
     /// `None` when the process is gone.
-    pub(super) fn read(pid: Pid) -> Result<Option<Facts>, CgroupError> {
+    pub(super) fn read(pid: Pid) -> Result<Option<Stat>, CgroupError> {
         let path = proc_file(pid, "stat");
         match read_proc(&path) {
-            Ok(text) => match Facts::parse(&text) {
+            Ok(text) => match Stat::parse(&text) {
                 Some(facts) => Ok(Some(facts)),
                 None => Err(files::failed("read", &path, None, io::ErrorKind::InvalidData.into())),
             },
@@ -72,7 +72,7 @@ impl Facts {
 
 /// See [`super::has_ended`].
 pub(super) fn has_ended(process: ProcessRef) -> bool {
-    match Facts::read(process.pid) {
+    match Stat::read(process.pid) {
         Ok(Some(facts)) => facts.start_ticks != process.start_ticks || facts.ended(),
         Ok(None) => true,
         // Not known to have ended: its pidfd or the next look tells.
@@ -88,7 +88,7 @@ pub(super) fn has_realtime_thread(pid: Pid) -> bool {
     threads
         .flatten()
         .filter_map(|entry| fs::read(entry.path().join("stat")).ok())
-        .filter_map(|stat| Facts::parse(&stat))
+        .filter_map(|stat| Stat::parse(&stat))
         .any(|facts| facts.policy.is_some_and(|policy| REALTIME.contains(&policy)))
 }
 
@@ -104,7 +104,7 @@ impl Membership {
 
     /// That of the process, whichever of its threads lives.
     pub(super) fn of_process(pid: Pid) -> Result<Option<Membership>, CgroupError> {
-        let Some(facts) = Facts::read(pid)? else { return Ok(None) };
+        let Some(facts) = Stat::read(pid)? else { return Ok(None) };
         Membership::of_living_thread(pid, &facts)
     }
 
@@ -112,7 +112,7 @@ impl Membership {
     /// leaves that one behind when it moves a process.
     pub(super) fn of_living_thread(
         pid: Pid,
-        facts: &Facts,
+        facts: &Stat,
     ) -> Result<Option<Membership>, CgroupError> {
         if !facts.main_thread_ends() {
             return Membership::read(pid);
@@ -121,7 +121,7 @@ impl Membership {
         for thread in threads.flatten() {
             let living = fs::read(thread.path().join("stat"))
                 .ok()
-                .and_then(|stat| Facts::parse(&stat))
+                .and_then(|stat| Stat::parse(&stat))
                 .is_some_and(|facts| !facts.main_thread_ends());
             if living {
                 return Membership::read_file(&thread.path().join("cgroup"));
@@ -307,14 +307,14 @@ fn descendants_by_scan(root: Pid, give_up: &dyn Fn() -> bool) -> Result<Family, 
 }
 
 /// Every process of the node that could be read, or those read before `give_up` said so.
-pub(super) fn all(give_up: &dyn Fn() -> bool) -> Result<Vec<(Pid, Facts)>, CgroupError> {
+pub(super) fn all(give_up: &dyn Fn() -> bool) -> Result<Vec<(Pid, Stat)>, CgroupError> {
     let proc = Path::new("/proc");
     let entries = fs::read_dir(proc).map_err(|error| files::failed("list", proc, None, error))?;
     Ok(entries
         .flatten()
         .take_while(|_| !give_up())
         .filter_map(|entry| Pid::new(entry.file_name().to_str()?.parse().ok()?))
-        .filter_map(|pid| Some((pid, Facts::read(pid).ok()??)))
+        .filter_map(|pid| Some((pid, Stat::read(pid).ok()??)))
         .collect())
 }
 
@@ -380,7 +380,7 @@ mod tests {
     fn an_ended_or_other_process_cannot_be_pinned() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::new(child.id() as i32).unwrap();
-        let start_ticks = Facts::read(pid).unwrap().unwrap().start_ticks;
+        let start_ticks = Stat::read(pid).unwrap().unwrap().start_ticks;
         let recycled = ProcessRef { pid, start_ticks: start_ticks + 1 };
         assert!(matches!(Pinned::new(recycled), Err(CgroupError::ProcessGone(p)) if p == pid));
         let pinned = Pinned::new(ProcessRef { pid, start_ticks }).unwrap();

@@ -11,7 +11,7 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use super::process::Facts;
+use super::process::Stat;
 use super::tree::TierTree;
 use super::{Attachment, CgroupError, Conditions, Group, Kin, Reach, WeightPlan, dirs, files};
 use crate::core::model::Tier;
@@ -72,7 +72,7 @@ impl TierTree {
     }
 
     fn put(&self, path: &str, pid: Pid) -> Result<(), CgroupError> {
-        let facts = Facts::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
+        let facts = Stat::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         let process = ProcessRef { pid, start_ticks: facts.start_ticks };
         let group = self.make_own(path.to_owned(), Reach::All)?;
         self.write_tier(&group, Tier::Passive, &PLAN)?;

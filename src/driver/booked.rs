@@ -96,8 +96,8 @@ impl Driver {
             }
             match self.held_by(process, &Said::default())? {
                 HeldBy::Nobody => Ok(false),
-                // A user's own manager and a login delegate nothing that would not show.
-                HeldBy::Systemd(unit) => Ok(!unit.of_user && !unit.is_login()),
+                // By leaving a scope without a limit nothing is lost ([`crate::core::leaving`]).
+                HeldBy::Systemd(unit) => Ok(unit.is_service()),
                 HeldBy::Manager(manager) => Err(refused(format!(
                     "process {pid} is in {}, which {} manages; {again}",
                     manager.group, manager.name
@@ -106,7 +106,7 @@ impl Driver {
         };
         if in_unit()? {
             return Err(refused(format!(
-                "process {pid} is in a unit of systemd, which has to be looked up; {again}"
+                "process {pid} is in a service of systemd, which has to be looked up; {again}"
             )));
         }
         if !task.who.as_admin {
@@ -143,7 +143,8 @@ impl Driver {
         }
     }
 
-    /// The attach of a task of observe mode failed: it is what it was, and is tried again.
+    /// The attach of a task of observe mode failed: it is what it was, and is tried again. One that
+    /// followed its last process into a group where it cannot be in place is over.
     pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError, now: Moment) {
         self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
         let Some(entry) = self.entries.get_mut(&id) else { return };
@@ -153,6 +154,11 @@ impl Driver {
         let found_replies = std::mem::take(&mut entry.found_replies);
         let replies = std::mem::take(&mut entry.replies);
         self.taken.forget(id);
+        if self.core.task(id).is_some_and(|task| task.left_for.is_some()) {
+            self.found_is_refused(found_replies, &error);
+            self.answer_all(replies, Err(error));
+            return self.end(vec![id], now);
+        }
         self.enter_ratio_group(id);
         let error = self.stays_booked(id, error, now);
         self.found_is_refused(found_replies, &error);

@@ -220,11 +220,7 @@ impl Driver {
                 )));
             }
         }
-        let reach = match found.finder {
-            // Out of the NodeManager's unit, which docs/yarn.md has the operator prepare.
-            Finder::Yarn => Reach::All,
-            Finder::Rule(_) => self.reach_of_found(process, said)?,
-        };
+        let reach = self.reach_of_found(&found.finder, process, said)?;
         if reach == Reach::Weights {
             return Ok(Place { kin, origin, group: None, reach });
         }

@@ -211,14 +211,19 @@ impl Driver {
         ))
     }
 
-    /// In which hierarchies a process that a rule found is moved.
+    /// In which hierarchies a process that `finder` found is moved.
     pub(super) fn reach_of_found(
         &self,
+        finder: &Finder,
         process: ProcessRef,
         said: &Said,
     ) -> Result<Reach, CommandError> {
-        // The rule is the operator's.
-        let facts = self.facts(true, Wish::Rule, process, said)?;
+        let wish = match finder {
+            Finder::Rule(_) => Wish::Rule,
+            Finder::Yarn => Wish::Container,
+        };
+        // Both are the operator's.
+        let facts = self.facts(true, wish, process, said)?;
         if let Some(Facts { holder: Holder::Systemd(unit), .. }) =
             facts.as_ref().filter(|_| said.silent)
         {

@@ -416,11 +416,6 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                 discovered: _,
             } => {
                 let result = match found {
-                    Some(group) if group.record.attachment == Attachment::Own => {
-                        let group = Arc::unwrap_or_clone(group);
-                        let conditions = Conditions { owner, ..Conditions::default() };
-                        attach(tree, task, group, (process, kin), conditions, (tier, &plan))
-                    }
                     Some(group) => weigh(tree, &group, tier, &plan)
                         .map(|()| (group, Attached { moved: 0 }, tier)),
                     None => tree.create(task, name.as_ref(), reach).and_then(|group| {

@@ -26,7 +26,8 @@
 //! | not at all: refused | otherwise; the message names who holds it, and the way out |
 //!
 //! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
-//! so. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
+//! so. A container of YARN's leaves the unit of its NodeManager, whatever is lost, and no other manager's
+//! group. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
 //! admit` moves a part out of a unit whatever is lost, and is told of it; `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
 //! Pure: `driver/keeping.rs` brings the facts.
 
@@ -56,6 +57,9 @@ pub enum Wish {
     Admit,
     /// A `[[discover]]` rule that takes what it finds into groups of LRS's.
     Rule,
+    /// A container of YARN's without groups of its own: it is moved out of the unit of its
+    /// NodeManager, which the operator has prepared for that (docs/yarn.md).
+    Container,
     /// A client that wants it moved whatever is lost (`--leave-unit`).
     LeaveUnit,
 }
@@ -156,7 +160,8 @@ pub fn decide(facts: &Facts) -> Leaving {
 
 fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
     let lost = loss(unit, facts.limit.as_deref()).or_else(|| emptied(facts, unit));
-    let Some(because) = lost.filter(|_| facts.wish != Wish::LeaveUnit) else {
+    let takes_all = matches!(facts.wish, Wish::LeaveUnit | Wish::Container);
+    let Some(because) = lost.filter(|_| !takes_all) else {
         return Leaving::Leave { lost: None };
     };
     match facts.wish {
@@ -169,7 +174,7 @@ fn from_unit(facts: &Facts, unit: &Unit) -> Leaving {
                 unit.name
             ));
         }
-        Wish::Run | Wish::Admit | Wish::LeaveUnit => {}
+        Wish::Run | Wish::Admit | Wish::Container | Wish::LeaveUnit => {}
     }
     let Some(obstacle) = obstacle(facts) else { return Leaving::InPlace { because } };
     let stays = format!("{because}; it cannot stay in {} as a task: {obstacle}", unit.name);
@@ -206,7 +211,9 @@ fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
         Wish::Run | Wish::Admit if obstacle(facts).is_none() => {
             return Leaving::InPlace { because };
         }
-        Wish::Run | Wish::Admit | Wish::Rule => {}
+        // The NodeManager's own, which has `Delegate=`.
+        Wish::Container if name.ends_with(".service") => return Leaving::Leave { lost: None },
+        Wish::Run | Wish::Admit | Wish::Rule | Wish::Container => {}
     }
     if manager.apart_from_weights {
         return Leaving::LeavePartly;
@@ -215,6 +222,7 @@ fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
         Wish::Rule => {
             "have a rule take its group in place (attach = \"in-place\", docs/discover.md)"
         }
+        Wish::Container => "run the NodeManager in a service of systemd's (docs/yarn.md)",
         _ => {
             "have a [[discover]] rule take the jobs of that manager in place (docs/discover.md), run \
              it outside of them, or, as an administrator, take it out with --leave-unit"
@@ -368,6 +376,7 @@ mod tests {
                 Facts { wish: Wish::Rule, alone: true, ..service() },
                 "refuse",
             ),
+            ("a container of YARN's", Facts { wish: Wish::Container, ..service() }, "leave"),
         ]);
     }
 
@@ -389,6 +398,15 @@ mod tests {
             ("an admin's override", managed(Wish::LeaveUnit), "leave"),
             ("a member's", member(managed(Wish::LeaveUnit)), "deny"),
             ("a member's, weights apart", apart(member(managed(Wish::LeaveUnit))), "deny"),
+            ("a container of YARN's in a scope", managed(Wish::Container), "refuse"),
+            ("the same, weights apart", apart(managed(Wish::Container)), "partly"),
+        ]);
+        let (name, group) = ("yarn.service".into(), "/system.slice/yarn.service".into());
+        let manager = Manager { name, group, apart_from_weights: false };
+        let of = |wish| Facts { holder: Holder::Manager(manager.clone()), ..managed(wish) };
+        check([
+            ("a delegated NodeManager", of(Wish::Container), "leave"),
+            ("a rule's process in it", of(Wish::Rule), "refuse"),
         ]);
         let limit = Facts { limit: Some(LIMIT.into()), ..managed(Wish::Run) };
         check([("limit or not", limit, "refuse")]);
@@ -396,12 +414,14 @@ mod tests {
 
     #[test]
     fn a_refusal_names_who_holds_the_process_and_the_way_out() {
-        for wish in [Wish::Run, Wish::Admit, Wish::Rule] {
+        for wish in [Wish::Run, Wish::Admit, Wish::Rule, Wish::Container] {
             let Leaving::Refuse(text) = decide(&managed(wish)) else { panic!("{wish:?}") };
             assert!(text.contains("slurmstepd.scope/job_1"), "{text}");
             assert!(text.contains("slurmstepd.scope's"), "{text}");
-            assert!(text.contains("docs/discover.md"), "{text}");
-            assert_eq!(text.contains("--leave-unit"), wish != Wish::Rule, "{text}");
+            let page = if wish == Wish::Container { "docs/yarn.md" } else { "docs/discover.md" };
+            assert!(text.contains(page), "{text}");
+            let asked = matches!(wish, Wish::Run | Wish::Admit);
+            assert_eq!(text.contains("--leave-unit"), asked, "{text}");
         }
     }
 

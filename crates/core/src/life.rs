@@ -176,8 +176,11 @@ impl Shaper {
         if !task.is_attaching() {
             return;
         }
-        if task.booked().is_some() {
+        if let Some(booked) = task.booked() {
+            // It left for a group in which it cannot go on.
+            let followed = booked.followed.then(|| booked.group.path.clone());
             task.unattach();
+            task.left_for = followed;
             self.step.store(Record::Task(id));
             return;
         }

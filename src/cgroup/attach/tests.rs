@@ -48,7 +48,7 @@ impl Stage {
 
     fn process(&self) -> ProcessRef {
         let pid = Pid::new(self.shell.id() as i32).unwrap();
-        ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks }
+        ProcessRef { pid, start_ticks: Stat::read(pid).unwrap().unwrap().start_ticks }
     }
 
     fn record(&self) -> GroupRecord {
@@ -189,7 +189,7 @@ fn what_each_session_of_a_crowd_costs() {
     for leader in &crowd {
         let pid = Pid::new(leader.id() as i32).unwrap();
         let process =
-            ProcessRef { pid, start_ticks: Facts::read(pid).unwrap().unwrap().start_ticks };
+            ProcessRef { pid, start_ticks: Stat::read(pid).unwrap().unwrap().start_ticks };
         let begun = clock::boot_time();
         assert_eq!(
             mover

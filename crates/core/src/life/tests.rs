@@ -85,6 +85,18 @@ fn a_unit_whose_admission_was_not_recorded_gets_nothing_back() {
     assert!(shaper.task(id).unwrap().owes_unit());
 }
 
+fn group(path: &str, attachment: Attachment) -> GroupRecord {
+    GroupRecord {
+        attachment,
+        path: path.to_owned(),
+        inode: 2,
+        origin: Default::default(),
+        found: Vec::new(),
+        elsewhere: Vec::new(),
+        for_member: false,
+    }
+}
+
 /// Whether the finder of a task, of which the main process runs on, must leave that alone after
 /// `inputs`.
 fn left_alone(inputs: impl Fn(TaskId) -> Vec<Input>) -> bool {
@@ -92,17 +104,7 @@ fn left_alone(inputs: impl Fn(TaskId) -> Vec<Input>) -> bool {
     let found = FoundRecord { by: Finder::Yarn, priority: None, standing: None, kin: Kin::Session };
     let who = Who { found: Some(found), ..who() };
     let id = ask(&mut shaper, who, Need::Discovered, None);
-    let path = "/lrs/1".to_owned();
-    let (attachment, origin, found) = (Attachment::Own, Default::default(), Vec::new());
-    let group = GroupRecord {
-        attachment,
-        path,
-        inode: 2,
-        origin,
-        found,
-        elsewhere: Vec::new(),
-        for_member: false,
-    };
+    let group = group("/lrs/1", Attachment::Own);
     feed(&mut shaper, Input::Prepared { task: id, ready: Ready::default() });
     feed(&mut shaper, Input::Attached { task: id, group, born: TaskSample::default() });
     let jobs = inputs(id).into_iter().flat_map(|input| feed(&mut shaper, input).jobs);
@@ -123,4 +125,47 @@ fn only_who_was_released_is_not_to_be_found_again() {
     assert!(!left_alone(away));
     let gone = |id| vec![Input::MainExited(id), Input::Release(id), Input::Released(id)];
     assert!(!left_alone(gone), "it has ended");
+}
+
+/// A task in a group of its own, whose last process went into `/scope`.
+fn gone_elsewhere(shaper: &mut Shaper, whither: Whither) -> TaskId {
+    let id = ask(shaper, who(), Need::Slot, None);
+    feed(shaper, Input::Prepared { task: id, ready: Ready::default() });
+    let group = group("/lrs/1", Attachment::Own);
+    feed(shaper, Input::Attached { task: id, group, born: TaskSample::default() });
+    feed(shaper, Input::WentElsewhere { task: id, to: "/scope".into(), whither });
+    id
+}
+
+/// The event that tells of its end, and the group it names.
+fn end(shaper: &mut Shaper, id: TaskId) -> (EventKind, bool) {
+    feed(shaper, Input::Ended(vec![id]));
+    let step = feed(shaper, Input::Figures(vec![(id, Last::Unread)]));
+    assert!(shaper.task(id).is_none());
+    let event = step.events.iter().find(|event| event.task == Some(id.to_string())).unwrap();
+    (event.kind, event.reason.as_ref().is_some_and(|reason| reason.contains("/scope")))
+}
+
+#[test]
+fn a_task_that_cannot_go_on_where_it_went_has_left() {
+    let mut shaper = shaper();
+    let id = gone_elsewhere(&mut shaper, Whither::Away);
+    assert_eq!(end(&mut shaper, id), (EventKind::Left, true));
+
+    let follow = |shaper: &mut Shaper| {
+        let id = gone_elsewhere(shaper, Whither::InPlace);
+        let (origin, kin) = Default::default();
+        feed(shaper, Input::AttachBooked { task: id, origin, kin, followed: true });
+        feed(shaper, Input::Prepared { task: id, ready: Ready::default() });
+        id
+    };
+    let id = follow(&mut shaper);
+    feed(&mut shaper, Input::AttachFailed { task: id, reason: "its weight is read-only".into() });
+    assert_eq!(end(&mut shaper, id), (EventKind::Left, true));
+
+    let id = follow(&mut shaper);
+    let there = group("/scope", Attachment::InPlace);
+    feed(&mut shaper, Input::Attached { task: id, group: there, born: TaskSample::default() });
+    assert_eq!(end(&mut shaper, id).0, EventKind::Completed);
+    assert_eq!(shaper.totals().left, 2);
 }
