@@ -26,7 +26,7 @@ uid=$(id -u lodger)
 parked=9 # the active slot and eight more
 waiters=12
 
-waiting() { lrsctl queue --json | grep -c '"name": *"waiter-'; }
+waiting() { lrsctl queue --json | grep -o '"name": *"waiter-' | wc -l; }
 are_waiting() { [ "$(waiting)" = "$1" ]; }
 runs() { lrsctl tasks --json | grep -q '"name": *"runner"'; }
 logged_out() { ! systemctl is-active --quiet keep-login.service; }
