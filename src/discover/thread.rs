@@ -264,7 +264,10 @@ impl Finding {
                         None => found,
                     });
                 }
-                (self.join_due, self.join_error) = (None, None);
+                self.join_due = None;
+                if self.join_error.take().is_some() {
+                    tracing::info!("Hadoop's configuration can be read again");
+                }
             }
             Err(reason) => {
                 self.join_due = Some(now.boot.after(CONFIGURATION_AGAIN));

@@ -26,8 +26,8 @@
 //! | not at all: refused | otherwise; the message names who holds it, and the way out |
 //!
 //! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
-//! so. A container of YARN's leaves the unit of its NodeManager, whatever is lost, and no other manager's
-//! group. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
+//! so. A container of YARN's leaves the unit or group of its NodeManager, whatever is lost, and no other
+//! manager's scope. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
 //! admit` moves a part out of a unit whatever is lost, and is told of it; `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
 //! Pure: `driver/keeping.rs` brings the facts.
 
@@ -57,8 +57,8 @@ pub enum Wish {
     Admit,
     /// A `[[discover]]` rule that takes what it finds into groups of LRS's.
     Rule,
-    /// A container of YARN's without groups of its own: it is moved out of the unit of its
-    /// NodeManager, which the operator has prepared for that (docs/yarn.md).
+    /// A container of YARN's without groups of its own: it is moved out of the unit or group of
+    /// its NodeManager, which the operator has prepared for that (docs/yarn.md).
     Container,
     /// A client that wants it moved whatever is lost (`--leave-unit`).
     LeaveUnit,
@@ -211,8 +211,9 @@ fn from_manager(facts: &Facts, manager: &Manager) -> Leaving {
         Wish::Run | Wish::Admit if obstacle(facts).is_none() => {
             return Leaving::InPlace { because };
         }
-        // The NodeManager's own, which has `Delegate=`.
-        Wish::Container if name.ends_with(".service") => return Leaving::Leave { lost: None },
+        // The NodeManager's own: a service with `Delegate=`, or what a script made for it. A scope is
+        // that of who runs the NodeManager in a container.
+        Wish::Container if !name.ends_with(".scope") => return Leaving::Leave { lost: None },
         Wish::Run | Wish::Admit | Wish::Rule | Wish::Container => {}
     }
     if manager.apart_from_weights {
@@ -401,12 +402,15 @@ mod tests {
             ("a container of YARN's in a scope", managed(Wish::Container), "refuse"),
             ("the same, weights apart", apart(managed(Wish::Container)), "partly"),
         ]);
-        let (name, group) = ("yarn.service".into(), "/system.slice/yarn.service".into());
-        let manager = Manager { name, group, apart_from_weights: false };
-        let of = |wish| Facts { holder: Holder::Manager(manager.clone()), ..managed(wish) };
+        let of = |wish, name: &str| {
+            let group = format!("/system.slice/{name}");
+            let manager = Manager { name: name.into(), group, apart_from_weights: false };
+            Facts { holder: Holder::Manager(manager), ..managed(wish) }
+        };
         check([
-            ("a delegated NodeManager", of(Wish::Container), "leave"),
-            ("a rule's process in it", of(Wish::Rule), "refuse"),
+            ("a delegated NodeManager", of(Wish::Container, "yarn.service"), "leave"),
+            ("a NodeManager without systemd", of(Wish::Container, "hadoop"), "leave"),
+            ("a rule's process in it", of(Wish::Rule, "yarn.service"), "refuse"),
         ]);
         let limit = Facts { limit: Some(LIMIT.into()), ..managed(Wish::Run) };
         check([("limit or not", limit, "refuse")]);

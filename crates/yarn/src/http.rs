@@ -57,7 +57,7 @@ pub enum Problem {
     #[error("no secure connection: {0}; {advice}", advice = trust(.0))]
     Tls(String),
     #[error(
-        "status {0} asks for Kerberos and LRS has no ticket: offers need \
+        "status {0} asks for Kerberos and LRS has no ticket here; offers are made where \
          yarn.offer_by = \"rmadmin\", with what gets one from a keytab (k5start, kinit) before yarn.rmadmin"
     )]
     Kerberos(u16),

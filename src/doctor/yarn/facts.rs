@@ -51,7 +51,7 @@ pub(in crate::doctor) struct Yarn {
     /// such user, or it cannot be told.
     pub(in crate::doctor) unread: Option<(String, Vec<PathBuf>)>,
     /// `yarn.nodemanager.recovery.dir`, and whether the NodeManager's user may make it or write there;
-    /// `None`: there is no such user, or only the NodeManager knows the path.
+    /// `None`: there is no such user but a directory, or only the NodeManager knows the path.
     pub(in crate::doctor) recovery_dir: Option<(PathBuf, Reading<()>)>,
     /// The services that NodeManagers run in now.
     pub(in crate::doctor) units: Reading<Vec<ManagerUnit>>,
@@ -171,9 +171,16 @@ impl Account {
 }
 
 fn recovery_dir(site: &Site, user: &str) -> Option<(PathBuf, Reading<()>)> {
-    let account = Account::of(User::from_name(user).ok()??)?;
     let dir = site.recovery_dir().ok()?;
     let there = dir.ancestors().find(|above| above.exists())?;
+    let account = User::from_name(user).ok()?.and_then(Account::of);
+    let Some(account) = account else {
+        let unmade = format!(
+            "it is not there, and nobody could make it who is known here: there is no user {user} \
+             (yarn.user, the NodeManager's)"
+        );
+        return (there != dir).then(|| (dir.clone(), Err(unmade)));
+    };
     let reason = match () {
         () if !there.is_dir() => Some(format!("{} is no directory", there.display())),
         () if account.may(there, 0o3) => None,

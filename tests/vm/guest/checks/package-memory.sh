@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# By hand (tests/vm/run ./tests/vm/guest/bench/memory-limit.sh), until it has passed in a guest: `MemoryMax=400M` on
-# lrs.slice, tasks that take most of it, and others that wait: no slot opens whose
+# `MemoryMax=400M` on lrs.slice, tasks that take most of it, and others that wait: no slot opens whose
 # task does not fit, the kernel kills nobody, status and doctor name the limit. cgroup v2 alone: on v1
 # LRS moves nothing in memory, and lrs.slice limits no task.
 # Conditions are named functions, called through eventually.
