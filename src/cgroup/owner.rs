@@ -19,9 +19,11 @@
 //! who is new there; a group that somebody else has entered gets its weights back and is no task any
 //! more (`contested`, then `released`). The record says whether an admin admitted it.
 //!
-//! Limits. The uids are those of the main thread. Threads of one process may have others (raw
-//! system calls, setfsuid(2)); the kernel too looks at one thread when it judges a move
-//! (cgroup-v1.c). A program that is setuid (sudo, fusermount) and is there at a look ends a member's
+//! The uids are those of every thread: a process may have threads of several users (raw system calls,
+//! setfsuid(2)), of which the kernel's own check of a move sees one.
+//!
+//! Limits. A process with more than [`MOST_THREADS`] threads is refused to a member. A program that is
+//! setuid (sudo, fusermount) and is there at a look ends a member's
 //! task in place, as everybody else's process does: only its descent could tell it apart. A group in
 //! place counts as writable by its owner or by everybody; the caller's
 //! groups are not looked at.
@@ -31,11 +33,15 @@ use std::path::{Path, PathBuf};
 use super::attach::child_groups;
 use super::process::{Pinned, proc_file, vanished};
 use super::{CgroupError, Group, files};
+use crate::kernfs::parse::{number, status_field};
 use crate::kernfs::process::read_proc;
 use crate::units::{Pid, ProcessRef, Uids};
 
 /// Processes, and groups, of a member's group in place; to look at as many takes some 50 ms.
 const MOST: usize = 1000;
+
+/// Threads of one process; to look at as many takes some 50 ms.
+const MOST_THREADS: usize = 4096;
 
 /// A process that is held while it is moved on behalf of one user.
 pub(super) struct Owned {
@@ -59,14 +65,9 @@ impl Owned {
 
     /// Looks whether it is the owner's alone; `false` when it has ended.
     pub(super) fn check(&self) -> Result<bool, CgroupError> {
-        let pid = self.pinned.process.pid;
-        let uids = uids(pid)?;
+        let found = check_threads(self.pinned.process.pid, self.owner);
         // Asked afterwards: what was read is of this process, and of none that took its number.
-        match uids.filter(|_| self.pinned.alive()) {
-            None => Ok(false),
-            Some(uids) if uids.all_are(self.owner) => Ok(true),
-            Some(uids) => Err(denied(pid, uids, self.owner)),
-        }
+        if self.pinned.alive() { found } else { Ok(false) }
     }
 }
 
@@ -79,17 +80,78 @@ pub fn denied(pid: Pid, uids: Uids, owner: u32) -> CgroupError {
     ))
 }
 
-/// `None` when it has ended.
-fn uids(pid: Pid) -> Result<Option<Uids>, CgroupError> {
+/// Looks whether all threads of a process are the owner's alone; `false` when it has ended.
+///
+/// # Errors
+/// `Denied` when one is not, or there are too many.
+fn check_threads(pid: Pid, owner: u32) -> Result<bool, CgroupError> {
     let path = proc_file(pid, "status");
-    let text = match read_proc(&path) {
-        Ok(text) => text,
-        Err(error) if vanished(&error) => return Ok(None),
-        Err(error) => return Err(files::failed("read", &path, None, error)),
+    let Some(status) = read_if_there(&path)? else { return Ok(false) };
+    let uids = uids_in(&status, &path)?;
+    if !uids.all_are(owner) {
+        return Err(denied(pid, uids, owner));
+    }
+    // A thread that is made meanwhile has the rights of the one that makes it.
+    if status_field(&status, b"Threads:").and_then(number) == Some(1) {
+        return Ok(true);
+    }
+    let dir = proc_file(pid, "task");
+    let failed = |error| files::failed("list", &dir, None, error);
+    let threads = match std::fs::read_dir(&dir) {
+        Ok(threads) => threads,
+        Err(error) if vanished(&error) => return Ok(false),
+        Err(error) => return Err(failed(error)),
     };
-    Uids::parse(&text).map(Some).ok_or_else(|| {
-        files::failed("read the owner in", &path, None, std::io::ErrorKind::InvalidData.into())
+    for (seen, thread) in threads.enumerate() {
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(error) if vanished(&error) => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        };
+        if seen == MOST_THREADS {
+            return Err(CgroupError::Denied(format!(
+                "process {pid} has more than {MOST_THREADS} threads, which is too many to look at \
+                 for a caller without an admin's rights; ask root or a uid listed in [grpc] admins"
+            )));
+        }
+        let path = thread.path().join("status");
+        let Some(status) = read_if_there(&path)? else { continue };
+        let uids = uids_in(&status, &path)?;
+        if !uids.all_are(owner) {
+            let thread = thread.file_name();
+            return Err(CgroupError::Denied(format!(
+                "thread {} of process {pid} does not belong to uid {owner} alone (its uids: {uids}), \
+                 and without an admin's rights only processes all of whose threads do can be \
+                 managed: ask root or a uid listed in [grpc] admins",
+                thread.to_string_lossy()
+            )));
+        }
+    }
+    Ok(true)
+}
+
+/// The text of a file of a process or thread; `None` when that has ended.
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, CgroupError> {
+    match read_proc(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if vanished(&error) => Ok(None),
+        Err(error) => Err(files::failed("read", path, None, error)),
+    }
+}
+
+fn uids_in(status: &[u8], path: &Path) -> Result<Uids, CgroupError> {
+    Uids::parse(status).ok_or_else(|| {
+        files::failed("read the owner in", path, None, std::io::ErrorKind::InvalidData.into())
     })
+}
+
+/// See [`super::TierTree::sole_owner`].
+pub(super) fn sole_owner(group: &Group) -> Option<u32> {
+    let present = present(group).ok()?;
+    let path = proc_file(*present.first()?, "status");
+    let owner = uids_in(&read_if_there(&path).ok()??, &path).ok()?.real;
+    // One that has ended meanwhile belongs to nobody else.
+    present.iter().all(|pid| check_threads(*pid, owner).is_ok()).then_some(owner)
 }
 
 /// See [`super::TierTree::check_owner`].
@@ -105,12 +167,11 @@ pub(super) fn check_group(
     }
     let present = present(group)?;
     for pid in present.iter().filter(|pid| known.binary_search(pid).is_err()) {
-        if let Some(uids) = uids(*pid)?
-            && !uids.all_are(owner)
+        if let Err(error) = check_threads(*pid, owner)
             // The number may have changed hands since it was listed.
             && self::present(group)?.contains(pid)
         {
-            return Err(denied(*pid, uids, owner));
+            return Err(error);
         }
     }
     *known = present;
@@ -181,4 +242,22 @@ fn listed(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
             dir.display()
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_is_looked_at() {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || stopped.recv());
+        let pid = Pid::new(std::process::id() as i32).unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        assert!(check_threads(pid, me).unwrap());
+        let error = check_threads(pid, me + 1).unwrap_err();
+        assert!(error.to_string().contains("does not belong to uid"), "{error}");
+        drop(stop);
+        assert!(thread.join().unwrap().is_err());
+    }
 }

@@ -622,6 +622,12 @@ impl TierTree {
         owner::check_group(group, owner, known)
     }
 
+    /// The user all of whose uids every process in the group and below has; `None`: there are others,
+    /// or none, or more than are looked at, or that cannot be told.
+    pub fn sole_owner(&self, group: &Group) -> Option<u32> {
+        owner::sole_owner(group)
+    }
+
     /// The root and the groups above it, whose quotas bound what the tasks may use.
     pub fn quota_dirs(&self) -> Vec<QuotaDirs> {
         if self.observing {

@@ -178,6 +178,48 @@ fn a_daemon_of_roots_that_serves_a_user_for_a_moment_is_not_that_users() {
     job.end();
 }
 
+/// Not a test: the process of the next one.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn having_a_thread_of_roots() {
+    if std::env::var_os("LRS_TEST_A_THREAD_OF_ROOTS").is_none() {
+        return;
+    }
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || stopped.recv());
+    // SAFETY: takes integers; the system call itself changes the calling thread alone.
+    let done = unsafe { libc::syscall(libc::SYS_setresuid, STRANGER, STRANGER, STRANGER) };
+    assert_eq!(done, 0);
+    println!("\nmixed");
+    let _ = std::io::stdin().read(&mut [0]);
+    drop(stop);
+    assert!(thread.join().unwrap().is_err());
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_process_with_a_thread_of_roots_is_not_its_first_threads() {
+    let daemon = with_members("threads", SETTINGS);
+    let mut job = Job::start(
+        Command::new(std::env::current_exe().unwrap())
+            // The first thread runs the test itself.
+            .args(["--ignored", "--exact", "--nocapture", "--test-threads=1"])
+            .arg("owner::having_a_thread_of_roots")
+            .env("LRS_TEST_A_THREAD_OF_ROOTS", "1"),
+    );
+    while job.line() != "mixed" {}
+    let pid = job.pid();
+    assert_eq!(uids(pid), [STRANGER.to_string().as_str(); 4].join(" "));
+    let before = groups_of(pid);
+    let words = [&format!("of process {pid} does not belong to uid {STRANGER} alone"), "real 0"];
+    refused(&daemon, &["admit", &pid.to_string()], &words);
+    assert_eq!(groups_of(pid), before, "all is undone");
+    assert_eq!(daemon.groups_in_roots(), Vec::<PathBuf>::new());
+    let id = daemon.ok(&["admit", &pid.to_string()]);
+    assert_eq!(daemon.task_of(pid)["id"], id.trim(), "root may");
+    job.end();
+}
+
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_child_that_is_setuid_root_refuses_its_family() {
