@@ -30,7 +30,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::cgroup::{CgroupError, TierTree};
 use crate::command::Command;
-use crate::config::{Absent, Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
+use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
 use crate::kernfs::files::raise_descriptor_limit;
@@ -43,6 +43,7 @@ use crate::state::journal::EVENTS_KEPT;
 use crate::state::lock::{LockError, RuntimeLock};
 use crate::state::{Recovered, StateError, Store};
 use crate::systemd::notify::{self, StatusLine, Watchdog};
+use crate::trim::Trim;
 
 /// Local Resource Shaper: active and passive task slots for this node.
 ///
@@ -127,7 +128,7 @@ pub fn main(config: &Path) -> ExitCode {
 }
 
 fn check(file: &Path) -> ExitCode {
-    match Config::load(file, Absent::IsDefault) {
+    match Config::load_trusted(file) {
         Err(errors) => {
             last_words(&errors.to_string());
             ExitCode::from(crate::config::BAD_CONFIG)
@@ -174,15 +175,14 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
 }
 
 fn run(file: &Path) -> Result<(), DaemonError> {
-    let config = Config::load(file, Absent::IsDefault)?;
+    let config = Config::load_trusted(file)?;
     let log = Log::start("lrsd", &config.daemon.log)
         .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     let runtime_dir = config.daemon.runtime_dir.clone();
-    std::fs::create_dir_all(&runtime_dir)
-        .map_err(|error| lrs_host::files::at(&runtime_dir, "create", error))?;
+    lrs_host::trust::make_dir(&runtime_dir)?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
     let state = Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let settings = config.tree_settings();
@@ -420,6 +420,7 @@ async fn serve(
     let mut ready = false;
     let mut status_line = StatusLine::from_environment();
     let mut heartbeat = tokio::time::interval(Duration::from_secs(1));
+    let mut trim = Trim::default();
     let mut failed = None;
     loop {
         tokio::select! {
@@ -435,6 +436,7 @@ async fn serve(
                 if loop_ended() {
                     break;
                 }
+                trim.turn(crate::clock::boot_time());
                 let news = finder.as_mut().and_then(|it| it.news(crate::clock::boot_time()));
                 if let Some(trouble) = news {
                     let commands = access.commands.clone();

@@ -35,7 +35,7 @@ use crate::cgroup::{
 };
 use crate::clock;
 use crate::config::BAD_CONFIG;
-use crate::config::{Absent, Config, ConfigErrors};
+use crate::config::{Config, ConfigErrors};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::shaper::insert_labels;
@@ -95,12 +95,13 @@ pub fn run(config: &Path) -> ExitCode {
 
 /// Answers whether every task has its weights back.
 fn give_back(file: &Path) -> Result<bool, GiveBackError> {
-    let config = Config::load(file, Absent::IsDefault)?;
+    let config = Config::load_trusted(file)?;
     let runtime_dir = &config.daemon.runtime_dir;
     if !runtime_dir.join("state").is_dir() {
         nothing_recorded(runtime_dir);
         return Ok(true);
     }
+    lrs_host::trust::make_dir(runtime_dir)?;
     let _lock = RuntimeLock::take(runtime_dir)?;
     give_back_tasks(&config)
 }
@@ -116,8 +117,8 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
     let (store, recovered) =
         Store::open(runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let mut complete = recovered.damaged_tasks.is_empty();
-    for damage in &recovered.damaged {
-        last_words(&format!("lrsd: {} {}", damage.path.display(), damage.what));
+    for said in recovered.damage_said() {
+        last_words(&format!("lrsd: {said}"));
     }
     if recovered.tasks.is_empty() {
         nothing_recorded(runtime_dir);

@@ -18,6 +18,7 @@
 //! | [`systemd`] | systemd's manager, readiness, watchdog | D-Bus, sd_notify |
 //! | [`config`], [`doctor`] | settings; can this node keep the promises | files, /proc, /sys |
 //! | [`log`], [`clock`] | `crates/host`: where log lines go; the only readers of clocks | journald |
+//! | [`trim`] | freed memory goes back to the kernel | /proc |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
 //! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
@@ -46,6 +47,7 @@ pub mod sample;
 pub mod server;
 pub mod state;
 pub mod systemd;
+pub mod trim;
 
 pub use lrs_api::{proto, wire};
 pub use lrs_core as core;

@@ -189,6 +189,12 @@ impl Config {
         read::load(path, absent)
     }
 
+    /// The settings of a daemon, in a file that may be absent: it and the way to it have to be root's
+    /// or the daemon's own ([`lrs_host::trust`]).
+    pub fn load_trusted(path: &Path) -> Result<Config, ConfigErrors> {
+        read::load_trusted(path)
+    }
+
     /// Every key with its value in force, as TOML that [`Config::from_toml`] reads back to an
     /// equal configuration.
     pub fn to_toml(&self) -> String {

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::path::Path;
 
+use lrs_host::trust;
 use toml::de::{DeTable, DeValue};
 
 use super::discover::{Draft, MAX_RULES, TABLE};
@@ -37,19 +38,34 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
     }
 }
 
+/// See [`Config::load_trusted`].
+pub(super) fn load_trusted(path: &Path) -> Result<Config, ConfigErrors> {
+    trust::check_path(path).map_err(|refused| {
+        let remedy = trust::objection_in(&refused.source).map(trust::Objection::remedy);
+        let remedy = remedy.unwrap_or("correct the path");
+        let place = refused.path.display();
+        let problem = format!("is not believed, because of {place}: {}", refused.source);
+        ConfigErrors::new(vec![whole_file(path, problem, remedy)])
+    })?;
+    load(path, Absent::IsDefault)
+}
+
+fn whole_file(path: &Path, problem: String, remedy: &str) -> Fault {
+    Fault {
+        file: path.to_owned(),
+        line: None,
+        column: None,
+        key: None,
+        found: None,
+        problem,
+        remedy: remedy.to_owned(),
+    }
+}
+
 /// The text of a file of settings; `None` when it is absent and may be.
 fn read_text(path: &Path, absent: Absent) -> Result<Option<String>, ConfigErrors> {
-    let whole_file = |problem: String, remedy: &str| {
-        ConfigErrors::new(vec![Fault {
-            file: path.to_owned(),
-            line: None,
-            column: None,
-            key: None,
-            found: None,
-            problem,
-            remedy: remedy.to_owned(),
-        }])
-    };
+    let whole_file =
+        |problem: String, remedy: &str| ConfigErrors::new(vec![whole_file(path, problem, remedy)]);
     let unreadable = |error: std::io::Error| {
         let remedy = match error.kind() {
             ErrorKind::NotFound => "create the file or correct its path",

@@ -12,7 +12,7 @@ use super::process::alive;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
 use crate::core::books::Books;
 use crate::core::model::TaskId;
-use crate::core::restore::{Left, Restore, Seen, Start, Verdict};
+use crate::core::restore::{Known, Left, Restore, Seen, Start, Verdict};
 use crate::core::state::Restored;
 use crate::core::task::Task;
 use crate::state::Recovered;
@@ -66,7 +66,9 @@ pub(super) fn find(
     }
     for (id, group) in own {
         let empty = tree.processes(&group).is_ok_and(|processes| processes.is_empty());
-        let left = finder.restore.group(id, group.record.clone(), !empty || observing);
+        let uid = tree.sole_owner(&group);
+        let known = Known { uid, ..Known::from_history(id, recovered.events.iter()) };
+        let left = finder.restore.group(id, group.record.clone(), !empty || observing, known);
         finder.leave(id, Some(group), left);
     }
     let Finder { restore, mut groups, remove, left, .. } = finder;

@@ -193,6 +193,7 @@ impl Driver {
         self.check_ended(&unwatched, now);
         self.attach_admitted(now);
         self.store_again();
+        self.store.set_aside().look_again();
         self.let_go.retain(|process| super::process::alive(*process));
         self.touched.all = true;
     }

@@ -15,6 +15,7 @@ use super::find::{Findings, find};
 use super::pacing::Pacing;
 use super::root_weight::RootState;
 use super::taken::Taken;
+use super::tickets::Tickets;
 use super::watch::Watcher;
 use super::worker::Workers;
 use super::{Driver, ReloadLog, Remote, plan, policy, rights};
@@ -103,6 +104,8 @@ impl Driver {
             Workers::start(Arc::clone(&tree), sampler, watcher.waker())
                 .map_err(|source| StartError::Thread { what: "a worker", source })?;
         let remote = Remote { messages, waker: watcher.waker() };
+        let waiter_epoch = crate::state::new_epoch();
+        let tickets = Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot);
         let mut driver = Driver {
             rights: rights(&config),
             plan: plan(&config, &core),
@@ -125,7 +128,8 @@ impl Driver {
             entries,
             asked: BTreeMap::new(),
             next_ticket: 0,
-            waiter_epoch: crate::state::new_epoch(),
+            waiter_epoch,
+            tickets,
             follow_ups: VecDeque::new(),
             unwritten: BTreeMap::new(),
             following_up: false,
@@ -177,8 +181,7 @@ impl Driver {
             driver.take(id, &group);
         }
         driver.shape_root();
-        for damage in &recovered.damaged {
-            let reason = format!("{} {}", damage.path.display(), damage.what);
+        for reason in recovered.damage_said() {
             driver.note(EventKind::Recovered, None, reason, Map::new(), now);
         }
         driver.feed(Input::Restored(start.due), now);

@@ -16,7 +16,7 @@ use crate::cgroup::CgroupError;
 use crate::command::{
     Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
 };
-use crate::config::{Absent, Config};
+use crate::config::Config;
 use crate::core::event::{Change, EventKind};
 use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::state::Patience;
@@ -59,8 +59,8 @@ impl Driver {
                 };
                 self.answer(Some(reply), answer);
             }
-            Command::ListQueue { request, reply, .. } => {
-                let answer = self.queue_page(request, now);
+            Command::ListQueue { caller, request, reply } => {
+                let answer = self.queue_page(&caller, request, now);
                 self.answer(Some(reply), answer);
             }
             Command::Release { caller, id, reply } => self.release(&caller, id, reply, now),
@@ -393,7 +393,7 @@ impl Driver {
     /// Applies the configuration file, all of it or nothing; answers the keys that changed.
     pub(super) fn reload(&mut self, now: Moment) -> Result<Vec<String>, CommandError> {
         let invalid = |message: String| CommandError::new(ErrorKind::FailedPrecondition, message);
-        let new = Config::load(&self.config_file, Absent::IsDefault)
+        let new = Config::load_trusted(&self.config_file)
             .map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
         let changed = self.config.changed_keys(&new);
         let frozen: Vec<_> =

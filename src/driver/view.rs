@@ -334,6 +334,7 @@ impl Driver {
         if let Some(problem) = &self.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }
+        warnings.extend(self.store.damage_warning());
         if let Some(why) = self.core.why_root_frozen() {
             warnings.push(format!("{why}: no task runs, and none is admitted; thaw it"));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::format2::{self, Pairs};
 use super::record::ReservationRecord;
 use crate::core::counts::Counts;
 use crate::core::model::{Labels, Order, Priority, TaskId};
@@ -43,7 +44,7 @@ struct Record {
     baseline: Option<TaskSample>,
     #[serde(default)]
     cpu_before: Duration,
-    used: Option<ReservationRecord>,
+    used: Option<Pairs>,
     lost: bool,
 }
 
@@ -59,9 +60,11 @@ enum Phase {
 pub(super) fn read(record: Value) -> Result<Task, serde_json::Error> {
     let old: Record = serde_json::from_value(record)?;
     let baseline = old.baseline;
+    let used = old.used.map(|used| serde_json::from_value(format2::reservation(used)));
+    let used: Option<ReservationRecord> = used.transpose()?;
     let life = match old.phase {
         Phase::Attaching => Life::Attaching(Attaching {
-            used: old.used.map(|used| Box::new((used.id, used.reservation))),
+            used: used.map(|used| Box::new((used.id, used.reservation))),
             booked: old.booked.map(|group| Box::new(Booked { group, baseline, followed: false })),
             ..Attaching::default()
         }),
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(in_place.attachment(), Attachment::InPlace);
         assert_eq!(in_place.group.as_ref().unwrap().found.len(), 2);
         assert!(in_place.counts.baseline.is_some());
-        // Written again they are of format 2, and the same tasks.
+        // Written again they are of the format of today, and the same tasks.
         store.put_task(own).unwrap();
         let (_, again) = Store::open(dir.path(), BOOT, 7).unwrap();
         assert_eq!(again.tasks, recovered.tasks);

@@ -8,16 +8,21 @@
 //! When an append fails (a full disk), the event stays in the books and in the history in
 //! memory; the next append starts a new segment with those books, so that no count is lost and
 //! only the text of the events in between is.
+//!
+//! Every line has a [`checksum`], which the first line says of the segment. Of a segment with lines
+//! that do not fit theirs the others are kept and written anew, and the file as it was is set aside.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use lrs_host::files::at;
 
-use super::{Damage, StateError};
+use super::checksum::{self, Checked};
+use super::{Damage, StateError, aside, record};
 use crate::core::books::Books;
 use crate::core::event::Event;
 
@@ -37,10 +42,19 @@ const SEGMENT_BYTES: usize = 4 << 20;
 /// No line is longer; guards recovery against a file that is something else.
 const MAX_SEGMENT_READ: u64 = 64 << 20;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Header {
     journal: u32,
+    /// Every line of the segment has one; earlier daemons wrote none, and pass over both.
+    #[serde(default)]
+    checksums: bool,
     standing: Books,
+}
+
+impl Header {
+    fn of(standing: Books) -> Header {
+        Header { journal: VERSION, checksums: true, standing }
+    }
 }
 
 /// The open history.
@@ -73,12 +87,18 @@ impl Journal {
         let mut segments = segments(dir)?;
         segments.sort_unstable();
         let mut standing: Option<Books> = None;
-        let mut last_is_whole = true;
+        let mut last_can_go_on = true;
         let mut filled = (0, 0);
         for number in &segments {
-            let damaged = replayed.damaged.len();
-            filled = read_segment(&segment_path(dir, *number), &mut standing, &mut replayed)?;
-            last_is_whole = replayed.damaged.len() == damaged;
+            let path = segment_path(dir, *number);
+            let segment = read_segment(&path, standing.as_ref());
+            last_can_go_on = segment.damage.is_none();
+            if let Some(what) = &segment.damage {
+                let what = segment.mend(&path, what);
+                replayed.damaged.push(Damage { path, what });
+            }
+            filled = (segment.events.len(), segment.bytes);
+            segment.fold(&mut standing, &mut replayed.events);
         }
         let mut standing = standing.unwrap_or_default();
         if standing.counters.epoch == 0 {
@@ -89,10 +109,10 @@ impl Journal {
         let mut journal =
             Journal { dir: dir.to_owned(), number, file: None, filled, older, standing };
         // A daemon restarted often must not push its own history out: a whole segment goes on.
-        // A torn one is closed, so that its last line stays the only one lost.
+        // A damaged one is closed.
         if number == 0 {
             journal.begin_segment()?;
-        } else if last_is_whole {
+        } else if last_can_go_on {
             journal.continue_segment()?;
         } else if let Err(error) = journal.begin_segment() {
             // A full disk tears lines; a daemon that does not start for it would leave the
@@ -115,8 +135,7 @@ impl Journal {
             self.begin_segment()?;
         }
         let path = segment_path(&self.dir, self.number);
-        let mut line = serde_json::to_vec(event).map_err(|e| at(&path, "write", e.into()))?;
-        line.push(b'\n');
+        let line = line_of(event)?;
         let Some(file) = &mut self.file else { return Ok(()) };
         match file.write_all(&line) {
             Ok(()) => {
@@ -155,10 +174,8 @@ impl Journal {
         self.file = None;
         let number = self.number + 1;
         let path = segment_path(&self.dir, number);
-        let header = Header { journal: VERSION, standing: self.standing.clone() };
-        let mut line = serde_json::to_vec(&header).map_err(|e| at(&path, "write", e.into()))?;
-        line.push(b'\n');
-        super::files::write_atomically(&path, &line)?;
+        let header = Header::of(self.standing.clone());
+        super::files::write_atomically(&path, &line_of(&header)?)?;
         if self.number > 0 {
             self.older.push(self.number);
         }
@@ -191,56 +208,118 @@ fn segments(dir: &Path) -> Result<Vec<u64>, StateError> {
     Ok(numbers)
 }
 
-fn read_segment(
-    path: &Path,
-    standing: &mut Option<Books>,
-    replayed: &mut Replayed,
-) -> Result<(usize, usize), StateError> {
-    let mut text = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_SEGMENT_READ).read_to_end(&mut text))
-        .map_err(|error| at(path, "read", error))?;
-    let mut damage = |what: String| {
-        replayed.damaged.push(Damage { path: path.to_owned(), what });
+/// An object as a line of the journal.
+fn line_of<T: Serialize>(object: &T) -> Result<Vec<u8>, StateError> {
+    let mut line = checksum::add(serde_json::to_vec(object)?);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The object in a line without its end; `None`: it is not as lrsd wrote it.
+fn object_in<T: DeserializeOwned>(line: &[u8], checksums: bool) -> Option<T> {
+    match checksum::check(line) {
+        // A key that is not known is of a newer daemon's.
+        Checked::Fits(object) => record::known(&object).ok().map(|(object, _)| object),
+        Checked::Absent if !checksums => {
+            record::known(line).ok().filter(|(_, unknown)| unknown.is_empty()).map(|(it, _)| it)
+        }
+        Checked::Absent | Checked::Differs => None,
+    }
+}
+
+/// What can be read of one segment.
+struct Segment {
+    header: Header,
+    events: Vec<Event>,
+    /// Of the lines of the events.
+    bytes: usize,
+    /// What is wrong with the rest.
+    damage: Option<String>,
+}
+
+/// `before`: the books of the segments before, which stand for those of a header that is damaged.
+fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
+    let header = Header { checksums: false, ..Header::of(before.cloned().unwrap_or_default()) };
+    let mut segment = Segment { header, events: Vec::new(), bytes: 0, damage: None };
+    let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
+        Ok(text) => text,
+        Err(error) => {
+            segment.damage = Some(error.to_string());
+            return segment;
+        }
     };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    match lines.next().map(serde_json::from_slice::<Header>) {
-        Some(Ok(header)) if header.journal == VERSION => {
-            // The books of a later segment include those before; its header wins, which also
-            // brings in what an append that failed could not write.
-            let books = standing.get_or_insert_with(Books::default);
-            if header.standing.counters.next_seq >= books.counters.next_seq {
-                *books = header.standing;
-            }
+    let mut damage = Vec::new();
+    match lines.next().map(|line| object_in::<Header>(line, false)) {
+        Some(Some(header)) if header.journal == VERSION => segment.header = header,
+        Some(Some(header)) => {
+            let found = header.journal;
+            segment.damage = Some(format!("is of format {found}, this lrsd reads {VERSION}"));
+            return segment;
         }
-        Some(Ok(header)) => {
-            damage(format!("is of format {}, this lrsd reads {}", header.journal, VERSION));
-            return Ok((0, 0));
-        }
-        Some(Err(error)) => damage(format!("begins with a line that is no header: {error}")),
-        None => damage("is empty".into()),
+        Some(None) => damage.push("begins with a line that is no header".to_owned()),
+        None => damage.push("is empty".to_owned()),
     }
-    let mut torn = 0u32;
-    let mut filled = (0, 0);
+    let mut lost = 0u32;
     for line in lines {
-        match serde_json::from_slice::<Event>(line) {
-            Ok(event) => {
-                filled.0 += 1;
-                filled.1 += line.len();
-                standing.get_or_insert_with(Books::default).fold(&event);
-                let newest = replayed.events.last().map_or(0, |last| last.seq);
-                if event.seq > newest {
-                    replayed.events.push(event);
-                }
+        match object_in(line, segment.header.checksums) {
+            Some(event) => {
+                segment.bytes += line.len();
+                segment.events.push(event);
             }
-            Err(_) => torn += 1,
+            None => lost += 1,
         }
     }
-    if torn > 0 {
-        damage(format!("has {torn} lines that are no events; they are lost"));
+    if lost > 0 {
+        damage.push(format!("has {lost} lines that are no events, or were changed; they are lost"));
     } else if !text.ends_with(b"\n") {
         // The event is whole, but the next one must not be glued to it.
-        damage("ends in the middle of a line".into());
+        damage.push("ends in the middle of a line".to_owned());
     }
-    Ok(filled)
+    segment.damage = (!damage.is_empty()).then(|| damage.join(", and "));
+    segment
+}
+
+impl Segment {
+    /// Sets the damaged file at `path` aside and writes what can be read of it in its place. Answers
+    /// what is to be said.
+    fn mend(&self, path: &Path, what: &str) -> String {
+        let mended = || -> Result<(), StateError> {
+            let mut text = line_of(&Header::of(self.header.standing.clone()))?;
+            for event in &self.events {
+                text.extend(line_of(event)?);
+            }
+            super::files::write_atomically(path, &text)
+        };
+        let aside = match aside::set(path) {
+            Ok(aside) => aside,
+            Err(error) => return format!("{what}; it could not be renamed: {error}"),
+        };
+        match mended() {
+            Ok(()) => format!("{what}; kept as {}", aside.display()),
+            Err(error) => {
+                // A full disk: the next start finds it as it was, and tries again.
+                let back = std::fs::rename(&aside, path).map_err(|error| at(path, "rename", error));
+                let kept = back.map_or_else(|error| format!("; {error}"), |()| String::new());
+                format!("{what}; what can be read of it could not be written anew: {error}{kept}")
+            }
+        }
+    }
+
+    /// Adds it to the books and to the history.
+    fn fold(self, standing: &mut Option<Books>, history: &mut Vec<Event>) {
+        // The books of a later segment include those before; its header wins, which also
+        // brings in what an append that failed could not write.
+        let books = standing.get_or_insert_with(Books::default);
+        if self.header.standing.counters.next_seq >= books.counters.next_seq {
+            *books = self.header.standing;
+        }
+        for event in self.events {
+            books.fold(&event);
+            let newest = history.last().map_or(0, |last| last.seq);
+            if event.seq > newest {
+                history.push(event);
+            }
+        }
+    }
 }

@@ -8,14 +8,18 @@
 //! So whatever instant the daemon is killed at, a record without an end in the journal is a
 //! task to look after, and one with an end is only to be cleaned up.
 //!
-//! A file that cannot be read is set aside under `<name>.damaged` and reported, never deleted.
-//! Nothing here is synced to disk: see [`journal`].
+//! Each record and each line of the journal has a [`checksum`]. A file that does not fit it, or
+//! cannot be read, is set aside under `<name>.damaged` and reported, never deleted: in the log, as an
+//! event, and in `status` for as long as it is there ([`aside`]). Nothing of a record that does not
+//! fit its checksum is used, for nobody can say which part of it is wrong: its task goes on with what
+//! its cgroup and the history tell. Nothing here is synced to disk: see [`journal`].
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
+pub mod aside;
+pub mod checksum;
 mod format1;
+mod format2;
 pub mod journal;
 pub mod record;
 
@@ -29,9 +33,10 @@ use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
+use aside::SetAside;
 use journal::Journal;
 use lrs_host::files::at;
-use record::{Envelope, RESERVATION_VERSION, ReservationRecord, Stored, TASK_VERSION};
+use record::{ReservationRecord, Stored};
 
 /// A number that no other state directory of this node had.
 pub fn new_epoch() -> u32 {
@@ -67,13 +72,52 @@ pub struct Recovered {
     pub damaged_tasks: Vec<TaskId>,
     /// Kept events, oldest first.
     pub events: Vec<Event>,
-    /// What could not be read.
+    /// What could not be read; of what more than [`DAMAGE_SAID`] files have, only these.
     pub damaged: Vec<Damage>,
+    /// How many more files could not be read.
+    pub damaged_more: usize,
+    /// Keys of records that this lrsd does not know, each with its file.
+    pub unknown_keys: Vec<String>,
     /// Part of the history could not be read: that it does not know a task proves nothing.
     pub history_damaged: bool,
 }
 
+/// Files of which each is said by itself.
+pub const DAMAGE_SAID: usize = 8;
+
 impl Recovered {
+    /// What is to be said of the damage, one sentence each: of a few files of each, of many of all
+    /// together.
+    pub fn damage_said(&self) -> Vec<String> {
+        let said = |damage: &Damage| format!("{} {}", damage.path.display(), damage.what);
+        let mut sentences: Vec<String> = match (self.damaged.first(), self.damaged_more) {
+            (Some(first), more) if more > 0 => vec![format!(
+                "{} files could not be read and are kept as *.damaged beside; the first: {}",
+                self.damaged.len() + more,
+                said(first)
+            )],
+            _ => self.damaged.iter().map(said).collect(),
+        };
+        match &self.unknown_keys[..] {
+            [] => {}
+            [only] => sentences.push(only.clone()),
+            [first, others @ ..] => sentences.push(format!(
+                "{first}; so have {} more files: they were written by another lrsd, and are read \
+                 without those keys",
+                others.len()
+            )),
+        }
+        sentences
+    }
+
+    fn damage(&mut self, damage: Damage) {
+        if self.damaged.len() < DAMAGE_SAID {
+            self.damaged.push(damage);
+        } else {
+            self.damaged_more += 1;
+        }
+    }
+
     /// Whether an earlier daemon of this boot had tasks: they may run still.
     pub fn has_tasks(&self) -> bool {
         !self.tasks.is_empty() || !self.damaged_tasks.is_empty()
@@ -86,6 +130,7 @@ pub struct Store {
     dir: PathBuf,
     boot_id: String,
     journal: Journal,
+    set_aside: SetAside,
 }
 
 impl Store {
@@ -97,17 +142,29 @@ impl Store {
         epoch: u32,
     ) -> Result<(Store, Recovered), StateError> {
         let dir = runtime_dir.join("state");
-        std::fs::create_dir_all(&dir).map_err(|error| at(&dir, "create", error))?;
+        lrs_host::trust::make_dir(&dir)?;
         let (journal, replayed) = Journal::open(&dir, epoch)?;
         let mut recovered = Recovered {
             events: replayed.events,
             history_damaged: !replayed.damaged.is_empty(),
-            damaged: replayed.damaged,
             ..Recovered::default()
         };
-        let store = Store { dir, boot_id: boot_id.to_owned(), journal };
+        replayed.damaged.into_iter().for_each(|damage| recovered.damage(damage));
+        let set_aside = SetAside::default();
+        let mut store = Store { dir, boot_id: boot_id.to_owned(), journal, set_aside };
         store.read_records(&mut recovered)?;
+        store.set_aside = SetAside::in_dir(&store.dir);
         Ok((store, recovered))
+    }
+
+    /// What `status` says of files that were set aside and are there still.
+    pub fn damage_warning(&self) -> Option<String> {
+        self.set_aside.warning()
+    }
+
+    /// The files that were set aside.
+    pub fn set_aside(&mut self) -> &mut SetAside {
+        &mut self.set_aside
     }
 
     /// The books: totals, job rates, numbers.
@@ -127,7 +184,7 @@ impl Store {
 
     /// Stores a task.
     pub fn put_task(&self, task: &Task) -> Result<(), StateError> {
-        self.put(&self.task_path(task.id), TASK_VERSION, task)
+        self.put(&self.task_path(task.id), task)
     }
 
     /// Forgets a task.
@@ -137,7 +194,7 @@ impl Store {
 
     /// Stores a reservation.
     pub fn put_reservation(&self, record: &ReservationRecord) -> Result<(), StateError> {
-        self.put(&self.reservation_path(record.id), RESERVATION_VERSION, record)
+        self.put(&self.reservation_path(record.id), record)
     }
 
     /// Forgets a reservation.
@@ -153,9 +210,8 @@ impl Store {
         self.dir.join(format!("reservation-{id}.json"))
     }
 
-    fn put<T: Serialize>(&self, path: &Path, version: u32, record: &T) -> Result<(), StateError> {
-        let envelope = Envelope { version, boot_id: self.boot_id.clone(), record };
-        files::write_atomically(path, &serde_json::to_vec(&envelope)?)
+    fn put<T: Stored>(&self, path: &Path, record: &T) -> Result<(), StateError> {
+        files::write_atomically(path, &record::write(&self.boot_id, record)?)
     }
 
     fn read_records(&self, recovered: &mut Recovered) -> Result<(), StateError> {
@@ -170,7 +226,8 @@ impl Store {
             }
             let Some(stem) = name.strip_suffix(".json") else { continue };
             if let Some(id) = stem.strip_prefix("task-") {
-                let record = self.read_record::<Task>(&path).and_then(|(record, of_this_boot)| {
+                let record = self.read_record::<Task>(&path, recovered);
+                let record = record.and_then(|(record, of_this_boot)| {
                     // A copy made by hand would be a second record of one task.
                     let is_named_so = record.id.to_string() == id;
                     is_named_so.then_some((record, of_this_boot)).ok_or_else(|| {
@@ -186,7 +243,7 @@ impl Store {
                     }
                 }
             } else if stem.starts_with("reservation-") {
-                match self.read_record::<ReservationRecord>(&path) {
+                match self.read_record::<ReservationRecord>(&path, recovered) {
                     Ok((record, true)) => recovered.reservations.push(record),
                     // A promise does not survive a boot: its clock is gone.
                     Ok((record, false)) => self.remove_reservation(record.id)?,
@@ -199,31 +256,29 @@ impl Store {
     }
 
     /// The record and whether it is of this boot; or what is wrong with it.
-    fn read_record<T: Stored>(&self, path: &Path) -> Result<(T, bool), String> {
+    fn read_record<T: Stored>(
+        &self,
+        path: &Path,
+        recovered: &mut Recovered,
+    ) -> Result<(T, bool), String> {
         let bytes = files::read(path).map_err(|error| error.to_string())?;
-        let mut value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|error| format!("is no JSON: {error}"))?;
-        let version = value.get("version").and_then(serde_json::Value::as_u64);
-        let strange = |error| format!("is not a record as lrsd writes them: {error}");
-        let unread = || {
-            let found = version.map_or("without a version".into(), |v| format!("of format {v}"));
-            format!("is {found}, this lrsd reads up to {TASK_VERSION}")
-        };
-        let record = value.get_mut("record").map(serde_json::Value::take).unwrap_or_default();
-        let record = T::read(version, record).ok_or_else(unread)?.map_err(strange)?;
-        let envelope: Envelope<serde_json::Value> =
-            serde_json::from_value(value).map_err(strange)?;
-        Ok((record, envelope.boot_id == self.boot_id))
+        let read = record::read::<T>(&bytes)?;
+        if !read.unknown.is_empty() {
+            let (path, keys) = (path.display(), read.unknown.join(", "));
+            recovered
+                .unknown_keys
+                .push(format!("{path} has keys that this lrsd does not know: {keys}"));
+        }
+        Ok((read.record, read.boot_id == self.boot_id))
     }
 }
 
 fn set_aside(path: &Path, what: String, recovered: &mut Recovered) {
-    let aside = path.with_extension("json.damaged");
-    let what = match std::fs::rename(path, &aside) {
-        Ok(()) => format!("{what}; kept as {}", aside.display()),
+    let what = match aside::set(path) {
+        Ok(aside) => format!("{what}; kept as {}", aside.display()),
         Err(error) => format!("{what}; it could not be renamed: {error}"),
     };
-    recovered.damaged.push(Damage { path: path.to_owned(), what });
+    recovered.damage(Damage { path: path.to_owned(), what });
 }
 
 /// Id of this boot (random(4): /proc/sys/kernel/random/boot_id).

@@ -168,6 +168,7 @@ fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
     assert_eq!(recovered.damaged.len(), 3);
     assert!(recovered.damaged.iter().any(|d| d.what.contains("of another task")), "{recovered:?}");
     assert!(recovered.damaged.iter().any(|d| d.what.contains("format 99")), "{recovered:?}");
+    assert_eq!(recovered.damage_said().len(), 3);
     assert!(state.join(format!("task-{}.json.damaged", id(1))).exists());
     assert!(state.join("note.txt").exists());
 }
@@ -277,6 +278,145 @@ fn what_a_failed_append_could_not_write_is_in_the_next_segment() {
     assert!(store.standing().live.is_empty());
 }
 
+/// Each bit of `bytes` flipped in turn; in all that can be seen of it.
+fn flips(bytes: &[u8], step: usize) -> impl Iterator<Item = Vec<u8>> + '_ {
+    (0..bytes.len() * 8).step_by(step).map(|bit| {
+        let mut flipped = bytes.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        flipped
+    })
+}
+
+#[test]
+fn no_flipped_bit_of_a_record_goes_unseen() {
+    let task = record::write("boot-a", &record(1)).unwrap();
+    assert_eq!(record::read::<Task>(&task).unwrap().record, record(1));
+    for flipped in flips(&task, 1) {
+        let read = record::read::<Task>(&flipped);
+        assert!(read.is_err(), "{}", String::from_utf8_lossy(&flipped));
+    }
+    let (id, reservation) = record(1).promise().cloned().expect("it uses one");
+    let stored = ReservationRecord { id, reservation };
+    let bytes = record::write("boot-a", &stored).unwrap();
+    assert_eq!(record::read::<ReservationRecord>(&bytes).unwrap().record, stored);
+    for flipped in flips(&bytes, 1) {
+        let read = record::read::<ReservationRecord>(&flipped);
+        assert!(read.is_err(), "{}", String::from_utf8_lossy(&flipped));
+    }
+}
+
+#[test]
+fn no_flipped_bit_of_the_journal_goes_unseen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    for seq in 1..=4 {
+        let mut event = event(seq, EventKind::Admitted, Some(id(seq)));
+        event.inputs.insert("name".into(), json!("grep"));
+        store.append(&event).unwrap();
+    }
+    let books = store.standing().clone();
+    drop(store);
+    let segment = "state/journal-0000000001.jsonl";
+    let bytes = fs::read(dir.path().join(segment)).unwrap();
+    let whole = open(dir.path()).1.events;
+    // A prime, so that all bits of a byte have their turn.
+    for flipped in flips(&bytes, 3) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("state")).unwrap();
+        fs::write(dir.path().join(segment), &flipped).unwrap();
+        let text = String::from_utf8_lossy(&flipped);
+        let (store, recovered) = open(dir.path());
+        assert!(recovered.history_damaged, "{text}");
+        assert!(recovered.events.iter().all(|event| whole.contains(event)), "{text}");
+        assert!(recovered.events.len() + 2 >= whole.len(), "{text}");
+        assert!(store.damage_warning().unwrap().contains("jsonl.damaged"), "{text}");
+        drop(store);
+        let kept = fs::read(dir.path().join(segment).with_extension("jsonl.damaged")).unwrap();
+        assert_eq!(kept, flipped);
+        // It is said once; what could be read is there still.
+        let (mut store, again) = open(dir.path());
+        assert!(!again.history_damaged && again.events == recovered.events, "{text}");
+        let totals = store.standing().totals.admitted;
+        assert!(totals + 2 >= books.totals.admitted, "{text}");
+        store.append(&event(9, EventKind::Promoted, Some(id(1)))).unwrap();
+    }
+}
+
+#[test]
+fn a_history_without_checksums_is_read_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let header = json!({"journal": 1, "standing": Books::default()});
+    let events = [1, 2].map(|seq| event(seq, EventKind::Promoted, Some(id(seq))));
+    let lines = events.iter().map(|event| serde_json::to_string(event).unwrap());
+    let text: Vec<_> = std::iter::once(header.to_string()).chain(lines).collect();
+    let segment = state.join("journal-0000000001.jsonl");
+    fs::write(&segment, text.join("\n") + "\n").unwrap();
+    let (mut store, recovered) = open(dir.path());
+    assert_eq!((&recovered.events[..], &recovered.damaged[..]), (&events[..], &[][..]));
+    store.append(&event(3, EventKind::Demoted, Some(id(1)))).unwrap();
+    drop(store);
+    assert_eq!(open(dir.path()).1.events.len(), 3);
+    // A key that nobody knows may be one that was changed.
+    let text = fs::read_to_string(&segment).unwrap().replacen("\"task\"", "\"tbsk\"", 1);
+    fs::write(&segment, text).unwrap();
+    let (_, recovered) = open(dir.path());
+    assert_eq!((recovered.events.len(), recovered.damaged.len()), (2, 1));
+}
+
+#[test]
+fn many_files_that_are_no_records_are_one_sentence_each_start() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).0.put_task(&record(1)).unwrap();
+    let state = dir.path().join("state");
+    for number in 10..1010 {
+        let version = "{\"version\":99}";
+        fs::write(state.join(format!("task-{}.json", id(number))), version).unwrap();
+    }
+    let (store, recovered) = open(dir.path());
+    assert_eq!((recovered.tasks.len(), recovered.damaged_tasks.len()), (1, 1000));
+    let [said] = &recovered.damage_said()[..] else { panic!("{:?}", recovered.damage_said()) };
+    assert!(said.contains("1000 files") && said.contains("format 99"), "{said}");
+    assert!(store.damage_warning().unwrap().contains("and 999 more"));
+    drop(store);
+    assert!(open(dir.path()).1.damage_said().is_empty(), "they are set aside");
+}
+
+#[test]
+fn what_was_planted_is_not_followed_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.put_task(&record(1)).unwrap();
+    store.append(&event(1, EventKind::Promoted, Some(id(1)))).unwrap();
+    drop(store);
+    let state = dir.path().join("state");
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let pipe = |name: &str| {
+        let (mode, kind) = (rustix::fs::Mode::from(0o600), rustix::fs::FileType::Fifo);
+        rustix::fs::mknodat(rustix::fs::CWD, state.join(name), kind, mode, 0).unwrap();
+    };
+    pipe(&format!("task-{}.json", id(2)));
+    pipe("journal-0000000007.jsonl");
+    std::os::unix::fs::symlink(&victim, state.join(format!("task-{}.json.new", id(1)))).unwrap();
+    std::os::unix::fs::symlink(&victim, state.join("reservation-x.json")).unwrap();
+    let (store, recovered) = open(dir.path());
+    store.put_task(&record(1)).unwrap();
+    assert_eq!(recovered.tasks, [record(1)]);
+    assert_eq!(recovered.events.len(), 1);
+    let said = recovered.damage_said().join("\n");
+    for words in ["it is a pipe", "it is a symbolic link", "journal-0000000007.jsonl.damaged"] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(fs::read_to_string(victim).unwrap(), "precious");
+    // The directory itself is no link either.
+    fs::rename(&state, dir.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &state).unwrap();
+    let error = Store::open(dir.path(), "boot-a", 7).unwrap_err().to_string();
+    assert!(error.contains("state") && error.contains("is a symbolic link"), "{error}");
+}
+
 #[test]
 fn a_crash_loop_does_not_wipe_out_the_history() {
     let dir = tempfile::tempdir().unwrap();
@@ -306,9 +446,10 @@ fn full_segments_make_way() {
 fn a_record_of_a_daemon_that_discovered_nothing_is_read() {
     let mut value = serde_json::to_value(record(1)).unwrap();
     let fields = value.as_object_mut().unwrap();
-    for field in ["found", "repaired", "opportunistic"] {
+    for field in ["repaired", "opportunistic"] {
         assert!(fields.remove(field).is_some(), "{field}");
     }
+    assert!(fields["who"].as_object_mut().unwrap().remove("found").is_some());
     let old: Task = serde_json::from_value(value.clone()).unwrap();
     assert_eq!((&old.who.found, old.repaired, old.opportunistic), (&None, 0, false));
     assert_eq!(serde_json::to_value(&old).unwrap(), value, "and written as it always was");

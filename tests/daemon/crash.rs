@@ -134,6 +134,29 @@ fn a_hundred_kills_under_load_lose_nothing() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn the_group_of_a_task_survives_restarts() {
+    let mut daemon = Daemon::start("grouped", TWO);
+    let pid = daemon.run(&["--group", "etl", "--job", "nightly"], &["cat"]);
+    let before = daemon.task_of(pid);
+    assert_eq!(before["group"], "etl");
+    for how in ["stop", "kill", "kill"] {
+        match how {
+            "stop" => assert_eq!(daemon.stop().0, Some(0)),
+            _ => daemon.kill(),
+        }
+        daemon.launch();
+        let after = daemon.task_of(pid);
+        for field in ["id", "group", "job", "uid", "cgroup", "tier", "priority", "admitted_at"] {
+            assert_eq!(after[field], before[field], "{field} after {how}");
+        }
+    }
+    daemon.finish(pid);
+    daemon.join(pid);
+    daemon.nothing_left();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn a_damaged_state_file_loses_its_facts_and_not_its_task() {
     let mut daemon = Daemon::start("damaged", TWO);
     let pid = daemon.run(&["--name", "precious"], &["cat"]);
@@ -146,7 +169,8 @@ fn a_damaged_state_file_loses_its_facts_and_not_its_task() {
     let tasks = daemon.tasks();
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0]["id"], id.as_str());
-    assert_eq!(tasks[0]["name"], Value::Null);
+    assert_eq!(tasks[0]["name"], "precious", "the history tells it");
+    assert_eq!(tasks[0]["uid"], 0, "its processes tell it");
     assert_eq!(tasks[0]["priority"], Value::Null);
     assert_eq!(tasks[0]["tier"], "active");
     assert!(daemon.events().iter().any(|event| event["type"] == "recovered"));

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use lrs::state::checksum::{self, Checked};
+
 use crate::harness::{Daemon, groups_below, procs};
+use crate::member::{STRANGER, with_members};
 
 const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
 const QUICK: &str = "daemon.sample_period = \"100ms\"\n";
@@ -60,11 +63,12 @@ fn a_group_that_cannot_be_looked_at_ends_no_task() {
     let file = format!("state/task-{}.json", task["id"].as_str().unwrap());
     let file = daemon.runtime().join(file);
     let kept = fs::read_to_string(&file).unwrap();
-    let mut record: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    let Checked::Fits(text) = checksum::check(kept.as_bytes()) else { panic!("{kept}") };
+    let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
     record["record"]["group"]["attachment"] = "in_place".into();
     // ENAMETOOLONG: the kernel does not say whether there is such a group.
     record["record"]["group"]["path"] = format!("/{}", "x".repeat(5000)).into();
-    fs::write(&file, record.to_string()).unwrap();
+    fs::write(&file, checksum::add(record.to_string().into_bytes())).unwrap();
     daemon.launch();
     assert_eq!(daemon.tasks().len(), 1);
     daemon.kill();
@@ -97,6 +101,144 @@ fn a_corrupt_reservation_is_set_aside_and_foreign_files_stay() {
     assert!(daemon.events().iter().any(|event| event["type"] == "recovered"));
     daemon.ok(&["run", "--reservation", kept.trim(), "--", "true"]);
     daemon.nothing_left();
+}
+
+fn warned(daemon: &Daemon, words: &str) -> bool {
+    let status = daemon.status();
+    let warnings = status["warnings"].as_array().unwrap();
+    warnings.iter().any(|warning| warning.as_str().unwrap().contains(words))
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn flipped_bits_are_seen_and_lose_no_task() {
+    let mut daemon = Daemon::start("flips", &format!("{QUICK}{TWO}"));
+    let pid = daemon.run(&["--name", "precious", "--group", "etl"], &["cat"]);
+    let before = daemon.task_of(pid);
+    let id = before["id"].as_str().unwrap().to_owned();
+    let record = daemon.runtime().join("state").join(format!("task-{id}.json"));
+    let rid = daemon.ok(&["reserve", "--ttl", "1h"]);
+    let reservation = daemon.runtime().join(format!("state/reservation-{}.json", rid.trim()));
+    for flip in 0..12_usize {
+        daemon.kill();
+        let journal = journals(&daemon).into_iter().max().unwrap();
+        let file = [&record, &journal, &reservation][flip % 3];
+        let Ok(mut bytes) = fs::read(file) else {
+            // A reservation is gone with its record, and only once.
+            assert!(flip > 2 && file == &reservation);
+            daemon.launch();
+            continue;
+        };
+        let bit = (flip + 1) * bytes.len() * 8 / 13;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(file, &bytes).unwrap();
+        let mut aside = file.clone().into_os_string();
+        aside.push(".damaged");
+        daemon.launch();
+        assert_eq!(fs::read(&aside).unwrap(), bytes, "it is kept");
+        assert!(warned(&daemon, Path::new(&aside).to_str().unwrap()), "{flip}: {file:?}");
+        let after = daemon.task_of(pid);
+        for field in ["id", "tier", "cgroup", "uid"] {
+            assert_eq!(after[field], before[field], "{field} after {flip}: {file:?}");
+        }
+        daemon.consistent();
+        fs::remove_file(&aside).unwrap();
+        daemon.eventually("no warning", |daemon| (!warned(daemon, ".damaged")).then_some(()));
+    }
+    daemon.finish(pid);
+    daemon.join(pid);
+    daemon.nothing_left();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn what_was_planted_is_refused_with_the_remedy() {
+    let mut daemon = Daemon::new("planted", TWO);
+    let (run, config) = (daemon.runtime(), daemon.config());
+    let victim = daemon.dir.path().join("victim");
+    let chmod = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    fs::write(&victim, "precious").unwrap();
+    chmod(&victim, 0o600);
+    let give = |path: &Path, uid| std::os::unix::fs::lchown(path, Some(uid), None).unwrap();
+    let mut refused = |code, words: &[&str]| {
+        let seen = daemon.log().len();
+        daemon.spawn();
+        assert_eq!(daemon.wait_exit(), Some(code));
+        let log = daemon.log()[seen..].to_owned();
+        for word in words {
+            assert!(log.contains(word), "{word:?} is not in {log}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    };
+    fs::create_dir(&run).unwrap();
+    chmod(&run, 0o777);
+    refused(1, &["others than its owner may write it (mode 777)", "chmod go-w"]);
+    chmod(&run, 0o755);
+    give(&run, STRANGER);
+    refused(1, &["belongs to uid 65534", "chown root"]);
+    give(&run, 0);
+    std::os::unix::fs::symlink(&victim, run.join("lock")).unwrap();
+    refused(1, &["run/lock", "is a symbolic link", "remove it"]);
+    fs::remove_file(run.join("lock")).unwrap();
+    fs::hard_link(&victim, run.join("lock")).unwrap();
+    refused(1, &["run/lock", "has 2 names", "remove it"]);
+    fs::remove_file(run.join("lock")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", run.join("state")).unwrap();
+    refused(1, &["run/state", "symbolic link"]);
+    fs::remove_file(run.join("state")).unwrap();
+    chmod(&config, 0o666);
+    refused(78, &["lrs.toml", "mode 666", "chmod go-w"]);
+    chmod(&config, 0o644);
+    give(&config, STRANGER);
+    refused(78, &["lrs.toml", "belongs to uid 65534"]);
+    give(&config, 0);
+    // A link of root's is none of it.
+    fs::rename(&config, daemon.dir.path().join("real.toml")).unwrap();
+    std::os::unix::fs::symlink("real.toml", &config).unwrap();
+    daemon.launch();
+    chmod(&daemon.dir.path().join("real.toml"), 0o666);
+    daemon.refused(&["reload"], 1, "the old settings stay");
+    assert_eq!(daemon.stop().0, Some(0));
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn nobody_else_can_hold_the_lock_and_keep_lrsd_down() {
+    let mut daemon = with_members("heldlock", TWO);
+    let lock = daemon.runtime().join("lock");
+    let hold = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .args(["flock", "--shared", "--nonblock"])
+        .arg(&lock)
+        .arg("true")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&hold.stderr);
+    assert!(!hold.status.success() && said.contains("Permission denied"), "{said}");
+    assert_eq!(daemon.stop().0, Some(0));
+    fs::set_permissions(&lock, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    daemon.launch();
+    assert!(daemon.log().contains("had mode 644"), "{}", daemon.log());
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_removed_socket_is_put_back() {
+    let mut daemon = Daemon::start("socket", TWO);
+    let pid = daemon.run(&[], &["cat"]);
+    daemon.task_of(pid);
+    for _ in 0..2 {
+        fs::remove_file(daemon.socket()).unwrap();
+        daemon.serving(|daemon| daemon.ctl(&["status"]).status.success().then_some(()));
+    }
+    assert!(daemon.log().contains("somebody removed the socket"), "{}", daemon.log());
+    daemon.finish(pid);
+    daemon.join(pid);
+    daemon.nothing_left();
+    assert_eq!(daemon.stop().0, Some(0));
+    assert!(!daemon.socket().exists());
 }
 
 /// A small tmpfs over the runtime directory, gone with this.

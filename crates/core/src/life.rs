@@ -154,8 +154,8 @@ impl Shaper {
             self.admitted(id, reason, now);
         }
         for id in due.adopted {
-            let reason = "its state file was lost or damaged; it goes on with what its cgroup \
-                          tells, priority, labels and owner unknown";
+            let reason = "its state file was lost or damaged; it goes on with what its cgroup and \
+                          the history tell; its main process and its place in the order are lost";
             self.note(EventKind::Recovered, Some(id), reason.to_owned(), Map::new(), now);
         }
         self.thaw_found(now);

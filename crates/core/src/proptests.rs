@@ -4,6 +4,7 @@
 mod examples;
 mod expansion;
 mod ops;
+mod records;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,7 +14,7 @@
 //! | record attaching, of a task from observe mode | rolled back to that, and attached anew |
 //! | record releasing, known to the history | the release is finished |
 //! | record releasing, unknown to the history | cleaned up; finished where the history is damaged and processes are there |
-//! | group with processes, no usable record | goes on with what is known: null, and said |
+//! | group with processes, no usable record | goes on with what group and history tell, the rest null; said |
 //! | group without processes, no record | removed |
 //! | record of another boot | ended with that boot |
 //! | record to be forgotten, of a systemd unit | goes once systemd has the unit's weights back |
@@ -23,8 +23,10 @@
 //! how that went ([`Restore::take`]). What was judged so becomes [`Restored`], for the core, and
 //! [`Start`], for the caller.
 //!
-//! A task whose record is damaged goes on as `lost`, with what its group tells: whatever the record
-//! alone knew is unknown, not zero, and an event says so. A task that cannot be given back goes on.
+//! A task whose record is damaged goes on as `lost`, with what its group and the history tell
+//! ([`Known`]): whatever the record alone knew is unknown, not zero, and an event says so. A task that cannot be given back goes on.
+
+mod known;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,6 +38,8 @@ use crate::state::{Reservation, Restored};
 use crate::task::{Attaching, Attachment, GroupRecord, Hold, Life, Task, Who};
 use crate::unit::UnitRecord;
 use crate::units::BootTime;
+
+pub use known::Known;
 
 /// How long waiters of an earlier daemon get to come back: the longest pause between two tries
 /// of `lrsctl run --wait`, and a little.
@@ -247,7 +251,7 @@ impl Restore {
     }
 
     /// A group that no usable record tells of, and that is the task's if it is `occupied`.
-    pub fn group(&mut self, id: TaskId, group: GroupRecord, occupied: bool) -> Left {
+    pub fn group(&mut self, id: TaskId, group: GroupRecord, occupied: bool, known: Known) -> Left {
         if !occupied {
             return Left::Unneeded;
         }
@@ -255,7 +259,7 @@ impl Restore {
             self.start.due.unrecorded.push(id);
         }
         self.start.due.adopted.push(id);
-        self.adopt(id, Some(group));
+        self.adopt(id, Some(group), known);
         Left::Held
     }
 
@@ -266,7 +270,7 @@ impl Restore {
         let gone: Vec<TaskId> = live.copied().collect();
         for id in gone {
             self.start.ended.push(id);
-            self.adopt(id, None);
+            self.adopt(id, None, Known::default());
         }
         let Restore { books, tasks, called_off, mut reservations, start, .. } = self;
         reservations.retain(|id, _| !start.due.used.contains(id));
@@ -322,9 +326,9 @@ impl Restore {
         self.tasks.insert(task.id, task);
     }
 
-    /// A task of which only the id and perhaps the group are left. It takes its place behind
-    /// every task that has one.
-    fn adopt(&mut self, id: TaskId, group: Option<GroupRecord>) {
+    /// A task of which only the id, perhaps the group, and what is `known` are left. It takes its
+    /// place behind every task that has one.
+    fn adopt(&mut self, id: TaskId, group: Option<GroupRecord>, known: Known) {
         let order = Order(self.next_order);
         self.next_order = self.next_order.saturating_add(1);
         let seat = match self.books.live.get(&id).copied().flatten() {
@@ -332,7 +336,10 @@ impl Restore {
             Some(Tier::Passive) => Seat::Passive,
             None => Seat::Overflow,
         };
-        self.tasks.insert(id, Task { group, ..Task::lost(id, order, seat) });
+        let Known { uid, labels, priority } = known;
+        let lost = Task::lost(id, order, seat);
+        let priority = priority.unwrap_or(lost.priority);
+        self.tasks.insert(id, Task { group, uid, labels, priority, ..lost });
     }
 }
 
@@ -511,10 +518,14 @@ mod tests {
     #[test]
     fn what_has_no_record_goes_on_as_lost_or_is_over() {
         let mut adopting = restore(false);
-        assert_eq!(adopting.group(ID, group(Attachment::Own), false), Left::Unneeded);
-        assert_eq!(adopting.group(ID, group(Attachment::Own), true), Left::Held);
+        let known = Known { uid: Some(5), priority: Some(Priority(2)), ..Known::default() };
+        let mut take =
+            |occupied| adopting.group(ID, group(Attachment::Own), occupied, known.clone());
+        assert_eq!([take(false), take(true)], [Left::Unneeded, Left::Held]);
         let (restored, start) = adopting.finish(BootTime::default());
-        assert!(restored.tasks[0].lost);
+        let task = &restored.tasks[0];
+        assert!(task.lost);
+        assert_eq!((task.uid, task.priority), (Some(5), Priority(2)));
         assert_eq!((start.due.adopted, start.due.unrecorded), (vec![ID], vec![ID]));
         let (restored, start) = restore(true).finish(BootTime::default());
         assert_eq!((restored.tasks.len(), start.ended), (1, vec![ID]));

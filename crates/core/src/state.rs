@@ -90,7 +90,6 @@ impl Policy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// What is going to come.
-    #[serde(flatten)]
     pub labels: Labels,
     /// Who may use it.
     pub uid: u32,

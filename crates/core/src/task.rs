@@ -1,6 +1,7 @@
 //! One task: what is decided on, what is stored and what is shown are this one type.
 //!
-//! The record on the disk is [`Task`] as it serializes; what clients see is made of it and of what
+//! The record on the disk is [`Task`] as it serializes, with an object for each of its parts: parts
+//! flattened into one object may have a key in common, and one of the two is lost. What clients see is made of it and of what
 //! the kernel says of its group. What belongs to the running daemon alone (descriptors, open
 //! groups, who waits for an answer) is the executor's.
 //!
@@ -35,10 +36,8 @@ pub struct Task {
     /// Its id.
     pub id: TaskId,
     /// What the client says it is.
-    #[serde(flatten)]
     pub labels: Labels,
     /// Where it came from.
-    #[serde(flatten)]
     pub who: Who,
     /// The user it runs as; `None`: a damaged state file lost it.
     pub uid: Option<u32>,
@@ -60,7 +59,6 @@ pub struct Task {
     /// Its cgroup, once it is known.
     pub group: Option<GroupRecord>,
     /// What was measured of it.
-    #[serde(flatten)]
     pub counts: Counts,
     /// The guard froze it; stored before it is, and until it is thawed.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -83,7 +81,8 @@ pub struct Task {
     /// How that ended; `None`: it has not, or that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// A damaged state file lost who it is: priority, order and labels are made up.
+    /// A damaged state file lost who it is: its order is made up, and what neither its cgroup nor the
+    /// history tells is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub lost: bool,
 }

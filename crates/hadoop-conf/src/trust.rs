@@ -3,19 +3,16 @@
 //! Hadoop's files tell lrsd, which is root, where containers are and whose processes they may be.
 //! A file that anybody else can write would let its writer decide that. So each file, includes
 //! too, has to belong to root or to the user that NodeManagers run as, and nobody else may write
-//! it. Directories are not looked at: a file that was put in another's place has another owner.
+//! it ([`lrs_host::trust`]). Directories are not looked at: a file that was put in another's place has
+//! another owner.
 //!
 //! Limit: the NodeManager's user is taken from `yarn.user`, since what the files themselves say is
 //! what is in question.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 
+use lrs_host::trust::Objection;
 use nix::unistd::{Uid, User, geteuid};
-
-/// Bits of a mode that let the group and others write. With an access list the group's bits are
-/// its mask (acl(5)), so that they cover it.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// Who may own a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,20 +33,13 @@ impl Trust {
 
     /// Why a file is not believed, and what to do about it.
     pub(crate) fn objection(&self, file: &Metadata) -> Option<String> {
-        if !self.owners.contains(&file.uid()) {
-            return Some(format!(
-                "it belongs to uid {}, which is neither root nor the NodeManager's user {}; give it \
+        Some(match lrs_host::trust::objection(file, &self.owners)? {
+            Objection::Owner(uid) => format!(
+                "it belongs to uid {uid}, which is neither root nor the NodeManager's user {}; give it \
                  to root, or set yarn.user to the user the NodeManager runs as",
-                file.uid(),
                 self.node_manager
-            ));
-        }
-        let writable = file.mode() & OTHERS_WRITE != 0;
-        writable.then(|| {
-            format!(
-                "others than its owner may write it (mode {:o}); chmod go-w it",
-                file.mode() & 0o7777
-            )
+            ),
+            objection => format!("{objection}; chmod go-w it"),
         })
     }
 }

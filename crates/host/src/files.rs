@@ -1,9 +1,12 @@
-//! Small files, written whole or not at all.
+//! Small files, written whole or not at all, and read only where nobody else could have put or
+//! changed them ([`crate::trust`]).
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::trust;
 
 /// What root can do about EACCES and EPERM, which the rights of files give it no reason for.
 pub const REFUSED_TO_ROOT: &str = "a security module or a seccomp filter refuses it to root: \
@@ -23,6 +26,9 @@ pub struct StateError {
 
 impl StateError {
     fn remedy(&self) -> &'static str {
+        if let Some(objection) = trust::objection_in(&self.source) {
+            return objection.remedy();
+        }
         match self.source.kind() {
             io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
                 REFUSED_TO_ROOT
@@ -41,6 +47,12 @@ pub fn at(path: &Path, action: &'static str, source: io::Error) -> StateError {
     StateError { action, path: path.to_owned(), source }
 }
 
+impl From<trust::Untrusted> for StateError {
+    fn from(error: trust::Untrusted) -> StateError {
+        at(&error.path, "trust", error.source)
+    }
+}
+
 impl From<serde_json::Error> for StateError {
     fn from(error: serde_json::Error) -> StateError {
         at(Path::new("state"), "encode", io::Error::other(error))
@@ -55,19 +67,22 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let temporary = path.with_file_name(name);
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
+    let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
+    let written = create()
+        .or_else(|error| match error.kind() {
+            // Half of a write that was killed; or no file at all, which is not to be opened.
+            io::ErrorKind::AlreadyExists => {
+                std::fs::remove_file(&temporary).and_then(|()| create())
+            }
+            _ => Err(error),
+        })
         .and_then(|mut file| file.write_all(bytes))
         .map_err(|error| at(&temporary, "write", error))
         .and_then(|()| {
             std::fs::rename(&temporary, path).map_err(|error| at(path, "replace", error))
         });
     if written.is_err() {
-        // Best effort on a disk that is full already; the next write truncates the rest.
+        // Best effort on a disk that is full already; the next write removes the rest.
         let _ = std::fs::remove_file(&temporary);
     }
     written
@@ -84,10 +99,18 @@ pub fn remove(path: &Path) -> Result<(), StateError> {
 }
 
 /// The whole file, up to a bound.
+///
+/// # Errors
+/// Of a file that others could have put there or changed, too.
 pub fn read(path: &Path) -> Result<Vec<u8>, StateError> {
+    read_up_to(path, MAX_RECORD_BYTES)
+}
+
+/// The first `most` bytes of a file, as [`read`].
+pub fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, StateError> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes))
+    trust::open(path, OpenOptions::new().read(true))
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
         .map_err(|error| at(path, "read", error))?;
     Ok(bytes)
 }

@@ -5,12 +5,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::files::{StateError, at};
+use crate::trust;
 
 /// Held for as long as it lives.
 #[derive(Debug)]
@@ -38,15 +39,21 @@ impl RuntimeLock {
     /// Takes the lock of `dir`, which must exist.
     pub fn take(dir: &Path) -> Result<RuntimeLock, LockError> {
         let path = dir.join("lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            // Whoever can open it can lock it, for reading too (flock(2)): nobody else may.
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| at(&path, "open", error))?;
+        let mut options = OpenOptions::new();
+        // Whoever can open it can lock it, for reading too (flock(2)): nobody else may.
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file =
+            trust::open(&path, &mut options).map_err(|error| at(&path, "open", error))?;
+        let mode = file.metadata().map_err(|error| at(&path, "stat", error))?.mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            let path = path.display();
+            tracing::warn!(
+                "{path} had mode {mode:o}, so that others could hold it and keep lrsd down; it gets \
+                 600, which does not end what holds it already (`lsof {path}`)"
+            );
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))
+                .map_err(|error| at(&dir.join("lock"), "change the mode of", error))?;
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -83,6 +90,42 @@ mod tests {
         };
         assert_eq!(pid, std::process::id().to_string());
         drop(held);
+        RuntimeLock::take(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn nobody_else_can_open_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let mode = || path.metadata().unwrap().mode() & 0o7777;
+        std::fs::write(&path, "7").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        drop(RuntimeLock::take(dir.path()).unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let error = RuntimeLock::take(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("mode 666") && error.contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn what_was_planted_as_the_lock_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("lock"), dir.path().join("victim"));
+        std::fs::write(&victim, "precious").unwrap();
+        std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let refused = |words: &str| {
+            let error = RuntimeLock::take(dir.path()).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("remove it"), "{error}");
+            assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+            std::fs::remove_file(&path).unwrap();
+        };
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        refused("is a symbolic link");
+        std::fs::hard_link(&victim, &path).unwrap();
+        refused("has 2 names");
+        let mode = rustix::fs::Mode::from(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        refused("is a pipe");
         RuntimeLock::take(dir.path()).unwrap();
     }
 }

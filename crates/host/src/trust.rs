@@ -1,0 +1,360 @@
+//! Which files and directories a daemon believes: those that nobody but root and its own user could
+//! have put there or changed.
+//!
+//! lrsd is root, and what it writes into a file that was planted, or believes of one, is done with
+//! root's rights. So its files have to belong to root or to the user it runs as, and nobody else may
+//! write them; the same holds for every directory on the way, since whoever may write one can put
+//! another file in the place of what is below. A directory for everybody with the sticky bit (/tmp)
+//! is no danger to what belongs to somebody else than the attacker (unlink(2), rename(2)).
+//!
+//! A path is looked at from the root of the file system on, link by link. Nobody else can change what
+//! was found good, so it can be opened by its path afterwards. A file is opened without following a
+//! link and without waiting, and looked at once it is open.
+//!
+//! Limits. With an access list the group's bits of a mode are its mask (acl(5)), so that they cover
+//! it. In a user namespace without root's uid the directories of root's belong to nobody, and are not
+//! believed.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
+};
+use std::path::{Component, Path, PathBuf};
+
+use crate::files::{StateError, at};
+
+/// Bits of a mode that let the group and others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Entries of a directory with it can be removed and renamed by their owners only.
+const STICKY: u32 = 0o1000;
+
+/// As many links as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// Why a file or directory is not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Objection {
+    /// It belongs to this uid.
+    Owner(u32),
+    /// Others than its owner may write it, by this mode.
+    Mode(u32),
+    /// It is no regular file, or no directory where one has to be.
+    Kind(&'static str),
+    /// It is reached by so many names.
+    Names(u64),
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Objection::Owner(uid) => {
+                let me = rustix::process::geteuid().as_raw();
+                write!(f, "it belongs to uid {uid}, which is neither root nor the daemon's ({me})")
+            }
+            Objection::Mode(mode) => {
+                write!(f, "others than its owner may write it (mode {mode:o})")
+            }
+            Objection::Kind(kind) => write!(f, "it is {kind}"),
+            Objection::Names(names) => {
+                write!(f, "it has {names} names, so that it may be another's file")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Objection {}
+
+impl Objection {
+    /// What to do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Objection::Owner(_) => {
+                "look who put it there, then remove it or give it to root (chown root)"
+            }
+            Objection::Mode(_) => {
+                "look who wrote it, then remove it or take their right (chmod go-w)"
+            }
+            Objection::Kind(_) | Objection::Names(_) => "look who put it there, then remove it",
+        }
+    }
+}
+
+/// Why what `found` is of could have been changed by others than `owners`.
+pub fn objection(found: &Metadata, owners: &[u32]) -> Option<Objection> {
+    if !owners.contains(&found.uid()) {
+        return Some(Objection::Owner(found.uid()));
+    }
+    // The mode of a link means nothing.
+    let writable = !found.is_symlink() && found.mode() & OTHERS_WRITE != 0;
+    writable.then(|| Objection::Mode(found.mode() & 0o7777))
+}
+
+/// Root, and the user that this runs as.
+pub fn own() -> [u32; 2] {
+    [0, rustix::process::geteuid().as_raw()]
+}
+
+/// The objection that made an error of this module.
+pub fn objection_in(error: &io::Error) -> Option<&Objection> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Opens a file that is to be this daemon's alone.
+///
+/// # Errors
+/// An [`Objection`] when it is a link, no regular file, another's, another's to write, or has a
+/// second name.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(flags()).open(path).map_err(|error| {
+        let kind = std::fs::symlink_metadata(path).ok().and_then(|found| odd_kind(&found));
+        match kind {
+            // ELOOP of a link, ENXIO of a pipe or a socket, EISDIR.
+            Some(kind) => io::Error::other(Objection::Kind(kind)),
+            None => error,
+        }
+    })?;
+    let found = file.metadata()?;
+    let kind = odd_kind(&found).map(Objection::Kind);
+    let names = || (found.nlink() > 1).then(|| Objection::Names(found.nlink()));
+    match kind.or_else(|| objection(&found, &own())).or_else(names) {
+        None => Ok(file),
+        Some(objection) => Err(io::Error::other(objection)),
+    }
+}
+
+/// No link is followed, and a pipe that nobody writes is not waited for.
+fn flags() -> i32 {
+    use rustix::fs::OFlags;
+    (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32
+}
+
+/// What something is that is no regular file.
+fn odd_kind(found: &Metadata) -> Option<&'static str> {
+    let kind = found.file_type();
+    Some(match () {
+        () if kind.is_file() => return None,
+        () if kind.is_dir() => "a directory",
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    })
+}
+
+/// Looks at `path` and at everything on the way to it, links too. What is not there is not looked at.
+///
+/// # Errors
+/// What is not to be believed, and why; or what cannot be looked at.
+pub fn check_path(path: &Path) -> Result<(), Untrusted> {
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Untrusted { path, source }
+    };
+    let whole = std::path::absolute(path).map_err(fail(path))?;
+    let mut rest: VecDeque<OsString> = names(&whole).collect();
+    let mut here = PathBuf::from("/");
+    let mut links = 0;
+    look(&here, &here.symlink_metadata().map_err(fail(&here))?)?;
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        let next = here.join(&name);
+        let found = match next.symlink_metadata() {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(fail(&next)(error)),
+        };
+        look(&next, &found)?;
+        if !found.is_symlink() {
+            here = next;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(fail(&next)(io::Error::from_raw_os_error(
+                rustix::io::Errno::LOOP.raw_os_error(),
+            )));
+        }
+        let target = next.read_link().map_err(fail(&next))?;
+        if target.is_absolute() {
+            here = PathBuf::from("/");
+        }
+        for name in names(&target).collect::<Vec<_>>().into_iter().rev() {
+            rest.push_front(name);
+        }
+    }
+    Ok(())
+}
+
+fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::new("..").to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn look(path: &Path, found: &Metadata) -> Result<(), Untrusted> {
+    let refused =
+        |objection| Untrusted { path: path.to_owned(), source: io::Error::other(objection) };
+    match objection(found, &own()) {
+        Some(Objection::Mode(_)) if found.is_dir() && found.mode() & STICKY != 0 => Ok(()),
+        Some(objection) => Err(refused(objection)),
+        None => Ok(()),
+    }
+}
+
+/// Makes the directory `path`, with those on the way, unless it is there, and looks at it and at
+/// everything on the way to it. It may not be a link itself.
+///
+/// # Errors
+/// As [`check_path`].
+pub fn make_dir(path: &Path) -> Result<(), StateError> {
+    let refused = |objection| at(path, "trust", io::Error::other(objection));
+    // Before anything is made below a directory of others.
+    check_path(path)?;
+    // Whatever the umask.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(path)
+        .map_err(|error| at(path, "create", error))?;
+    let found = path.symlink_metadata().map_err(|error| at(path, "look at", error))?;
+    if found.is_symlink() {
+        return Err(refused(Objection::Kind("a symbolic link")));
+    }
+    if let Some(objection) = objection(&found, &own()) {
+        return Err(refused(objection));
+    }
+    Ok(check_path(path)?)
+}
+
+/// Something on the way to a file that is not to be believed, or cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct Untrusted {
+    /// It.
+    pub path: PathBuf,
+    /// Why; often an [`Objection`].
+    pub source: io::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, create_dir, set_permissions, write};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_counts_if_only_its_trusted_owner_can_write_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let said = |mode: u32, owners: &[u32]| {
+            chmod(file.path(), mode);
+            objection(&file.as_file().metadata().unwrap(), owners)
+        };
+        assert_eq!([0o600, 0o644, 0o755].map(|mode| said(mode, &own())), [None, None, None]);
+        for mode in [0o664, 0o646, 0o620, 0o602] {
+            assert_eq!(said(mode, &own()), Some(Objection::Mode(mode)));
+        }
+        let me = rustix::process::geteuid().as_raw();
+        assert_eq!(said(0o600, &[me + 1]), Some(Objection::Owner(me)));
+    }
+
+    #[test]
+    fn every_directory_and_link_on_the_way_is_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["good", "open", "open/below", "sticky", "sticky/below"] {
+            create_dir(at(name)).unwrap();
+        }
+        write(at("good/file"), "").unwrap();
+        chmod(&at("good/file"), 0o644);
+        chmod(&at("open"), 0o777);
+        chmod(&at("sticky"), 0o1777);
+        symlink("good", at("link")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        symlink(at("open/below"), at("good/out")).unwrap();
+        let bad = |name: &str| check_path(&at(name)).err().map(|bad| (bad.path, bad.source));
+        for name in ["good/file", "link/file", "sticky/below/../x", "good/none/x", "./good/../good"]
+        {
+            assert!(bad(name).is_none(), "{name}");
+        }
+        for (name, place) in [
+            ("open", "open"),
+            ("open/below/x", "open"),
+            ("good/out", "open"),
+            ("link/out/x", "open"),
+            ("sticky/below/../../open/x", "open"),
+        ] {
+            let (path, error) = bad(name).unwrap();
+            assert_eq!(path, at(place), "{name}");
+            assert_eq!(objection_in(&error), Some(&Objection::Mode(0o777)), "{name}");
+        }
+        assert_eq!(bad("loop").unwrap().1.raw_os_error(), Some(40));
+    }
+
+    #[test]
+    fn a_directory_of_ones_own_is_made_and_is_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        make_dir(&at("a/b")).unwrap();
+        make_dir(&at("a/b")).unwrap();
+        assert_eq!(at("a/b").metadata().unwrap().mode() & 0o7777, 0o755);
+        symlink("a", at("link")).unwrap();
+        make_dir(&at("link/b")).unwrap();
+        let refused = make_dir(&at("link")).unwrap_err();
+        assert_eq!(objection_in(&refused.source), Some(&Objection::Kind("a symbolic link")));
+        chmod(&at("a"), 0o1777);
+        make_dir(&at("a/b")).unwrap();
+        let refused = make_dir(&at("a")).unwrap_err();
+        assert_eq!(objection_in(&refused.source), Some(&Objection::Mode(0o1777)));
+        chmod(&at("a"), 0o775);
+        assert_eq!(make_dir(&at("a/c")).unwrap_err().path, at("a"));
+        assert!(!at("a/c").exists());
+    }
+
+    #[test]
+    fn what_is_no_file_of_ones_own_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let refused = |name: &str| {
+            let error = open(&at(name), OpenOptions::new().read(true)).unwrap_err();
+            objection_in(&error).cloned()
+        };
+        write(at("file"), "text").unwrap();
+        chmod(&at("file"), 0o644);
+        open(&at("file"), OpenOptions::new().read(true)).unwrap();
+        symlink("file", at("link")).unwrap();
+        create_dir(at("dir")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let mode = rustix::fs::Mode::from(0o600);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), fifo, mode, 0).unwrap();
+        for (name, kind) in [
+            ("link", "a symbolic link"),
+            ("dir", "a directory"),
+            ("socket", "a socket"),
+            ("pipe", "a pipe"),
+        ] {
+            assert_eq!(refused(name), Some(Objection::Kind(kind)), "{name}");
+        }
+        assert_eq!(refused("none"), None);
+        std::fs::hard_link(at("file"), at("second")).unwrap();
+        assert_eq!(refused("file"), Some(Objection::Names(2)));
+        std::fs::remove_file(at("second")).unwrap();
+        chmod(&at("file"), 0o666);
+        assert_eq!(refused("file"), Some(Objection::Mode(0o666)));
+    }
+}
