@@ -19,6 +19,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -45,9 +46,27 @@ const PREFACE_BYTES: usize = 24;
 /// and may go over that by half (socket(7), sock_alloc_send_pskb), so 12 KiB a connection.
 const SEND_BUFFER: usize = 4 << 10;
 
+/// The sockets that are listened on, one after the other.
+pub(super) struct Listeners {
+    pub(super) now: UnixListener,
+    /// What comes in the place of one whose name was removed.
+    pub(super) replaced: Receiver<std::os::unix::net::UnixListener>,
+}
+
+impl Listeners {
+    async fn accept(&mut self) -> io::Result<UnixStream> {
+        loop {
+            tokio::select! {
+                accepted = self.now.accept() => return Ok(accepted?.0),
+                Some(listener) = self.replaced.recv() => self.now = UnixListener::from_std(listener)?,
+            }
+        }
+    }
+}
+
 /// Accepts and serves until `stopping`; then until all connections are done.
 pub(super) async fn accept_loop(
-    listener: UnixListener,
+    mut listeners: Listeners,
     services: Services,
     limits: Limits,
     is_admin: impl Fn(u32) -> bool,
@@ -62,8 +81,8 @@ pub(super) async fn accept_loop(
         let stream = tokio::select! {
             () = stopping.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            stream = listener.accept() => match stream {
-                Ok((stream, _)) => stream,
+            stream = listeners.accept() => match stream {
+                Ok(stream) => stream,
                 Err(error) => {
                     if is_of_one_connection(&error) {
                         continue;

@@ -272,14 +272,19 @@ pub async fn serve_with(
     // Ends with this function.
     let (others, _others_end) = crate::server::thread("lrs-users").map_err(ServeError::Thread)?;
     let stop_within = limits.stop_within;
+    let (replace, replaced) = tokio::sync::mpsc::channel(1);
+    let mut keeping = Box::pin(socket::keep(file, replace));
+    let listeners = accept::Listeners { now: listener, replaced };
     let serving =
-        accept::accept_loop(listener, services, limits, is_admin, others, stopping.clone());
+        accept::accept_loop(listeners, services, limits, is_admin, others, stopping.clone());
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         () = serving.as_mut() => {}
+        never = keeping.as_mut() => match never {},
         () = shutdown => {
             health.set_serving(false).await;
-            drop(file);
+            // With the name of the socket.
+            drop(keeping);
             stopping.cancel();
             if tokio::time::timeout(stop_within, serving).await.is_err() {
                 tracing::debug!("some connections to {} did not close in time", path.display());

@@ -7,20 +7,26 @@
 //! needs neither the process-wide umask nor a second name in the directory. A client that
 //! connects between here and [`super::serve`] is queued by the kernel and waits.
 //!
+//! A socket that somebody removes while the daemon runs is put back within a second ([`keep`]); one
+//! that somebody else has put in its place is taken over from the dead only, as at the start.
+//!
 //! Limit: two daemons started in the same instant on one path *and* different runtime
 //! directories may both find it stale; the last one then has the path. The lock in the
 //! runtime directory keeps daemons that share one from getting here together.
 
+use std::convert::Infallible;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::sync::mpsc::Sender;
 
 use super::ServeError;
 
@@ -59,6 +65,49 @@ impl BoundSocket {
 impl SocketFile {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is this socket that the name leads to.
+    fn is_in_place(&self) -> bool {
+        // Its number is no other file's while the socket is open.
+        let found = fs::symlink_metadata(&self.path);
+        found.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
+    }
+}
+
+/// How often the name is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Looks after the name of a socket that is served: puts it back when it was removed, and gives
+/// `replace` the socket to listen on then. Dropped, it removes the name.
+pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) -> Infallible {
+    let mut said = false;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if file.is_in_place() {
+            said = false;
+            continue;
+        }
+        let path = file.path().display();
+        match bind(file.path()) {
+            Ok(socket) => {
+                tracing::warn!(%path, "somebody removed the socket {path}; it is there again");
+                said = false;
+                file = socket.file;
+                // Nobody listens any more while the server ends.
+                let _ = replace.send(socket.listener).await;
+            }
+            Err(error) if !said => {
+                said = true;
+                tracing::warn!(
+                    %path,
+                    %error,
+                    "somebody removed the socket {path}, and it cannot be put back, so that no client \
+                     reaches lrsd there; it is tried every second: {error}"
+                );
+            }
+            Err(_) => {}
+        }
     }
 }
 
@@ -161,9 +210,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ServeError>
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
-        if !ours {
+        if !self.is_in_place() {
             return;
         }
         if let Err(error) = fs::remove_file(&self.path) {
@@ -246,5 +293,39 @@ mod tests {
         fs::write(&path, "another's").unwrap();
         drop(socket);
         assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+    }
+
+    /// What `keep` puts in the place of a socket that is gone.
+    async fn put_back(kept: &mut tokio::sync::mpsc::Receiver<UnixListener>) -> UnixListener {
+        tokio::time::timeout(Duration::from_secs(20), kept.recv()).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_removed_socket_is_put_back_and_anothers_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let BoundSocket { listener: _first, file } = bind(&path).unwrap();
+        let (replace, mut kept) = tokio::sync::mpsc::channel(1);
+        let keeping = tokio::spawn(keep(file, replace));
+        fs::remove_file(&path).unwrap();
+        let second = put_back(&mut kept).await;
+        assert_eq!(mode(&path), 0o666);
+        let client = UnixStream::connect(&path).unwrap();
+        assert!(second.accept().is_ok());
+        drop(client);
+        // Another daemon has the place: its socket is taken over only when it has ended.
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        let other_file = fs::metadata(&path).unwrap().ino();
+        tokio::time::sleep(2 * LOOK).await;
+        assert!(kept.try_recv().is_err());
+        assert_eq!(fs::metadata(&path).unwrap().ino(), other_file);
+        drop(other);
+        let third = put_back(&mut kept).await;
+        let _client = UnixStream::connect(&path).unwrap();
+        assert!(third.accept().is_ok());
+        keeping.abort();
+        assert!(keeping.await.unwrap_err().is_cancelled());
+        assert!(!path.exists(), "removed with the server");
     }
 }
