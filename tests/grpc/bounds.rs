@@ -87,7 +87,54 @@ async fn a_malformed_message_is_an_error_of_its_call() {
     let request = Request::new(proto::GetTaskRequest { id: "abc".into() });
     let path = PathAndQuery::from_static("/lrs.v1.Shaper/Admit");
     let error = grpc.unary(request, path, codec).await.unwrap_err();
-    assert!(matches!(error.code(), Code::Internal | Code::InvalidArgument), "{error}");
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert!(error.message().contains("not the message of this call"), "{error}");
+    assert!(bench.commands.try_recv().is_err());
+    still_serves(&bench).await;
+}
+
+/// The status of a call with this body; `grpc` is of the same connection.
+async fn answer(bench: &Bench, path: &str, body: &[u8]) -> (String, String) {
+    let stream = UnixStream::connect(&bench.path).await.unwrap();
+    let (mut requests, connection) = hyper::client::conn::http2::handshake(
+        hyper_util::rt::TokioExecutor::new(),
+        hyper_util::rt::TokioIo::new(stream),
+    )
+    .await
+    .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = hyper::Request::post(format!("http://lrs{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(http_body_util::Full::new(hyper::body::Bytes::copy_from_slice(body)))
+        .unwrap();
+    let response = soon(requests.send_request(request)).await.unwrap();
+    connection.abort();
+    let header = |name: &str| {
+        let value = response.headers().get(name);
+        value.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+    };
+    (header("grpc-status"), header("grpc-message"))
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_message_is_the_clients_fault() {
+    let mut bench = bench(Limits::default());
+    for path in ["Admit", "Reserve", "GetTask", "WatchEvents"] {
+        let path = format!("/lrs.v1.Shaper/{path}");
+        for body in [
+            &b""[..],
+            b"\0\0",
+            b"\x01\0\0\0\0",
+            b"\0\0\0\0\x05abc",
+            b"\0\0\0\0\x01\x08abc",
+            b"\0\0\0\0\x02\x0f\x01",
+            b"\0\0\0\0\x03\xff\xff\xff",
+        ] {
+            let (status, message) = answer(&bench, &path, body).await;
+            assert_eq!(status, "3", "{path} {body:?}: {message}");
+        }
+    }
     assert!(bench.commands.try_recv().is_err());
     still_serves(&bench).await;
 }

@@ -17,6 +17,9 @@
 //! A call over quota is UNAVAILABLE, a stream over its own quota RESOURCE_EXHAUSTED: a client
 //! that asks for a slot takes the latter for "no free slot".
 //!
+//! A request that cannot be decoded is INVALID_ARGUMENT, for which the library has INTERNAL: the fault
+//! is the client's.
+//!
 //! A service sees a request when it is whole. Until then it has a deadline and counts among the
 //! unsent bytes of its user. The only call with a stream of requests, reflection, has small ones
 //! and a place among the streams.
@@ -28,10 +31,10 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, Uri};
 use tonic::codegen::{BoxFuture, Bytes, Service};
+use tonic::{Code, Status};
 use tower::util::BoxCloneSyncService;
 
 use super::answer::{Answer, stopping, too_much_unread};
@@ -196,10 +199,14 @@ impl Dispatch {
                     within.as_secs_f64()
                 ))
             })??;
-            match shaper {
+            let Ok(response) = match shaper {
                 true => self.services.shaper.call(request).await,
                 false => self.services.health.call(request).await,
-            }
+            };
+            return match undecoded(&response) {
+                Some(what) => Err(Status::invalid_argument(what)),
+                None => Ok(response),
+            };
         } else {
             return Err(Status::unimplemented(
                 "no such service here; this socket speaks lrs.v1.Shaper, health and reflection",
@@ -207,6 +214,34 @@ impl Dispatch {
         };
         Ok(response)
     }
+}
+
+/// What tonic says when a body is not the message that it should be (prost's `DecodeError`).
+const UNDECODED: &str = "failed to decode Protobuf message";
+
+/// What is wrong with the request, if the service could not decode it.
+fn undecoded(response: &Response<Body>) -> Option<String> {
+    let status = Status::from_header_map(response.headers())?;
+    let said = status.code() == Code::Internal && status.message().starts_with(UNDECODED);
+    said.then(|| format!("the request is not the message of this call: {}", status.message()))
+}
+
+/// Whether a body is one message as gRPC frames it, and not compressed.
+fn check_frame(body: &[u8]) -> Result<(), Status> {
+    let wrong = |what: String| Err(Status::invalid_argument(format!("the request {what}")));
+    let Some((prefix, message)) = body.split_first_chunk::<PREFIX_BYTES>() else {
+        return wrong(format!("has {} bytes, and a message of gRPC has 5 at least", body.len()));
+    };
+    let [compressed, length @ ..] = *prefix;
+    if compressed != 0 {
+        return wrong(format!("begins with {compressed}, but compression is not spoken here"));
+    }
+    let length = u32::from_be_bytes(length);
+    if usize::try_from(length) != Ok(message.len()) {
+        let found = message.len();
+        return wrong(format!("says that its message has {length} bytes and brings {found}"));
+    }
+    Ok(())
 }
 
 impl Bounds {
@@ -238,6 +273,7 @@ impl Bounds {
             // A copy, for a frame keeps all that was read with it.
             whole.extend_from_slice(data);
         }
+        check_frame(&whole)?;
         Ok(Request::from_parts(head, Body::new(http_body_util::Full::<Bytes>::from(whole))))
     }
 }
