@@ -253,8 +253,8 @@ pub struct AdmitRequest {
     pub leave_unit: bool,
     /// Whether and how long to wait for a slot.
     pub wait: Wait,
-    /// When the caller first asked.
-    pub first_requested_at: Option<WallTime>,
+    /// By which it keeps its place over a restart of the daemon; not checked.
+    pub ticket: Option<String>,
 }
 
 /// Who is to become a task.

@@ -4,6 +4,7 @@
 //! simply sent again. A waiting request carries the time it was first made; that keeps its
 //! place in the queue when the daemon comes back (spec 5).
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -33,6 +34,9 @@ const RESTART: Duration = Duration::from_secs(3);
 /// What the answer to a `--wait=DUR` may take beyond DUR before the daemon counts as stuck, unless
 /// `--timeout` says otherwise.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// After so long without a slot it asks for the ticket of its place, and again while it has none.
+const TICKET: Duration = Duration::from_millis(100);
 
 /// After so long without a slot `run --wait` says why it waits.
 const QUEUED: Duration = Duration::from_millis(500);
@@ -166,6 +170,7 @@ fn request(args: &SlotArgs, pid: i32, in_place: bool) -> proto::AdmitRequest {
         wait_ms: 0,
         wait_forever: false,
         first_requested_at: None,
+        ticket: None,
         unit: None,
     }
 }
@@ -231,6 +236,7 @@ async fn ask(
 ) -> Result<Slot, Failure> {
     let begun = clock::now();
     if wait.is_some() {
+        // What earlier daemons go by.
         request.first_requested_at = Some(wire::proto_time(begun.wall));
     }
     let left = |patience: Patience| match patience {
@@ -239,6 +245,7 @@ async fn ask(
     };
     let mut pause = BACKOFF.0;
     let mut said = false;
+    let ticket = RefCell::new(None);
     // Of those that a `run --each` starts many wait, and it shows how many.
     let explains = talk.verbose || std::io::stderr().is_terminal() && !quiet;
     loop {
@@ -252,11 +259,14 @@ async fn ask(
             request.wait_ms = left.map_or(0, millis);
             let grace = lrsd.timeout.unwrap_or(ANSWER_GRACE);
             let within = left.map(|left| left.saturating_add(grace));
+            request.ticket.clone_from(&ticket.borrow());
             let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within));
+            let mut ticket = std::pin::pin!(get_ticket(lrsd, request.pid, &ticket));
             let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, explains));
             tokio::select! {
                 biased;
                 answer = answer.as_mut() => answer,
+                never = ticket.as_mut() => match never {},
                 never = why.as_mut() => match never {},
             }
         };
@@ -282,6 +292,23 @@ async fn ask(
         talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));
         tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
         pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Gets the ticket by which a request that waits keeps its place over a restart of the daemon.
+async fn get_ticket(lrsd: &Lrsd, pid: i32, ticket: &RefCell<Option<String>>) -> Infallible {
+    loop {
+        tokio::time::sleep(TICKET).await;
+        let asked = in_time(lrsd, async {
+            let mut connection = client::connect(lrsd).await.ok()?;
+            // 0 is this process, also in another pid namespace.
+            let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };
+            connection.list_queue(asked).await.ok()?.into_inner().queue.pop()?.ticket
+        });
+        if let Ok(Some(given)) = asked.await {
+            ticket.replace(Some(given));
+            return std::future::pending().await;
+        }
     }
 }
 

@@ -199,7 +199,8 @@ impl Driver {
             opportunistic: false,
         };
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
-        let patience = patience(&request, process, parks, now);
+        let first_requested = self.first_requested(&request, uids.effective, process, now);
+        let patience = patience(&request, first_requested, parks, now);
         let admission = Admission {
             caller,
             request,
@@ -343,6 +344,31 @@ impl Driver {
         self.insert_entry(id, Box::new(entry));
     }
 
+    /// When a request of a process was made first: now, or as its ticket of an earlier daemon's says,
+    /// but not before there was the process.
+    fn first_requested(
+        &self,
+        request: &AdmitRequest,
+        uid: u32,
+        process: ProcessRef,
+        now: Moment,
+    ) -> WallTime {
+        let Some(ticket) = &request.ticket else { return now.wall };
+        match self.tickets.since(ticket, uid, process, now.boot) {
+            Ok(since) => {
+                let age = now.boot.0.saturating_sub(process::started(process));
+                let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+                let born = now.wall.unix_micros().saturating_sub(age);
+                since.max(WallTime::from_unix_micros(born)).min(now.wall)
+            }
+            Err(why) => {
+                let pid = process.pid;
+                tracing::debug!(%pid, uid, "process {pid} waits from now on, its ticket is none: {why}");
+                now.wall
+            }
+        }
+    }
+
     /// Requests that wait and whose clients have gone.
     pub(super) fn forget_closed_waiters(&mut self, now: Moment) {
         let mut gone = Vec::new();
@@ -365,11 +391,10 @@ impl Driver {
     }
 }
 
-/// How long a request may wait, and its place: by the time the client first asked, which is
-/// believed as far back as its process exists.
+/// How long a request may wait, and its place.
 fn patience(
     request: &AdmitRequest,
-    process: ProcessRef,
+    first_requested: WallTime,
     parks: bool,
     now: Moment,
 ) -> Option<Patience> {
@@ -378,10 +403,6 @@ fn patience(
         Wait::For(duration) => Some(now.boot.after(duration)),
         Wait::Forever => None,
     };
-    let age = now.boot.0.saturating_sub(process::started(process));
-    let age_micros = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-    let born = WallTime::from_unix_micros(now.wall.unix_micros().saturating_sub(age_micros));
-    let first_requested = request.first_requested_at.unwrap_or(now.wall).max(born).min(now.wall);
     Some(Patience { first_requested, deadline, parks })
 }
 

@@ -39,6 +39,7 @@ mod recover;
 mod requests;
 mod root_weight;
 mod taken;
+mod tickets;
 mod unit_worker;
 mod units;
 mod view;
@@ -80,6 +81,7 @@ use execute::{FollowUp, Touched};
 use pacing::Pacing;
 use root_weight::RootState;
 use taken::Taken;
+use tickets::Tickets;
 use watch::{Ready, Waker, Watcher};
 use worker::{Message, Workers};
 
@@ -117,6 +119,8 @@ pub struct Driver {
     next_ticket: u64,
     /// Part of the ids of those that wait, whose tickets begin anew with each daemon.
     waiter_epoch: u32,
+    /// By which those that wait keep their place over a restart.
+    tickets: Tickets,
     /// What follows from the step that is carried out.
     follow_ups: VecDeque<FollowUp>,
     /// Why the kernel refused the weights of a task, until its event says so.

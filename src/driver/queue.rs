@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::admission::Asked;
+use super::tickets::Place;
 use super::{Driver, view};
 use crate::command::{
     Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
@@ -19,7 +20,7 @@ use crate::core::queue::{EXPECTED, HeldUp, Waiting};
 use crate::core::state::Reservation;
 use crate::core::step::{Input, Ticket};
 use crate::proto;
-use crate::rights::Action;
+use crate::rights::{Action, Role};
 use crate::units::{BootTime, Moment, Pid, WallTime};
 use crate::wire::proto_time;
 
@@ -27,6 +28,7 @@ impl Driver {
     /// A page of the queue; reservations, which are no more than slots, are on the first one.
     pub(super) fn queue_page(
         &self,
+        caller: &Caller,
         asked: QueueRequest,
         now: Moment,
     ) -> Result<QueuePage, CommandError> {
@@ -40,10 +42,11 @@ impl Driver {
             }
             QueueRequest::Id(QueueId::Waiter(id)) => {
                 let ticket = self.ticket_of(id)?;
-                self.queued(ticket, now).map(alone).ok_or_else(|| waits_no_more(id))
+                let entry = self.queued(caller, ticket, now);
+                entry.map(alone).ok_or_else(|| waits_no_more(id))
             }
             QueueRequest::Process(pid) => {
-                let entry = self.waits_for(pid).and_then(|ticket| self.queued(ticket, now));
+                let entry = self.waits_for(pid).and_then(|ticket| self.queued(caller, ticket, now));
                 Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
             }
             QueueRequest::Page { after, size } => Ok(self.page(after, size, now)),
@@ -73,11 +76,22 @@ impl Driver {
         QueuePage { entries, next }
     }
 
-    fn queued(&self, ticket: Ticket, now: Moment) -> Option<proto::Queued> {
+    /// With its ticket, if that is the caller's to have.
+    fn queued(&self, caller: &Caller, ticket: Ticket, now: Moment) -> Option<proto::Queued> {
         let (before, waiting) = self.core.waiting_of(ticket)?;
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = self.expected_waits(before, now).get(before as usize).copied();
-        Some(self.waiter(&waiting, before, wait, self.core.held_up(), now))
+        let request = waiting.request;
+        let place = request.who.process.map(|process| Place {
+            uid: request.uid,
+            process,
+            since: waiting.since(),
+            number: ticket.0,
+        });
+        let theirs = caller.uid == request.uid || self.rights.role(caller) == Role::Admin;
+        let ticket = place.filter(|_| theirs).map(|place| self.tickets.give(place));
+        let entry = self.waiter(&waiting, before, wait, self.core.held_up(), now);
+        Some(proto::Queued { ticket, ..entry })
     }
 
     /// By place; none if nothing can be said of the one behind `before`.

@@ -57,6 +57,8 @@ fn admit_subject(
     start_ticks: Option<u64>,
 ) -> Result<AdmitRequest, CommandError> {
     let wait = wait(request.wait_ms, request.wait_forever)?;
+    // Decides nothing any more, but has to be a time.
+    request.first_requested_at.map(wall_time).transpose()?;
     Ok(AdmitRequest {
         subject,
         start_ticks,
@@ -72,7 +74,7 @@ fn admit_subject(
         keep_unit: request.keep_unit,
         leave_unit: request.leave_unit,
         wait,
-        first_requested_at: request.first_requested_at.map(wall_time).transpose()?,
+        ticket: request.ticket,
     })
 }
 

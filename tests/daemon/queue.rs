@@ -86,6 +86,34 @@ fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
+fn a_place_is_kept_over_a_restart_by_a_ticket_and_not_by_what_a_client_says() {
+    let mut daemon = Daemon::start("tickets", ONE);
+    let tasks = [daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"])];
+    tasks.iter().for_each(|pid| drop(daemon.task_of(*pid)));
+    for count in 1..=3 {
+        daemon.run(&["--wait"], &["cat"]);
+        of_length(&daemon, count);
+    }
+    let shown = |daemon: &Daemon| {
+        let of = |one: &Value| (one["pid"].as_i64(), one["since"].as_str().map(str::to_owned));
+        of_length(daemon, 3).iter().map(of).collect::<Vec<_>>()
+    };
+    let before = shown(&daemon);
+    // By then each has asked for its ticket.
+    let begun = Instant::now();
+    daemon.eventually("tickets", |_| (begun.elapsed() > Duration::from_secs(1)).then_some(()));
+    for _ in 0..2 {
+        daemon.kill();
+        daemon.launch();
+        assert_eq!(shown(&daemon), before);
+        let begun = Instant::now();
+        daemon.eventually("tickets", |_| (begun.elapsed() > Duration::from_secs(1)).then_some(()));
+    }
+    assert!(of_length(&daemon, 3).iter().all(|entry| entry["ticket"].is_null()), "not of all");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
 fn a_drain_queues_who_waits_until_it_ends() {
     let mut daemon = Daemon::start("drained", ONE);
     daemon.ok(&["drain"]);

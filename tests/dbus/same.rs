@@ -82,6 +82,7 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
                 wait_ms: number(of, "wait_ms").unwrap_or(0),
                 wait_forever: of["wait_forever"] == true,
                 first_requested_at: None,
+                ticket: text(of, "ticket"),
                 unit: text(of, "unit"),
             };
             client.admit(request).await.map(|answer| json!(answer.into_inner().task.unwrap().id))

@@ -44,7 +44,7 @@ async fn admit_arrives_typed_and_is_answered() {
         in_place: true,
         keep_unit: true,
         wait_ms: 1500,
-        first_requested_at: Some(prost_types::Timestamp { seconds: 7, nanos: 5_000 }),
+        ticket: Some("as it came".into()),
         ..Default::default()
     };
     let call = tokio::spawn(async move { client.admit(request).await });
@@ -64,7 +64,7 @@ async fn admit_arrives_typed_and_is_answered() {
     assert_eq!(request.reservation, Some(ReservationId { epoch: 1, number: 9 }));
     assert!(request.in_place && request.keep_unit);
     assert_eq!(request.wait, Wait::For(Duration::from_millis(1500)));
-    assert_eq!(request.first_requested_at.unwrap().unix_micros(), 7_000_005);
+    assert_eq!(request.ticket.as_deref(), Some("as it came"));
     reply.send(Ok(task(3))).unwrap();
     assert_eq!(soon(call).await.unwrap().unwrap().into_inner().task, Some(task(3)));
 }
