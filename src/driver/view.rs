@@ -206,6 +206,7 @@ impl Driver {
                 iowait: iowait.map(Share::value),
                 idle: idle.map(Share::value),
                 steal: steal.map(Share::value),
+                tasks: self.core.usage().share().map(Share::value),
             }),
             disk: Some(proto::DiskUse {
                 write_bytes_per_sec: self.node_rates.disk_write_per_sec,

@@ -48,8 +48,9 @@ impl NodeReader {
         buffer: &mut Vec<u8>,
     ) {
         let problems = &mut node.problems;
-        let CpuReading { cpus, times, quotas } = self.cpus.read(descriptors, buffer, problems);
-        (node.cpus, node.cpu, node.quotas) = (cpus, times, quotas);
+        let CpuReading { cpus, times, quotas, root } =
+            self.cpus.read(descriptors, buffer, problems);
+        (node.cpus, node.cpu, node.quotas, node.root_cpu) = (cpus, times, quotas, root);
         node.memory = read_as(&mut self.meminfo, descriptors, buffer, problems, parse::meminfo);
         node.memory_limits = self.memory_limits.read(descriptors, buffer, problems);
         node.pressure = self.read_pressure(descriptors, buffer, problems);

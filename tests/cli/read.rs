@@ -27,7 +27,7 @@ fn full_status() -> Status {
         node: Some(Node {
             hostname: "node-1".into(),
             cores: 2,
-            cpu: Some(CpuUse { effective: Some(0.5), ..Default::default() }),
+            cpu: Some(CpuUse { effective: Some(0.5), tasks: Some(0.3), ..Default::default() }),
             disk: Some(DiskUse::default()),
             pressure: Some(Pressure { cpu_some: Some(0.1), ..Default::default() }),
             memory: Some(MemoryUse::default()),
@@ -68,7 +68,7 @@ fn status_json_is_the_contract() {
     let shape = json!({
         "node": {
             "hostname": "node-1", "cores": 2,
-            "cpu": {"effective": 0.5, "iowait": null, "idle": null, "steal": null},
+            "cpu": {"effective": 0.5, "iowait": null, "idle": null, "steal": null, "tasks": 0.3},
             "disk": {"write_bytes_per_sec": null, "read_bytes_per_sec": null},
             "pressure": {}, "memory": {},
             "sampled_at": "2026-01-02T03:04:05.000006Z", "period_ms": 3000,

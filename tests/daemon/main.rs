@@ -11,6 +11,7 @@ mod harness;
 mod kerberos;
 mod member;
 
+mod counting;
 mod cpus;
 mod crash;
 mod disks;

@@ -67,6 +67,14 @@ impl Counts {
         }
     }
 
+    /// CPU time by which its counter has grown to `sample` since the last reading: nothing where one of
+    /// the two is not known, or another group took the name.
+    pub fn grown_to(&self, sample: &TaskSample) -> Duration {
+        let before = self.last.and_then(|(_, last)| last.cpu);
+        let grown = before.zip(sample.cpu).and_then(|(before, now)| now.checked_sub(before));
+        grown.unwrap_or_default()
+    }
+
     /// Begins to count with `sample`, or goes on with what an earlier daemon read.
     pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
         self.last = Some((at, sample));

@@ -11,6 +11,8 @@
 //! the CPU is saturated or the guard holds: schedulers that read free slots find them, and tasks that
 //! sleep do not make slots open and close for ever.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::capacity::{CpuShares, Expansion, slots_that_fit, slots_to_add};
@@ -32,6 +34,8 @@ pub struct Measured {
     pub cpus: Option<UsableCpus>,
     /// How they spent the cycle.
     pub cpu: Option<CpuShares>,
+    /// CPU time that the LRS root group used in it.
+    pub root_cpu: Option<Duration>,
     /// Memory for tasks.
     pub memory: Option<Memory>,
     /// Share of the cycle in which all tasks stalled for memory.
@@ -47,6 +51,7 @@ impl Measured {
         Measured {
             cpus: UsableCpus::of(node),
             cpu: cpu.map(|((effective, iowait), steal)| CpuShares { effective, iowait, steal }),
+            root_cpu: rates.root_cpu,
             memory: Memory::of(node.memory, &node.memory_limits),
             memory_full: rates.pressure.and_then(|pressure| pressure.memory_full),
             swap_growth: rates.swap_growth,

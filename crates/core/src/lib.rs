@@ -41,6 +41,7 @@ pub mod step;
 pub mod task;
 pub mod unit;
 pub mod units;
+pub mod usage;
 pub mod whole_job;
 
 pub use cycle::Measured;

@@ -294,6 +294,7 @@ impl Shaper {
             let mut peak = None;
             if let Last::Read(sample) = last {
                 peak = sample.memory_peak;
+                self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
                 task.counts.finish(now.boot, sample, self.cpus);
             }
             let away = last == Last::Away;

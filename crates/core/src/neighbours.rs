@@ -22,7 +22,6 @@ use std::collections::VecDeque;
 
 use super::rate::Interval;
 use super::shaper::Shaper;
-use super::task::Attachment;
 
 /// For so many cycles the most that was wanted counts.
 const HOLD: u64 = 4;
@@ -160,10 +159,11 @@ impl Shaper {
             .slots
             .active_tier()
             .filter_map(|id| self.tasks.get(&id))
-            // On its way it may become either; a group of others is outside of the root, and so is
-            // one that was made below a unit.
-            .filter(|task| task.group.is_none() || task.attachment() == Attachment::Own)
-            .filter(|task| task.who.stays_because.is_none())
+            // On its way it may become either.
+            .filter(|task| {
+                let on_its_way = task.group.is_none() && task.who.stays_because.is_none();
+                on_its_way || task.is_below_root()
+            })
             .map(|task| task.counts.demand.unwrap_or(1.0))
             .sum();
         self.follow.step(wanted, self.slots.active_capacity.max(1));

@@ -33,6 +33,9 @@ pub struct NodeSample {
     pub quotas: Vec<CpuQuota>,
     /// Time counters summed over those CPUs.
     pub cpu: Option<CpuTimes>,
+    /// CPU time of the LRS root group and all below it, cumulative; `None` also where there is no such
+    /// group (observe mode) or its hierarchy counts none.
+    pub root_cpu: Option<Duration>,
     /// Bytes read and written by whole disks since boot.
     pub disk: Option<DiskBytes>,
     /// Stall totals of /proc/pressure.

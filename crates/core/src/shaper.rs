@@ -35,6 +35,7 @@ use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
 use super::task::Task;
+use super::usage::Usage;
 use crate::units::{BootTime, Moment, WallTime};
 
 /// The pure core of LRS.
@@ -60,6 +61,8 @@ pub struct Shaper {
     pub(super) ahead: Ahead,
     /// The weight of the root.
     pub(super) follow: Follow,
+    /// What tasks used of the CPUs.
+    pub(super) usage: Usage,
     /// Passive tasks that compute promptly.
     pub(super) lane: Lane,
     /// Boxed: a map filled in order is half empty, and a task has 1.5 KiB.
@@ -117,6 +120,7 @@ impl Shaper {
             probe: Probe::default(),
             ahead: Ahead::default(),
             follow: Follow::default(),
+            usage: Usage::default(),
             lane: Lane::default(),
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
@@ -215,6 +219,11 @@ impl Shaper {
     /// How many slots come free a second; `None`: not known yet.
     pub fn slots_freed_per_second(&self) -> Option<f64> {
         self.freed.per_second()
+    }
+
+    /// What tasks used of the CPUs over the last cycle.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// Counters.
@@ -375,6 +384,7 @@ impl Shaper {
                 for reading in tasks {
                     self.read(at, reading);
                 }
+                self.usage.end_cycle(at, node.root_cpu, self.cpus.total());
                 self.cycle(&node, now);
             }
             Input::Ramp { node, resident } => self.ramp(&node, resident, now),
@@ -517,6 +527,7 @@ impl Shaper {
     pub(super) fn read(&mut self, at: BootTime, reading: Reading) {
         let Reading { task, due, sample } = reading;
         if let Some(task) = self.tasks.get_mut(&task) {
+            self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
             task.counts.advance(at, sample, due, self.cpus);
         }
     }

@@ -317,6 +317,12 @@ impl Task {
         }
     }
 
+    /// Whether its group is below that of all tasks: what it uses is counted there, and weighed there.
+    pub fn is_below_root(&self) -> bool {
+        // A group made below a unit that the task may not leave is not.
+        self.attachment() == Attachment::Own && self.who.stays_because.is_none()
+    }
+
     /// Whether it is left alone.
     pub fn is_contested(&self) -> bool {
         self.hold() == Hold::Contested

@@ -274,6 +274,7 @@ impl Node {
                 iowait: Duration::from_secs_f64(self.iowait),
                 ..CpuTimes::default()
             }),
+            root_cpu: None,
             disk: Some(DiskBytes { read: Bytes(0), written: bytes }),
             pressure: Some(NodePressure {
                 cpu_some: Some(Duration::from_secs_f64(whole.cpu_some)),

@@ -39,7 +39,7 @@ pub(crate) fn status(
         field("mode", "observe: LRS writes nothing".to_owned())?;
     }
     field("slots", slots(status))?;
-    field("cpu", cpu(&node, tasks))?;
+    field("cpu", cpu(&node))?;
     field("memory", memory(&node, status.guard.as_ref()))?;
     if let Some(longest) = longest_passive(tasks, cpus(status)) {
         field("passive", longest)?;
@@ -105,16 +105,14 @@ fn requests_wait(count: u32) -> &'static str {
 }
 
 /// Who uses the CPUs: tasks, and everybody else.
-fn cpu(node: &proto::Node, tasks: &[proto::Task]) -> String {
+fn cpu(node: &proto::Node) -> String {
     let cpu = node.cpu.unwrap_or_default();
     let Some(busy) = cpu.effective else { return "not sampled yet".to_owned() };
-    let by_tasks: f64 = tasks.iter().filter_map(|task| task.cpu_share).sum();
-    let by_tasks = by_tasks.min(busy);
     let mut text = format!(
         "{} busy (tasks {}, others {}), {} waits for disk",
         percent(Some(busy)),
-        percent(Some(by_tasks)),
-        percent(Some(busy - by_tasks)),
+        percent(cpu.tasks),
+        percent(cpu.tasks.map(|tasks| (busy - tasks).max(0.0))),
         percent(cpu.iowait),
     );
     if let Some(quota) = node.cpu_quota {

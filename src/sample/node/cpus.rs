@@ -41,6 +41,8 @@ pub struct CpuReading {
     pub times: Option<CpuTimes>,
     /// Quotas of the groups that have one, nearest first.
     pub quotas: Vec<CpuQuota>,
+    /// CPU time of the nearest of those groups, the LRS root, whether or not it has a quota.
+    pub root: Option<Duration>,
 }
 
 /// Reads [`CpuReading`].
@@ -106,6 +108,9 @@ impl CpuReader {
         let isolated =
             read_where_present(&mut self.isolated, descriptors, buffer, problems, parse::cpu_list);
         let quotas = self.read_quotas(descriptors, buffer, problems);
+        // Right before the counters that it is compared with.
+        let root = self.quotas.first_mut();
+        let root = root.and_then(|root| root.usage(descriptors, buffer, problems));
         let text = match self.stat.read(descriptors, buffer) {
             Ok(text) if parse::stat_cpus(text).is_empty() => {
                 problems.push(unreadable(self.stat.path()));
@@ -120,7 +125,7 @@ impl CpuReader {
         let counted = text.map(parse::stat_cpus);
         let Some(mut cpus) = counted.or_else(|| online.clone()).filter(|cpus| !cpus.is_empty())
         else {
-            return CpuReading { quotas, ..CpuReading::default() };
+            return CpuReading { quotas, root, ..CpuReading::default() };
         };
         if let Some(online) = online {
             keep(&mut cpus, &online, self.online.path(), problems);
@@ -141,7 +146,7 @@ impl CpuReader {
             }
             times
         });
-        CpuReading { cpus: Some(cpus), times, quotas }
+        CpuReading { cpus: Some(cpus), times, quotas, root }
     }
 
     /// The cpuset of the nearest group that has one, and its file.
@@ -199,6 +204,22 @@ impl Quota {
         // A quota whose use is not known leaves it open what is spare, so that is said.
         let used = read_as(usage, descriptors, buffer, problems, parse);
         Some(CpuQuota { group: self.group.clone(), cpus, used })
+    }
+
+    /// CPU time of the group; `None`: nothing counts it, as on v1 without cpuacct.
+    fn usage(
+        &mut self,
+        descriptors: &Descriptors,
+        buffer: &mut Vec<u8>,
+        problems: &mut Vec<String>,
+    ) -> Option<Duration> {
+        let v1 = &mut self.v1_usage;
+        let counted = read_where_present(v1, descriptors, buffer, problems, parse::cpuacct_usage);
+        // v1 has a file of this name, which says nothing of usage.
+        let v2 = |text: &[u8]| Some(parse::cpu_stat_usage(text));
+        counted.or_else(|| {
+            read_where_present(&mut self.v2_usage, descriptors, buffer, problems, v2).flatten()
+        })
     }
 }
 

@@ -14,6 +14,8 @@ pub struct NodeRates {
     pub steal: Option<Share>,
     /// What is left.
     pub idle: Option<Share>,
+    /// CPU time that the LRS root group used.
+    pub root_cpu: Option<Duration>,
     /// Bytes a second read from whole disks.
     pub disk_read_per_sec: Option<f64>,
     /// Bytes a second written to whole disks.
@@ -50,6 +52,11 @@ impl NodeRates {
             iowait: cpu.map(|delta| delta.iowait),
             steal: cpu.map(|delta| delta.steal),
             idle: cpu.map(|delta| delta.idle),
+            // One that went back is of a group made anew.
+            root_cpu: old
+                .root_cpu
+                .zip(new.root_cpu)
+                .and_then(|(old, new)| new.checked_sub(old)),
             disk_read_per_sec: disk
                 .and_then(|(old, new)| per_second(old.read.0, new.read.0, elapsed)),
             disk_write_per_sec: disk

@@ -1,0 +1,155 @@
+//! What status says tasks used of the CPUs, against what wait4(2) says of them, and the same of others.
+//!
+//! Tasks are shells that compute for a given time, one after the other in two slots, beside a hog that
+//! is no task. What a shell used before it was a task is taken off. From the first task to the cycle
+//! after the last one all cycles are added up.
+//!
+//! The figures of docs/performance.md: `LRS_COUNT_SECONDS=60 cargo test --release --test daemon
+//! counting -- --ignored --nocapture` as root. Without that it is a short run with a wide bound, for
+//! machines that do other things.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::harness::Daemon;
+
+const SETTINGS: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
+
+/// Computes from the first line of its input on.
+const SHELL: &str = "echo ready; read go; while :; do :; done";
+
+/// CPU seconds.
+fn schedstat(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+fn shell() -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", SHELL]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    child
+}
+
+/// Lets it compute for `time`; answers what it used of the CPU in all, by wait4(2).
+fn computes_for(mut child: Child, time: Duration) -> f64 {
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    std::thread::sleep(time);
+    child.kill().unwrap();
+    waited(child)
+}
+
+/// std has no wait4(2).
+fn waited(child: Child) -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: a child that nobody else waits for, and room for the answer.
+    let usage = unsafe {
+        let pid = child.id() as i32;
+        assert_eq!(libc::wait4(pid, std::ptr::null_mut(), 0, usage.as_mut_ptr()), pid);
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// One task after the other; what wait4 says they used as tasks, in CPU seconds.
+fn tasks_of(daemon: &Daemon, each: Duration, until: Instant) -> f64 {
+    let mut used = 0.0;
+    while Instant::now() < until {
+        let child = shell();
+        let before = schedstat(child.id());
+        daemon.ok(&["admit", "--wait=60s", &child.id().to_string()]);
+        used += computes_for(child, each) - before;
+    }
+    used
+}
+
+/// All cycles from one to another.
+#[derive(Default)]
+struct Cycles {
+    last: Option<i64>,
+    seconds: f64,
+    tasks: f64,
+    busy: f64,
+}
+
+impl Cycles {
+    /// Takes the last cycle, unless it was taken.
+    fn take(&mut self, daemon: &Daemon) {
+        let node = &daemon.status()["node"];
+        let Some(at) = node["sampled_at"].as_str() else { return };
+        let at = at.parse::<lrs::units::WallTime>().unwrap().unix_micros();
+        let Some(last) = self.last.replace(at) else { return };
+        if at == last {
+            return;
+        }
+        let seconds = (at - last) as f64 / 1e6;
+        let cpus = seconds * node["cores"].as_f64().unwrap();
+        let share = |name: &str| node["cpu"][name].as_f64().unwrap_or(f64::NAN);
+        self.seconds += seconds;
+        self.tasks += cpus * share("tasks");
+        self.busy += cpus * share("effective");
+    }
+
+    fn next(&mut self, daemon: &Daemon) {
+        let before = self.last;
+        daemon.eventually("a cycle", |daemon| {
+            std::thread::sleep(Duration::from_millis(100));
+            self.take(daemon);
+            (self.last != before).then_some(())
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn tasks_of_any_length_are_counted_as_wait4_counts_them() {
+    let asked = std::env::var("LRS_COUNT_SECONDS").ok().map(|text| text.parse::<u64>().unwrap());
+    let period = if asked.is_some() { "3s" } else { "1s" };
+    let daemon =
+        Daemon::start("counting", &format!("daemon.sample_period = \"{period}\"\n{SETTINGS}"));
+    let lengths: &[u64] = if asked.is_some() { &[100, 500, 2000, 10_000] } else { &[100, 2000] };
+    // A test must not fail for what else the machine does.
+    let bound = if asked.is_some() { 0.01 } else { 0.05 };
+    eprintln!("length  tasks: status, wait4  others: status, at least  off (of the node)");
+    for &length in lengths {
+        let hog = shell();
+        let hog_before = schedstat(hog.id());
+        let mut cycles = Cycles::default();
+        cycles.next(&daemon);
+        let until = Instant::now() + Duration::from_secs(asked.unwrap_or(5));
+        let (used, others) = std::thread::scope(|scope| {
+            let each = Duration::from_millis(length);
+            let threads = [(); 2].map(|()| scope.spawn(|| tasks_of(&daemon, each, until)));
+            let time = until.duration_since(Instant::now());
+            let hog = scope.spawn(move || computes_for(hog, time) - hog_before);
+            while !threads.iter().all(|thread| thread.is_finished()) {
+                std::thread::sleep(Duration::from_millis(200));
+                cycles.take(&daemon);
+            }
+            let used: f64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            (used, hog.join().unwrap())
+        });
+        cycles.next(&daemon);
+        cycles.next(&daemon);
+        let node = cycles.seconds * daemon.status()["node"]["cores"].as_f64().unwrap();
+        let found = cycles.busy - cycles.tasks;
+        let off = (cycles.tasks - used) / node;
+        eprintln!(
+            "{:>5.1} s  {:.3}, {:.3}  {:.3}, {:.3}  {:+.4}",
+            length as f64 / 1e3,
+            cycles.tasks / node,
+            used / node,
+            found / node,
+            others / node,
+            off
+        );
+        assert!(used > 0.2 * node, "tasks used {used} of {node} CPU seconds: too little to tell");
+        assert!(off.abs() < bound, "tasks: status {}, wait4 {used} of {node}", cycles.tasks);
+        assert!(found > others - bound * node, "others: status {found}, a hog of them {others}");
+    }
+    daemon.nothing_left();
+}
