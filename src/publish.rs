@@ -53,6 +53,7 @@ pub(crate) fn class(class: Option<Class>) -> proto::Class {
         Some(Class::Cpu) => proto::Class::Cpu,
         Some(Class::Moderate) => proto::Class::Moderate,
         Some(Class::Io) => proto::Class::Io,
+        Some(Class::Idle) => proto::Class::Idle,
     }
 }
 

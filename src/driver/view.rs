@@ -387,13 +387,16 @@ impl Driver {
 
     pub(super) fn jobs_view(&self) -> Vec<proto::Job> {
         let classify = &self.config.classify;
-        let mut running_rates = std::collections::BTreeMap::<_, (f64, u32)>::new();
+        // Sums of rates and shares of disk waits, and of how many.
+        let mut sampled = std::collections::BTreeMap::<_, (f64, f64, f64)>::new();
         for (_, task) in self.core.tasks() {
-            let rate = task.counts.meter.computing_rate();
-            if let (Some(key), Some(rate)) = (task.job_key(), rate) {
-                let (sum, count) = running_rates.entry(key).or_default();
-                *sum += rate.value();
-                *count += 1;
+            let meter = &task.counts.meter;
+            let rates = meter.computing_rate().zip(meter.disk_share());
+            if let (Some(key), Some((rate, disk))) = (task.job_key(), rates) {
+                let (rates, disks, count) = sampled.entry(key).or_default();
+                *rates += rate.value();
+                *disks += disk.value();
+                *count += 1.0;
             }
         }
         self.core
@@ -402,11 +405,15 @@ impl Driver {
             .map(|(key, running, finished)| {
                 // Until a task has finished, those that run are the sample of the job.
                 let sampled = || {
-                    let (sum, count) = running_rates.get(key)?;
-                    Share::of(*sum, f64::from(*count))
+                    let (rates, disks, count) = *sampled.get(key)?;
+                    Some((Share::of(rates, count)?, Share::of(disks, count)))
                 };
-                let rate = finished.mean_rate().or_else(sampled);
-                let found = rate.map(|rate| class_of(rate, classify.io_below, classify.cpu_above));
+                let learnt = finished.mean_rate().map(|rate| (rate, finished.mean_disk()));
+                let (rate, disk) = learnt.or_else(sampled).unzip();
+                let class_of = |rate| {
+                    class_of(rate, disk.flatten(), classify.io_below, classify.cpu_above)
+                };
+                let found = rate.map(class_of);
                 proto::Job {
                     job: key.job.to_string(),
                     kind: key.kind.as_ref().map(|kind| kind.to_string()),

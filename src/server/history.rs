@@ -10,6 +10,7 @@ use super::request;
 use crate::command::CommandError;
 use crate::config::Classify;
 use crate::core::exit::Exit;
+use crate::core::jobs::End;
 use crate::core::model::Tier;
 use crate::core::rate::class_of;
 use crate::publish::{self, Access, Ended};
@@ -90,9 +91,10 @@ fn ended(task: &Ended, classify: Option<&Classify>) -> proto::EndedTask {
         _ => proto::Tier::Unspecified,
     };
     let computing_rate = figure("computing_rate");
-    let class = computing_rate
-        .zip(classify)
-        .map(|(rate, limits)| class_of(Share::clamped(rate), limits.io_below, limits.cpu_above));
+    let disk = End::noted(&event.inputs, event.at).spent.and_then(|spent| spent.disk_share());
+    let class = computing_rate.zip(classify).map(|(rate, limits)| {
+        class_of(Share::clamped(rate), disk, limits.io_below, limits.cpu_above)
+    });
     let ended_at = text("ended_at").and_then(|at| at.parse::<WallTime>().ok());
     let sampled = event.inputs.get("peak_memory_sampled").and_then(Value::as_bool);
     proto::EndedTask {

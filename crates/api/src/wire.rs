@@ -62,6 +62,7 @@ pub fn class_word(value: i32) -> &'static str {
         Ok(proto::Class::Cpu) => "cpu",
         Ok(proto::Class::Moderate) => "moderate",
         Ok(proto::Class::Io) => "io",
+        Ok(proto::Class::Idle) => "idle",
         Ok(proto::Class::Unknown | proto::Class::Unspecified) | Err(_) => "unknown",
     }
 }

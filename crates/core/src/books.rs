@@ -141,13 +141,10 @@ impl Books {
 
     fn finish(&mut self, event: &Event) {
         let Some(key) = job_key(event) else { return };
-        let ended_at = event.inputs.get("ended_at").is_some_and(Value::is_string);
-        let figure = |name| event.inputs.get(name).and_then(Value::as_f64).filter(|_| ended_at);
-        let seconds = figure("elapsed_seconds").filter(|_| !has_failed(event));
         let group = label(event, "group");
         let job = self.job(key);
         job.name_group(group.as_ref());
-        job.add(End { rate: figure("computing_rate"), seconds, at: event.at });
+        job.add(End::noted(&event.inputs, event.at));
     }
 
     fn job(&mut self, key: JobKey) -> &mut Finished {

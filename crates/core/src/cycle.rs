@@ -25,6 +25,7 @@ use super::rate::NodeRates;
 use super::sample::NodeSample;
 use super::shaper::Shaper;
 use super::state::Totals;
+use super::task::Task;
 use crate::units::{Bytes, Moment, Share};
 
 /// What one cycle measured of the node. `None`: not known (yet).
@@ -370,8 +371,12 @@ impl Shaper {
     }
 
     pub(super) fn mean_resident(&self) -> Option<Bytes> {
-        let last = self.tasks().filter_map(|(_, task)| task.counts.last);
-        Bytes::mean(last.filter_map(|(_, last)| last.resident))
+        let size = |task: &Task| {
+            let read = task.counts.last.and_then(|(_, last)| last.resident);
+            // One that no cycle has read yet is as those of its job were.
+            read.or_else(|| self.jobs.mean_resident(&task.job_key()?))
+        };
+        Bytes::mean(self.tasks().filter_map(|(_, task)| size(task)))
     }
 
     /// Capacities as settings and CPUs have them now; an expanded passive tier stays expanded

@@ -7,6 +7,10 @@
 //! as finished and leave rate and duration alone; one that is known to have failed when it ends leaves
 //! the duration alone, for it did not get through its work.
 //!
+//! A task that is too short for a rate of its own ([`super::rate`]) has one together with others: what
+//! such tasks did is added up until it says enough, and then counts as one task. So a job of tasks of a
+//! tenth of a second is known after three or four.
+//!
 //! Limit: a duration is what passed from admission to the end, the time in the passive tier included. Where tiers
 //! change, so does what the next task takes.
 
@@ -14,9 +18,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use super::exit::Exit;
 use super::model::{JobKey, Label};
-use crate::units::{Share, WallTime};
+use super::rate::Spent;
+use crate::units::{Bytes, Share, WallTime};
 
 /// Jobs kept at the most: a scheduler that names every task a job of its own must not fill
 /// the memory. Of those without running tasks the one idle longest goes first.
@@ -41,6 +48,18 @@ pub struct Finished {
     /// Sum of the squares of the rates; `None` in what an earlier lrsd recorded.
     #[serde(default)]
     pub rate_squares: Option<f64>,
+    /// What tasks without a rate of their own did since they last had one together.
+    #[serde(default)]
+    pub short: Spent,
+    /// Which part of CPU and blocked time those with a rate waited for a disk.
+    #[serde(default)]
+    pub disk: Aged,
+    /// How many CPUs they wanted: used and waited for.
+    #[serde(default)]
+    pub demand: Aged,
+    /// How much memory they had resident, in bytes, at the most.
+    #[serde(default)]
+    pub resident: Aged,
     /// How many seconds those took that got through their work.
     #[serde(default)]
     pub seconds: Aged,
@@ -91,21 +110,64 @@ impl Aged {
 pub struct End {
     /// Its computing rate; `None`: not known.
     pub rate: Option<f64>,
+    /// How its time was spent; `None`: not known.
+    pub spent: Option<Spent>,
+    /// How many CPUs it wanted; `None`: not known.
+    pub demand: Option<f64>,
+    /// The most memory that it had, in bytes; `None`: not known.
+    pub resident: Option<f64>,
     /// What passed from its admission on; `None`: not known, or it is known to have failed.
     pub seconds: Option<f64>,
     /// When.
     pub at: WallTime,
 }
 
+impl End {
+    /// What the event of an end says, which is all that a job learns of it: so the next daemon learns
+    /// the same from the history. Of an end that no daemon saw nothing is known.
+    pub fn noted(inputs: &Map<String, Value>, at: WallTime) -> End {
+        if !inputs.get("ended_at").is_some_and(Value::is_string) {
+            return End { at, ..End::default() };
+        }
+        let figure = |name| inputs.get(name).and_then(Value::as_f64);
+        let elapsed = figure("elapsed_seconds");
+        let spent = || {
+            let (cpu, blocked) = (figure("cpu_seconds")?, figure("blocked_seconds")?);
+            let (disk, waited) = (figure("disk_wait_seconds")?, elapsed? - cpu - blocked);
+            Some(Spent { cpu, blocked, disk, waited: waited.max(0.0) })
+        };
+        let spent = spent();
+        let wanted = |spent: Spent| Some((spent.cpu + spent.waited) / elapsed.filter(|s| *s > 0.0)?);
+        let has_failed = Exit::noted(inputs).is_some_and(Exit::failed);
+        End {
+            rate: figure("computing_rate"),
+            spent,
+            demand: spent.and_then(wanted),
+            resident: figure("resident_bytes"),
+            seconds: elapsed.filter(|_| !has_failed),
+            at,
+        }
+    }
+}
+
 impl Finished {
     /// A task ended.
     pub fn add(&mut self, end: End) {
         self.count += 1;
-        if let Some(rate) = end.rate {
+        if let Some((rate, disk)) = self.rate_of(&end) {
             let mut rates = self.rates();
             rates.add(rate);
             (self.rate_sum, self.rated, self.rate_squares) =
                 (rates.sum, rates.count, rates.squares);
+            if let Some(disk) = disk {
+                self.disk.add(disk.value());
+            }
+        }
+        let figures = [(&mut self.demand, end.demand), (&mut self.resident, end.resident)];
+        for (mean, value) in figures {
+            if let Some(value) = value {
+                mean.add(value);
+            }
         }
         if let Some(seconds) = end.seconds {
             self.seconds.add(seconds);
@@ -120,6 +182,17 @@ impl Finished {
         }
     }
 
+    /// The rate of a task, or of those together that had none of their own, and their share of disk waits.
+    fn rate_of(&mut self, end: &End) -> Option<(f64, Option<Share>)> {
+        if let Some(rate) = end.rate {
+            return Some((rate, end.spent.and_then(|spent| spent.disk_share())));
+        }
+        self.short.add(end.spent?);
+        let rate = self.short.rate()?;
+        let short = std::mem::take(&mut self.short);
+        Some((rate.value(), short.disk_share()))
+    }
+
     fn rates(&self) -> Aged {
         Aged { sum: self.rate_sum, count: self.rated, squares: self.rate_squares }
     }
@@ -127,6 +200,11 @@ impl Finished {
     /// Mean computing rate, once a task with a rate has finished.
     pub fn mean_rate(&self) -> Option<Share> {
         self.rates().mean().map(Share::clamped)
+    }
+
+    /// Mean share of disk waits of those; `None`: not known.
+    pub fn mean_disk(&self) -> Option<Share> {
+        self.disk.mean().map(Share::clamped)
     }
 
     /// Standard deviation of the computing rate, once two tasks with a rate have finished.
@@ -192,6 +270,17 @@ impl Jobs {
     /// The mean rate of its finished tasks, once one with a rate has finished.
     pub fn mean_rate(&self, key: &JobKey) -> Option<Share> {
         self.jobs.get(key)?.finished.mean_rate()
+    }
+
+    /// How many CPUs its finished tasks wanted, on average, once one is known to have wanted some.
+    pub fn mean_demand(&self, key: &JobKey) -> Option<f64> {
+        self.jobs.get(key)?.finished.demand.mean()
+    }
+
+    /// How much memory its finished tasks had, on average, once that of one is known.
+    pub fn mean_resident(&self, key: &JobKey) -> Option<Bytes> {
+        // Saturates, and what is not positive is 0: `as` does both.
+        self.jobs.get(key)?.finished.resident.mean().map(|bytes| Bytes(bytes as u64))
     }
 
     /// A running task of `key` is in this group.
@@ -269,6 +358,52 @@ mod tests {
     }
 
     #[test]
+    fn tasks_too_short_for_a_rate_have_one_together() {
+        let spent = |cpu, blocked, disk, waited| {
+            let spent = Some(Spent { cpu, blocked, disk, waited });
+            End { spent, ..End::default() }
+        };
+        let mut hogs = Finished::default();
+        hogs.add(spent(0.24, 0.0, 0.0, 0.01));
+        assert_eq!((hogs.count, hogs.rated), (1, 0), "0.25 s say nothing");
+        hogs.add(spent(0.24, 0.0, 0.0, 0.01));
+        assert_eq!((hogs.count, hogs.rated), (2, 1));
+        assert_eq!(hogs.mean_rate().map(Share::value), Some(1.0));
+        assert_eq!(hogs.short, Spent::default());
+
+        let mut sleepers = Finished::default();
+        (0..200).for_each(|_| sleepers.add(spent(0.001, 0.099, 0.0, 0.0)));
+        assert!((40..70).contains(&sleepers.rated) || sleepers.rated == REMEMBERED);
+        assert!(sleepers.mean_rate().unwrap().value() < 0.02, "{sleepers:?}");
+        assert_eq!(sleepers.mean_disk().map(Share::value), Some(0.0));
+
+        // One with a rate leaves what the others are about to say alone.
+        let mut mixed = Finished::default();
+        mixed.add(spent(0.2, 0.0, 0.0, 0.0));
+        mixed.add(rated(Some(0.5)));
+        assert_eq!((mixed.rated, mixed.short.cpu), (1, 0.2));
+    }
+
+    proptest::proptest! {
+        /// However short the tasks are, the rate is that of all of them together.
+        #[test]
+        fn a_job_of_equal_tasks_has_their_rate(
+            cpu in 0.001f64..0.3, blocked in 0.0f64..0.3, waited in 0.0f64..0.3, count in 320u32..400,
+        ) {
+            let mut finished = Finished::default();
+            let spent = Some(Spent { cpu, blocked, disk: blocked / 2.0, waited });
+            for _ in 0..count {
+                finished.add(End { spent, ..End::default() });
+            }
+            let expected = cpu / (cpu + blocked);
+            let found = finished.mean_rate().unwrap().value();
+            proptest::prop_assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+            let disk = finished.mean_disk().unwrap().value();
+            proptest::prop_assert!((disk - blocked / 2.0 / (cpu + blocked)).abs() < 1e-9);
+        }
+    }
+
+    #[test]
     fn old_rates_fade_and_the_spread_is_that_of_the_tasks() {
         let mut finished = Finished::default();
         assert_eq!(finished.rate_spread(), None);
@@ -299,7 +434,7 @@ mod tests {
         assert_eq!(left(&jobs, 0), None, "none has finished");
         for (seconds, at) in [(Some(10.0), 1), (Some(30.0), 2), (None, 3)] {
             let at = WallTime::from_unix_micros(at);
-            jobs.ended(key("sort"), End { rate: None, seconds, at });
+            jobs.ended(key("sort"), End { seconds, at, ..End::default() });
         }
         assert_eq!((left(&jobs, 5), left(&jobs, 20), left(&jobs, 99)), (Some(15.0), None, None));
         let (_, _, finished) = jobs.iter().next().unwrap();

@@ -302,11 +302,6 @@ impl Shaper {
             let rate = task.counts.meter.computing_rate().filter(|_| !away);
             let elapsed = now.boot.since(task.admitted_at.boot).as_secs_f64();
             let elapsed = (!task.lost && !away).then_some(elapsed);
-            if let Some(key) = task.job_key() {
-                let seconds = elapsed.filter(|_| !task.exit.is_some_and(Exit::failed));
-                let rate = rate.map(Share::value);
-                self.jobs.ended(key, End { rate, seconds, at: now.wall });
-            }
             self.totals.completed += 1;
             if !away && task.seat != Seat::Slotless {
                 self.ahead.ended += 1;
@@ -323,17 +318,25 @@ impl Shaper {
             if let Some(exit) = task.exit {
                 exit.note(&mut inputs);
             }
+            inputs.insert("computing_rate".into(), json!(rate));
+            inputs.insert("ended_at".into(), json!(at));
             if !away {
                 let raw = task.counts.meter.computing_rate_raw().map(Share::value);
                 inputs.insert("computing_rate_raw".into(), json!(raw));
+                let spent = task.counts.meter.spent();
+                inputs.insert("blocked_seconds".into(), json!(spent.map(|spent| spent.blocked)));
+                inputs.insert("disk_wait_seconds".into(), json!(spent.map(|spent| spent.disk)));
+                let resident = task.counts.peak_resident.or(peak);
+                inputs.insert("resident_bytes".into(), json!(resident));
+            }
+            if let Some(key) = task.job_key() {
+                self.jobs.ended(key, End::noted(&inputs, now.wall));
             }
             let kind = if task.left_for.is_some() { EventKind::Left } else { EventKind::Completed };
             self.totals.left += u64::from(task.left_for.is_some());
             self.record(now, kind, Some(id.to_string()), |event| {
                 event.from = Some(task.tier().to_string());
                 event.inputs = inputs;
-                event.inputs.insert("ended_at".into(), json!(at));
-                event.inputs.insert("computing_rate".into(), json!(rate));
                 insert_labels(&mut event.inputs, &task.labels);
                 if away {
                     event.reason = Some("ended while lrsd was away".into());

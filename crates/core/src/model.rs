@@ -109,7 +109,7 @@ impl fmt::Display for Priority {
 #[serde(transparent)]
 pub struct Order(pub u64);
 
-/// What a task is bound by (thesis 2.3): CPU-bound, I/O-bound or between them.
+/// What a task is bound by (thesis 2.3): CPU-bound, I/O-bound or between them; or nothing of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -119,6 +119,9 @@ pub enum Class {
     Moderate,
     /// Computing rate below `classify.io_below`.
     Io,
+    /// The same of a task that waits for no disk either, and hardly computes: a sleeper. Where a class
+    /// decides it is as [`Class::Io`].
+    Idle,
 }
 
 /// A user's job and the kind of task within it: the unit whose tasks are alike (thesis 2.3).

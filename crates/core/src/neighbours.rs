@@ -8,7 +8,8 @@
 //!
 //! What a task wants is what it used and what it waited for ([`demand`]). Waiting counts, else a
 //! root that was put behind would keep its tasks from ever showing what they want. A task that has
-//! just become active counts as one CPU until a whole cycle of it was read. The weight rises at
+//! just become active counts as what finished tasks of its job wanted, or as one CPU, until a whole cycle
+//! of it was read: a tier of tasks shorter than a cycle is always new. The weight rises at
 //! once and falls after [`HOLD`] cycles, and small changes change nothing, so it is not written each
 //! cycle. What a task waits for depends on the weight itself: a root that a reading wakes soon after
 //! it went idle is held awake for twice as long the next time.
@@ -153,7 +154,8 @@ impl Shaper {
         }
     }
 
-    /// Follows what the active tier wants; of a task that is not known one CPU.
+    /// Follows what the active tier wants; of a task that is not known yet what those of its job wanted,
+    /// else one CPU.
     pub(super) fn follow_active(&mut self) {
         let wanted: f64 = self
             .slots
@@ -164,7 +166,10 @@ impl Shaper {
                 let on_its_way = task.group.is_none() && task.who.stays_because.is_none();
                 on_its_way || task.is_below_root()
             })
-            .map(|task| task.counts.demand.unwrap_or(1.0))
+            .map(|task| {
+                let of_job = || self.jobs.mean_demand(&task.job_key()?);
+                task.counts.demand.or_else(of_job).unwrap_or(1.0)
+            })
             .sum();
         self.follow.step(wanted, self.slots.active_capacity.max(1));
     }

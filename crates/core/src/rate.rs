@@ -141,12 +141,17 @@ impl Interval {
     }
 }
 
-/// Wall time below which nothing is known of a task.
-const LEAST_ELAPSED: f64 = 1.0;
+/// Seconds of computing, blocking and waiting together below which nothing is known of a task: in so
+/// short a time a program starts.
+const LEAST_TIME: f64 = 0.3;
 
 /// CPU and blocked seconds together below which nothing is known: a few turns on the CPU of
 /// a starved task. A passive hog beside saturated active ones gets about 3 ms a second.
 const LEAST_EVIDENCE: f64 = 0.010;
+
+/// Computing rate, and share of disk waits, below which a task is a sleeper: what a shell that starts
+/// `sleep` for a second takes.
+const IDLE_BELOW: f64 = 0.02;
 
 /// Share of an interval that may have been waiting for the CPU or not before looking at threads
 /// is worth its cost.
@@ -237,6 +242,43 @@ impl Looks {
     }
 }
 
+/// How the time of a task, or of several, was spent, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    /// On CPUs.
+    pub cpu: f64,
+    /// Blocked.
+    pub blocked: f64,
+    /// Of that, waiting for a disk.
+    pub disk: f64,
+    /// Waiting for a CPU.
+    pub waited: f64,
+}
+
+impl Spent {
+    /// That of another task too.
+    pub fn add(&mut self, other: Spent) {
+        self.cpu += other.cpu;
+        self.blocked += other.blocked;
+        self.disk += other.disk;
+        self.waited += other.waited;
+    }
+
+    /// CPU / (CPU + blocked); `None`: not enough evidence, that is less than 0.3 s in all, or CPU and
+    /// blocked time of less than 10 ms together.
+    pub fn rate(&self) -> Option<Share> {
+        let known = self.cpu + self.blocked;
+        let is_enough = known >= LEAST_EVIDENCE && known + self.waited >= LEAST_TIME;
+        if is_enough { Share::of(self.cpu, known) } else { None }
+    }
+
+    /// Which part of CPU and blocked time was spent waiting for a disk.
+    pub fn disk_share(&self) -> Option<Share> {
+        Share::of(self.disk, self.cpu + self.blocked)
+    }
+}
+
 impl RateMeter {
     /// How often the threads of the task should be looked at in the coming interval: not at
     /// all when its counters alone say how its time was split, several times while little has
@@ -304,15 +346,22 @@ impl RateMeter {
         split
     }
 
-    /// CPU / (CPU + blocked) since admission. `None`: not enough evidence, that is less than
-    /// 1 s of wall time, or CPU and blocked time of less than 10 ms together.
-    pub fn computing_rate(&self) -> Option<Share> {
-        let split = self.split();
-        let blocked = split.asleep + split.disk;
-        if self.elapsed < LEAST_ELAPSED || self.cpu + blocked < LEAST_EVIDENCE {
+    /// How the time since admission was spent. `None`: nothing is known, or neither pressure nor a look
+    /// says what it did while it had no CPU.
+    pub fn spent(&self) -> Option<Spent> {
+        if self.elapsed == 0.0 || self.looks.all == 0 && self.blind_many.is_unseen() {
             return None;
         }
-        let defined = Share::of(self.cpu, self.cpu + blocked)?.value();
+        let split = self.split();
+        let (cpu, disk, blocked) = (self.cpu, split.disk, split.asleep + split.disk);
+        Some(Spent { cpu, blocked, disk, waited: (self.elapsed - cpu - blocked).max(0.0) })
+    }
+
+    /// CPU / (CPU + blocked) since admission. `None`: not enough evidence ([`Spent::rate`]).
+    pub fn computing_rate(&self) -> Option<Share> {
+        let defined = self.spent()?.rate()?.value();
+        let split = self.split();
+        let blocked = split.asleep + split.disk;
         let wanted = self.cpu + split.preempted;
         let demanded = Share::of(wanted, wanted + blocked)?.value();
         let sleep_share = Share::of(split.asleep, blocked).unwrap_or_default().value();
@@ -329,20 +378,30 @@ impl RateMeter {
         self.cpu
     }
 
+    /// Which part of CPU and blocked time it waited for a disk. `None`: not known.
+    pub fn disk_share(&self) -> Option<Share> {
+        self.spent()?.disk_share()
+    }
+
     /// The class of [`RateMeter::computing_rate`]; `None` is "unknown".
     pub fn class(&self, io_below: Share, cpu_above: Share) -> Option<Class> {
-        self.computing_rate().map(|rate| class_of(rate, io_below, cpu_above))
+        let rate = self.computing_rate()?;
+        Some(class_of(rate, self.disk_share(), io_below, cpu_above))
     }
 }
 
-/// Below `io_below` I/O-bound, at or above `cpu_above` CPU-bound, between them moderate.
-pub fn class_of(rate: Share, io_below: Share, cpu_above: Share) -> Class {
+/// Below `io_below` I/O-bound, or a sleeper; at or above `cpu_above` CPU-bound, between them moderate.
+/// `disk`: [`RateMeter::disk_share`].
+pub fn class_of(rate: Share, disk: Option<Share>, io_below: Share, cpu_above: Share) -> Class {
+    let is_small = |share: Share| share.value() < IDLE_BELOW;
     if rate >= cpu_above {
         Class::Cpu
-    } else if rate < io_below {
-        Class::Io
-    } else {
+    } else if rate >= io_below {
         Class::Moderate
+    } else if is_small(rate) && disk.is_some_and(is_small) {
+        Class::Idle
+    } else {
+        Class::Io
     }
 }
 

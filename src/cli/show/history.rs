@@ -1,7 +1,7 @@
 //! `lrsctl history`: a line a task that ended.
 
 use super::when::Times;
-use super::{DASH, bytes, known, rate, seconds_age, tier_word};
+use super::{DASH, bytes, duration, known, rate, tier_word};
 use crate::cli::args::HistoryArgs;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say};
@@ -20,7 +20,7 @@ const FIELDS: &[Field] = &[
     }),
     Field("tier", "TIER", Column::Text, |task, _| tier_word(task.tier).to_owned()),
     Field("exit", "EXIT", Column::Text, |task, _| exit(task)),
-    Field("elapsed_seconds", "TIME", Column::Figure, |task, _| seconds_age(task.elapsed_seconds)),
+    Field("elapsed_seconds", "TIME", Column::Figure, |task, _| duration(task.elapsed_seconds)),
     Field("cpu_seconds", "CPU-S", Column::Figure, |task, _| {
         known(task.cpu_seconds, |seconds| format!("{seconds:.1}"))
     }),

@@ -82,6 +82,14 @@ pub(super) fn seconds_age(seconds: Option<f64>) -> String {
     known(seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), age)
 }
 
+/// How long something took: `0.25s`, and from a second on as an age.
+pub(super) fn duration(seconds: Option<f64>) -> String {
+    match seconds {
+        Some(short) if short > 0.0 && short < 1.0 => format!("{short:.2}s"),
+        _ => seconds_age(seconds),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +119,8 @@ mod tests {
         assert_eq!(percent(Some(0.0)), "0%");
         assert_eq!(bytes_per_sec(Some(f64::NAN)), "0 B/s");
         assert_eq!(seconds_age(Some(-1.0)), "-");
+        let durations = [Some(0.254), Some(0.0), Some(1.9), Some(192.0), None].map(duration);
+        assert_eq!(durations, ["0.25s", "0s", "1s", "3m12s", "-"]);
         assert_eq!(tier_word(99), "-");
     }
 }

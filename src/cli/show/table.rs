@@ -21,7 +21,7 @@ const FIELDS: &[Field] = &[
     Field("priority", "PRI", Column::Figure, |task| {
         known(task.priority, |priority| priority.to_string())
     }),
-    Field("class", "CLASS", Column::Text, |task| class(&task).to_owned()),
+    Field("class", "CLASS", Column::Text, |task| wire::class_word(task.class).to_owned()),
     Field("computing_rate", "RATE", Column::Figure, |task| rate(task.computing_rate)),
     Field("cpu_share", "CPU", Column::Figure, |task| percent(task.cpu_share)),
     Field("write_bytes_per_sec", "WRITE/s", Column::Figure, |task| {
@@ -160,14 +160,4 @@ fn sort(tasks: &mut Vec<proto::Task>, cpus: Option<f64>, key: &str) -> Result<()
 
 fn text(value: Option<&str>) -> String {
     known(value, str::to_owned)
-}
-
-/// The class, and `idle` for a task that uses neither CPU nor disk: its rate is that of I/O, but it
-/// waits for something else.
-fn class(task: &proto::Task) -> &'static str {
-    let still = |rate: Option<f64>| rate == Some(0.0);
-    match wire::class_word(task.class) {
-        "io" if still(task.write_bytes_per_sec) && still(task.read_bytes_per_sec) => "idle",
-        word => word,
-    }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::when::Times;
-use super::{bytes, bytes_per_sec, known, percent, rate, seconds_age, tier_word};
+use super::{bytes, bytes_per_sec, duration, known, percent, rate, seconds_age, tier_word};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Column, Columns, Output, say, wrap};
 use crate::core::exit::signal_name;
@@ -210,7 +210,7 @@ pub(crate) fn jobs(jobs: &[proto::Job], out: &mut Output) -> Result<(), Failure>
             job.failed.to_string(),
             rate(job.computing_rate),
             rate(job.computing_rate_spread),
-            seconds_age(job.duration_seconds),
+            duration(job.duration_seconds),
             wire::class_word(job.class).to_owned(),
             known(job.uid, |uid| uid.to_string()),
             known(job.kind.clone(), |kind| kind),

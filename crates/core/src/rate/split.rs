@@ -100,6 +100,11 @@ impl Pool {
         *self == Pool::default()
     }
 
+    /// Whether it has time without CPU of which nothing but looks could say what it was.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.without_cpu > SLACK * self.elapsed
+    }
+
     /// Whether the counters leave open how much of the time without CPU was spent waiting for it.
     pub(super) fn is_ambiguous(&self, cpus: f64, has_pressure: bool) -> bool {
         // Computing on several CPUs at once leaves more time without CPU than `elapsed - cpu`.

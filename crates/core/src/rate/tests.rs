@@ -185,7 +185,11 @@ fn without_psi_a_lone_threads_counters_tell_disk_from_starvation() {
 fn too_little_evidence_is_unknown() {
     assert_eq!(RateMeter::default().computing_rate(), None);
     assert_eq!(RateMeter::default().computing_rate_raw(), None);
-    assert_eq!(rate_of(&[(interval(0.9, 0.9, Some((0.0, 0.0))), &[])]), None);
+    assert_eq!(rate_of(&[(interval(0.29, 0.25, Some((0.0, 0.0))), &[])]), None);
+    assert_eq!(rate_of(&[(interval(0.31, 0.31, Some((0.0, 0.0))), &[])]), Some(1.0));
+    // Over before anybody looked, where nothing tells a sleeper from one that waited for the CPU.
+    assert_eq!(rate_of(&[(interval(0.9, 0.1, None), &[])]), None);
+    assert_eq!(rate_of(&[(interval(0.9, 0.9, None), &[])]), Some(1.0));
     // Starved from its first instruction: it neither ran nor slept.
     assert_eq!(rate_of(&[(interval(5.0, 0.001, Some((4.9, 0.0))), &[Runnable])]), None);
 }
@@ -193,11 +197,16 @@ fn too_little_evidence_is_unknown() {
 #[test]
 fn classes_have_half_open_ranges() {
     let share = Share::clamped;
-    let class = |rate| class_of(share(rate), share(0.2), share(0.8));
+    let of = |rate, disk| class_of(share(rate), disk, share(0.2), share(0.8));
+    let class = |rate| of(rate, None);
     assert_eq!(class(0.1999), Class::Io);
     assert_eq!(class(0.2), Class::Moderate);
     assert_eq!(class(0.7999), Class::Moderate);
     assert_eq!(class(0.8), Class::Cpu);
+    assert_eq!(of(0.019, Some(share(0.019))), Class::Idle);
+    assert_eq!(of(0.019, Some(share(0.02))), Class::Io);
+    assert_eq!(of(0.02, Some(share(0.0))), Class::Io);
+    assert_eq!(class(0.0), Class::Io, "whether it waits for a disk is not known");
 }
 
 #[test]
