@@ -137,7 +137,8 @@ impl End {
             Some(Spent { cpu, blocked, disk, waited: waited.max(0.0) })
         };
         let spent = spent();
-        let wanted = |spent: Spent| Some((spent.cpu + spent.waited) / elapsed.filter(|s| *s > 0.0)?);
+        let wanted =
+            |spent: Spent| Some((spent.cpu + spent.waited) / elapsed.filter(|s| *s > 0.0)?);
         let has_failed = Exit::noted(inputs).is_some_and(Exit::failed);
         End {
             rate: figure("computing_rate"),

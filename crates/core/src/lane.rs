@@ -17,6 +17,10 @@
 //! - So a task that needs more than its part has what its part is worth, and so has a program that
 //!   computes while it starts. One that shows no short bursts within [`SLOW_CYCLES`] is neither: it
 //!   leaves, and its job lets no task in by its rate until [`FORGIVEN`] is over.
+//! - What a job did before lets a task in, behind those that show bursts of their own, and no longer: a
+//!   slow one has [`WEIGHT`] again by its own short bursts alone. Those that have shown none by
+//!   [`OWN_BURSTS_AFTER`] make room for a task that shows them, whatever their parts are, so that
+//!   nobody keeps the lane by the past of his job.
 //! - Over any time `T` all tasks together take at most `share * active * (T + DEPTH)` from active ones,
 //!   and what they got within the last [`LOOK`]: a task enters where that leaves it a full allowance, so
 //!   new ones that come and go add nothing. A part is at least [`LEAST_PART`], which bounds their number.
@@ -82,6 +86,9 @@ const LEAST_PART: f64 = 0.005;
 
 /// The part of a task with [`SLOW_WEIGHT`]: on a busy CPU it gets no more.
 const SLOW_PART: f64 = SLOW_WEIGHT;
+
+/// How long after its entry a task may keep others out by the rate of its job.
+const OWN_BURSTS_AFTER: Duration = Duration::from_secs(1);
 
 /// Cycles in a row for which a slow task may show no burst.
 const SLOW_CYCLES: u32 = 20;
@@ -177,6 +184,10 @@ struct Member {
     credit: f64,
     looked: (BootTime, Duration),
     bad_cycles: u32,
+    /// When it entered.
+    entered: BootTime,
+    /// It has shown short bursts of its own.
+    has_bursts: bool,
     /// It has [`SLOW_WEIGHT`]; for how many cycles in a row it has shown no burst since.
     slow: Option<u32>,
     job: Option<JobKey>,
@@ -256,6 +267,7 @@ impl Lane {
         let mut gone = Vec::new();
         for (task, member) in &mut self.members {
             let Some(candidate) = known.get(task) else { continue };
+            member.has_bursts |= candidate.burst.is_some_and(|burst| burst < SHORT_BURST);
             let long = candidate.burst.is_some_and(|burst| burst > SHORT_BURST * LEAVE_FACTOR);
             member.bad_cycles = if long { member.bad_cycles + 1 } else { 0 };
             if let Some(silent) = &mut member.slow {
@@ -295,13 +307,22 @@ impl Lane {
                 Some((rate, candidate, why))
             })
             .collect();
-        wanted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.task.cmp(&b.1.task)));
+        // What a task is itself comes before what its job was.
+        let by_job = |why: Why| why == Why::Job;
+        wanted.sort_by(|a, b| {
+            let by_rate = a.0.total_cmp(&b.0).then(a.1.task.cmp(&b.1.task));
+            by_job(a.2).cmp(&by_job(b.2)).then(by_rate)
+        });
         let mut entered = Vec::new();
         for (rate, candidate, why) in wanted {
             let Some(cpu) = candidate.cpu else { continue };
             let part = self.part_of(rate);
             if why == Why::Job && rate > most || part <= 0.0 {
                 continue;
+            }
+            if why == Why::Bursts {
+                moves.extend(self.make_room(part, now));
+                promised = self.promised();
             }
             let instead_of = if promised + part <= all {
                 None
@@ -323,6 +344,8 @@ impl Lane {
                 credit: part * DEPTH,
                 looked: (now, cpu),
                 bad_cycles: 0,
+                entered: now,
+                has_bursts: why == Why::Bursts,
                 slow: None,
                 job: candidate.job.clone(),
             };
@@ -353,6 +376,21 @@ impl Lane {
         let others = self.members.iter().filter(|(task, _)| Some(**task) != all_but);
         let theirs: f64 = others.map(|(_, member)| member.credit.max(0.0)).sum();
         self.pot - theirs + 1e-9 >= part * DEPTH
+    }
+
+    /// Puts out slow members that have shown no short bursts in time, the greatest part first, until a
+    /// full allowance of `part` is free.
+    fn make_room(&mut self, part: f64, now: BootTime) -> Vec<Move> {
+        let mut moves = Vec::new();
+        while self.promised() + part > self.all || !self.has_left(part, None) {
+            let in_time = |member: &Member| now.since(member.entered) < OWN_BURSTS_AFTER;
+            let silent = |member: &Member| member.slow.is_some() && !member.has_bursts;
+            let silent = self.members.iter().filter(|(_, m)| silent(m) && !in_time(m));
+            let greatest = silent.max_by(|a, b| a.1.part.total_cmp(&b.1.part).then(a.0.cmp(b.0)));
+            let Some(task) = greatest.map(|(task, _)| *task) else { break };
+            moves.extend(self.put_out(task, Why::Budget, now));
+        }
+        moves
     }
 
     /// A slow member that has not less than half of `least`, or else the one with the greatest part, if
@@ -390,7 +428,9 @@ impl Lane {
         {
             return None;
         }
-        let part = self.part_of(self.entry_rate(candidate)?.0);
+        // The rate of its job has had its turn.
+        let (rate, _) = self.entry_rate(candidate).filter(|(_, why)| *why == Why::Bursts)?;
+        let part = self.part_of(rate);
         if self.promised() - member.part + part > self.all || !self.has_left(part, Some(task)) {
             return None;
         }

@@ -411,6 +411,82 @@ fn a_slow_task_makes_room_for_one_of_short_bursts() {
     assert_eq!(members(&lane), [2]);
 }
 
+/// Two hogs whose job computed little before, and one that computes in short bursts: how many seconds
+/// after its bursts are known that one is in the lane.
+fn honest_beside_hogs(hogs: u64, job_rate: f64, honest: f64, cycle: u32) -> Option<f64> {
+    let limits = budget(0.025, 2);
+    let mut lane = Lane::default();
+    let mut used = vec![0.0; hogs as usize + 1];
+    for tenth in 0..1200u32 {
+        let now = at(f64::from(tenth) / 10.0);
+        // What the kernel gives beside one hog of the active tier on each CPU.
+        for (number, used) in (0..).zip(&mut used) {
+            let wants = if number == hogs { honest / 10.0 } else { 1.0 };
+            *used += match lane.level(id(number)) {
+                Some(Level::Lane) => wants.min(0.009),
+                Some(_) => wants.min(0.002),
+                None => 0.0001,
+            };
+        }
+        let cpu = |number: u64| Some(Duration::from_secs_f64(used[number as usize]));
+        let counters: Vec<_> = (0..=hogs).map(|number| (id(number), cpu(number))).collect();
+        lane.look(now, &counters);
+        if tenth % cycle == 0 {
+            let hog = |number| Candidate {
+                job_rate: Some(Share::clamped(job_rate)),
+                rate: (tenth > 0).then_some(Share::ONE),
+                cpu: cpu(number),
+                ..starting(number, "cheap")
+            };
+            let mut passive: Vec<Candidate> = (0..hogs).map(hog).collect();
+            // Seen awake first when the hogs have been there for a while.
+            let known = Candidate { cpu: cpu(hogs), job: job("honest"), ..writer(hogs, honest) };
+            passive.extend((tenth >= 30).then_some(known));
+            lane.cycle(limits, &passive, now);
+        }
+        if lane.has(id(hogs)) {
+            return Some(f64::from(tenth) / 10.0 - 3.0);
+        }
+    }
+    None
+}
+
+#[test]
+fn hogs_with_a_cheap_past_do_not_keep_out_one_that_computes_in_short_bursts() {
+    let after = honest_beside_hogs(2, 0.015, 0.015, 30);
+    assert!(after.is_some_and(|seconds| seconds <= 6.0), "{after:?}");
+}
+
+#[test]
+fn a_job_s_past_lets_a_hog_compute_fast_once() {
+    let mut lane = Lane::default();
+    let limits = budget(0.025, 2);
+    let (mut used, mut fast) = (0.0, 0);
+    for tenth in 0..1200u32 {
+        let now = at(f64::from(tenth) / 10.0);
+        let level = lane.level(id(1));
+        used += if level == Some(Level::Lane) { 0.009 } else { 0.002 };
+        fast += u32::from(level == Some(Level::Lane));
+        let cpu = Some(Duration::from_secs_f64(used));
+        lane.look(now, &[(id(1), cpu)]);
+        if tenth % 30 == 0 {
+            let rate = (tenth > 0).then_some(Share::ONE);
+            lane.cycle(limits, &[Candidate { cpu, rate, ..starting(1, "cheap") }], now);
+        }
+    }
+    assert!(fast <= 5, "fast for {fast} tenths of a second of two minutes");
+}
+
+proptest! {
+    #[test]
+    fn however_many_hogs_have_a_cheap_past_the_honest_one_is_let_in(
+        hogs in 1u64..8, job_rate in 0.0005f64..0.05, honest in 0.002f64..0.05, cycle in 1u32..=30,
+    ) {
+        let after = honest_beside_hogs(hogs, job_rate, honest, cycle);
+        prop_assert!(after.is_some_and(|seconds| seconds <= 20.0), "{after:?}");
+    }
+}
+
 #[test]
 fn a_moderate_writer_has_what_the_weight_gives_and_is_seldom_written() {
     let mut lane = Lane::default();
