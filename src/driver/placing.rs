@@ -118,7 +118,9 @@ impl Driver {
         if let Some(group) = task.group.as_ref().filter(|_| task.is_from_parking()) {
             let group = self.tree.presumed(group);
             // It counts from now on.
-            ready.baseline = crate::sample::read_final(&group.dirs);
+            let oom_kills = crate::sample::read_oom_kills(&group.dirs);
+            let before = crate::sample::read_final(&group.dirs);
+            ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.group = Some(Arc::new(group));
             }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::cgroup::{GroupDirs, MemoryGroups};
 use crate::kernfs::files::{Descriptors, LimitError};
 use crate::kernfs::name;
-use crate::kernfs::parse::Odd;
+use crate::kernfs::parse::{self, Odd};
 use crate::units::{Bytes, ProcessRef};
 
 mod group;
@@ -141,6 +141,13 @@ pub fn read_memory_limits(groups: Option<&MemoryGroups>) -> (Vec<MemoryLimit>, V
 pub fn read_memory_peak(dirs: &GroupDirs) -> Option<Bytes> {
     let text = std::fs::read_to_string(dirs.memory.as_ref()?.join("memory.peak")).ok()?;
     text.trim().parse().ok().map(Bytes)
+}
+
+/// How many processes of a group and below it the kernel killed for want of memory, since it was made
+/// (cgroup-v2.rst, "memory.events"); `None`: it is in no hierarchy of `memory`.
+pub fn read_oom_kills(dirs: &GroupDirs) -> Option<u64> {
+    let text = std::fs::read(dirs.memory.as_ref()?.join("memory.events")).ok()?;
+    parse::keyed(&text, b"oom_kill")
 }
 
 /// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the

@@ -108,6 +108,7 @@ fn ended(task: &Ended, classify: Option<&Classify>) -> proto::EndedTask {
         exit_status,
         exit_signal,
         core_dumped,
+        oom_kills: number(task, "oom_kills"),
         ended_at: ended_at.map(wire::proto_time),
         elapsed_seconds: figure("elapsed_seconds"),
         cpu_seconds: figure("cpu_seconds"),

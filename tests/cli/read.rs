@@ -424,7 +424,13 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
         class: Class::Cpu as i32,
         ..EndedTask::default()
     };
-    let away = EndedTask { id: "t0z2whlh-294".into(), exit_status: Some(3), ..Default::default() };
+    let away = EndedTask {
+        id: "t0z2whlh-294".into(),
+        exit_status: Some(3),
+        oom_kills: Some(2),
+        elapsed_seconds: Some(0.254),
+        ..Default::default()
+    };
     let history = || Script { history: vec![ended.clone(), away.clone()], ..Script::default() };
     let fake = Fake::start(history());
     let json = fake
@@ -445,12 +451,13 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
     }
     // A pipe counts as 80 columns.
     let shown = Fake::start(history()).run(&["history"]);
-    for part in ["SIGSEGV+core", "3m12s", "~5.0 GiB", "away", "nightly/map third"] {
+    for part in ["SIGSEGV+core", "3+oom", "0.25s", "3m12s", "~5.0 GiB", "away", "nightly/map third"]
+    {
         assert!(shown.out.contains(part), "{part}: {shown:?}");
     }
     let fake = Fake::start(history());
     let picked = fake.run(&["history", "-o", "exit,id", "--no-header"]);
-    assert_eq!(picked.out, "SIGSEGV+core  t0z2whlh-293\n3             t0z2whlh-294\n");
+    assert_eq!(picked.out, "SIGSEGV+core  t0z2whlh-293\n3+oom         t0z2whlh-294\n");
     let none = Fake::start(Script::default()).run(&["history"]);
     assert_eq!((none.code, none.out.as_str()), (Some(0), ""));
     let unknown = Fake::start(Script::default()).run(&["history", "--user", "no such user"]);

@@ -177,3 +177,23 @@ fn a_damaged_state_file_loses_its_facts_and_not_its_task() {
     daemon.finish(pid);
     daemon.eventually("the end", |daemon| daemon.tasks().is_empty().then_some(()));
 }
+
+/// A group that counts no CPU time on v1, where it is in the hierarchy of `cpu` alone: what counts is what
+/// /proc says of its processes, which is more than the task used.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn cpu_time_of_a_group_that_counts_none_survives_a_kill() {
+    let quick = format!("daemon.sample_period = \"200ms\"\n{TWO}");
+    let mut daemon = Daemon::start("counted", &quick);
+    let owner = Foreign::beside(&daemon);
+    let pid = daemon.process(&["sh", "-c", "while :; do :; done"]);
+    std::fs::write(owner.0.join("cgroup.procs"), pid.to_string()).unwrap();
+    daemon.ok(&["admit", "--in-place", &pid.to_string()]);
+    let used = |daemon: &Daemon| daemon.task_of(pid)["cpu_seconds"].as_f64();
+    let before = daemon
+        .eventually("a second of CPU time", |daemon| used(daemon).filter(|seconds| *seconds > 1.0));
+    daemon.kill();
+    daemon.launch();
+    let after = daemon.eventually("a reading", used);
+    assert!(after >= before, "{before} s before the kill, {after} s after it");
+}

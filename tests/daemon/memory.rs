@@ -112,3 +112,36 @@ fn on_v2() {
     }
     daemon.finish(cat);
 }
+
+/// The kernel counts that in the task's own group, where that has the memory controller.
+#[test]
+#[ignore = "needs root and cgroups"]
+fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_said() {
+    let mut daemon = Daemon::start("oom", "slots.active = 2\n");
+    // Keeps the last bytes of an endless file: 200 MB of them.
+    let script = "read go; (tail -c 200000000 /dev/zero); exit 3";
+    let pid = daemon.run(&["--name", "eater"], &["sh", "-c", script]);
+    let dir = daemon.cpu_dir(&daemon.task_of(pid));
+    let counted = dir.join("memory.events").exists();
+    if counted {
+        fs::write(dir.join("memory.max"), (32 * MIB).to_string()).unwrap();
+        // Else it goes to the swap.
+        let _ = fs::write(dir.join("memory.swap.max"), "0");
+    }
+    if !counted {
+        println!("NOT RUN: no memory controller in the group of a task");
+        daemon.ok(&["kill", "-s", "KILL", "eater"]);
+        daemon.join(pid);
+        let end = daemon.eventually("the end", |daemon| daemon.json(&["history"]).get(0).cloned());
+        assert_eq!(end["oom_kills"], Value::Null, "not known");
+        return;
+    }
+    daemon.finish(pid);
+    assert_eq!(daemon.join(pid).code(), Some(3));
+    let end = daemon.eventually("the end", |daemon| daemon.json(&["history"]).get(0).cloned());
+    assert!(end["oom_kills"].as_u64() >= Some(1), "{end}");
+    let text = daemon.ok(&["history"]);
+    assert!(text.contains("+oom"), "{text}");
+    let said = daemon.ok(&["events", "--no-follow", "--since", "1"]);
+    assert!(said.contains("for want of memory"), "{said}");
+}

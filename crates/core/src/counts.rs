@@ -75,6 +75,13 @@ impl Counts {
         grown.unwrap_or_default()
     }
 
+    /// How many processes of the task the kernel killed for want of memory, by a reading at its end.
+    /// `None`: nothing counts that, or it was not read at the admission of a group with a life before.
+    pub fn oom_kills(&self, last: &TaskSample) -> Option<u64> {
+        let before = self.baseline.map_or(Some(0), |base| base.oom_kills)?;
+        last.oom_kills?.checked_sub(before)
+    }
+
     /// Begins to count with `sample`, or goes on with what an earlier daemon read.
     pub fn begin(&mut self, at: BootTime, sample: TaskSample) {
         self.last = Some((at, sample));
@@ -101,7 +108,15 @@ impl Counts {
     }
 
     /// Takes the next reading. `due`: it was to end the interval. `cpus`: those the tasks may use.
-    pub fn advance(&mut self, at: BootTime, sample: TaskSample, due: bool, cpus: UsableCpus) {
+    /// Answers whether it gave the baseline, without which the next daemon would count from its own
+    /// first reading on.
+    pub fn advance(
+        &mut self,
+        at: BootTime,
+        sample: TaskSample,
+        due: bool,
+        cpus: UsableCpus,
+    ) -> bool {
         let spread = cpus.spread();
         if let Some(look) = sample.look() {
             self.meter.saw(look);
@@ -112,12 +127,10 @@ impl Counts {
             self.demand = cycle.as_ref().and_then(neighbours::demand);
             self.lost = cycle.as_ref().and_then(interference::lost);
         }
-        if let Some(base) = &mut self.baseline
-            && base.cpu.is_none()
-        {
-            // Its group counts none; the first reading of its processes stands for the baseline.
-            base.cpu = sample.cpu;
-        }
+        // Its group counts none; the first reading of its processes stands for the baseline.
+        let first =
+            self.baseline.as_mut().filter(|base| base.cpu.is_none() && sample.cpu.is_some());
+        let is_baseline = first.map(|base| base.cpu = sample.cpu).is_some();
         // Resident memory is read more seldom than the rest; the last known value stands.
         let resident = sample.resident.or(self.last.and_then(|(_, before)| before.resident));
         self.peak_resident = self.peak_resident.max(resident);
@@ -125,6 +138,7 @@ impl Counts {
         if due && !self.is_torn(at, &sample) {
             self.end_interval(at, &sample, spread);
         }
+        is_baseline
     }
 
     /// Takes the last reading, which ends the interval whatever it lacks.
@@ -133,7 +147,7 @@ impl Counts {
         if sample.cpu.is_none() && self.last.is_some_and(|(_, last)| last.cpu.is_some()) {
             return;
         }
-        self.advance(at, sample, false, cpus);
+        let _stored_no_more = self.advance(at, sample, false, cpus);
         self.end_interval(at, &sample, cpus.spread());
     }
 
@@ -218,7 +232,18 @@ mod tests {
         };
         let mut counts = Counts { baseline: Some(sample(100)), ..Counts::default() };
         assert_eq!(counts.since_admission().cpu, None, "not read yet");
-        counts.advance(at(1), sample(103), false, 2.into());
+        assert!(!counts.advance(at(1), sample(103), false, 2.into()));
         assert_eq!(counts.since_admission().cpu, Some(Duration::from_secs(3)));
+
+        // A group that counts none: its processes do, from the first reading of them on.
+        let unread = Some(TaskSample::default());
+        let mut counts = Counts { baseline: unread, ..Counts::default() };
+        assert!(counts.advance(at(1), sample(103), false, 2.into()), "to be stored");
+        assert!(!counts.advance(at(2), sample(104), false, 2.into()));
+        assert_eq!(counts.since_admission().cpu, Some(Duration::from_secs(1)));
+        let stored = serde_json::to_string(&counts).unwrap();
+        let mut next: Counts = serde_json::from_str(&stored).unwrap();
+        next.advance(at(9), sample(110), false, 2.into());
+        assert_eq!(next.since_admission().cpu, Some(Duration::from_secs(7)));
     }
 }

@@ -291,9 +291,10 @@ impl Shaper {
             let Some(mut task) = self.vacated.remove(&id) else { continue };
             // The last reading has neither.
             let (read, written) = task.counts.bytes_since_admission();
-            let mut peak = None;
+            let (mut peak, mut oom_kills) = (None, None);
             if let Last::Read(sample) = last {
                 peak = sample.memory_peak;
+                oom_kills = task.counts.oom_kills(&sample);
                 self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
                 task.counts.finish(now.boot, sample, self.cpus);
             }
@@ -315,6 +316,7 @@ impl Shaper {
             inputs.insert("write_bytes".into(), json!(written));
             inputs.insert("peak_memory_bytes".into(), json!(peak.or(task.counts.peak_resident)));
             inputs.insert("peak_memory_sampled".into(), json!(peak.is_none()));
+            inputs.insert("oom_kills".into(), json!(oom_kills));
             if let Some(exit) = task.exit {
                 exit.note(&mut inputs);
             }
@@ -340,6 +342,11 @@ impl Shaper {
                 insert_labels(&mut event.inputs, &task.labels);
                 if away {
                     event.reason = Some("ended while lrsd was away".into());
+                }
+                if let Some(killed) = oom_kills.filter(|killed| *killed > 0) {
+                    event.reason = Some(format!(
+                        "the kernel killed {killed} of its processes for want of memory"
+                    ));
                 }
                 if let Some(group) = &task.left_for {
                     event.reason = Some(format!(

@@ -132,6 +132,9 @@ pub struct TaskSample {
     /// The most memory its own group ever had, page cache included (`memory.peak`); read once, at
     /// the end.
     pub memory_peak: Option<Bytes>,
+    /// Processes in it that the kernel killed for want of memory, ever; read at the admission and at the
+    /// end.
+    pub oom_kills: Option<u64>,
     /// The task's own stall totals, where its cgroup has PSI.
     pub pressure: Option<TaskPressure>,
     /// Whether every thread was asleep (neither running, runnable nor in uninterruptible

@@ -528,7 +528,10 @@ impl Shaper {
         let Reading { task, due, sample } = reading;
         if let Some(task) = self.tasks.get_mut(&task) {
             self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
-            task.counts.advance(at, sample, due, self.cpus);
+            let id = task.id;
+            if task.counts.advance(at, sample, due, self.cpus) {
+                self.step.store(Record::Task(id));
+            }
         }
     }
 

@@ -97,17 +97,20 @@ pub(crate) fn table(
     out.table(&if args.no_header { table.without_heads() } else { table })
 }
 
-/// `3`, `SIGSEGV+core`
+/// `3`, `SIGSEGV+core`, `SIGKILL+oom`, and `0+oom` where the kernel killed another process of the task.
 pub(crate) fn exit(task: &EndedTask) -> String {
     let core = if task.core_dumped == Some(true) { "+core" } else { "" };
-    match (task.exit_status, task.exit_signal) {
+    let oom = task.oom_kills.is_some_and(|killed| killed > 0);
+    let how = match (task.exit_status, task.exit_signal) {
         (Some(status), _) => status.to_string(),
         (None, Some(signal)) => match u8::try_from(signal).ok().and_then(signal_name) {
             Some(name) => format!("{name}{core}"),
             None => format!("signal {signal}{core}"),
         },
+        (None, None) if oom => return "oom".to_owned(),
         (None, None) => DASH.to_owned(),
-    }
+    };
+    if oom { format!("{how}+oom") } else { how }
 }
 
 /// Job, kind and name.

@@ -53,10 +53,7 @@ impl NodeRates {
             steal: cpu.map(|delta| delta.steal),
             idle: cpu.map(|delta| delta.idle),
             // One that went back is of a group made anew.
-            root_cpu: old
-                .root_cpu
-                .zip(new.root_cpu)
-                .and_then(|(old, new)| new.checked_sub(old)),
+            root_cpu: old.root_cpu.zip(new.root_cpu).and_then(|(old, new)| new.checked_sub(old)),
             disk_read_per_sec: disk
                 .and_then(|(old, new)| per_second(old.read.0, new.read.0, elapsed)),
             disk_write_per_sec: disk
