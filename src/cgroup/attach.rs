@@ -443,9 +443,21 @@ pub(super) fn refused_move(pid: Pid, file: &Path, error: io::Error) -> CgroupErr
 /// Every process in `dir` and below; nothing when it is gone. Processes of another pid
 /// namespace, which the kernel lists as 0, cannot be named and are left out.
 pub(super) fn processes_below(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
+    processes_below_except(dir, &|_| false)
+}
+
+/// The same without those directly in groups that are `excepted`.
+pub(super) fn processes_below_except(
+    dir: &Path,
+    excepted: &dyn Fn(&Path) -> bool,
+) -> Result<Vec<Pid>, CgroupError> {
     let mut found = Vec::new();
     let mut next = vec![dir.to_owned()];
     while let Some(dir) = next.pop() {
+        if excepted(&dir) {
+            next.extend(child_groups(&dir)?);
+            continue;
+        }
         match std::fs::read_to_string(dir.join("cgroup.procs")) {
             Ok(text) => found.extend(text.lines().filter_map(|line| Pid::new(line.parse().ok()?))),
             Err(error) if files::is_gone(&error) => continue,

@@ -2,12 +2,14 @@
 //! frozen.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::attach::processes_below;
+use super::attach::{processes_below, processes_below_except};
 use super::mounts::{Hierarchy, UNIFIED};
 use super::process::{Membership, Stat, is_within};
 use super::{Attachment, CgroupError, Group, GroupRecord, dirs, files};
+use crate::kernfs::name;
 use crate::units::{Pid, ProcessRef};
 
 /// The hierarchies in which the group is the task's: all for an own one, else the primary and
@@ -111,6 +113,24 @@ fn events_frozen(dir: &Path) -> Result<Option<bool>, CgroupError> {
 /// Every process of an open group; see [`super::TierTree::processes`].
 pub(super) fn processes(group: &Group) -> Result<Vec<Pid>, CgroupError> {
     group.dirs.cpu.as_ref().map_or(Ok(Vec::new()), |dir| processes_below(dir))
+}
+
+/// See [`super::TierTree::processes_except`].
+pub(super) fn processes_except(
+    group: &Group,
+    excepted: &dyn Fn(&[u8]) -> bool,
+) -> Result<Vec<Pid>, CgroupError> {
+    let Some(top) = &group.dirs.cpu else { return Ok(Vec::new()) };
+    let top_path = name::bytes(&group.record.path);
+    processes_below_except(top, &|dir| {
+        let below = dir.strip_prefix(top).unwrap_or(Path::new(""));
+        let mut path = top_path.to_vec();
+        if !below.as_os_str().is_empty() {
+            path.push(b'/');
+            path.extend_from_slice(below.as_os_str().as_bytes());
+        }
+        excepted(&path)
+    })
 }
 
 #[cfg(test)]

@@ -450,6 +450,24 @@ impl TierTree {
         members::processes(group)
     }
 
+    /// The same without those directly in groups below whose path is `excepted`.
+    ///
+    /// # Errors
+    /// As of [`TierTree::processes`].
+    pub fn processes_except(
+        &self,
+        group: &Group,
+        excepted: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<Pid>, CgroupError> {
+        members::processes_except(group, excepted)
+    }
+
+    /// Whether the group is there no more: its owner removed it, or made another under its path.
+    pub fn is_removed(&self, group: &Group) -> bool {
+        let Some(dir) = &group.dirs.cpu else { return false };
+        dirs::inode(dir).is_ok_and(|inode| inode != Some(group.record.inode))
+    }
+
     /// Gives the task back: own processes return to where they came from or to the root's
     /// parent and the group is removed; in place gets the values found, except where its owner
     /// has written another meanwhile.

@@ -40,6 +40,7 @@ impl Draft {
             command: self.command,
             environment: self.environment,
             cgroup: self.cgroup,
+            except: self.except,
             users: self.user,
             id: self.id,
             job: self.job,
@@ -76,6 +77,11 @@ impl Draft {
                 Some("attach"),
                 "the rule names no group whose weights may be edited",
                 "set cgroup, or attach = \"own\"",
+            ),
+            Means::Own if self.except.is_some() => fault(
+                Some("except"),
+                "what is moved has a group of its own, in which there is nobody else",
+                "take it out, or set attach = \"in_place\"",
             ),
             Means::Own | Means::InPlace => {}
         }

@@ -529,6 +529,10 @@ table! {
     /// Has to match the whole path, below the mount of the hierarchy with the cpu controller, of
     /// the process's group or of one above it; of several the topmost counts.
     Restart cgroup: Option<Pattern> = None, EXPRESSION, |v| pattern(v, Pattern::whole).map(Some);
+    /// Processes whose own group has a path that this matches as a whole are not the task's: those by
+    /// which a scheduler looks after it, in groups below the one that cgroup matched. The task is
+    /// over when no other is left. For in_place only.
+    Restart except: Option<Pattern> = None, EXPRESSION, |v| pattern(v, Pattern::whole).map(Some);
     /// Whose processes count, by effective uid. A rule that moves processes needs it or cgroup:
     /// command lines and environments are what any user makes them.
     Restart user: Vec<u32> = Vec::new(), "a uid or account name, or a list of 1 to 1024",

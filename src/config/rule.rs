@@ -22,6 +22,9 @@ pub struct Rule {
     /// On the whole path of the process's group or of one above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Pattern>,
+    /// On the whole path of a process's group: one in such a group is not the task's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub except: Option<Pattern>,
     /// Whose processes count, by effective uid; empty: anybody's.
     #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<u32>,

@@ -157,6 +157,7 @@ fn values_arrive_in_their_fields() {
         command = 'java .*\.(?<what>\w+)'
         environment = { A = '^\d+$', "B \" C" = '(?<job>.*)' }
         cgroup = '/(?<id>[^/]+)'
+        except = '/.+/own'
         user = [0, 1000]
         id = "x-${id}"
         job = "${job}"

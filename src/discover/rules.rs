@@ -86,6 +86,11 @@ impl Rule {
         self.command.iter().chain(&self.cgroup).chain(values)
     }
 
+    /// Whether processes in the group of this path, as in [`Subject::cgroup`], are not the task's.
+    pub fn excepts(&self, path: &[u8]) -> bool {
+        self.except.as_ref().is_some_and(|pattern| pattern.regex().is_match(path))
+    }
+
     fn matches(&self, subject: &mut impl Subject) -> Option<(Labels, Option<String>)> {
         let mut caught = Caught::new();
         let mut group = None;
@@ -95,6 +100,9 @@ impl Rule {
             let matched =
                 groups(path).find(|group| pattern.catch(&name::bytes(group), &mut caught));
             group = Some(matched?.to_owned());
+            if self.excepts(&name::bytes(path)) {
+                return None;
+            }
         }
         if let Some(pattern) = &self.command
             && !pattern.catch(subject.command()?, &mut caught)

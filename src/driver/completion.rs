@@ -5,6 +5,7 @@
 //! ends the task. `cgroup.events` and a re-check every cycle stand behind that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Driver;
 use super::discovered::Place;
@@ -16,7 +17,7 @@ use crate::core::model::TaskId;
 use crate::core::sample::TaskSample;
 use crate::core::slots::Seat;
 use crate::core::step::{Input, Last, NotMoved, Whither};
-use crate::core::task::{Hold, Task};
+use crate::core::task::{Finder, Hold, Task};
 use crate::kernfs::name;
 use crate::units::{Moment, Pid, ProcessRef};
 
@@ -25,6 +26,21 @@ const MOST_PASSES: usize = 64;
 
 /// Processes of one task watched at once, so that no task takes all descriptors.
 const MOST_WATCHED: usize = 64;
+
+/// How long after its last process left it the group of a task in place may be removed by its owner;
+/// after that the process counts as moved out.
+const REMOVED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A group in place of which the main process has gone elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emptied {
+    /// Others are in it, or it stays there.
+    No,
+    /// Nobody is in it any more, since a moment.
+    JustNow,
+    /// Its owner removed it: the task is over, whatever the process goes on to do.
+    Removed,
+}
 
 /// What a look at a group found.
 enum Left {
@@ -119,7 +135,7 @@ impl Driver {
                 return if main_lives { Left::Some } else { Left::None };
             }
             let Some(group) = entry.group.clone() else { return Left::Some };
-            let processes = match self.tree.processes(&group) {
+            let processes = match self.processes_of(task, &group) {
                 Ok(processes) => processes,
                 Err(error) => {
                     tracing::warn!(task = %id, %error, "cannot tell whether task {id} is over: {error}");
@@ -135,6 +151,19 @@ impl Driver {
         }
         tracing::debug!(task = %id, "the processes of task {id} change faster than they can be watched; cgroup.events and the next cycle tell when it is over");
         Left::Some
+    }
+
+    /// The processes of a task in its group: those that its rule leaves to a scheduler are not.
+    fn processes_of(&self, task: &Task, group: &Group) -> Result<Vec<Pid>, CgroupError> {
+        let found = task.who.found.as_ref();
+        let rule = found.and_then(|found| match &found.by {
+            Finder::Rule(name) => self.config.discover.iter().find(|rule| rule.name == *name),
+            Finder::Yarn => None,
+        });
+        match rule.filter(|rule| rule.except.is_some()) {
+            Some(rule) => self.tree.processes_except(group, &|path| rule.excepts(path)),
+            None => self.tree.processes(group),
+        }
     }
 
     /// Watches every process of a task whose main process has ended. `false`: one of them was
@@ -179,7 +208,9 @@ impl Driver {
                 // Of a group of its owner's it may be from before the task.
                 let is_own = group.record.attachment == Attachment::Own;
                 let peak = || crate::sample::read_memory_peak(&group.dirs);
-                Some(TaskSample { memory_peak: is_own.then(peak).flatten(), ..last })
+                let memory_peak = is_own.then(peak).flatten();
+                let oom_kills = crate::sample::read_oom_kills(&group.dirs);
+                Some(TaskSample { memory_peak, oom_kills, ..last })
             })
             .map_or(Last::Unread, Last::Read)
     }
@@ -245,12 +276,19 @@ impl Driver {
             // It is on its way back, or ending; its pidfd says so in a moment.
             return false;
         }
-        let occupied = self.is_occupied(&group);
+        // Unreadable counts as occupied: giving up is the one step that cannot be undone.
+        let occupied = self.processes_of(task, &group).map_or(true, |left| !left.is_empty());
+        let emptied = self.emptied(id, &group, occupied, now);
+        if emptied == Emptied::Removed {
+            return true;
+        }
+        let Some(task) = self.core.task(id) else { return false };
         if task.is_contested() && occupied || task.main_exited {
             return false;
         }
         match self.tree.went_to(&group, process) {
             Ok(Some(to)) => return self.went_elsewhere(id, &group, to, occupied, now),
+            Ok(None) if emptied == Emptied::JustNow => return false,
             Ok(None) => {}
             // It ends, or is out of sight: what follows says so.
             Err(error) => {
@@ -270,6 +308,21 @@ impl Driver {
         self.feed(Input::Outside { task: id, found_in, limit, occupied }, now);
         self.touched.tasks.insert(id);
         false
+    }
+
+    /// What the owner of a group in place, in which no process is left, does with it: the supervisor of
+    /// a scheduler leaves it to remove it, which takes two steps.
+    fn emptied(&mut self, id: TaskId, group: &Group, occupied: bool, now: Moment) -> Emptied {
+        let Some(entry) = self.entries.get_mut(&id) else { return Emptied::No };
+        if occupied || group.record.attachment != Attachment::InPlace {
+            entry.emptied = None;
+            return Emptied::No;
+        }
+        if self.tree.is_removed(group) {
+            return Emptied::Removed;
+        }
+        let since = *entry.emptied.get_or_insert(now.boot);
+        if now.boot.since(since) < REMOVED_WITHIN { Emptied::JustNow } else { Emptied::No }
     }
 
     /// The main process went into the group `to`, made after the task's, and is left there.

@@ -48,6 +48,8 @@ pub struct Entry {
     pub kernel: KernelView,
     /// Whose weights were written last, and when.
     pub written: Option<(Level, BootTime)>,
+    /// Since when nobody is in its group in place, while its main process runs elsewhere.
+    pub emptied: Option<BootTime>,
     /// When it was last put in place.
     pub placed_at: BootTime,
 }

@@ -179,14 +179,15 @@ impl Driver {
                 self.end(vec![id], now);
             }
         }
-        // Those whose end no descriptor will tell: the main process has ended, or could not be
-        // watched.
+        // Those whose end no descriptor will tell: the main process has ended, could not be watched, or
+        // left its group, which its owner may be about to remove.
         let unwatched: Vec<TaskId> = self
             .entries
             .iter()
             .filter(|(id, entry)| {
                 let main = self.core.task(**id).and_then(|task| task.who.process);
-                main.is_none_or(|main| !entry.watched.contains_key(&main.pid))
+                let unwatched = main.is_none_or(|main| !entry.watched.contains_key(&main.pid));
+                unwatched || entry.emptied.is_some()
             })
             .map(|(id, _)| *id)
             .collect();

@@ -34,5 +34,6 @@ mod owner;
 mod pacing;
 mod parking;
 mod queue;
+mod supervised;
 mod tiers;
 mod yarn;

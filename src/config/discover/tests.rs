@@ -21,6 +21,7 @@ pub(in crate::config) fn two_rules() -> Vec<Rule> {
             (String::from("B \" C"), Pattern::anywhere("(?<job>.*)").unwrap()),
         ],
         cgroup: whole("/(?<id>[^/]+)"),
+        except: whole("/.+/own"),
         users: vec![0, 1000],
         id: template("x-${id}"),
         job: template("${job}"),
@@ -80,6 +81,11 @@ pub(in crate::config) fn rules() -> impl Strategy<Value = Vec<Rule>> {
 const FAULTY: &[(&str, &str)] = &[
     ("cgroup = '/x'", "lrs.toml:1: discover: the rule has no name; give it one"),
     ("name = ''\ncgroup = '/x'", "lrs.toml:2: discover.name = '': expected 1 to 256 bytes"),
+    (
+        "name = 'x'\ncgroup = '/x'\nexcept = '/x/y'\nattach = 'own'",
+        "lrs.toml:4: discover.except = '/x/y': what is moved has a group of its own, in which there is nobody else; \
+         take it out, or set attach",
+    ),
     ("name = 'x'", "lrs.toml:1: discover: the rule matches every process; set command"),
     (
         "name = 'x'\ncommand = 'x'",
