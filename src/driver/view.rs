@@ -410,9 +410,8 @@ impl Driver {
                 };
                 let learnt = finished.mean_rate().map(|rate| (rate, finished.mean_disk()));
                 let (rate, disk) = learnt.or_else(sampled).unzip();
-                let class_of = |rate| {
-                    class_of(rate, disk.flatten(), classify.io_below, classify.cpu_above)
-                };
+                let class_of =
+                    |rate| class_of(rate, disk.flatten(), classify.io_below, classify.cpu_above);
                 let found = rate.map(class_of);
                 proto::Job {
                     job: key.job.to_string(),
