@@ -13,6 +13,7 @@ pub fn rule(name: &str) -> Rule {
         command: None,
         environment: Vec::new(),
         cgroup: None,
+        except: None,
         users: Vec::new(),
         id: None,
         job: None,

@@ -305,6 +305,7 @@ impl Node {
             read: Some(Bytes(0)),
             written: Some(self.bytes(used.disk)),
             memory_peak: None,
+            oom_kills: None,
             resident: Some(Bytes(doing.iter().map(|p| p.progress.load.resident).sum())),
             pressure: Some(TaskPressure {
                 cpu_some: Duration::from_secs_f64(used.cpu_some),

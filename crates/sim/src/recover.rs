@@ -86,7 +86,9 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
     }
     for (id, group) in groups {
         let occupied = out.node.tree.members(group).next().is_some();
-        if restore.group(id, own_group(group, Default::default()), occupied) == Left::Unneeded {
+        // What cgroup and history would tell of it is not played.
+        let (origin, known) = Default::default();
+        if restore.group(id, own_group(group, origin), occupied, known) == Left::Unneeded {
             remove.push(group);
         }
     }

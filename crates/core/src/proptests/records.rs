@@ -169,16 +169,17 @@ fn sample() -> impl Strategy<Value = TaskSample> {
             involuntary,
         },
     );
-    let looks = (some(any::<bool>()), some(any::<bool>()), some(thread));
+    let looks = (some(any::<bool>()), some(any::<bool>()), some(thread), some(any::<u64>()));
     (some(seconds()), [bytes().boxed(), bytes().boxed()], bytes(), bytes(), some(pressure), looks)
         .prop_map(|(cpu, [read, written], resident, memory_peak, pressure, looks)| {
-            let (asleep, disk_wait, thread) = looks;
+            let (asleep, disk_wait, thread, oom_kills) = looks;
             TaskSample {
                 cpu,
                 read,
                 written,
                 resident,
                 memory_peak,
+                oom_kills,
                 pressure,
                 asleep,
                 disk_wait,
