@@ -205,7 +205,7 @@ impl Root {
         let of_systemd = scope::tracked(&self.hierarchies).find_map(|hierarchy| {
             origin.iter().find(|(name, _)| *name == hierarchy.name).map(|(_, path)| path.as_str())
         });
-        if self.is_scope
+        if crate::systemd::is_running()
             && let Err(error) = scope::rehome(id, of_systemd.unwrap_or_default(), processes)
         {
             tracing::warn!(task = %id, %error, "the processes of task {id}, released, get no scope of their own: {error}");

@@ -78,7 +78,7 @@ impl Shaper {
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
         // What began since the last cycle has not taken its memory yet, and looks small.
         let resident = self.mean_resident().max(self.ahead.resident);
-        let owed = self.ahead.owed(self.tasks.len(), resident);
+        let owed = self.memory_to_come(resident, now.boot);
         let opened = self.ahead.cycle();
         let Some(cpu) = measured.cpu else { return };
         self.fill_lane(cpu.saturated(self.policy.cpu_saturation), now);

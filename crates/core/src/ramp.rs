@@ -14,7 +14,8 @@
 //!   task that ended in that time. A new task has not taken its memory yet; only the cycle and the guard
 //!   see it grow. A task that ended has given its memory back.
 //! - What new tasks will take comes off the memory available, for the cycle too: those of the slots
-//!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended.
+//!   opened so, those of the slots of the last cycle, and those that took the place of a task that ended;
+//!   and what each task of the last [`GROWS`] is smaller than the others, or than those of its job were.
 //! - A cycle in which slots were opened opens none itself, for it looks back on the time before them.
 //! - They cost at most [`MOST_COST`] of a CPU, and nothing while nobody waits or `passive_max` is
 //!   reached.
@@ -28,6 +29,7 @@ use super::pace::Pace;
 use super::rate::NodeRates;
 use super::sample::NodeSample;
 use super::shaper::Shaper;
+use super::task::Task;
 use crate::units::{BootTime, Bytes, Moment};
 
 /// Time between two readings at the least: twenty ticks of each CPU's counters (proc_stat(5)).
@@ -38,6 +40,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// One task in so many may be on its way to its group; on a node of many short ones some always are.
 const STILL_COMING: usize = 8;
+
+/// Time in which a new task may still take its memory: it reads its input in, its runtime warms up.
+const GROWS: Duration = Duration::from_secs(10);
 
 /// Part of a CPU that the readings may cost.
 const MOST_COST: f64 = 0.002;
@@ -115,7 +120,7 @@ impl Ahead {
     }
 
     /// Memory that those will take, if they become as large as the others.
-    pub(super) fn owed(&self, tasks: usize, resident: Option<Bytes>) -> Bytes {
+    fn owed(&self, tasks: usize, resident: Option<Bytes>) -> Bytes {
         Bytes(resident.unwrap_or_default().0.saturating_mul(self.young(tasks)))
     }
 
@@ -137,6 +142,19 @@ impl Shaper {
         may.then(|| self.slots.allocated())
     }
 
+    /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
+    pub(super) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
+        let grows = |task: &&Task| now.since(task.admitted_at.boot) < GROWS;
+        let to_come = |task: &Task| {
+            let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
+            let has = task.counts.last.and_then(|(_, last)| last.resident).unwrap_or_default();
+            of_job.or(resident).unwrap_or_default().0.saturating_sub(has.0)
+        };
+        let of_tasks = self.tasks.values().filter(grows).map(to_come);
+        let of_tasks = of_tasks.fold(0, u64::saturating_add);
+        Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
+    }
+
     /// Opens passive slots if the CPU was spare. `resident`: the mean size of the tasks.
     pub(super) fn ramp(&mut self, node: &Measured, resident: Option<Bytes>, now: Moment) {
         let saturation = self.policy.cpu_saturation;
@@ -148,7 +166,7 @@ impl Shaper {
         // Tasks without a group of their own are looked at by the cycle alone.
         let resident = resident.max(self.mean_resident()).max(self.ahead.resident);
         self.ahead.resident = resident;
-        let owed = self.ahead.owed(self.tasks.len(), resident);
+        let owed = self.memory_to_come(resident, now.boot);
         let memory = node.memory.clone().map(|memory| memory.less(owed));
         let most = self.ahead.room(self.slots.active_capacity);
         self.ahead.opened += self.expand(&cpu, memory.as_ref(), resident, most, now);
