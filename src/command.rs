@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::core::event::Change;
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
-use crate::core::order::Place;
+pub use crate::core::queue::Mark as QueueMark;
 use crate::core::state::Lease;
 use crate::found::{Found, Hint};
 use crate::kernfs::name;
@@ -210,15 +210,6 @@ pub enum QueueRequest {
         /// At most.
         size: usize,
     },
-}
-
-/// Where a page of the queue goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueMark {
-    /// Waiters on the pages before.
-    pub seen: u32,
-    /// The last one of them.
-    pub place: Place,
 }
 
 /// A page of the queue.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | admin | uid 0, `[grpc] admins` | everything |
 //! | integration | `[grpc] integrations` | what a member may; pass on what its scheduler says of containers, and report how that goes |
-//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks, waits and reservations of its own uid, with priorities up to `slots.max_user_priority`; no unit of systemd's: its weight is systemd's, even where its processes are the caller's |
+//! | member | group `lrs`, supplementary membership included | read; ask for slots and act on tasks, waits and reservations of its own uid, with priorities up to `slots.max_user_priority` and reservations up to `slots.reservation_ttl_max`; no unit of systemd's: its weight is systemd's, even where its processes are the caller's |
 //! | reader | everybody else on the node | read |
 //!
 //! Pure: the loop looks up who owns the process, task or reservation and asks here, in the
@@ -14,6 +14,7 @@
 //! with the owner of the reservation.
 
 use std::fmt;
+use std::time::Duration;
 
 pub use crate::command::Role;
 use crate::command::{Caller, CommandError, ErrorKind};
@@ -33,6 +34,8 @@ pub enum Action {
     Reserve {
         /// As asked for.
         priority: Priority,
+        /// As asked for; `None`: as the settings have it.
+        ttl: Option<Duration>,
     },
     /// Release a task.
     ActOnTask,
@@ -82,6 +85,8 @@ pub struct Rights {
     pub lrs_gid: Option<u32>,
     /// `slots.max_user_priority`.
     pub max_user_priority: Priority,
+    /// `slots.reservation_ttl_max`.
+    pub reservation_ttl_max: Duration,
 }
 
 impl Rights {
@@ -136,7 +141,10 @@ impl Rights {
                 own(caller, "the process", action, owner)?;
                 self.within_range(caller, priority.unwrap_or_default())
             }
-            (Role::Member | Role::Integration, Action::Reserve { priority }) => {
+            (role @ (Role::Member | Role::Integration), Action::Reserve { priority, ttl }) => {
+                if role == Role::Member {
+                    self.short_enough(caller, ttl)?;
+                }
                 self.within_range(caller, priority)
             }
             (Role::Member | Role::Integration, Action::SetPriority { priority }) => {
@@ -163,6 +171,19 @@ impl Rights {
             "uid {} may set priorities up to {}, not {priority}: ask for less, ask an admin, or \
              have slots.max_user_priority raised",
             caller.uid, self.max_user_priority
+        )))
+    }
+
+    fn short_enough(&self, caller: &Caller, ttl: Option<Duration>) -> Result<(), CommandError> {
+        let longest = self.reservation_ttl_max;
+        if ttl.is_none_or(|ttl| ttl <= longest) {
+            return Ok(());
+        }
+        Err(denied(format!(
+            "uid {} may reserve for up to {}: give a shorter ttl and reserve again before it \
+             ends, ask an admin, or have slots.reservation_ttl_max raised",
+            caller.uid,
+            crate::config::duration_text(longest)
         )))
     }
 
@@ -215,6 +236,7 @@ mod tests {
             integrations: vec![8],
             lrs_gid: Some(LRS),
             max_user_priority: Priority(5),
+            reservation_ttl_max: Duration::from_secs(600),
         }
     }
 
@@ -268,8 +290,8 @@ mod tests {
             (Action::Admit { priority: None }, [true, false, false]),
             (Action::Admit { priority: Some(low) }, [true, false, false]),
             (Action::Admit { priority: Some(high) }, [false, false, false]),
-            (Action::Reserve { priority: low }, [true, true, true]),
-            (Action::Reserve { priority: high }, [false, false, false]),
+            (Action::Reserve { priority: low, ttl: None }, [true, true, true]),
+            (Action::Reserve { priority: high, ttl: None }, [false, false, false]),
             (Action::ActOnTask, [true, false, false]),
             (Action::SetPriority { priority: low }, [true, false, false]),
             (Action::SetPriority { priority: Priority(i32::MIN) }, [true, false, false]),
@@ -299,6 +321,23 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_members_reservation_is_short() {
+        let reserve = |seconds| Action::Reserve {
+            priority: Priority(0),
+            ttl: Some(Duration::from_secs(seconds)),
+        };
+        let answer = |who: &Caller, seconds| rights().check(who, reserve(seconds), None);
+        let member = caller(1000, &[LRS]);
+        assert_eq!(answer(&member, 600), Ok(()));
+        let error = answer(&member, 601).expect_err("too long");
+        assert!(error.message.contains("up to 10m"), "{}", error.message);
+        assert_eq!(error.kind, ErrorKind::PermissionDenied);
+        for other in [caller(0, &[]), caller(7, &[]), caller(8, &[])] {
+            assert_eq!(answer(&other, 24 * 3600), Ok(()), "{other:?}");
         }
     }
 

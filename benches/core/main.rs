@@ -54,6 +54,7 @@ fn request(labels: Labels) -> Request {
         reservation: None,
         need: Need::Slot,
         opportunistic: false,
+        by_member: false,
     }
 }
 

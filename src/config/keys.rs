@@ -248,14 +248,20 @@ table! {
     /// Cycles that an added slot has to be free before it is withdrawn on a node that is not
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
-    /// Which waiting request of the highest priority gets the next slot: the first, or the one
-    /// whose job's computing rate suits what runs. A job without a rate is sampled first.
+    /// Users whose requests wait at the highest priority take turns. Which request of the user whose
+    /// turn it is gets the slot: the first, or the one whose job's computing rate suits what runs.
+    /// A job without a rate is sampled first.
     Live order: QueueOrder = QueueOrder::Fifo, r#""complement" or "fifo""#, word;
-    /// With "complement": how often a request is overtaken at most.
+    /// With "complement": how often a request is overtaken at most by others of its user.
     Live overtake_max: u32 = 8, "0..=1000", |v| number(v, 0..=1000);
     /// Life of a reservation where its request does not say.
     #[serde(serialize_with = "quantity::show_duration")]
     Live reservation_ttl: Duration = seconds(30), r#"a duration from "100ms" to "24h""#,
+        |v| duration(v, millis(100)..=DAY);
+    /// Longest life that members of group lrs may give a reservation, and of one that does not say;
+    /// root, grpc.admins and grpc.integrations may give up to 24h.
+    #[serde(serialize_with = "quantity::show_duration")]
+    Live reservation_ttl_max: Duration = seconds(600), r#"a duration from "100ms" to "24h""#,
         |v| duration(v, millis(100)..=DAY);
     /// Highest priority that members of group lrs may give their tasks; root and grpc.admins may
     /// give any.

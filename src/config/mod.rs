@@ -39,6 +39,7 @@ pub use example::{ABOUT_THE_FILE, example};
 pub use keys::{
     Cgroup, Classify, Daemon, Dbus, Grpc, Guard, Metrics, NodeSettings, Slots, Tiers, Yarn,
 };
+pub use quantity::duration_text;
 pub use read::{Absent, check_file};
 pub use rule::Rule;
 

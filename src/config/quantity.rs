@@ -83,8 +83,13 @@ pub(super) fn show_duration<S: Serializer>(
     duration: &Duration,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&duration_text(*duration))
+}
+
+/// A duration as the settings have it: "10m".
+pub fn duration_text(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    serializer.serialize_str(&show(millis, DURATION_UNITS, "0s"))
+    show(millis, DURATION_UNITS, "0s")
 }
 
 /// `"auto"` or a duration.

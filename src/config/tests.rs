@@ -97,6 +97,7 @@ fn values_arrive_in_their_fields() {
         order = "complement"
         overtake_max = 3
         reservation_ttl = "1.5m"
+        reservation_ttl_max = "2h"
         max_user_priority = -4
         [tiers]
         ratio = 50
@@ -192,6 +193,7 @@ fn values_arrive_in_their_fields() {
             order: QueueOrder::Complement,
             overtake_max: 3,
             reservation_ttl: Duration::from_secs(90),
+            reservation_ttl_max: Duration::from_secs(7200),
             max_user_priority: -4,
         },
         tiers: Tiers {
@@ -658,7 +660,7 @@ fn slots() -> impl Strategy<Value = Slots> {
         share(0.01),
         1u32..=1000,
         (prop_oneof![Just(QueueOrder::Fifo), Just(QueueOrder::Complement)], 0u32..=1000),
-        millis(100..=86_400_000),
+        (millis(100..=86_400_000), millis(100..=86_400_000)),
         any::<i32>(),
     )
         .prop_map(
@@ -684,7 +686,8 @@ fn slots() -> impl Strategy<Value = Slots> {
                 shrink_after,
                 order: order.0,
                 overtake_max: order.1,
-                reservation_ttl: ttl,
+                reservation_ttl: ttl.0,
+                reservation_ttl_max: ttl.1,
                 max_user_priority: priority,
             },
         )

@@ -197,6 +197,7 @@ impl Driver {
             reservation: request.reservation,
             need: Need::Slot,
             opportunistic: false,
+            by_member: self.rights.role(&caller) == Role::Member,
         };
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
         let first_requested = self.first_requested(&request, uids.effective, process, now);
@@ -413,7 +414,9 @@ pub(super) fn refused(refusal: Refusal) -> CommandError {
         | Refusal::NoActiveSlot { .. }
         | Refusal::Holding(_)
         | Refusal::RootFrozen(_) => ErrorKind::NoFreeSlot,
-        Refusal::Draining | Refusal::ReservationEnded(_) => ErrorKind::FailedPrecondition,
+        Refusal::Draining | Refusal::ReservationEnded(_) | Refusal::ReservationWithdrawn { .. } => {
+            ErrorKind::FailedPrecondition
+        }
         Refusal::UnknownReservation(_) => ErrorKind::NotFound,
     };
     CommandError::new(kind, refusal.to_string())

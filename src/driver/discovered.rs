@@ -170,6 +170,8 @@ impl Driver {
                 Some(Standing::Slotless) => Need::Slotless,
             },
             opportunistic: standing == Some(Standing::Opportunistic),
+            // It does not wait.
+            by_member: false,
         };
         let entry = Entry {
             pinned: Some(pinned.pidfd),

@@ -100,7 +100,8 @@ fn level(event: &Event) -> Level {
         | EventKind::Standing
         | EventKind::Reserved
         | EventKind::Cancelled
-        | EventKind::Expired => Level::DEBUG,
+        | EventKind::Expired
+        | EventKind::Withdrawn => Level::DEBUG,
     }
 }
 

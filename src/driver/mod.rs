@@ -525,7 +525,9 @@ fn rights(config: &Config) -> Rights {
     let mut admins = config.grpc.admins.clone();
     admins.push(rustix::process::geteuid().as_raw());
     let max_user_priority = Priority(config.slots.max_user_priority);
-    Rights { admins, integrations: integrations(config), lrs_gid, max_user_priority }
+    let reservation_ttl_max = config.slots.reservation_ttl_max;
+    let integrations = integrations(config);
+    Rights { admins, integrations, lrs_gid, max_user_priority, reservation_ttl_max }
 }
 
 /// The account of the package's own integration.

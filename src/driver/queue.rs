@@ -3,9 +3,10 @@
 //! It is not part of the snapshot, of which ten thousand waiters would make a copy with every change. A
 //! page is made by the loop when somebody asks, one in a turn: a thousand entries take it a millisecond,
 //! for which a promotion may have to wait (`cargo bench --bench daemon -- queue`). The next one goes on
-//! behind the last waiter seen, whoever came and went meanwhile.
+//! behind the last waiter seen, or where that is gone behind as many as are left before it.
 //!
-//! Limits. Pages are of different moments: between two of them places move up.
+//! Limits. Pages are of different moments: between two of them places move up, and who leaves moves the
+//! others of its user up over those of other users.
 
 use std::time::Duration;
 
@@ -65,12 +66,12 @@ impl Driver {
         let mut seen = after.map_or(0, |mark| mark.seen);
         let mut last = after;
         let waits = self.expected_waits(seen, now);
-        let mut waiting = self.core.queue(after.map(|mark| mark.place));
+        let mut waiting = self.core.queue_behind(after);
         for waiter in waiting.by_ref().take(size) {
             let wait = waits.get(seen as usize).copied();
             entries.push(self.waiter(&waiter, seen, wait, held_up, now));
             seen = seen.saturating_add(1);
-            last = Some(QueueMark { seen, place: waiter.place });
+            last = Some(self.core.mark(seen, waiter.ticket()));
         }
         let next = last.filter(|_| waiting.next().is_some());
         QueuePage { entries, next }

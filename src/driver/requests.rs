@@ -180,15 +180,21 @@ impl Driver {
         reply: Reply<proto::Reservation>,
         now: Moment,
     ) {
-        let ReserveRequest { labels, priority, lease, wait } = request;
+        let ReserveRequest { labels, priority, mut lease, wait } = request;
         if let Some(ttl) = lease.ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
             let message =
                 format!("a reservation cannot last {ttl:?}; give a ttl from 100ms to 24h");
             let error = CommandError::new(ErrorKind::InvalidArgument, message);
             return self.answer(Some(reply), Err(error));
         }
-        if let Err(error) = self.rights.check(caller, Action::Reserve { priority }, None) {
+        let action = Action::Reserve { priority, ttl: lease.ttl };
+        if let Err(error) = self.rights.check(caller, action, None) {
             return self.answer(Some(reply), Err(error));
+        }
+        let by_member = self.rights.role(caller) == Role::Member;
+        if by_member && lease.ttl.is_none() {
+            let slots = &self.config.slots;
+            lease.ttl = Some(slots.reservation_ttl.min(slots.reservation_ttl_max));
         }
         let deadline = match wait {
             Wait::No | Wait::Forever => None,
@@ -198,7 +204,8 @@ impl Driver {
         let patience = (wait != Wait::No).then_some(patience);
         let ticket = self.ticket(Asked::Promise(reply));
         let uid = caller.uid;
-        self.feed(Input::Reserve { ticket, uid, labels, priority, lease, patience }, now);
+        let reserve = Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience };
+        self.feed(reserve, now);
     }
 
     /// A new reservation as its client sees it. `unstored`: why it was not stored; a promise must

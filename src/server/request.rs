@@ -4,7 +4,6 @@
 
 mod pid;
 
-use std::cmp::Reverse;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -269,19 +268,15 @@ pub fn queue(
 fn queue_mark(token: &str) -> Option<QueueMark> {
     let mut parts = token.split('.');
     let seen = parts.next()?.parse().ok()?;
-    let priority = Priority(parts.next()?.parse().ok()?);
-    let since = WallTime::from_unix_micros(parts.next()?.parse().ok()?);
-    let ticket = Ticket(parts.next()?.parse().ok()?);
-    let place = (Reverse(priority), since, ticket);
-    parts.next().is_none().then_some(QueueMark { seen, place })
+    let last = Ticket(parts.next()?.parse().ok()?);
+    let granted = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(QueueMark { seen, last, granted })
 }
 
 /// A page of the queue as clients read it.
 pub fn queue_page(page: QueuePage) -> proto::ListQueueResponse {
-    let next_page_token = page.next.map(|QueueMark { seen, place }| {
-        let (Reverse(priority), since, ticket) = place;
-        format!("{seen}.{priority}.{}.{}", since.unix_micros(), ticket.0)
-    });
+    let next_page_token =
+        page.next.map(|QueueMark { seen, last, granted }| format!("{seen}.{}.{granted}", last.0));
     proto::ListQueueResponse {
         queue: page.entries,
         next_page_token: next_page_token.unwrap_or_default(),

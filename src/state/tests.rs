@@ -60,6 +60,8 @@ fn record(number: u64) -> Task {
         tier: Tier::Passive,
         created_at: WallTime::from_unix_micros(2),
         expires: BootTime(Duration::from_secs(60)),
+        yields_from: BootTime(Duration::from_secs(5)),
+        by_member: true,
     };
     Task {
         id: id(number),

@@ -35,5 +35,6 @@ mod pacing;
 mod parking;
 mod queue;
 mod supervised;
+mod sharing;
 mod tiers;
 mod yarn;

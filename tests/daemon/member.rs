@@ -8,19 +8,27 @@ use crate::harness::Daemon;
 /// A user that owns nothing here.
 pub const STRANGER: u32 = 65534;
 
+/// Another one.
+pub const OTHER_STRANGER: u32 = 65533;
+
 /// Its groups when it is in group lrs, and when it is not.
 pub const MEMBER: &str = "64998,64999";
 pub const OTHER: &str = "64998";
 
 /// `lrsctl` for an unprivileged user, who can reach neither the build nor a private directory.
 pub fn stranger(daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
+    as_user(STRANGER, daemon, groups, arguments)
+}
+
+/// The same for any user.
+pub fn as_user(uid: u32, daemon: &Daemon, groups: &str, arguments: &[&str]) -> Command {
     use std::os::unix::fs::PermissionsExt;
     let lrsctl = daemon.dir.path().join("lrsctl");
     if !lrsctl.exists() {
         fs::set_permissions(daemon.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_lrsctl"), &lrsctl).unwrap();
     }
-    let id = STRANGER.to_string();
+    let id = uid.to_string();
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid", &id, "--regid", &id, "--groups", groups])

@@ -128,8 +128,7 @@ async fn the_other_commands_arrive_and_are_answered() {
     .unwrap();
 
     // A page says where the next one begins.
-    let place = (std::cmp::Reverse(Priority(-3)), WallTime::from_unix_micros(-5), Ticket(8));
-    let mark = QueueMark { seen: 1000, place };
+    let mark = QueueMark { seen: 1000, last: Ticket(8), granted: 70 };
     let entries = vec![proto::Queued { id: waiter.to_string(), ..Default::default() }];
     let page = QueuePage { entries, next: Some(mark) };
     let page = exchange!(

@@ -117,6 +117,7 @@ impl Books {
             | EventKind::Standing
             | EventKind::Cancelled
             | EventKind::Expired
+            | EventKind::Withdrawn
             | EventKind::Resized
             | EventKind::Probe
             | EventKind::LaneIn

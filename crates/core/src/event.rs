@@ -71,6 +71,8 @@ pub enum EventKind {
     Reserved,
     Cancelled,
     Expired,
+    /// A reservation yielded to others who wait.
+    Withdrawn,
     Expanded,
     Shrunk,
     /// Slots on trial are kept or taken back.
@@ -124,6 +126,7 @@ impl EventKind {
             EventKind::Reserved => "reserved",
             EventKind::Cancelled => "cancelled",
             EventKind::Expired => "expired",
+            EventKind::Withdrawn => "withdrawn",
             EventKind::Expanded => "expanded",
             EventKind::Shrunk => "shrunk",
             EventKind::Probe => "probe",

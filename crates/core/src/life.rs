@@ -27,7 +27,7 @@ use super::exit::Exit;
 use super::jobs::End;
 use super::model::{Labels, Priority, Standing, TaskId};
 use super::restore::Due;
-use super::shaper::{Deadline, Shaper, insert_labels};
+use super::shaper::{Shaper, insert_labels};
 use super::slots::Seat;
 use super::step::{FoundAgain, Job, Last, NotMoved, Ready, Record, Whither};
 use super::task::{
@@ -194,9 +194,7 @@ impl Shaper {
         {
             let (rid, mut reservation) = *promise;
             reservation.tier = task.seat.tier();
-            self.slots.reserve(reservation.tier, reservation.rank(), rid);
-            self.deadlines.insert((reservation.expires, Deadline::Reservation(rid)));
-            self.reservations.insert(rid, reservation);
+            self.keep_reservation(rid, reservation);
             self.step.store(Record::Reservation(rid));
         }
         if parked {

@@ -1,16 +1,17 @@
 //! Which waiting request is next: the node's own queue (thesis 2.5).
 //!
-//! By default the first by priority and by when it first asked. With [`QueueOrder::Complement`] a request
-//! of the highest waiting priority is chosen by its job's computing rate: the one that brings the
-//! mean rate of what runs nearest to the mean of what runs and waits, so that computing goes beside
-//! I/O; ties by arrival. A job without a rate is sampled (thesis 2.4.1.1): its first task goes before
-//! the others, at most as many samples at a time as there are active slots. A rate that is not known
-//! otherwise counts as the mean.
+//! Whose it is says turns.rs: by priority, and within it the users take turns. Which of that user's is
+//! said here. By default the one that first asked. With [`QueueOrder::Complement`] it is chosen by its
+//! job's computing rate: the one that brings the mean rate of what runs nearest to the mean of what runs
+//! and waits (of this user), so that computing goes beside I/O; ties by arrival. A job without a rate is
+//! sampled (thesis 2.4.1.1): its first task goes before the others, at most as many samples at a time as
+//! there are active slots. A rate that is not known otherwise counts as the mean. Nobody comes before
+//! another user's by the rate of its jobs.
 //!
-//! Nobody starves: a request is overtaken at most [`Policy::overtake_max`] times by others of its
-//! priority, the skip bound of delay scheduling (Zaharia et al., EuroSys 2010).
+//! Nobody starves: a request is overtaken at most [`Policy::overtake_max`] times by others of its user
+//! and priority, the skip bound of delay scheduling (Zaharia et al., EuroSys 2010).
 //!
-//! Limits. Of a long queue the first [`LOOKED_AT`] requests are compared. How often a request was
+//! Limits. Of a user's requests the first [`LOOKED_AT`] are compared. How often a request was
 //! overtaken is not stored: a client that asks again after a restart of the daemon begins with 0, so
 //! that each restart can add [`Policy::overtake_max`] to its wait.
 //! In simulated queues it was within 0.04
@@ -18,9 +19,7 @@
 //!
 //! [`Policy::overtake_max`]: super::state::Policy::overtake_max
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +30,10 @@ use super::slots::Seat;
 use super::state::Waiter;
 use super::step::Ticket;
 use super::task::Task;
-use crate::units::{Share, WallTime};
+use super::turns::Arrival;
+use crate::units::Share;
 
-/// How the next waiting request is chosen.
+/// How the next waiting request of a user is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueueOrder {
@@ -44,10 +44,7 @@ pub enum QueueOrder {
     Complement,
 }
 
-/// A place in the queue.
-pub type Place = (Reverse<Priority>, WallTime, Ticket);
-
-/// Requests compared.
+/// Requests of a user that are compared.
 const LOOKED_AT: usize = 1024;
 
 /// Rates that are known, summed up.
@@ -79,28 +76,33 @@ impl Shaper {
     /// Takes the request that gets the next slot from those that wait. `known` is kept from one grant
     /// of a turn to the next: to compute it takes a look at every task.
     pub(super) fn next_waiter(&mut self, known: &mut Option<Known>) -> Option<(Ticket, Waiter)> {
+        let first = self.queue.first()?;
         let ticket = if self.policy.order == QueueOrder::Fifo {
-            self.queue.first()?.2
+            first.arrival.1
         } else {
             let known = known.get_or_insert_with(|| Known::of(self));
-            known.look(self);
-            let index = self.nearest(known)?;
-            let granted = known.candidates.remove(index)?;
-            for before in known.candidates.range_mut(..index) {
+            let of = (first.priority, first.uid);
+            let mut candidates = known.candidates.remove(&of).unwrap_or_default();
+            known.look(of, &mut candidates, self);
+            let index = self.nearest(known, &candidates.list)?;
+            let granted = candidates.list.remove(index)?;
+            for before in candidates.list.range_mut(..index) {
                 before.overtaken = before.overtaken.saturating_add(1);
                 if let Some(waiter) = self.waiters.get_mut(&before.ticket) {
                     waiter.overtaken = before.overtaken;
                 }
             }
+            known.candidates.insert(of, candidates);
             known.runs(&self.jobs, None, granted.job);
             granted.ticket
         };
-        Some((ticket, self.take_waiter(ticket)?))
+        let waiter = self.take_waiter(ticket)?;
+        self.queue.served(first.priority, first.uid);
+        Some((ticket, waiter))
     }
 
     /// The place of the next one among the candidates.
-    fn nearest(&self, known: &Known) -> Option<usize> {
-        let all = &known.candidates;
+    fn nearest(&self, known: &Known, all: &VecDeque<Candidate>) -> Option<usize> {
         let whole = all.iter().filter_map(|waiter| waiter.rate).fold(known.running, Rates::add);
         // Behind one that was overtaken often enough none is chosen.
         let last = all.iter().position(|waiter| waiter.overtaken >= self.policy.overtake_max);
@@ -133,10 +135,16 @@ pub(super) struct Known {
     running: Rates,
     /// Jobs that run and have no rate yet.
     unknown: BTreeSet<JobKey>,
-    /// The first [`LOOKED_AT`] of the highest waiting priority.
-    candidates: VecDeque<Candidate>,
+    /// Of each priority and user whose turn it was.
+    candidates: BTreeMap<(Priority, u32), Candidates>,
+}
+
+/// The first [`LOOKED_AT`] of a user.
+#[derive(Default)]
+struct Candidates {
+    list: VecDeque<Candidate>,
     /// The last one that became a candidate.
-    looked: Option<Place>,
+    looked: Option<Arrival>,
 }
 
 impl Known {
@@ -158,24 +166,16 @@ impl Known {
         known
     }
 
-    /// Fills the candidates up. Within a turn requests leave the queue by a grant alone.
-    fn look(&mut self, shaper: &Shaper) {
-        if self.candidates.is_empty() {
-            self.looked = None;
-        }
-        let Some(first) = self.looked.or_else(|| shaper.queue.first().copied()) else { return };
-        let after = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = shaper.queue.range((after, Bound::Unbounded));
-        for place in rest.take_while(|place| place.0 == first.0) {
-            if self.candidates.len() == LOOKED_AT {
-                break;
-            }
-            self.looked = Some(*place);
-            let Some(waiter) = shaper.waiters.get(&place.2) else { continue };
+    /// Fills the candidates up. Within a turn of the loop requests leave the queue by a grant alone.
+    fn look(&self, (priority, uid): (Priority, u32), all: &mut Candidates, shaper: &Shaper) {
+        let room = LOOKED_AT - all.list.len().min(LOOKED_AT);
+        for arrival in shaper.queue.of_user(priority, uid, all.looked).take(room) {
+            all.looked = Some(arrival);
+            let Some(waiter) = shaper.waiters.get(&arrival.1) else { continue };
             let job = waiter.request.labels.job_key(Some(waiter.request.uid));
             let rate = job.as_ref().and_then(|job| self.rate(&shaper.jobs, job));
-            let (ticket, overtaken) = (place.2, waiter.overtaken);
-            self.candidates.push_back(Candidate { ticket, overtaken, job, rate });
+            let (ticket, overtaken) = (arrival.1, waiter.overtaken);
+            all.list.push_back(Candidate { ticket, overtaken, job, rate });
         }
     }
 

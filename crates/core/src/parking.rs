@@ -113,7 +113,7 @@ impl Shaper {
         // Those that waited for the daemon come back in any order.
         let none = self.parking.over || self.draining() || self.gather_until.is_some();
         let places = if none { 0 } else { self.slots.active_capacity as usize + AHEAD };
-        let next: BTreeSet<Ticket> = self.queue.iter().take(places).map(|(.., t)| *t).collect();
+        let next: BTreeSet<Ticket> = self.queue.order().take(places).map(|(_, t)| t).collect();
         let mut held = BTreeSet::new();
         for (id, parked) in &mut self.parking.parked {
             let keeps = parked.ticket.is_some_and(|ticket| next.contains(&ticket));

@@ -12,7 +12,7 @@ use super::counts::Counts;
 use super::event::EventKind;
 use super::model::{Labels, Order, Priority, ReservationId, TaskId, Tier};
 use super::order::Known;
-use super::shaper::{Deadline, Shaper, post_increment};
+use super::shaper::{Shaper, post_increment};
 use super::slots::{Rank, Seat};
 use super::state::{Need, Refusal, Request, Reservation};
 use super::step::{Answer, Job, Record, Ticket};
@@ -86,7 +86,7 @@ impl Shaper {
             let slots = &mut self.slots;
             slots.passive_capacity =
                 slots.passive_capacity.min(slots.passive_max).max(slots.passive_in_use());
-            if !self.grant_waiter(&mut known, now) {
+            if !self.grant_waiter(&mut known, now) && !self.withdraw_one(now) {
                 break;
             }
         }
@@ -227,7 +227,7 @@ impl Shaper {
     pub(super) fn offers(&self, request: &Request) -> bool {
         // A waiter of equal or higher priority comes before this request.
         let priority = request.priority.unwrap_or_default();
-        let queued = self.queue.first().is_some_and(|(first, ..)| first.0 >= priority);
+        let queued = self.queue.first().is_some_and(|first| first.priority >= priority);
         !queued && self.active_offered() + self.passive_offered() > 0
     }
 
@@ -305,11 +305,9 @@ impl Shaper {
         if let Some(why) = &self.root_frozen {
             return Err(Refusal::RootFrozen(why.clone()));
         }
-        let Some(reservation) = self.reservations.remove(&id) else {
+        let Some(reservation) = self.take_reservation(id) else {
             return Err(Refusal::ReservationEnded(id));
         };
-        self.slots.unreserve(reservation.tier, reservation.rank());
-        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
         let seat = match reservation.tier {
             Tier::Active => Seat::Active,
             Tier::Passive => Seat::Passive,

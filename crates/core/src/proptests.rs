@@ -56,6 +56,7 @@ fn request(priority: i32) -> Request {
         reservation: None,
         need: Need::Slot,
         opportunistic: false,
+        by_member: false,
     }
 }
 
@@ -132,7 +133,11 @@ impl Ask for Shaper {
         let ticket = Ticket(NEXT.fetch_add(1, Ordering::Relaxed));
         Ok(match self.request(ticket, request, patience, now)? {
             Asked::Placed(id) => Answer::Placed(id),
-            Asked::Waiting => Answer::Waiting(ticket),
+            Asked::Waiting => {
+                // As `handle` does it.
+                self.settle(now);
+                Answer::Waiting(ticket)
+            }
         })
     }
 
@@ -144,7 +149,7 @@ impl Ask for Shaper {
         ttl: Option<Duration>,
         now: Moment,
     ) -> Result<ReservationId, Refusal> {
-        let request = Request::of_promise(uid, labels, priority);
+        let request = Request::of_promise(uid, uid != 0, labels, priority);
         let promised = self.reserve(Ticket(0), request, Lease::one(ttl), None, now)?;
         Ok(promised.expect("it does not wait")[0])
     }
@@ -227,20 +232,21 @@ proptest! {
 
     #[test]
     fn the_queue_is_shown_in_the_order_of_its_grants(
-        asked in prop::collection::vec((-2..3i32, 0..20u64), 1..12),
+        asked in prop::collection::vec((-2..3i32, 0..3u32, 0..20u64), 1..12),
     ) {
         let mut shaper = shaper(1);
         let one = Some(1);
         let policy = Policy { active: one, passive: one, passive_max: one, ..Policy::simulated() };
         shaper.set_policy(policy, at(20));
         let mut running = vec![admit(&mut shaper, 0, at(20)), admit(&mut shaper, 0, at(20))];
-        for (priority, since) in asked {
+        for (priority, uid, since) in asked {
             let first_requested = at(since).wall;
             let patience = Some(Patience { first_requested, deadline: None, parks: false });
-            let answer = shaper.ask(request(priority), patience, at(20));
+            let asks = Request { uid, ..request(priority) };
+            let answer = shaper.ask(asks, patience, at(20));
             prop_assert!(matches!(answer, Ok(Answer::Waiting(_))));
         }
-        let shown: Vec<_> = shaper.queue(None).map(|waiting| waiting.ticket()).collect();
+        let shown: Vec<_> = shaper.queue().map(|waiting| waiting.ticket()).collect();
         let mut granted = Vec::new();
         shaper.take_step();
         while let Some(task) = running.pop() {

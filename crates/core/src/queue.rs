@@ -1,23 +1,23 @@
 //! The queue as clients see it: who waits, at which place, and why.
 //!
-//! A place is counted only when somebody asks for it: the queue is a set in order, and a number kept for
-//! each of ten thousand waiters would change with every grant.
+//! A place is counted only when somebody asks for it: a number kept for each of ten thousand waiters would
+//! change with every grant. It is the one of turns.rs: if nobody comes or leaves, the waiters are served in
+//! this order.
 //!
-//! Limits. Places are by priority and by who asked first. With
-//! [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another of the highest waiting priority
-//! may be next, at most [`Policy::overtake_max`](super::state::Policy::overtake_max) times.
+//! Limits. With [`QueueOrder::Complement`](super::order::QueueOrder::Complement) another request of the
+//! same user and priority may be next, at most
+//! [`Policy::overtake_max`](super::state::Policy::overtake_max) times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::ops::Bound;
 use std::time::Duration;
 
-use super::order::Place;
 use super::shaper::Shaper;
 use super::slots::Seat;
 use super::state::Request;
 use super::step::Ticket;
 use super::task::Task;
+use super::turns::Arrival;
 use crate::units::{BootTime, WallTime};
 
 /// For so many places it is said when they are expected to get a slot.
@@ -26,8 +26,7 @@ pub const EXPECTED: usize = 1000;
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
-    /// Where it stands; the next page of the queue goes on behind it.
-    pub place: Place,
+    arrival: Arrival,
     /// What is asked for.
     pub request: &'a Request,
     /// When it gives up; `None`: never.
@@ -39,13 +38,24 @@ pub struct Waiting<'a> {
 impl Waiting<'_> {
     /// Under which it is answered.
     pub fn ticket(&self) -> Ticket {
-        self.place.2
+        self.arrival.1
     }
 
     /// When it first asked.
     pub fn since(&self) -> WallTime {
-        self.place.1
+        self.arrival.0
     }
+}
+
+/// Where a page of the queue goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Waiters on the pages before.
+    pub seen: u32,
+    /// The last one of them.
+    pub last: Ticket,
+    /// Grants until then.
+    pub granted: u64,
 }
 
 /// Why nobody who waits gets a slot now.
@@ -62,26 +72,45 @@ pub enum HeldUp {
 }
 
 impl Shaper {
-    /// Those that wait, from the first one behind `after` on.
-    pub fn queue(&self, after: Option<Place>) -> impl Iterator<Item = Waiting<'_>> {
+    /// Those that wait, in the order in which they are served.
+    pub fn queue(&self) -> impl Iterator<Item = Waiting<'_>> {
+        self.queue_behind(None)
+    }
+
+    /// The same behind the last page. Where its last waiter is gone, those before it have most likely
+    /// been granted: it goes on behind as many as are left of them.
+    pub fn queue_behind(&self, mark: Option<Mark>) -> impl Iterator<Item = Waiting<'_>> {
         let parked = self.parking.inside();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let places = self.queue.range((from, Bound::Unbounded));
-        places.filter_map(move |place| self.waiting_at(*place, &parked))
+        let before = mark.map_or(0, |mark| {
+            let granted = self.queue.granted().saturating_sub(mark.granted);
+            let left = || usize::try_from(u64::from(mark.seen).saturating_sub(granted));
+            let last = self.waiters.get(&mark.last).and_then(|_| self.place_of(mark.last));
+            last.map_or_else(|| left().unwrap_or(usize::MAX), |place| place + 1)
+        });
+        let order = self.queue.order().skip(before);
+        order.filter_map(move |arrival| self.waiting_at(arrival, &parked))
+    }
+
+    /// Where the next page goes on, when `seen` waiters up to `last` are on those before.
+    pub fn mark(&self, seen: u32, last: Ticket) -> Mark {
+        Mark { seen, last, granted: self.queue.granted() }
+    }
+
+    fn place_of(&self, ticket: Ticket) -> Option<usize> {
+        self.queue.order().position(|(_, other)| other == ticket)
     }
 
     /// The request of this ticket, if it waits, and how many are before it.
     pub fn waiting_of(&self, ticket: Ticket) -> Option<(usize, Waiting<'_>)> {
         let waiter = self.waiters.get(&ticket)?;
-        let place = waiter.place(ticket);
-        let before = self.queue.range(..place).count();
-        Some((before, self.waiting_at(place, &self.parking.inside())?))
+        let before = self.place_of(ticket)?;
+        Some((before, self.waiting_at((waiter.first_requested, ticket), &self.parking.inside())?))
     }
 
-    fn waiting_at(&self, place: Place, parked: &BTreeSet<Ticket>) -> Option<Waiting<'_>> {
-        let waiter = self.waiters.get(&place.2)?;
+    fn waiting_at(&self, arrival: Arrival, parked: &BTreeSet<Ticket>) -> Option<Waiting<'_>> {
+        let waiter = self.waiters.get(&arrival.1)?;
         let (request, deadline) = (&waiter.request, waiter.deadline);
-        Some(Waiting { place, request, deadline, parked: parked.contains(&place.2) })
+        Some(Waiting { arrival, request, deadline, parked: parked.contains(&arrival.1) })
     }
 
     /// How long those that wait are expected to wait yet, by place, for the first [`EXPECTED`] at most:
@@ -104,7 +133,7 @@ impl Shaper {
         let mut free: BinaryHeap<Reverse<Duration>> =
             running.filter_map(left).map(Reverse).collect();
         let mut waits = Vec::new();
-        for waiting in self.queue(None).take(EXPECTED) {
+        for waiting in self.queue().take(EXPECTED) {
             let Some(Reverse(wait)) = free.pop() else { break };
             waits.push(wait);
             let job = waiting.request.labels.job_key(Some(waiting.request.uid));

@@ -1,20 +1,20 @@
 //! What comes before a task: requests that are granted, refused or wait, and reservations.
 //!
-//! A request is answered at once if anything is free; whoever is willing to wait is queued by
-//! priority and by when it first asked, and served by `settle` (placement.rs) from what is left
-//! over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
+//! A request is answered at once if anything is free; whoever is willing to wait is queued
+//! (turns.rs has the order), and served by `settle` (placement.rs) from what is left over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
 //! event, so that a client that asks in a loop does not flush the history.
 //!
 //! Whether anything is free is said in placement.rs; when waits and promises end, in shaper.rs
-//! (`expire`).
+//! (`expire`); which promises end early because others wait, in share.rs.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::event::EventKind;
+use super::event::{Event, EventKind};
 use super::model::{Order, ReservationId, Tier};
 use super::shaper::{Deadline, Shaper, post_increment};
+use super::share::UNTOUCHED;
 use super::state::{Asked, Lease, Need, Patience, Refusal, Request, Reservation, Waiter};
 use super::step::{Record, Ticket};
 use crate::units::Moment;
@@ -65,7 +65,7 @@ impl Shaper {
 
     pub(super) fn take_waiter(&mut self, id: Ticket) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
-        self.queue.remove(&waiter.place(id));
+        self.queue.remove(waiter.place(id));
         if let Some(deadline) = waiter.deadline {
             self.deadlines.remove(&(deadline, Deadline::Waiter(id)));
         }
@@ -142,21 +142,22 @@ impl Shaper {
             tier,
             created_at: now.wall,
             expires: now.boot.after(ttl.unwrap_or(self.policy.reservation_ttl)),
+            yields_from: now.boot.after(UNTOUCHED),
+            by_member: request.by_member,
         };
-        self.slots.reserve(tier, reservation.rank(), id);
-        self.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
-        self.reservations.insert(id, reservation);
+        self.keep_reservation(id, reservation);
         self.step.store(Record::Reservation(id));
         self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {
             event.to = Some(tier.to_string());
             event.inputs.insert("priority".into(), json!(priority));
+            event.inputs.insert("uid".into(), json!(request.uid));
         });
         id
     }
 
     /// Ends a promise early.
     pub(super) fn cancel_reservation(&mut self, id: ReservationId, now: Moment) {
-        self.end_reservation(id, EventKind::Cancelled, now);
+        self.end_reservation(id, EventKind::Cancelled, now, |_| ());
         self.settle(now);
     }
 
@@ -227,18 +228,44 @@ impl Shaper {
         if self.reservations.contains_key(&id) {
             return Ok(());
         }
+        if let Some(reason) = self.withdrawn.reason(id).cloned() {
+            return Err(Refusal::ReservationWithdrawn { id, reason });
+        }
         let made_here =
             id.epoch == self.counters.epoch && id.number < self.counters.next_reservation;
         Err(if made_here { Refusal::ReservationEnded(id) } else { Refusal::UnknownReservation(id) })
     }
 
-    pub(super) fn end_reservation(&mut self, id: ReservationId, kind: EventKind, now: Moment) {
-        let Some(reservation) = self.reservations.remove(&id) else { return };
+    /// It holds its slot from now on.
+    pub(super) fn keep_reservation(&mut self, id: ReservationId, reservation: Reservation) {
+        self.slots.reserve(reservation.tier, reservation.rank(), id);
+        self.deadlines.extend(reservation.deadlines(id));
+        self.reservations.insert(id, reservation);
+    }
+
+    /// It does no more.
+    pub(super) fn take_reservation(&mut self, id: ReservationId) -> Option<Reservation> {
+        let reservation = self.reservations.remove(&id)?;
         self.slots.unreserve(reservation.tier, reservation.rank());
-        self.deadlines.remove(&(reservation.expires, Deadline::Reservation(id)));
+        for deadline in reservation.deadlines(id) {
+            self.deadlines.remove(&deadline);
+        }
+        Some(reservation)
+    }
+
+    pub(super) fn end_reservation(
+        &mut self,
+        id: ReservationId,
+        kind: EventKind,
+        now: Moment,
+        fill: impl FnOnce(&mut Event),
+    ) {
+        let Some(reservation) = self.take_reservation(id) else { return };
         self.step.forget(Record::Reservation(id));
         self.record(now, kind, Some(id.to_string()), |event| {
             event.from = Some(reservation.tier.to_string());
+            event.inputs.insert("uid".into(), json!(reservation.uid));
+            fill(event);
         });
     }
 }

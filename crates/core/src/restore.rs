@@ -380,6 +380,8 @@ mod tests {
             tier: Tier::Active,
             created_at: WallTime::from_unix_micros(0),
             expires: BootTime(Duration::from_secs(60)),
+            yields_from: BootTime(Duration::from_secs(5)),
+            by_member: true,
         };
         let used = Some(Box::new((PROMISE, reservation)));
         Life::Attaching(Attaching { used, ..Attaching::default() })

@@ -27,14 +27,15 @@ use super::jobs::Jobs;
 use super::lane::Lane;
 use super::model::{Labels, Priority, ReservationId, TaskId};
 use super::neighbours::Follow;
-use super::order::Place;
 use super::parking::Parking;
 use super::probe::Probe;
 use super::ramp::Ahead;
+use super::share::Withdrawn;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
 use super::step::{Answer, Input, Reading, Record, Step, Ticket};
 use super::task::Task;
+use super::turns::Turns;
 use super::usage::Usage;
 use crate::units::{BootTime, Moment, WallTime};
 
@@ -69,9 +70,10 @@ pub struct Shaper {
     pub(super) tasks: BTreeMap<TaskId, Box<Task>>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     pub(super) waiters: BTreeMap<Ticket, Waiter>,
-    /// The waiters, first come first.
-    pub(super) queue: BTreeSet<Place>,
-    /// When waits and reservations end.
+    /// The waiters, in the order in which they are served.
+    pub(super) queue: Turns,
+    pub(super) withdrawn: Withdrawn,
+    /// When waits and reservations end, and from when on a reservation may be withdrawn.
     pub(super) deadlines: BTreeSet<(BootTime, Deadline)>,
     /// Waiters that are in their groups.
     pub(super) parking: Parking,
@@ -99,6 +101,8 @@ pub struct Shaper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deadline {
     Reservation(ReservationId),
+    /// From now on it may be withdrawn.
+    MayYield(ReservationId),
     Waiter(Ticket),
 }
 
@@ -125,7 +129,8 @@ impl Shaper {
             tasks: BTreeMap::new(),
             reservations: BTreeMap::new(),
             waiters: BTreeMap::new(),
-            queue: BTreeSet::new(),
+            queue: Turns::default(),
+            withdrawn: Withdrawn::default(),
             deadlines: BTreeSet::new(),
             parking: Parking::default(),
             vacated: restored
@@ -160,9 +165,7 @@ impl Shaper {
         for (id, reservation) in restored.reservations {
             shaper.counters.next_order =
                 shaper.counters.next_order.max(reservation.order.0.saturating_add(1));
-            shaper.slots.reserve(reservation.tier, reservation.rank(), id);
-            shaper.deadlines.insert((reservation.expires, Deadline::Reservation(id)));
-            shaper.reservations.insert(id, reservation);
+            shaper.keep_reservation(id, reservation);
         }
         let wished = restored.passive_capacity.unwrap_or(0).min(shaper.slots.passive_max);
         shaper.slots.passive_capacity =
@@ -266,7 +269,7 @@ impl Shaper {
         self.guard.entered().is_some() && self.policy.guard.is_some_and(|guard| !guard.dry_run)
     }
 
-    fn offers_nothing(&self) -> bool {
+    pub(super) fn offers_nothing(&self) -> bool {
         self.draining() || self.root_frozen.is_some()
     }
 
@@ -305,7 +308,11 @@ impl Shaper {
             Input::Request { ticket, request, patience } => {
                 match self.request(ticket, request, patience, now) {
                     Ok(Asked::Placed(_)) => {}
-                    Ok(Asked::Waiting) => self.step.answers.push((ticket, Answer::Waiting)),
+                    Ok(Asked::Waiting) => {
+                        self.step.answers.push((ticket, Answer::Waiting));
+                        // Reservations may yield to it.
+                        self.settle(now);
+                    }
                     Err(refusal) => self.step.answers.push((ticket, Answer::Refused(refusal))),
                 }
             }
@@ -360,14 +367,18 @@ impl Shaper {
             Input::Repaired { task, found, result } => self.repaired(task, &found, result, now),
             Input::OwnerSaid { task, group } => self.owner_said(task, group),
             Input::FoundAgain { task, found } => self.found_again(task, found, now),
-            Input::Reserve { ticket, uid, labels, priority, lease, patience } => {
-                let request = Request::of_promise(uid, labels, priority);
+            Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience } => {
+                let request = Request::of_promise(uid, by_member, labels, priority);
                 let answer = match self.reserve(ticket, request, lease, patience, now) {
                     Ok(Some(promised)) => Answer::Reserved(promised),
                     Ok(None) => Answer::Waiting,
                     Err(refusal) => Answer::Refused(refusal),
                 };
+                let waits = answer == Answer::Waiting;
                 self.step.answers.push((ticket, answer));
+                if waits {
+                    self.settle(now);
+                }
             }
             Input::Cancel(id) => self.cancel_reservation(id, now),
             Input::SetPriority { task, priority } => self.set_priority(task, priority, now),
@@ -486,7 +497,11 @@ impl Shaper {
         {
             self.deadlines.pop_first();
             match what {
-                Deadline::Reservation(id) => self.end_reservation(id, EventKind::Expired, now),
+                Deadline::Reservation(id) => {
+                    self.end_reservation(id, EventKind::Expired, now, |_| ());
+                }
+                // What is placed below looks at it.
+                Deadline::MayYield(_) => {}
                 Deadline::Waiter(id) => {
                     if self.take_waiter(id).is_some() {
                         self.step.answers.push((id, Answer::TimedOut));

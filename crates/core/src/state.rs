@@ -2,7 +2,6 @@
 //! Data only; the rules are in [`super::shaper`], [`super::placement`] and
 //! [`super::cycle`].
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,11 +10,13 @@ use super::guard::GuardPolicy;
 use super::guard::freeze::FreezePolicy;
 use super::jobs::Finished;
 use super::model::{JobKey, Labels, Order, Priority, ReservationId, TaskId, Tier};
-use super::order::{Place, QueueOrder};
+use super::order::QueueOrder;
 use super::probe::Formula;
+use super::shaper::Deadline;
 use super::slots::Rank;
 use super::step::Ticket;
 use super::task::{Task, Who};
+use super::turns::Place;
 use crate::units::{BootTime, Bytes, MemoryAmount, Share, WallTime};
 
 /// The settings decisions depend on.
@@ -37,9 +38,9 @@ pub struct Policy {
     pub cpu_saturation: Share,
     /// Cycles after which a free expanded slot is withdrawn.
     pub shrink_after: u32,
-    /// Which waiting request is next.
+    /// Which waiting request of a user is next.
     pub order: QueueOrder,
-    /// How often a waiting request may be overtaken by others of its priority.
+    /// How often a waiting request may be overtaken by others of its user and priority.
     pub overtake_max: u32,
     /// What the I/O lane may take of a CPU for each active slot; 0: nobody is in it.
     pub lane_share: Share,
@@ -103,11 +104,24 @@ pub struct Reservation {
     pub created_at: WallTime,
     /// When the promise ends.
     pub expires: BootTime,
+    /// Before this it is not withdrawn for others.
+    #[serde(default)]
+    pub yields_from: BootTime,
+    /// A member made it: it is under a share ([`super::share`]). Records of before say nothing of it,
+    /// and are not.
+    #[serde(default)]
+    pub by_member: bool,
 }
 
 impl Reservation {
     pub(super) fn rank(&self) -> Rank {
         Rank::new(self.priority, self.order)
+    }
+
+    /// When something is due for it.
+    pub(super) fn deadlines(&self, id: ReservationId) -> [(BootTime, Deadline); 2] {
+        let yields = (self.yields_from, Deadline::MayYield(id));
+        [(self.expires, Deadline::Reservation(id)), yields]
     }
 }
 
@@ -128,14 +142,21 @@ pub struct Request {
     pub need: Need,
     /// Behind every task that is not, whatever the priorities.
     pub opportunistic: bool,
+    /// Who asks is a member, neither admin nor integration.
+    pub by_member: bool,
 }
 
 impl Request {
     /// What is to be promised, for a process that nobody knows yet.
-    pub(super) fn of_promise(uid: u32, labels: Labels, priority: Priority) -> Request {
+    pub(super) fn of_promise(
+        uid: u32,
+        by_member: bool,
+        labels: Labels,
+        priority: Priority,
+    ) -> Request {
         let (who, reservation, need) = (Who::default(), None, Need::Slot);
-        let priority = Some(priority);
-        Request { uid, who, labels, priority, reservation, need, opportunistic: false }
+        let (priority, opportunistic) = (Some(priority), false);
+        Request { uid, who, labels, priority, reservation, need, opportunistic, by_member }
     }
 
     /// Its rank if it were seated last of all.
@@ -170,9 +191,11 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Where it stands in the queue.
+    /// Where it is listed.
     pub fn place(&self, ticket: Ticket) -> Place {
-        (Reverse(self.request.priority.unwrap_or_default()), self.first_requested, ticket)
+        let Request { priority, uid, by_member, .. } = &self.request;
+        let (priority, uid) = (priority.unwrap_or_default(), *uid);
+        Place { priority, uid, by_member: *by_member, arrival: (self.first_requested, ticket) }
     }
 }
 
@@ -197,7 +220,7 @@ impl Lease {
 /// How a request may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Its place among waiters of equal priority.
+    /// Its place among waiters of its user and priority.
     pub first_requested: WallTime,
     /// When it gives up; `None`: never.
     pub deadline: Option<BootTime>,
@@ -250,8 +273,19 @@ pub enum Refusal {
     #[error("no reservation {0} was ever made here")]
     UnknownReservation(ReservationId),
     /// The reservation ended.
-    #[error("reservation {0} was used, cancelled or has expired; reserve again")]
+    #[error(
+        "reservation {0} was used, cancelled or has expired, or was withdrawn before lrsd started; reserve \
+         again"
+    )]
     ReservationEnded(ReservationId),
+    /// Others needed its slot ([`super::share`]).
+    #[error("reservation {id} was withdrawn: {reason}; reserve again, or wait for a slot (--wait)")]
+    ReservationWithdrawn {
+        /// The reservation.
+        id: ReservationId,
+        /// For whom.
+        reason: String,
+    },
 }
 
 /// Counters since the state directory was made.

@@ -204,6 +204,8 @@ pub enum Input {
         ticket: Ticket,
         /// Who may use it.
         uid: u32,
+        /// Who asks is a member, neither admin nor integration.
+        by_member: bool,
         /// What is going to come.
         labels: Labels,
         /// Priority of the task to come.

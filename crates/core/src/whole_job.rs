@@ -61,7 +61,7 @@ impl Shaper {
         }
         for (ticket, _) in waiters {
             if let Some(waiter) = self.waiters.get_mut(&ticket) {
-                self.queue.remove(&waiter.place(ticket));
+                self.queue.remove(waiter.place(ticket));
                 waiter.request.priority = Some(priority);
                 self.queue.insert(waiter.place(ticket));
             }
@@ -134,6 +134,7 @@ mod tests {
                     Some(_) => Need::Discovered,
                 },
                 opportunistic: asks.standing == Some(Standing::Opportunistic),
+                by_member: true,
             };
             let now = at(number);
             let patience = Patience { first_requested: now.wall, deadline: None, parks: false };
@@ -192,15 +193,23 @@ mod tests {
                 let now = once.task(id).unwrap().priority;
                 prop_assert_eq!(now, if meant.tasks.contains(&id) { priority } else { before });
             }
-            // Those that wait: by priority, then by who first asked.
-            let waits = |ticket: &Ticket| (all[ticket.0 as usize], *ticket);
-            let mut wanted: Vec<_> = once.waiters.keys().map(waits).collect();
-            wanted.sort_by_key(|(asks, ticket)| {
+            // Those that wait: by priority, then by the turns of users, whose first ask first.
+            let waits = |ticket: &Ticket| {
+                let asks = all[ticket.0 as usize];
                 let changed = asks.own && asks.of_job;
-                (std::cmp::Reverse(if changed { priority.0 } else { asks.priority }), *ticket)
+                let priority = if changed { priority.0 } else { asks.priority };
+                (std::cmp::Reverse(priority), asks.own, *ticket)
+            };
+            let waiting: Vec<_> = once.waiters.keys().map(waits).collect();
+            let mut wanted = waiting.clone();
+            wanted.sort_by_key(|(priority, own, ticket)| {
+                let of_user = |other: &&(_, bool, _)| (other.0, other.1) == (*priority, *own);
+                let round = waiting.iter().filter(of_user).filter(|other| other.2 < *ticket).count();
+                let first = waiting.iter().filter(of_user).map(|other| other.2).min();
+                (*priority, round, first)
             });
-            let queue: Vec<_> = once.queue(None).map(|waiting| waiting.ticket()).collect();
-            prop_assert_eq!(queue, wanted.iter().map(|(_, ticket)| *ticket).collect::<Vec<_>>());
+            let queue: Vec<_> = once.queue().map(|waiting| waiting.ticket()).collect();
+            prop_assert_eq!(queue, wanted.iter().map(|(.., ticket)| *ticket).collect::<Vec<_>>());
             prop_assert_eq!(once.waiters.len(), each.waiters.len());
         }
     }

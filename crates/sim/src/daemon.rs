@@ -539,7 +539,9 @@ impl Daemon {
         let ticket = self.ticket(Asked::Promise(call));
         let labels = Labels::default();
         let (lease, patience) = (Lease::one(ttl), None);
-        self.feed(Input::Reserve { ticket, uid, labels, priority, lease, patience }, out)
+        let by_member = uid != 0;
+        let reserve = Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience };
+        self.feed(reserve, out)
     }
 
     /// A promise ends early.

@@ -422,6 +422,7 @@ impl Lives {
             reservation,
             need,
             opportunistic: found && standing == 1,
+            by_member: uid != 0,
         };
         let ask = Ask { caller, process, request, patience };
         self.clients.insert(process, Client { ask, call: None });
@@ -777,7 +778,8 @@ impl Lives {
         }
         self.tasks.retain(|id, _| core.task(*id).is_some());
         let now = self.out.node.now().boot;
-        self.reserved.retain(|_, until| *until > now);
+        let withdrawn = &self.out.store.withdrawn;
+        self.reserved.retain(|id, until| *until > now && !withdrawn.contains(id));
         for id in self.reserved.keys() {
             let user = self.clients.values().find(|c| c.ask.request.reservation == Some(*id));
             let taken = user.is_some_and(|client| daemon.is_task(client.ask.process));

@@ -62,8 +62,9 @@ impl Beside {
         let who = Who { process: Some(process), admitted_by: Some(0), ..Who::default() };
         let (labels, need) = (Labels::default(), Need::Slot);
         let (uid, priority, reservation) = (0, None, None);
+        let (opportunistic, by_member) = (false, false);
         let request =
-            Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+            Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
         self.calls += 1;
         let ask = Ask { caller: 0, process, request, patience: None };
         self.daemon.admit(Call(self.calls), ask, out)?;

@@ -130,6 +130,8 @@ pub struct Store {
     /// The first thing about the history that cannot be: a gap, a second end.
     pub contradiction: Option<String>,
     ended: BTreeSet<TaskId>,
+    /// Reservations that yielded to others.
+    pub withdrawn: BTreeSet<ReservationId>,
     /// Which task a reservation was last used for.
     users: BTreeMap<ReservationId, TaskId>,
 }
@@ -183,6 +185,10 @@ impl Store {
         }
         if matches!(event.kind, EventKind::Completed | EventKind::Released) {
             self.ended.extend(task);
+        }
+        if event.kind == EventKind::Withdrawn {
+            self.withdrawn
+                .extend(event.task.as_deref().and_then(|id| id.parse::<ReservationId>().ok()));
         }
         self.books.fold(event);
     }

@@ -237,7 +237,9 @@ fn ask(process: ProcessRef, job: usize, node: &Node) -> Ask {
     // Three letters and a digit are a label.
     let labels = Labels { job: Label::new(&format!("job{job}")).ok(), ..Labels::default() };
     let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
-    let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+    let (opportunistic, by_member) = (false, false);
+    let request =
+        Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
     let patience = Patience { first_requested: node.now().wall, deadline: None, parks: false };
     Ask { caller: 0, process, request, patience: Some(patience) }
 }

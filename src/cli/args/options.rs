@@ -298,7 +298,8 @@ pub(in crate::cli) struct ReserveArgs {
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(in crate::cli) priority: i32,
-    /// How long the promise holds, from the grant on [default: slots.reservation_ttl of the node]
+    /// How long the promise holds, from the grant on [default: slots.reservation_ttl of the node];
+    /// members: at most slots.reservation_ttl_max, and it may be withdrawn while others wait
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(in crate::cli) ttl: Option<Duration>,
     /// Queue for a slot, at most DUR (10s, 5m) or without limit

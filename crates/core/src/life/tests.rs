@@ -23,7 +23,9 @@ fn who() -> Who {
 fn ask(shaper: &mut Shaper, who: Who, need: Need, reservation: Option<ReservationId>) -> TaskId {
     let labels = Labels::default();
     let (uid, priority, opportunistic) = (1, None, false);
-    let request = Request { uid, who, labels, priority, reservation, need, opportunistic };
+    let by_member = false;
+    let request =
+        Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
     let step = feed(shaper, Input::Request { ticket: Ticket(2), request, patience: None });
     match step.jobs.as_slice() {
         [Job::Prepare { task, .. }] => *task,
@@ -36,7 +38,8 @@ fn unit_with_promise(shaper: &mut Shaper) -> (TaskId, ReservationId) {
     let labels = Labels::default();
     let (uid, priority) = (1, Priority(0));
     let (ticket, lease, patience) = (Ticket(1), Lease::one(None), None);
-    let reserve = Input::Reserve { ticket, uid, labels, priority, lease, patience };
+    let by_member = false;
+    let reserve = Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience };
     let answers = feed(shaper, reserve).answers;
     let [(_, Answer::Reserved(promised))] = &answers[..] else { panic!("{answers:?}") };
     let promise = promised[0];

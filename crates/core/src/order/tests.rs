@@ -32,10 +32,16 @@ fn feed(shaper: &mut Shaper, input: Input) -> Step {
 
 /// Asks for a task of `job`; the numbers are the places in the queue.
 fn ask(shaper: &mut Shaper, number: u64, job: &str) -> Step {
+    ask_as(0, shaper, number, job)
+}
+
+fn ask_as(uid: u32, shaper: &mut Shaper, number: u64, job: &str) -> Step {
     let labels = Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() };
-    let (uid, priority, reservation, need) = (0, None, None, Need::Slot);
+    let (priority, reservation, need) = (None, None, Need::Slot);
+    let (opportunistic, by_member) = (false, false);
     let who = Who::default();
-    let request = Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+    let request =
+        Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
     let first_requested = WallTime::from_unix_micros(i64::try_from(number).unwrap());
     let patience = Some(Patience { first_requested, deadline: None, parks: false });
     feed(shaper, Input::Request { ticket: Ticket(number), request, patience })
@@ -91,6 +97,26 @@ fn an_unknown_job_is_sampled_once_and_first() {
     let served = order_of(QueueOrder::Complement, &RATES, &jobs);
     assert_eq!(served[2], 4, "its first task goes before the others: {served:?}");
     assert_eq!(served[3], 2, "its second one does not: {served:?}");
+}
+
+#[test]
+fn rates_of_jobs_decide_within_a_user_and_not_between_users() {
+    let mut shaper = shaper(QueueOrder::Complement, &RATES);
+    for number in 0..2 {
+        ask_as(1, &mut shaper, number, "cpu");
+    }
+    for (number, job) in [(2, "cpu"), (3, "cpu"), (4, "io"), (5, "cpu")] {
+        ask_as(1, &mut shaper, number, job);
+    }
+    // A job that is not known would be sampled before all others.
+    for number in 6..9 {
+        ask_as(2, &mut shaper, number, &format!("new-{number}"));
+    }
+    let served: Vec<u64> = (0..7).flat_map(|_| end_first(&mut shaper)).collect();
+    assert_eq!(
+        served.iter().map(|number| *number >= 6).collect::<Vec<_>>(),
+        [false, true, false, true, false, true, false]
+    );
 }
 
 proptest! {

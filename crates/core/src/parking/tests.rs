@@ -146,6 +146,7 @@ impl Node {
             reservation: None,
             need: Need::Slot,
             opportunistic: false,
+            by_member: true,
         };
         let deadline = wait.map(|wait| self.now.boot.after(Duration::from_secs(wait)));
         let patience = Some(Patience { first_requested: self.now.wall, deadline, parks });
@@ -198,7 +199,7 @@ impl Node {
     fn check(&self) {
         let places = self.shaper.slots().active_capacity as usize + AHEAD;
         let next: Vec<Ticket> =
-            self.shaper.queue.iter().take(places).map(|(.., ticket)| *ticket).collect();
+            self.shaper.queue.order().take(places).map(|(_, ticket)| ticket).collect();
         let mut seen = BTreeSet::new();
         for (id, parked) in &self.shaper.parking.parked {
             assert_eq!(parked.granted, self.shaper.task(*id).is_some(), "{id} is task and waiter");

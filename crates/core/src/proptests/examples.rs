@@ -188,7 +188,7 @@ fn promises_are_as_many_as_are_free_and_wait_for_the_first_in_the_queue() {
     let mut shaper = shaper(2);
     let first = admit(&mut shaper, 0, at(0));
     let reserve = |shaper: &mut Shaper, ticket, priority, lease, patience| {
-        let request = Request::of_promise(7, Labels::default(), Priority(priority));
+        let request = Request::of_promise(7, true, Labels::default(), Priority(priority));
         shaper.reserve(Ticket(ticket), request, lease, patience, at(1))
     };
     let three = Lease { count: 3, ..Lease::one(Some(Duration::from_secs(9))) };

@@ -6,6 +6,7 @@ use super::*;
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Request {
+        uid: u32,
         priority: i32,
         wait: Option<Option<u64>>,
         job: u8,
@@ -26,6 +27,7 @@ pub(super) enum Op {
         pick: usize,
     },
     Reserve {
+        uid: u32,
         priority: i32,
         ttl: Option<u64>,
     },
@@ -118,16 +120,16 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     let wait = prop::option::of(prop::option::of(0..60u64));
     let pick = || 0..64usize;
     prop_oneof![
-        7 => (priority(), wait, 0..3u8)
-            .prop_map(|(priority, wait, job)| Op::Request { priority, wait, job }),
+        7 => (0..3u32, priority(), wait, 0..3u8)
+            .prop_map(|(uid, priority, wait, job)| Op::Request { uid, priority, wait, job }),
         3 => (priority(), standing(), 0..3u8)
             .prop_map(|(priority, standing, job)| Op::Discover { priority, standing, job }),
         3 => (pick(), prop::option::of(priority()))
             .prop_map(|(pick, priority)| Op::Redeem { pick, priority }),
         6 => pick().prop_map(|pick| Op::Attached { pick }),
         1 => pick().prop_map(|pick| Op::AttachFailed { pick }),
-        3 => (priority(), prop::option::of(0..60u64))
-            .prop_map(|(priority, ttl)| Op::Reserve { priority, ttl }),
+        3 => (0..3u32, priority(), prop::option::of(0..60u64))
+            .prop_map(|(uid, priority, ttl)| Op::Reserve { uid, priority, ttl }),
         1 => pick().prop_map(|pick| Op::Cancel { pick }),
         6 => prop::collection::vec(pick(), 1..3).prop_map(|picks| Op::End { picks }),
         1 => pick().prop_map(|pick| Op::Release { pick }),
@@ -191,14 +193,15 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 shaper.add_labels(id, labels(job));
             }
         }
-        Op::Request { priority, wait, job } => {
+        Op::Request { uid, priority, wait, job } => {
             let patience = wait.map(|wait| Patience {
                 first_requested: now.wall,
                 deadline: wait.map(|s| now.boot.after(Duration::from_secs(s))),
                 parks: false,
             });
             let offered = shaper.active_offered() + shaper.passive_offered();
-            let asked = Request { labels: labels(job), ..request(priority) };
+            let by_member = uid != 0;
+            let asked = Request { uid, by_member, labels: labels(job), ..request(priority) };
             match shaper.ask(asked, patience, now) {
                 Ok(Answer::Waiting(id)) => {
                     assert_eq!(offered, 0, "made to wait beside an offered slot");
@@ -236,10 +239,10 @@ pub(super) fn step(shaper: &mut Shaper, world: &mut World, op: Op, now: Moment) 
                 shaper.attach_failed(id, "test", now);
             }
         }
-        Op::Reserve { priority, ttl } => {
+        Op::Reserve { uid, priority, ttl } => {
             let offered = shaper.active_offered() + shaper.passive_offered();
             let ttl = ttl.map(Duration::from_secs);
-            let answer = shaper.promised(1, Labels::default(), Priority(priority), ttl, now);
+            let answer = shaper.promised(uid, Labels::default(), Priority(priority), ttl, now);
             assert_eq!(answer.is_ok(), offered > 0, "free is what Reserve would grant");
         }
         Op::Cancel { pick } => {

@@ -1,5 +1,7 @@
 //! The invariants, and what the world outside the core believes.
 
+use std::cmp::Reverse;
+
 use super::*;
 
 /// What the world outside the core believes, from effects alone.
@@ -157,11 +159,14 @@ pub(super) fn check(shaper: &Shaper, world: &World) {
         assert_eq!(shaper.waiting(), 0, "a request waits beside an offered slot");
     }
     // What is shown of the queue is all of it in order, also in pages.
-    let queue: Vec<_> = shaper.queue(None).map(|waiting| waiting.place).collect();
-    assert!(queue.len() == shaper.waiting() && queue.is_sorted());
-    for (index, place) in queue.iter().enumerate() {
-        assert_eq!(shaper.waiting_of(place.2).map(|(before, _)| before), Some(index));
-        let next = shaper.queue(Some(*place)).next().map(|waiting| waiting.place);
+    let queue: Vec<_> = shaper.queue().map(|waiting| waiting.ticket()).collect();
+    assert_eq!(queue.len(), shaper.waiting());
+    let priorities = shaper.queue().map(|waiting| Reverse(waiting.request.priority));
+    assert!(priorities.is_sorted());
+    for (index, ticket) in queue.iter().enumerate() {
+        assert_eq!(shaper.waiting_of(*ticket).map(|(before, _)| before), Some(index));
+        let mark = Some(shaper.mark(index as u32 + 1, *ticket));
+        let next = shaper.queue_behind(mark).next().map(|waiting| waiting.ticket());
         assert_eq!(next.as_ref(), queue.get(index + 1));
     }
     let waits = shaper.expected_waits(at(1).boot);

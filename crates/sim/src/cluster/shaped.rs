@@ -94,8 +94,9 @@ impl Shaped {
         let job = Label::new(&format!("job{}", start.job)).ok();
         let labels = Labels { job, ..Labels::default() };
         let (uid, priority, reservation, need) = (0, Some(start.priority), None, Need::Slot);
+        let (opportunistic, by_member) = (false, false);
         let request =
-            Request { uid, who, labels, priority, reservation, need, opportunistic: false };
+            Request { uid, who, labels, priority, reservation, need, opportunistic, by_member };
         let first_requested = self.out.node.now().wall;
         let patience = Some(Patience { first_requested, deadline: None, parks: false });
         Ask { caller: 0, process, request, patience }
