@@ -144,8 +144,8 @@ impl Shaper {
 
     /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
     pub(super) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
-        let grows = |task: &&Task| now.since(task.admitted_at.boot) < GROWS;
-        let to_come = |task: &Task| {
+        let grows = |task: &&Box<Task>| now.since(task.admitted_at.boot) < GROWS;
+        let to_come = |task: &Box<Task>| {
             let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
             let has = task.counts.last.and_then(|(_, last)| last.resident).unwrap_or_default();
             of_job.or(resident).unwrap_or_default().0.saturating_sub(has.0)

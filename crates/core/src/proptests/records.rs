@@ -220,15 +220,19 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 fn reservation() -> impl Strategy<Value = Reservation> {
     let tier = prop_oneof![Just(Tier::Active), Just(Tier::Passive)];
-    (labels(), any::<u32>(), any::<i32>(), any::<u64>(), tier, wall(), boot()).prop_map(
-        |(labels, uid, priority, order, tier, created_at, expires)| Reservation {
+    let numbers = (any::<u32>(), any::<i32>(), any::<u64>());
+    let times = (wall(), boot(), boot());
+    (labels(), numbers, tier, times, any::<bool>()).prop_map(
+        |(labels, (uid, priority, order), tier, times, by_member)| Reservation {
             labels,
             uid,
             priority: Priority(priority),
             order: Order(order),
             tier,
-            created_at,
-            expires,
+            created_at: times.0,
+            expires: times.1,
+            yields_from: times.2,
+            by_member,
         },
     )
 }
