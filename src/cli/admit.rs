@@ -35,7 +35,7 @@ const RESTART: Duration = Duration::from_secs(3);
 /// `--timeout` says otherwise.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// After so long without a slot it asks for the ticket of its place, and again while it has none.
+/// After so long without a slot it asks for the ticket of its place, and later again while it has none.
 const TICKET: Duration = Duration::from_millis(100);
 
 /// After so long without a slot `run --wait` says why it waits.
@@ -297,8 +297,11 @@ async fn ask(
 
 /// Gets the ticket by which a request that waits keeps its place over a restart of the daemon.
 async fn get_ticket(lrsd: &Lrsd, pid: i32, ticket: &RefCell<Option<String>>) -> Infallible {
+    let mut pause = TICKET;
     loop {
-        tokio::time::sleep(TICKET).await;
+        tokio::time::sleep(pause).await;
+        // An earlier lrsd gives none.
+        pause = (pause * 2).min(LOOK_AGAIN);
         let asked = in_time(lrsd, async {
             let mut connection = client::connect(lrsd).await.ok()?;
             // 0 is this process, also in another pid namespace.

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
 use crate::core::cpus::UsableCpus;
-use crate::core::event::EventKind;
+use crate::core::event::{Event, EventKind};
 use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
@@ -184,8 +184,12 @@ impl Driver {
         for reason in recovered.damage_said() {
             driver.note(EventKind::Recovered, None, reason, Map::new(), now);
         }
+        let namespace = time_namespace();
+        if let Some(reason) = moved_in_time(&recovered.events, namespace.as_deref()) {
+            driver.note(EventKind::Recovered, None, reason, Map::new(), now);
+        }
         driver.feed(Input::Restored(start.due), now);
-        driver.start_tasks(&start.ended, &start.released, now);
+        driver.start_tasks(&start.ended, &start.released, namespace, now);
         for id in start.forget {
             if driver.is_left(id) {
                 continue;
@@ -206,12 +210,19 @@ impl Driver {
     }
 
     /// Ends what ended meanwhile, then looks after the rest.
-    fn start_tasks(&mut self, ended: &[TaskId], released: &[TaskId], now: Moment) {
+    fn start_tasks(
+        &mut self,
+        ended: &[TaskId],
+        released: &[TaskId],
+        namespace: Option<String>,
+        now: Moment,
+    ) {
         let live = self.entries.len() - ended.len() - released.len();
         let mut inputs = Map::new();
         inputs.insert("tasks".into(), json!(live));
         inputs.insert("ended_meanwhile".into(), json!(ended.len()));
         inputs.insert("cpus".into(), json!(self.cpus.slots()));
+        inputs.insert(TIME_NAMESPACE.into(), json!(namespace));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
         self.note(EventKind::Started, None, reason, inputs, now);
         for id in ended {
@@ -248,6 +259,55 @@ impl Driver {
     }
 }
 
+/// Input of `started` events.
+const TIME_NAMESPACE: &str = "time_namespace";
+
+/// The time namespace of this process (namespaces(7)); `None`: the kernel has none.
+fn time_namespace() -> Option<String> {
+    let link = std::fs::read_link("/proc/self/ns/time").ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// What is to be said when the daemon before ran in another time namespace, by its last `started`.
+fn moved_in_time(events: &[Event], now: Option<&str>) -> Option<String> {
+    let started = events.iter().rev().find(|event| event.kind == EventKind::Started)?;
+    let before = started.inputs.get(TIME_NAMESPACE)?.as_str()?;
+    let now = now.filter(|now| *now != before)?;
+    Some(format!(
+        "lrsd runs in another time namespace ({now}) than before ({before}), where the time since boot \
+         and the start times of processes differ: tasks go on, their ages and the ends of reservations \
+         are off by that, and main processes count as exited; start it in the namespace of the node"
+    ))
+}
+
 fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::WallTime;
+
+    #[test]
+    fn another_time_namespace_is_said() {
+        let started = |namespace: serde_json::Value| Event {
+            seq: 1,
+            at: WallTime::from_unix_micros(0),
+            kind: EventKind::Started,
+            task: None,
+            from: None,
+            to: None,
+            reason: None,
+            inputs: [(TIME_NAMESPACE.to_owned(), namespace)].into_iter().collect(),
+        };
+        let here = time_namespace();
+        let before = [started(json!("time:[1]")), started(json!(here))];
+        assert_eq!(moved_in_time(&before, here.as_deref()), None);
+        let said = moved_in_time(&before[..1], Some("time:[2]")).unwrap();
+        assert!(said.contains("time:[1]") && said.contains("time:[2]"), "{said}");
+        assert_eq!(moved_in_time(&[started(json!(null))], Some("time:[2]")), None);
+        assert_eq!(moved_in_time(&[], Some("time:[2]")), None);
+        assert_eq!(moved_in_time(&before, None), None);
+    }
 }
