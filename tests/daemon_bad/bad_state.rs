@@ -208,6 +208,8 @@ fn what_was_planted_is_refused_with_the_remedy() {
 fn nobody_else_can_hold_the_lock_and_keep_lrsd_down() {
     let mut daemon = with_members("heldlock", TWO);
     let lock = daemon.runtime().join("lock");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(daemon.dir.path(), open).unwrap();
     let hold = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .args(["flock", "--shared", "--nonblock"])
