@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
+use lrs_host::spare::NoThread;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
@@ -34,11 +36,12 @@ use crate::config::{Bus, Config, ConfigErrors, DEFAULT_FILE, Mode};
 use crate::discover::thread::Finder;
 use crate::driver::{Driver, DriverError, Parts, Remote, StartError};
 use crate::kernfs::files::raise_descriptor_limit;
-use crate::log::{Log, last_words, say};
+use crate::log::{self, Log, last_words, say};
 use crate::publish::{Access, EventRing, Snapshot};
 use crate::sample::{SampleError, Sampler, Settings};
+use crate::schedule;
 use crate::server::grpc::{self, BoundSocket, Health, ServeError};
-use crate::server::{dbus, thread};
+use crate::server::{dbus, query};
 use crate::state::journal::EVENTS_KEPT;
 use crate::state::lock::{LockError, RuntimeLock};
 use crate::state::{Recovered, StateError, Store};
@@ -114,6 +117,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the daemon in the foreground with the configuration file `config`.
 pub fn main(config: &Path) -> ExitCode {
+    let _flush = log::FlushAtEnd;
     match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(DaemonError::Config(errors)) => {
@@ -148,6 +152,8 @@ enum DaemonError {
     Config(#[from] ConfigErrors),
     #[error("daemon.log = {directives:?}: {reason}; write for example \"info\" or \"lrs=debug\"")]
     Log { directives: String, reason: String },
+    #[error("cannot start {what}: {}", NoThread(source))]
+    Thread { what: &'static str, source: std::io::Error },
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error(transparent)]
@@ -174,10 +180,31 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
     move |source| DaemonError::System { what, source }
 }
 
+/// A thread, or the runtime of one, that the kernel refused.
+fn thread(what: &'static str) -> impl Fn(std::io::Error) -> DaemonError {
+    move |source| DaemonError::Thread { what, source }
+}
+
+/// Leaves the directory that it was started in, so that its file system can be unmounted. What it was
+/// given is read from `file` again at a reload.
+fn leave_directory(file: &Path) -> PathBuf {
+    // A directory that is gone has no files either.
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    if let Err(error) = std::env::set_current_dir("/") {
+        tracing::debug!(%error, "cannot leave the directory it was started in: {error}");
+    }
+    file
+}
+
 fn run(file: &Path) -> Result<(), DaemonError> {
     let config = Config::load_trusted(file)?;
-    let log = Log::start("lrsd", &config.daemon.log)
-        .map_err(|reason| DaemonError::Log { directives: config.daemon.log.clone(), reason })?;
+    let log = Log::start("lrsd", &config.daemon.log).map_err(|error| match error {
+        log::StartError::Directives(reason) => {
+            DaemonError::Log { directives: config.daemon.log.clone(), reason }
+        }
+        log::StartError::Thread(source) => DaemonError::Thread { what: "the log", source },
+    })?;
+    let file = &leave_directory(file);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
@@ -244,6 +271,12 @@ fn run_on(
     };
     let mode = config.daemon.mode;
     let bus = config.dbus.bus.clone();
+    let runtime = crate::runtime::on_this_thread().map_err(thread("the async runtime"))?;
+    let bus_thread = match bus {
+        Bus::Off => None,
+        _ => Some(crate::runtime::on_thread("lrs-bus").map_err(thread("the thread for D-Bus"))?),
+    };
+    let access = Access::new(sender, newest, Arc::clone(&events));
     let started_with = Arc::new(config.clone());
     let lrs_root = tree.capabilities().root.clone();
     let parts = Parts {
@@ -257,7 +290,8 @@ fn run_on(
         commands,
         hints,
         snapshot,
-        events: Arc::clone(&events),
+        events,
+        last_turn: Arc::clone(&access.last_turn),
     };
     let (driver, remote) = Driver::start(parts)?;
     let watchdog = Watchdog::from_environment()
@@ -265,40 +299,53 @@ fn run_on(
     let control = std::thread::Builder::new()
         .name("lrs-loop".into())
         .spawn(move || {
-            favour_this_thread();
+            schedule::favour_this_thread();
             driver.run(watchdog)
         })
-        .map_err(|source| StartError::Thread { what: "the control loop", source })?;
+        .map_err(thread("the control loop"))?;
 
-    let access = Access { commands: sender, snapshot: newest, events };
     let find = crate::discover::thread::Parts {
         config: started_with,
         access: access.clone(),
         lrs_root: (mode == Mode::Enforce).then_some(lrs_root),
         hints: hinted,
     };
-    let mut finder = Finder::start(find).map_err(system("start the thread that finds tasks"))?;
+    let mut finder = match Finder::start(find) {
+        Ok(finder) => finder,
+        Err(source) => {
+            remote.stop();
+            // How it ended does not matter beside this.
+            let _ = control.join();
+            return Err(DaemonError::Thread { what: "the thread that finds tasks", source });
+        }
+    };
     // The servers get no more of the CPU than other programs (clients could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    if let Err(error) = shorten_slice(nice) {
+    if let Err(error) = schedule::shorten_slice(nice) {
         tracing::debug!(%error, "the servers are scheduled like everybody: {error}");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(system("start the async runtime"))?;
     let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        ?mode,
-        sockets = paths.join(" "),
-        "lrsd {} is ready, mode {mode:?}, on {}",
-        env!("CARGO_PKG_VERSION"),
-        paths.join(" ")
-    );
-    let ended = || control.is_finished();
-    let served =
-        runtime.block_on(serve(sockets, bus, access, remote.clone(), ended, finder.as_mut()));
+    let paths = paths.join(" ");
+    let ready = || {
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            ?mode,
+            sockets = paths,
+            "lrsd {} is ready, mode {mode:?}, on {paths}",
+            env!("CARGO_PKG_VERSION"),
+        );
+        notify::ready();
+    };
+    let bus = bus_thread.map(|thread| (bus, thread));
+    let served = runtime.block_on(serve(Serving {
+        sockets,
+        bus,
+        access,
+        remote: remote.clone(),
+        ready,
+        loop_ended: || control.is_finished(),
+        finder: finder.as_mut(),
+    }));
     // The loop goes last: it answers calls under way until the servers have ended.
     remote.stop();
     let looped = control.join().map_err(|_| DaemonError::LoopPanicked)?;
@@ -309,79 +356,24 @@ fn run_on(
     Ok(())
 }
 
-/// The loop must run at once when a task ends, also on a node whose CPUs are all busy.
-///
-/// SCHED_FIFO at its lowest priority. Nice -20 and a short slice keep the median at 0.2 ms, but
-/// one promotion in fifty then waits 4 to 12 ms for a tick (measured, Linux 6.18); this leaves
-/// 0.3 ms. It is safe: the thread sleeps nearly always and never waits by spinning, what takes
-/// long is on other threads, and the kernel keeps 5 % for ordinary threads even from a faulty
-/// one (sched(7), sched_rt_runtime_us). Where it is not allowed the nice value has to do.
-fn favour_this_thread() {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` outlives the call; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } == 0 {
-        return;
-    }
-    let error = std::io::Error::last_os_error();
-    tracing::debug!(%error, "no real-time priority for the control loop, it gets nice -20: {error}");
-    let me = rustix::thread::gettid();
-    let nice = rustix::process::setpriority_process(Some(me), -20).map_err(Into::into);
-    if let Err(error) = nice.and_then(|()| shorten_slice(-20)) {
-        // Without the right (an unprivileged observer) it waits its turn like others.
-        tracing::debug!(%error, "the control loop is scheduled like everybody: {error}");
-    }
-}
-
-/// Asks the scheduler for short turns at once instead of long ones later (sched_setattr(2);
-/// sched(7): EEVDF, Linux 6.12 and later). A nice value alone does not interrupt a thread that
-/// is in its turn, which lasts 3 ms or more; a shorter slice does, in groups above as well. It
-/// gives no more CPU time than before. Earlier kernels ignore the slice.
-fn shorten_slice(nice: i32) -> std::io::Result<()> {
-    /// struct sched_attr, version 0 (include/uapi/linux/sched/types.h).
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    /// The least the kernel takes, in nanoseconds.
-    const SLICE: u64 = 100_000;
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime: SLICE,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: sched_getscheduler(2) takes an integer; 0 is the calling thread.
-    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
-        // Whoever started the daemon chose another policy for it.
-        return Ok(());
-    }
-    // SAFETY: the kernel reads `size` bytes of `attributes`, which outlives the call; 0 is the
-    // calling thread.
-    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+/// What [`serve`] needs.
+struct Serving<'f, Ready, Ended> {
+    sockets: Vec<BoundSocket>,
+    /// With the runtime of its thread, and what ends that; `None`: there is no bus.
+    bus: Option<(Bus, (Handle, oneshot::Sender<()>))>,
+    access: Access,
+    remote: Remote,
+    /// Says that everything is served.
+    ready: Ready,
+    loop_ended: Ended,
+    finder: Option<&'f mut Finder>,
 }
 
 /// Runs the servers until a signal, or until the loop has ended by itself.
-async fn serve(
-    sockets: Vec<BoundSocket>,
-    bus: Bus,
-    access: Access,
-    remote: Remote,
-    loop_ended: impl Fn() -> bool,
-    mut finder: Option<&mut Finder>,
+async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
+    parts: Serving<'_, Ready, Ended>,
 ) -> Result<(), DaemonError> {
+    let Serving { sockets, bus, access, remote, ready, loop_ended, mut finder } = parts;
     let mut terminate = signal(SignalKind::terminate()).map_err(system("wait for SIGTERM"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("wait for SIGINT"))?;
     let mut hangup = signal(SignalKind::hangup()).map_err(system("wait for SIGHUP"))?;
@@ -400,12 +392,9 @@ async fn serve(
     }
     let (tried, bus_tried) = oneshot::channel();
     // Ends with this function.
-    let mut bus_thread = None;
-    if bus == Bus::Off {
-        drop(tried);
-    } else {
-        let (runtime, ends) = thread("lrs-bus").map_err(system("start the thread for D-Bus"))?;
-        bus_thread.replace(ends);
+    let mut _bus_thread = None;
+    if let Some((bus, (runtime, ends))) = bus {
+        _bus_thread = Some(ends);
         let served = runtime.spawn(dbus::serve(bus, access.clone(), tried, shutdown()));
         servers.spawn(async move {
             match served.await {
@@ -413,24 +402,34 @@ async fn serve(
                 _ => Ok(()),
             }
         });
+    } else {
+        drop(tried);
     }
+    // After its first turn each server has what it needs, or has ended for want of it.
+    tokio::task::yield_now().await;
     // The sockets were bound before recovery: connections made meanwhile are served. The name on
     // the bus comes a moment later, and whoever is ordered after lrsd.service may call at once.
     let mut bus_tried = std::pin::pin!(tokio::time::timeout(READY_WITHIN, bus_tried));
-    let mut ready = false;
+    let mut is_ready = false;
+    let mut hangs = false;
     let mut status_line = StatusLine::from_environment();
     let mut heartbeat = tokio::time::interval(Duration::from_secs(1));
     let mut trim = Trim::default();
     let mut failed = None;
     loop {
         tokio::select! {
+            biased;
             _ = terminate.recv() => break tracing::info!("SIGTERM: stopping"),
             _ = interrupt.recv() => break tracing::info!("SIGINT: stopping"),
             _ = hangup.recv() => remote.reload(),
+            Some(ended) = servers.join_next() => {
+                failed = Some(ended);
+                break;
+            }
             // Tried, too slow, or off: ready in any case, gRPC is.
-            _ = &mut bus_tried, if !ready => {
-                notify::ready();
-                ready = true;
+            _ = &mut bus_tried, if !is_ready => {
+                ready();
+                is_ready = true;
             }
             _ = heartbeat.tick() => {
                 if loop_ended() {
@@ -446,11 +445,17 @@ async fn serve(
                         let _ = commands.send(Command::FinderTrouble(trouble)).await;
                     });
                 }
-                status_line.show(summary(&access.snapshot.borrow().status));
-            }
-            Some(ended) = servers.join_next() => {
-                failed = Some(ended);
-                break;
+                let hanging = query::hanging(&access, crate::clock::boot_time());
+                if hangs != hanging.is_some() {
+                    hangs = !hangs;
+                    health.set_serving(!hangs).await;
+                    match hanging {
+                        Some(age) => tracing::error!("the control loop hangs: it has not turned for {age:.0?}"),
+                        None => tracing::warn!("the control loop turns again"),
+                    }
+                }
+                let status = Arc::clone(&access.snapshot.borrow().status);
+                status_line.show(if hangs { "the control loop hangs".to_owned() } else { summary(&status) });
             }
         }
     }

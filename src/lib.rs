@@ -21,6 +21,8 @@
 //! | [`trim`] | freed memory goes back to the kernel | /proc |
 //! | [`daemon`] | order of start and stop, signals | everything |
 //! | [`give_back`] | `lrsd --give-back`, for the removal of LRS | `cgroup`, `state`, `systemd` |
+//! | `schedule` | how the daemon's own threads are scheduled | sched_setattr(2) |
+//! | `runtime` | async runtimes without a panic where there is no descriptor or thread left | |
 //! | [`discover`], [`found`] | tasks that no client announced | /proc, Hadoop's files |
 //! | [`cli`] | `lrsctl`: a client like any other | `lrs_api`, `lrs_bench` for its demo |
 //!
@@ -43,7 +45,9 @@ pub mod give_back;
 pub mod kernfs;
 pub mod publish;
 pub mod rights;
+mod runtime;
 pub mod sample;
+mod schedule;
 pub mod server;
 pub mod state;
 pub mod systemd;

@@ -6,7 +6,9 @@
 //! 10,000 (release build, caches warm and cold).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -16,6 +18,7 @@ use crate::core::event::{Event, EventKind};
 use crate::core::exit::Exit;
 use crate::core::model::{Class, TaskId};
 use crate::proto;
+use crate::units::BootTime;
 
 /// The id that stands for the number of slots, in place of a task's.
 pub const SLOTS: &str = "slots";
@@ -66,6 +69,31 @@ pub(crate) fn exit(exit: Option<Exit>) -> (Option<i32>, Option<i32>) {
     }
 }
 
+/// When the loop last finished a turn, which no snapshot tells: one that hangs makes none.
+#[derive(Debug)]
+pub struct LastTurn(AtomicU64);
+
+impl LastTurn {
+    /// `now` stands for the first one.
+    pub fn new(now: BootTime) -> LastTurn {
+        LastTurn(AtomicU64::new(micros(now)))
+    }
+
+    /// A turn that began at `now` has ended.
+    pub fn ended(&self, now: BootTime) {
+        self.0.store(micros(now), Ordering::Relaxed);
+    }
+
+    /// How long ago that was.
+    pub fn age(&self, now: BootTime) -> Duration {
+        Duration::from_micros(micros(now).saturating_sub(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+fn micros(time: BootTime) -> u64 {
+    u64::try_from(time.0.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// What a server needs: where to ask, what to read. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -75,6 +103,20 @@ pub struct Access {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// The kept events.
     pub events: Arc<EventRing>,
+    /// Whether the loop still turns.
+    pub last_turn: Arc<LastTurn>,
+}
+
+impl Access {
+    /// Of a loop that turns since now.
+    pub fn new(
+        commands: CommandSender,
+        snapshot: watch::Receiver<Arc<Snapshot>>,
+        events: Arc<EventRing>,
+    ) -> Access {
+        let last_turn = Arc::new(LastTurn::new(crate::clock::boot_time()));
+        Access { commands, snapshot, events, last_turn }
+    }
 }
 
 /// The last events, bounded; readers hold a position and learn when they fell behind.

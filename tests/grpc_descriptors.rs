@@ -25,7 +25,7 @@ async fn out_of_descriptors_the_server_waits_without_spinning_and_recovers() {
     let socket = serve::bind(&path).unwrap();
     let (commands, _receiver) = lrs::command::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());
-    let access = Access { commands, snapshot: newest, events: Arc::new(EventRing::new(1, [])) };
+    let access = Access::new(commands, newest, Arc::new(EventRing::new(1, [])));
     let server = tokio::spawn(serve::serve(socket, access, Health::new(), std::future::pending()));
     let endpoint = Endpoint::from_shared(format!("unix:{}", path.display())).unwrap();
     let mut old = ShaperClient::new(endpoint.connect().await.unwrap());

@@ -6,7 +6,7 @@
 //! a task's, with a tier, reads back where it is, and takes both away. Nobody is told of it.
 //!
 //! The process is a fork of this one that makes system calls alone until the pipe to it is closed,
-//! by hand or by the end of the daemon. lrsd has one thread then, and no descriptor that another
+//! by hand or by the end of the daemon. lrsd has the log's thread beside it then, and no descriptor that another
 //! process could wait for but its locks, which end with both.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -25,7 +25,7 @@ const PLAN: WeightPlan = WeightPlan { ratio: 100, active_capacity: 1, passive_ma
 
 impl TierTree {
     /// Admits and ends a process of its own, unless there are tasks already or nothing is written
-    /// here. Call it before there are threads.
+    /// here. Call it before there are threads but the log's.
     ///
     /// # Errors
     /// Why no task can be admitted. Nothing is left of the try.

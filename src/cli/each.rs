@@ -62,16 +62,16 @@ pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
         .saturating_add(AHEAD);
     super::runtime()?.block_on(async {
         let mut batch = Batch::new(lrsd, args, most as usize)?;
-        batch.run(arguments(args.each.clone().unwrap_or_default())).await?;
+        batch.run(arguments(args.each.clone().unwrap_or_default())?).await?;
         batch.summary()
     })
 }
 
 /// The arguments of the line, or else the lines of standard input.
-fn arguments(given: Vec<OsString>) -> mpsc::Receiver<std::io::Result<OsString>> {
+fn arguments(given: Vec<OsString>) -> Result<mpsc::Receiver<std::io::Result<OsString>>, Failure> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     // Reading may block for as long as it likes. The thread ends with the input or the process.
-    std::thread::spawn(move || {
+    let read = move || {
         let lines =
             || std::io::stdin().lock().split(b'\n').map(|line| line.map(OsString::from_vec));
         let mut send = |argument| sender.blocking_send(argument).is_ok();
@@ -79,9 +79,13 @@ fn arguments(given: Vec<OsString>) -> mpsc::Receiver<std::io::Result<OsString>> 
             lines().all(&mut send)
         } else {
             given.into_iter().map(Ok).all(&mut send)
-        }
-    });
-    receiver
+        };
+    };
+    std::thread::Builder::new().spawn(read).map_err(|error| {
+        Failure::failed(format!("cannot start a thread: {error}"))
+            .hint("a limit of processes is reached: `ulimit -u`, or pids.max of a cgroup above")
+    })?;
+    Ok(receiver)
 }
 
 /// A child and the argument it is for.

@@ -124,7 +124,8 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
 
 /// The runtime of every command that talks to the daemon: this thread and no other.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::failed(format!("cannot set up the event loop: {error}; raise `ulimit -n`?"))
+    crate::runtime::on_this_thread().map_err(|error| {
+        Failure::failed(format!("cannot set up the event loop: {error}"))
+            .hint("raise the limit of open files (`ulimit -n`); a command needs some 12")
     })
 }

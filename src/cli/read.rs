@@ -1,17 +1,20 @@
 //! Commands that show something.
 
+use std::time::Duration;
+
 use super::args::{HistoryArgs, TasksArgs};
 use super::client::{Lrsd, ask};
-use super::failure::{Asked, Failure};
+use super::failure::{Asked, Exit, Failure};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
 use super::show;
 use super::show::when::Times;
+use crate::core::pace::hangs;
 use crate::units::WallTime;
 use crate::{clock, proto, wire};
 use lrs_api::client::{Connection, all_tasks, every_page};
 
-/// `lrsctl status`
+/// `lrsctl status`: exit 1 when the loop of lrsd hangs.
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
     let for_people = !out.is_json();
     let (status, tasks) = ask(lrsd, Asked::Other, |mut lrsd| async move {
@@ -20,10 +23,18 @@ pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Fa
         Ok((status, tasks))
     })?;
     if for_people {
-        show::status::status(&status, &tasks, clock::now().wall, talk.verbose, out)
+        show::status::status(&status, &tasks, clock::now().wall, talk.verbose, out)?;
     } else {
-        out.json(&status)
+        out.json(&status)?;
     }
+    // Of an lrsd that does not say it, it is not known.
+    let age = status.last_turn_seconds.and_then(|age| Duration::try_from_secs_f64(age).ok());
+    let period = Duration::from_millis(status.node.as_ref().map_or(0, |node| node.period_ms));
+    if age.is_some_and(|age| hangs(age, period)) {
+        out.flush()?;
+        return Err(Failure::ended(Exit::Failed.into()));
+    }
+    Ok(())
 }
 
 /// `lrsctl tasks`

@@ -96,7 +96,7 @@ impl Finder {
         if !parts.config.yarn.enabled && parts.config.discover.is_empty() {
             return Ok(None);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = crate::runtime::on_this_thread()?;
         Finder::of(move |busy| runtime.block_on(Finding::new(parts, busy).run())).map(Some)
     }
 

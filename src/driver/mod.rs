@@ -63,13 +63,14 @@ use crate::core::cpus::UsableCpus;
 use crate::core::guard::GuardPolicy;
 use crate::core::guard::freeze::FreezePolicy;
 use crate::core::model::{Priority, TaskId};
+use crate::core::pace::TURN;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::state::Policy;
 use crate::core::step::{Input, Ticket};
 use crate::discover::HintSender;
-use crate::publish::{EventRing, Snapshot};
+use crate::publish::{EventRing, LastTurn, Snapshot};
 use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::state::Store;
@@ -189,6 +190,7 @@ pub struct Driver {
     touched: Touched,
     snapshot: watch_channel::Sender<Arc<Snapshot>>,
     events: Arc<EventRing>,
+    last_turn: Arc<LastTurn>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -233,7 +235,7 @@ impl Driver {
         let mut ready = Vec::new();
         loop {
             let now = clock::boot_time();
-            let mut timeout = self.until_next(now);
+            let mut timeout = self.until_next(now).min(TURN);
             if let Some(watchdog) = &watchdog {
                 timeout = timeout.min(watchdog.patience(now));
             }
@@ -243,6 +245,7 @@ impl Driver {
             }
             let now = clock::now();
             let flow = self.turn(&ready, now);
+            self.last_turn.ended(now.boot);
             if let Some(watchdog) = &mut watchdog {
                 watchdog.turned(now.boot);
             }
@@ -337,7 +340,8 @@ impl Driver {
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {
                     if let Err(error) = self.reload(now) {
-                        tracing::error!(%error, "the configuration was not reloaded: {error}");
+                        // Somebody asked, and each time is answered: the time makes each line its own.
+                        tracing::error!(%error, asked_at = %now.wall, "the configuration was not reloaded: {error}");
                     }
                 }
             }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use lrs_host::spare::NoThread;
 use serde_json::{Map, json};
 use tokio::sync::watch as watch_channel;
 
@@ -31,8 +32,7 @@ use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
 use crate::core::step::{Input, Last};
 use crate::discover::HintSender;
-use crate::kernfs::files::NoThread;
-use crate::publish::{EventRing, Snapshot};
+use crate::publish::{EventRing, LastTurn, Snapshot};
 use crate::sample::Sampler;
 use crate::state::{Recovered, Store};
 use crate::units::Moment;
@@ -61,6 +61,8 @@ pub struct Parts {
     pub snapshot: watch_channel::Sender<Arc<Snapshot>>,
     /// Where events go; holds the recovered ones already.
     pub events: Arc<EventRing>,
+    /// Where each turn says that it ended.
+    pub last_turn: Arc<LastTurn>,
 }
 
 /// Why the loop cannot start.
@@ -172,6 +174,7 @@ impl Driver {
             touched: Touched { all: true, ..Touched::default() },
             snapshot: parts.snapshot,
             events: parts.events,
+            last_turn: parts.last_turn,
             answers: Vec::new(),
         };
         let entries = driver.entries.iter();

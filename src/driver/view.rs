@@ -185,6 +185,8 @@ impl Driver {
             warnings: self.warnings(),
             started_at: Some(proto_time(self.started_at)),
             running: Some(self.running),
+            // As of the answer, not of the snapshot.
+            last_turn_seconds: None,
         }
     }
 
@@ -332,6 +334,7 @@ impl Driver {
                  as before; it is tried again: {problem}"
             ));
         }
+        warnings.extend(crate::log::trouble());
         if let Some(problem) = &self.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }

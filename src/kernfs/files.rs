@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use lrs_host::spare::Explained;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Descriptors left to everything else (sockets, pidfds, watches), at the least.
@@ -176,38 +177,6 @@ pub fn read_list<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8
 pub fn read_once<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let length = read_record(&File::open(path)?, buffer)?;
     Ok(&buffer[..length])
-}
-
-/// An error of a system call with, where a limit was reached, which one and how it is raised.
-#[derive(Clone, Copy, Debug)]
-pub struct Explained<'e>(pub &'e io::Error);
-
-impl std::fmt::Display for Explained<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let limit = match self.0.raw_os_error() {
-            Some(libc::EMFILE) => ": out of file descriptors; raise LimitNOFILE= of lrsd.service",
-            Some(libc::ENFILE) => ": the node is out of file descriptors; raise fs.file-max",
-            _ => "",
-        };
-        write!(f, "{}{limit}", self.0)
-    }
-}
-
-/// Why the kernel refused a thread (clone(2)).
-#[derive(Clone, Copy, Debug)]
-pub struct NoThread<'e>(pub &'e io::Error);
-
-impl std::fmt::Display for NoThread<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let limit = match self.0.raw_os_error() {
-            Some(libc::EAGAIN) => {
-                ": pids.max of a cgroup above (TasksMax= of lrsd.service) or the limit of processes \
-                 of its user (ulimit -u) is reached"
-            }
-            _ => "",
-        };
-        write!(f, "{}{limit}", self.0)
-    }
 }
 
 /// The cgroup or process ended between two looks, which happens to every task once: removed

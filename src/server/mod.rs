@@ -14,17 +14,3 @@ pub mod query;
 mod quota;
 pub mod request;
 pub mod service;
-
-/// A runtime on a thread of its own, which ends when the sender is dropped.
-///
-/// # Errors
-/// The kernel refuses a thread or a descriptor.
-pub(crate) fn thread(
-    name: &str,
-) -> std::io::Result<(tokio::runtime::Handle, tokio::sync::oneshot::Sender<()>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    let (end, ended) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(ended))?;
-    Ok((handle, end))
-}

@@ -3,15 +3,43 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::command::{CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
 use crate::core::event::{Event, EventKind};
 use crate::core::model::{Label, TaskId};
+use crate::core::pace;
 use crate::publish::{Access, GUARD, SLOTS, Snapshot};
 use crate::server::request;
-use crate::units::Share;
+use crate::units::{BootTime, Share};
 use crate::{proto, wire};
+
+/// What is, as of now: with how long the loop that says so has not turned, and a first warning if it
+/// hangs.
+pub fn status(access: &Access, now: BootTime) -> Arc<proto::Status> {
+    let mut status = Arc::clone(&access.snapshot.borrow().status);
+    let hanging = hanging(access, now);
+    let answer = Arc::make_mut(&mut status);
+    answer.last_turn_seconds = Some(access.last_turn.age(now).as_secs_f64());
+    if let Some(age) = hanging {
+        let warning = format!(
+            "the control loop has not turned for {} s: no task is admitted or promoted, and what is \
+             shown is as old; systemd restarts lrsd after 30 s, elsewhere restart it: tasks run on",
+            age.as_secs()
+        );
+        answer.warnings.insert(0, warning);
+    }
+    status
+}
+
+/// How long the loop has not turned, if it hangs.
+pub fn hanging(access: &Access, now: BootTime) -> Option<Duration> {
+    let age = access.last_turn.age(now);
+    let snapshot = access.snapshot.borrow();
+    let period = snapshot.status.node.as_ref().map_or(0, |node| node.period_ms);
+    Some(age).filter(|age| pace::hangs(*age, Duration::from_millis(period)))
+}
 
 /// The running task with this id.
 ///

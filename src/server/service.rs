@@ -69,6 +69,11 @@ impl Service {
         Arc::clone(&self.access.snapshot.borrow())
     }
 
+    /// Node, slots, state, and whether the loop still turns.
+    pub fn status(&self) -> Arc<proto::Status> {
+        super::query::status(&self.access, crate::clock::boot_time())
+    }
+
     /// What to watch for new snapshots and events.
     pub fn access(&self) -> &Access {
         &self.access

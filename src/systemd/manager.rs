@@ -18,6 +18,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use lrs_host::spare::NoThread;
 use tokio_stream::StreamExt as _;
 use zbus::zvariant::{OwnedObjectPath, Value};
 
@@ -67,7 +68,7 @@ pub enum ManagerError {
         patience: Duration,
     },
     /// The runtime for the call.
-    #[error("cannot prepare the call to systemd: {0}")]
+    #[error("cannot prepare the call to systemd: {}", NoThread(.0))]
     Runtime(#[from] std::io::Error),
 }
 
@@ -262,7 +263,9 @@ impl Manager {
         what: &str,
         exchange: impl AsyncFn(&zbus::Connection) -> zbus::Result<T>,
     ) -> Result<T, ManagerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = crate::runtime::on_this_thread()?;
+        // zbus starts one, and tokio panics where it cannot.
+        lrs_host::spare::thread()?;
         let attempt = async {
             let connection = connect().await?;
             exchange(&connection).await.map_err(|source| ManagerError::Refused {

@@ -58,6 +58,21 @@ fn full_status() -> Status {
         warnings: vec!["the I/O tiers have no effect ".repeat(5)],
         started_at: time(1_767_323_000),
         running: Some(Running { tasks: 1, ..Default::default() }),
+        last_turn_seconds: Some(0.25),
+    }
+}
+
+#[test]
+fn status_fails_when_the_loop_hangs() {
+    let node = Some(Node { period_ms: 4000, ..Node::default() });
+    for (age, code) in [(None, 0), (Some(11.9), 0), (Some(12.1), 1), (Some(-1.0), 0)] {
+        let status = Status { last_turn_seconds: age, node: node.clone(), ..Status::default() };
+        let fake = Fake::start(Script { status, ..Script::default() });
+        for args in [&["status"][..], &["status", "--json"]] {
+            let output = fake.run(args);
+            assert_eq!(output.code, Some(code), "{age:?}");
+            assert!(!output.out.is_empty(), "it is shown all the same");
+        }
     }
 }
 
@@ -89,6 +104,7 @@ fn status_json_is_the_contract() {
                    "demoted": 0},
         "version": "0.1.0",
         "running": {"tasks": 1, "rated": 0, "rate_sum": 0.0},
+        "last_turn_seconds": 0.25,
     });
     assert_has(&status, &shape, "status");
     // unknown is null, never 0

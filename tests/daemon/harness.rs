@@ -32,6 +32,8 @@ pub struct Daemon {
     pub program: String,
     /// `dbus.bus`
     pub bus: String,
+    /// Where it logs; `None`: into a file, which [`Daemon::log`] reads.
+    pub stderr: Option<std::os::fd::OwnedFd>,
     child: Option<Child>,
     /// Tasks started by the test, killed when it ends.
     started: Vec<Child>,
@@ -76,6 +78,7 @@ impl Daemon {
             environment: Vec::new(),
             program: env!("CARGO_BIN_EXE_lrsd").to_owned(),
             bus: "off".to_owned(),
+            stderr: None,
             child: None,
             started: Vec::new(),
         }
@@ -141,6 +144,7 @@ impl Daemon {
             .append(true)
             .open(self.dir.path().join("log"))
             .expect("the log");
+        let own = self.stderr.as_ref().map(|fd| fd.try_clone().expect("a descriptor"));
         let words: Vec<&String> = self.wrapper.iter().chain([&self.program]).collect();
         let child = Command::new(words[0])
             .args(&words[1..])
@@ -149,7 +153,7 @@ impl Daemon {
             .arg(self.config())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(own.map_or(Stdio::from(log), Stdio::from))
             .spawn()
             .expect("lrsd starts");
         self.child = Some(child);
@@ -187,6 +191,11 @@ impl Daemon {
         let text = String::from_utf8(output.stderr).expect("text");
         panics::none_in(&text);
         (output.status.code(), text)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| child.try_wait().expect("wait").is_some())
     }
 
     /// Waits for the end of a daemon that is expected to end by itself.

@@ -114,3 +114,18 @@ fn bad_configuration_exits_78_and_says_why() {
     assert_eq!(daemon.wait_exit(), Some(78));
     assert!(daemon.log().contains("slots.active"), "{}", daemon.log());
 }
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn it_leaves_the_directory_it_was_started_in_and_finds_its_configuration_again() {
+    let mut daemon = Daemon::new("cwd", "");
+    let script = format!("cd {} && exec \"$1\" --config lrs.toml", daemon.dir.path().display());
+    daemon.wrapper = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+    daemon.launch();
+    let cwd = std::fs::read_link(format!("/proc/{}/cwd", daemon.pid())).unwrap();
+    assert_eq!(cwd, std::path::Path::new("/"));
+    daemon.configure("slots.active = 3\n");
+    daemon.ok(&["reload"]);
+    assert_eq!(daemon.status()["slots"]["active"]["capacity"], 3);
+    assert_eq!(daemon.stop().0, Some(0));
+}

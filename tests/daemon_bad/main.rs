@@ -13,6 +13,7 @@ mod harness;
 mod member;
 
 mod bad_input;
+mod bad_limits;
 mod bad_node;
 mod bad_process;
 mod bad_state;

@@ -314,6 +314,7 @@ const OF_THE_MOMENT: &[&str] = &[
     "rated",
     "rate_sum",
     "next_free_slot_seconds",
+    "last_turn_seconds",
     "inputs",
 ];
 
@@ -553,7 +554,7 @@ async fn both_doors_tell_the_same_of_yarn() {
     let socket = serve::bind(&path).unwrap();
     let (commands, _taken) = lrs::command::queue().unwrap();
     let (snapshot, events) = (bench.snapshot.subscribe(), Arc::clone(&bench.events));
-    let access = Access { commands, snapshot, events };
+    let access = Access::new(commands, snapshot, events);
     tokio::spawn(serve::serve(socket, access, serve::Health::new(), std::future::pending()));
     let endpoint = format!("unix:{}", path.display());
     let mut over_grpc = Door::Grpc(soon(ShaperClient::connect(endpoint)).await.unwrap());

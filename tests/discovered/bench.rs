@@ -15,7 +15,7 @@ use lrs::core::model::{Label, Labels, TaskId};
 use lrs::discover::{Attach, Finder, Found, Presumed};
 use lrs::driver::{Driver, DriverError, Parts, Remote};
 use lrs::proto;
-use lrs::publish::{EventRing, Snapshot};
+use lrs::publish::{EventRing, LastTurn, Snapshot};
 use lrs::sample::{Sampler, Settings};
 use lrs::state::Store;
 use lrs::units::{Pid, ProcessRef};
@@ -75,6 +75,7 @@ impl Loop {
             commands: queue,
             snapshot: sender,
             events: Arc::clone(&events),
+            last_turn: Arc::new(LastTurn::new(lrs::clock::boot_time())),
         };
         let (driver, remote) = Driver::start(parts).unwrap();
         let thread = std::thread::spawn(move || driver.run(None));

@@ -16,7 +16,7 @@ use lrs::proto;
 use lrs::proto::evaluate_job_response::Advice;
 use lrs::publish::{EventRing, Snapshot};
 use lrs::serve::Limits;
-use lrs::units::{Pid, WallTime};
+use lrs::units::{BootTime, Pid, WallTime};
 use tonic::Code;
 
 use crate::bench::{Bench, event, soon, task, task_id};
@@ -340,6 +340,33 @@ async fn reading_calls_answer_from_the_snapshot() {
     assert_eq!(jobs.jobs, [job]);
     let config = client.get_config(proto::GetConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(config.toml, "[slots]\n");
+}
+
+#[tokio::test]
+async fn status_tells_the_age_of_the_last_turn_also_of_a_loop_that_publishes_nothing() {
+    let bench = Bench::start();
+    let mut client = bench.client().await;
+    let mut status =
+        async || client.get_status(proto::GetStatusRequest {}).await.unwrap().into_inner();
+    let ago = |seconds| {
+        let now = lrs::clock::boot_time().0;
+        bench.last_turn.ended(BootTime(now.saturating_sub(Duration::from_secs(seconds))));
+    };
+    ago(9);
+    let well = status().await;
+    assert!((9.0..10.0).contains(&well.last_turn_seconds.unwrap()), "{well:?}");
+    assert!(well.warnings.is_empty(), "{well:?}");
+    ago(11);
+    let hangs = status().await;
+    assert!(hangs.last_turn_seconds.unwrap() >= 11.0, "{hangs:?}");
+    assert!(hangs.warnings[0].contains("has not turned for 11 s"), "{hangs:?}");
+    bench.publish(|snapshot| {
+        let node = Some(proto::Node { period_ms: 5000, ..Default::default() });
+        snapshot.status = Arc::new(proto::Status { node, ..Default::default() });
+    });
+    assert!(status().await.warnings.is_empty(), "three cycles are not over");
+    ago(16);
+    assert_eq!(status().await.warnings.len(), 1);
 }
 
 #[tokio::test]

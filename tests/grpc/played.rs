@@ -8,7 +8,7 @@ use std::time::Duration;
 use lrs::command::{self, Command, CommandReceiver};
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::TaskId;
-use lrs::publish::{Access, EventRing, Snapshot};
+use lrs::publish::{Access, EventRing, LastTurn, Snapshot};
 use lrs::units::WallTime;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
@@ -21,6 +21,8 @@ pub struct Played {
     pub commands: mpsc::UnboundedReceiver<Command>,
     pub snapshot: watch::Sender<Arc<Snapshot>>,
     pub events: Arc<EventRing>,
+    #[allow(dead_code)] // not every test binary lets the loop hang
+    pub last_turn: Arc<LastTurn>,
 }
 
 impl Played {
@@ -29,10 +31,11 @@ impl Played {
         let (sender, receiver) = command::queue().unwrap();
         let (snapshot, newest) = watch::channel(Arc::default());
         let events = Arc::new(events);
-        let access = Access { commands: sender, snapshot: newest, events: Arc::clone(&events) };
+        let access = Access::new(sender, newest, Arc::clone(&events));
+        let last_turn = Arc::clone(&access.last_turn);
         let (out, commands) = mpsc::unbounded_channel();
         tokio::spawn(forward(receiver, out));
-        (Played { commands, snapshot, events }, access)
+        (Played { commands, snapshot, events, last_turn }, access)
     }
 
     pub fn publish(&self, change: impl FnOnce(&mut Snapshot)) {

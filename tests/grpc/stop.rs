@@ -135,7 +135,7 @@ async fn a_client_that_comes_before_the_daemon_is_ready_waits() {
 
     let (commands, _receiver) = lrs::command::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());
-    let access = Access { commands, snapshot: newest, events: Arc::new(EventRing::new(1, [])) };
+    let access = Access::new(commands, newest, Arc::new(EventRing::new(1, [])));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let server = tokio::spawn(serve::serve(socket, access, serve::Health::new(), async move {
         stopped.await.unwrap_or_default();

@@ -28,6 +28,15 @@ const MOST_COST: f64 = 0.001;
 /// Weight of the newest cycle in the mean cost.
 const NEWEST: f64 = 0.125;
 
+/// The loop turns at least so often, whatever the cycle.
+pub const TURN: Duration = Duration::from_secs(1);
+
+/// Whether the loop hangs that finished its last turn so long ago: for 10 s, or for three cycles where
+/// those are longer.
+pub fn hangs(last_turn: Duration, period: Duration) -> bool {
+    last_turn > Duration::from_secs(10).max(period.saturating_mul(3))
+}
+
 /// What cycles cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
@@ -74,6 +83,16 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_loop_hangs_after_ten_seconds_and_three_cycles() {
+        let seconds = Duration::from_secs;
+        assert!(!hangs(seconds(10), SHORTEST));
+        assert!(hangs(seconds(11), SHORTEST));
+        assert!(!hangs(seconds(30), seconds(10)));
+        assert!(hangs(seconds(31), seconds(10)));
+        assert!(!hangs(Duration::MAX, Duration::MAX));
+    }
 
     #[test]
     fn a_cycle_is_a_fifteenth_of_a_task_within_its_bounds() {

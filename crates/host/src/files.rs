@@ -12,6 +12,9 @@ use crate::trust;
 pub const REFUSED_TO_ROOT: &str = "a security module or a seccomp filter refuses it to root: \
     `ausearch -m avc -ts recent` or the kernel log has the denial of SELinux or AppArmor";
 
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+
 /// A read or write of a daemon's own directory that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}: {source}; {}", self.remedy(), path = path.display())]
@@ -36,6 +39,10 @@ impl StateError {
             io::ErrorKind::NotFound if self.path.starts_with("/proc") => {
                 "/proc is not mounted, or mounted with subset=pid, which leaves out what lrsd needs \
                  to know of the node: mount it whole"
+            }
+            _ if matches!(self.source.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                "the limit of open files is reached: raise LimitNOFILE= of the service (ulimit -n), or \
+                 fs.file-max"
             }
             _ => "check that the runtime directory exists, is writable and has room",
         }

@@ -42,7 +42,8 @@ use lrs_core::units::Bytes;
 use lrs_hadoop_conf::{NodeId, Site, SiteError, Trust};
 use lrs_host::files::StateError;
 use lrs_host::lock::{LockError, RuntimeLock};
-use lrs_host::log::{Log, last_words, say};
+use lrs_host::log::{self, Log, last_words, say};
+use lrs_host::spare;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -242,7 +243,7 @@ enum Failure {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("cannot begin the log: {0}")]
-    Log(String),
+    Log(#[from] log::StartError),
     #[error(transparent)]
     Left(#[from] give_back::Left),
 }
@@ -262,6 +263,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let _flush = log::FlushAtEnd;
     let ended = match &arguments {
         Arguments { man: true, .. } => man(),
         Arguments { give_back: true, .. } => give_back(&arguments),
@@ -303,7 +305,8 @@ fn give_back(arguments: &Arguments) -> Result<(), Failure> {
     }
     let _lock = lock(arguments)?;
     let ask = || -> Result<Settings, LinkError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = spare::for_runtime()
+            .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
         runtime.map_err(|_| LinkError::Away)?.block_on(link::settings(&arguments.socket))
     };
     if let Some(node) = give_back::at_removal(&arguments.state_dir, ask)? {
@@ -313,7 +316,7 @@ fn give_back(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
-    let log = Log::start("lrs-yarn", "info").map_err(Failure::Log)?;
+    let log = Log::start("lrs-yarn", "info")?;
     let dir = arguments.state_dir.clone();
     let _lock = lock(arguments)?;
     let kept = Settings::kept(&dir).unwrap_or_else(|error| {
@@ -322,6 +325,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     });
     let kept = kept.filter(|settings| settings.yarn.enabled);
     // The calls block this thread; lrsd and signals are heard by another.
+    spare::for_runtime()
+        .and_then(|()| spare::thread())
+        .map_err(system("start the async runtime"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -375,6 +381,7 @@ async fn stop_at_signal(
     if let Err(left) = parts.witness().check(why) {
         tracing::warn!("{left}");
     }
+    log::flush();
     std::process::exit(0);
 }
 

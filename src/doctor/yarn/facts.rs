@@ -109,7 +109,7 @@ impl Yarn {
 /// What lrsd says of lrs-yarn's last report.
 fn reported(socket: &Path) -> Reading<Reported> {
     let endpoint = Endpoint::unix(socket)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = crate::runtime::on_this_thread();
     let asked = async {
         let name = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
         let mut lrsd = client::connect(&endpoint, name).await.map_err(|e| e.to_string())?;

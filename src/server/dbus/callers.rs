@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lrs_host::spare::NoThread;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use zbus::fdo::{self, ConnectionCredentials, DBusProxy};
@@ -190,12 +191,16 @@ async fn look_up(uid: u32, lookups: &Arc<Semaphore>) -> Result<Vec<u32>, Command
     let look = async {
         // Never closed. The thread keeps the place: one that hangs is still there.
         let place = Arc::clone(lookups).acquire_owned().await;
-        tokio::task::spawn_blocking(move || {
+        let (answer, found) = tokio::sync::oneshot::channel();
+        // Not tokio's pool, which panics where its first thread is refused.
+        let thread = std::thread::Builder::new().name("lrs-account".to_owned());
+        let started = thread.spawn(move || {
             let _place = place;
-            groups_of(uid)
-        })
-        .await
-        .unwrap_or_else(|error| Err(error.to_string()))
+            // Whoever asked may have given up.
+            let _ = answer.send(groups_of(uid));
+        });
+        started.map_err(|error| NoThread(&error).to_string())?;
+        found.await.unwrap_or_else(|_| Err("the thread that asked panicked".to_owned()))
     };
     let slow = || format!("the account database did not answer within {ACCOUNTS_ANSWER_WITHIN:?}");
     let found = tokio::time::timeout(ACCOUNTS_ANSWER_WITHIN, look).await;

@@ -41,6 +41,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lrs_host::spare::NoThread;
 use serde::Serialize;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_stream::StreamExt as _;
@@ -134,6 +135,8 @@ enum BusError {
     Silent(Duration),
     #[error("the bus closed the connection")]
     Closed,
+    #[error("no thread for the connection: {}", NoThread(.0))]
+    NoThread(std::io::Error),
     #[error("signals failed: {0}")]
     Signals(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -257,6 +260,8 @@ async fn connect(bus: &Bus) -> Result<Connection, BusError> {
         Bus::Session => zbus::connection::Builder::session(),
         Bus::Address(address) => zbus::connection::Builder::address(address.as_str()),
     };
+    // zbus starts one, and tokio panics where it cannot.
+    lrs_host::spare::thread().map_err(BusError::NoThread)?;
     builder.map_err(BusError::NoBus)?.build().await.map_err(|error| match error {
         zbus::Error::Connection(..) | zbus::Error::Address(_) => BusError::NoBus(error),
         error => BusError::Bus(error),

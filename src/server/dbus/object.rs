@@ -64,7 +64,7 @@ pub(super) fn interfaces(call: &Call) -> Vec<Named> {
     let mut all = match &call.object {
         Object::Directory(_) | Object::Tasks => Vec::new(),
         Object::Manager => {
-            let status = Arc::clone(&call.snapshot().status);
+            let status = call.server.service.status();
             let manager = Manager { status, call: Some(call.clone()) };
             vec![
                 named(manager),

@@ -1,13 +1,15 @@
 //! Taking connections in: credentials first, then a place, then HTTP/2.
 //!
 //! Nothing a client does here ends or spins the loop. Out of descriptors or memory, accept(2)
-//! fails at once while the connection stays queued, so the loop pauses between tries; over
-//! quota, every call of the client is answered with that error, for a moment.
+//! fails at once while the connection stays queued, so the loop pauses between tries. After a second of that
+//! it takes clients in by a descriptor kept for it. Their calls, and those of a client over quota, are
+//! answered with that error, for a moment.
 //!
 //! Admins are served on the thread that accepts, everybody else on a thread of their own:
 //! however many calls the others have in the queue of theirs, an admin's is not behind them.
 
 use std::io::{self, Cursor};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +29,23 @@ use super::Limits;
 use super::answer::until_stuck;
 use super::dispatch::{Dispatch, Services};
 use super::peer::{self, Peer};
-use crate::units::Pid;
+use crate::kernfs::files::Explained;
 
 /// Pause after an accept(2) that failed for want of something. Long enough to cost nothing,
 /// short beside the patience of a client.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
+/// After so many of them clients are told.
+const SHORTAGE_TRIES: u32 = 10;
+
 /// How long a refused client has to ask and read why, and how many may be at it; the rest are
 /// closed at once.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
 const REFUSALS_AT_ONCE: usize = 32;
+
+/// What a client reads for which there is no descriptor.
+const NO_DESCRIPTORS: &str =
+    "lrsd is out of file descriptors; raise LimitNOFILE= of lrsd.service, or try again later";
 
 /// Length of the HTTP/2 client preface (RFC 9113, 3.4). A client that has sent that much has
 /// begun to speak; from there on HTTP/2 keepalive looks after it.
@@ -76,22 +85,38 @@ pub(super) async fn accept_loop(
     let (places, here) = (limits.shared(limits.connections), Handle::current());
     // Dropped with the loop, and the connections with them.
     let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
+    // To be closed for a client that would not hear otherwise that there are no more.
+    let mut kept = None;
+    // Tries in a row that failed for want of one.
+    let mut tries = 0;
     loop {
         while refusals.try_join_next().is_some() {}
-        let stream = tokio::select! {
+        kept = kept.or_else(|| listeners.now.as_fd().try_clone_to_owned().ok());
+        let next = tokio::select! {
             () = stopping.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            stream = listeners.accept() => match stream {
-                Ok(stream) => stream,
-                Err(error) => {
-                    if is_of_one_connection(&error) {
-                        continue;
-                    }
-                    tracing::warn!(%error, "cannot accept connections, trying on: {error}");
-                    tokio::time::sleep(SHORTAGE_PAUSE).await;
+            next = listeners.accept() => next,
+        };
+        let (stream, shortage) = match next {
+            Ok(stream) => {
+                tries = 0;
+                (stream, None)
+            }
+            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) => {
+                let error = Explained(&error);
+                tracing::warn!(%error, "cannot accept connections, trying on: {error}");
+                tokio::time::sleep(SHORTAGE_PAUSE).await;
+                tries += 1;
+                if tries < SHORTAGE_TRIES || kept.take().is_none() {
                     continue;
                 }
-            },
+                // It waits in the kernel's queue, or has gone.
+                match tokio::time::timeout(SHORTAGE_PAUSE, listeners.accept()).await {
+                    Ok(Ok(stream)) => (stream, Some(NO_DESCRIPTORS)),
+                    Ok(Err(_)) | Err(_) => continue,
+                }
+            }
         };
         let caller = match peer::caller(&stream) {
             Ok(caller) => caller,
@@ -101,9 +126,10 @@ pub(super) async fn accept_loop(
                 continue;
             }
         };
-        let (uid, pid) = (caller.uid, caller.process.pid().map(Pid::raw));
+        let uid = caller.uid;
         let admin = is_admin(uid);
         let place = places.take(uid);
+        let refused = shortage.or_else(|| place.as_ref().err().map(|full| full.reason()));
         if !admin && let Err(error) = set_socket_send_buffer_size(&stream, SEND_BUFFER) {
             tracing::warn!(uid, %error, "closed a connection: cannot bound its buffer: {error}");
             continue;
@@ -119,12 +145,11 @@ pub(super) async fn accept_loop(
                 services: services.clone(),
                 peer: Peer(caller.into()),
                 admin,
-                refused: place.as_ref().err().copied(),
+                refused,
                 stopping: stopping.clone(),
             },
         };
         let home = if admin { &here } else { &others };
-        let full = place.as_ref().err().copied();
         let serve = async move {
             // A descriptor belongs to the runtime that waits for it.
             match stream.into_std().and_then(UnixStream::from_std) {
@@ -133,12 +158,12 @@ pub(super) async fn accept_loop(
             }
             drop(place);
         };
-        let Some(full) = full else {
+        let Some(why) = refused else {
             connections.spawn_on(serve, home);
             continue;
         };
-        let why = full.reason();
-        tracing::warn!(uid, pid, "refused a connection of uid {uid}: {why}");
+        // Without its pid: of a flood one line is said, and a count.
+        tracing::warn!(uid, "refused a connection of uid {uid}: {why}");
         if refusals.len() < REFUSALS_AT_ONCE {
             let refuse = async move { drop(tokio::time::timeout(REFUSAL_PATIENCE, serve).await) };
             refusals.spawn_on(refuse, home);

@@ -72,7 +72,7 @@ pub(super) struct Dispatch {
     /// Not bound by [`Bounds::streams`] and [`Bounds::unsent`].
     pub(super) admin: bool,
     /// Why nothing is served on this connection.
-    pub(super) refused: Option<Full>,
+    pub(super) refused: Option<&'static str>,
     pub(super) stopping: CancellationToken,
 }
 
@@ -151,8 +151,8 @@ impl Dispatch {
     /// Among the calls, and among the streams of its user.
     fn places(&self, streams: bool) -> Result<[Option<Permit>; 2], Status> {
         let (bounds, uid) = (&self.services.bounds, self.peer.0.uid);
-        if let Some(full) = self.refused {
-            return Err(Status::unavailable(full.reason()));
+        if let Some(reason) = self.refused {
+            return Err(Status::unavailable(reason));
         }
         let call = bounds.calls.take(uid).map_err(|full| {
             Status::unavailable(match full {

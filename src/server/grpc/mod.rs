@@ -43,13 +43,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lrs_host::spare::NoThread;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use self::dispatch::Grpc;
-use crate::kernfs::files::NoThread;
 use crate::proto;
 use crate::proto::shaper_server::ShaperServer;
 use crate::publish::Access;
@@ -103,7 +103,7 @@ pub enum ServeError {
     /// The descriptors compiled in do not parse.
     #[error("cannot offer reflection: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
-    /// The kernel refused a thread.
+    /// The kernel refused a thread or its descriptors.
     #[error("cannot start the thread that serves users: {}", NoThread(.0))]
     Thread(std::io::Error),
 }
@@ -239,6 +239,9 @@ pub async fn serve_with(
         .register_encoded_file_descriptor_set(proto::DESCRIPTOR)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
+    // Ends with this function.
+    let (others, _others_end) =
+        crate::runtime::on_thread("lrs-users").map_err(ServeError::Thread)?;
     health.set_serving(true).await;
 
     let stopping = CancellationToken::new();
@@ -269,8 +272,6 @@ pub async fn serve_with(
         // Whoever a private daemon runs as can replace it anyway.
         uid == 0 || uid == me || config.is_some_and(|config| config.grpc.admins.contains(&uid))
     };
-    // Ends with this function.
-    let (others, _others_end) = crate::server::thread("lrs-users").map_err(ServeError::Thread)?;
     let stop_within = limits.stop_within;
     let (replace, replaced) = tokio::sync::mpsc::channel(1);
     let mut keeping = Box::pin(socket::keep(file, replace));

@@ -59,7 +59,7 @@ type Answer<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl Shaper for GrpcServer {
     async fn get_status(&self, _: Request<proto::GetStatusRequest>) -> Answer<proto::Status> {
-        Ok(Response::new(proto::Status::clone(&self.service.snapshot().status)))
+        Ok(Response::new(Arc::unwrap_or_clone(self.service.status())))
     }
 
     type WatchStatusStream = Pin<Box<dyn Stream<Item = Result<proto::Status, Status>> + Send>>;

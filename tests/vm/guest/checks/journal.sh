@@ -55,6 +55,19 @@ bad_there() { [ -n "$(journalctl --quiet --no-pager -u lrs-check-bad -o cat PRIO
 eventually "the bad configuration is an error in the journal" bad_there
 systemctl reset-failed lrs-check-bad 2>/dev/null
 
+# A journald that hangs stops the log and nothing else. At trace level one call says more than its
+# socket takes.
+sed -i 's/^daemon.log = .*/daemon.log = "trace"/' "$dir/lrs.toml"
+"$bin/lrsctl" reload || fault "no reload"
+journald=$(systemctl show -P MainPID systemd-journald)
+kill -STOP "$journald"
+for _ in {1..5}; do
+    timeout 60 "$bin/lrsctl" drain && timeout 60 "$bin/lrsctl" resume ||
+        fault "no answer beside a journald that hangs"
+done
+timeout 60 "$bin/lrsctl" run -- true || fault "no task beside a journald that hangs"
+kill -CONT "$journald"
+
 # A flood of failed reloads is cut off by journald, which multiplies the burst by 1 to 6 for the
 # space there is (journald.conf(5), RateLimitBurst=).
 printf 'nonsense = 1\n' >"$dir/lrs.toml"

@@ -1,0 +1,152 @@
+//! Too few threads or descriptors: an end in words, or service; never a panic.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use lrs_testbed::groups::remove_groups;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use crate::harness::Daemon;
+
+const TWO: &str = "[slots]\nactive = 2\npassive = 2\nexpand = false\n";
+
+/// A group below the mount that has the controller pids, with a limit; gone with this.
+struct Pids(PathBuf);
+
+impl Pids {
+    fn new(name: &str) -> Pids {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut all = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let v1 = all
+            .clone()
+            .find(|words| words[2] == "cgroup" && words[3].split(',').any(|o| o == "pids"));
+        let mount = v1.or_else(|| all.find(|words| words[2] == "cgroup2")).expect("cgroups");
+        let dir = PathBuf::from(mount[1]).join(name);
+        fs::create_dir(&dir).unwrap();
+        Pids(dir)
+    }
+
+    fn limit(&self, most: u32) {
+        fs::write(self.0.join("pids.max"), most.to_string()).unwrap();
+    }
+}
+
+impl Drop for Pids {
+    fn drop(&mut self) {
+        if let Err(stays) = remove_groups(&self.0) {
+            eprintln!("left behind: {stays}");
+        }
+    }
+}
+
+/// Starts it: it serves and ends in order (true), or ends by itself with a reason.
+fn serves(daemon: &mut Daemon) -> bool {
+    let _ = fs::remove_file(daemon.dir.path().join("log"));
+    daemon.spawn();
+    loop {
+        if daemon.ctl(&["status", "--json"]).status.success() {
+            assert_eq!(daemon.stop().0, Some(0), "{}", daemon.log());
+            return true;
+        }
+        if daemon.has_ended() {
+            assert_eq!(daemon.wait_exit(), Some(1), "{}", daemon.log());
+            return false;
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_start_without_threads_names_the_limit() {
+    let mut daemon = Daemon::new("pids", TWO);
+    let group = Pids::new(&format!("{}-pids", daemon.root));
+    let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
+    daemon.wrapper = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+    let mut served = Vec::new();
+    for most in 1..=16 {
+        group.limit(most);
+        let serves = serves(&mut daemon);
+        let log = daemon.log();
+        assert!(!log.contains("panicked"), "{most}: {log}");
+        assert!(serves || log.contains("pids.max"), "{most}: {log}");
+        assert!(serves || !log.contains("is ready"), "{most}: {log}");
+        served.push(serves);
+    }
+    assert!(!served[0] && served[15], "{served:?}");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_start_without_descriptors_says_so() {
+    let mut daemon = Daemon::new("nofile", TWO);
+    let mut served = Vec::new();
+    for most in (4..=40).chain([64]) {
+        let limit = format!("--nofile={most}:{most}");
+        daemon.wrapper = ["prlimit", &limit].map(str::to_owned).to_vec();
+        let serves = serves(&mut daemon);
+        let log = daemon.log();
+        assert!(!log.contains("panicked"), "{most}: {log}");
+        let words = ["os error 24", "file descriptors", "error while loading"];
+        assert!(serves || words.iter().any(|words| log.contains(words)), "{most}: {log}");
+        served.push(serves);
+    }
+    assert_eq!(served.last(), Some(&true), "{served:?}");
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_running_daemon_without_descriptors_tells_its_clients_and_its_log_once() {
+    let daemon = Daemon::start("full", &format!("daemon.sample_period = \"60s\"\n{TWO}"));
+    let dir = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
+    let held: Vec<u64> =
+        dir.filter_map(|fd| fd.unwrap().file_name().to_str()?.parse().ok()).collect();
+    let free = (0..).find(|fd| !held.contains(fd)).unwrap();
+    let pid = Pid::from_raw(daemon.pid());
+    let before = getrlimit(Resource::Nofile);
+    let fewer = Rlimit { current: Some(free), ..before };
+    let before = prlimit(pid, Resource::Nofile, fewer).unwrap();
+    for _ in 0..20 {
+        daemon.refused(&["status"], 3, "out of file descriptors");
+    }
+    daemon.refused(&["run", "--", "/bin/true"], 125, "out of file descriptors");
+    let said = daemon.log().matches("cannot accept connections").count();
+    assert_eq!(said, 1, "{}", daemon.log());
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    daemon.ok(&["run", "--", "/bin/true"]);
+    daemon.nothing_left();
+}
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_client_without_descriptors_says_so() {
+    let daemon = Daemon::start("client", TWO);
+    for most in 3..=16 {
+        for (command, codes) in [
+            (&["run", "--", "/bin/true"][..], &[0, 125][..]),
+            (&["run", "--each", "/dev/null", "--", "/bin/true"], &[0, 1, 125]),
+            (&["status"], &[0, 1, 3]),
+            (&["tasks"], &[0, 1, 3]),
+        ] {
+            let output = Command::new("prlimit")
+                .arg(format!("--nofile={most}:{most}"))
+                .arg(env!("CARGO_BIN_EXE_lrsctl"))
+                .args(command)
+                .env("LRS_ENDPOINT", format!("unix:{}", daemon.socket().display()))
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!said.contains("panicked"), "{most} {command:?}: {said}");
+            // Below four the program cannot even be loaded.
+            let code = output.status.code().unwrap();
+            let loads = !said.contains("error while loading shared libraries");
+            assert!(!loads || codes.contains(&code), "{most} {command:?}: {code} {said}");
+            assert!(
+                code == 0 || said.contains("open files") || !loads,
+                "{most} {command:?}: {said}"
+            );
+        }
+    }
+    daemon.nothing_left();
+}
