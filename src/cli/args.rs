@@ -91,7 +91,7 @@ pub(super) enum Command {
     },
     /// Tasks that ended: how, after how long, what they used
     ///
-    /// The last 4096, the latest last. Columns: ENDED when, "away" while lrsd was not there; TIER the
+    /// The last 4096, the latest last; of a user who has most of them the oldest go first. Columns: ENDED when, "away" while lrsd was not there; TIER the
     /// tier it ended in; EXIT the main process's exit status, or the signal that killed it ("+core":
     /// with a core), a dash where that is not known; TIME from admission to the end; CPU-S seconds of
     /// CPU; MEMORY the peak, with ~ in front where it is the greatest that was sampled; READ and WRITE

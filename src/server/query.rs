@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::command::{CommandError, ErrorKind};
 use crate::core::colocation::{self, Advice, Question, Running};
-use crate::core::event::{Event, EventKind};
+use crate::core::event::Event;
 use crate::core::model::{Label, TaskId};
 use crate::core::pace;
 use crate::publish::{Access, GUARD, SLOTS, Snapshot};
@@ -65,7 +65,7 @@ pub fn task(snapshot: &Snapshot, id: &str) -> Result<Arc<proto::Task>, CommandEr
 /// InvalidArgument as in [`task`]; NotFound when nothing is known about it.
 pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, CommandError> {
     request::check_id_range(id)?;
-    let (events, older_gone) = access.events.about(id);
+    let (events, truncated) = access.events.about(id);
     let runs =
         || id.parse().is_ok_and(|task: TaskId| access.snapshot.borrow().tasks.contains_key(&task));
     if events.is_empty() && ![SLOTS, GUARD].contains(&id) && !runs() {
@@ -77,13 +77,9 @@ pub fn explain(access: &Access, id: &str) -> Result<proto::ExplainResponse, Comm
             ),
         ));
     }
-    // Nothing happens to a task or a reservation before the event that makes it.
-    let complete = events.first().is_some_and(|first| {
-        matches!(first.kind, EventKind::Admitted | EventKind::Reserved | EventKind::Refused)
-    });
     Ok(proto::ExplainResponse {
         events: events.iter().map(|event| self::event(event)).collect(),
-        truncated: older_gone && !complete,
+        truncated,
     })
 }
 

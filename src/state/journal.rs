@@ -1,9 +1,13 @@
 //! The history on disk: one JSON event a line, appended before anybody is told.
 //!
 //! A segment starts with the books as they stood then ([`Books`]), so that older segments
-//! may go: two are kept. An event is one `write` of one line; a daemon killed in the middle
+//! may go: two are kept. Events of tasks that run do not go with them: a new segment begins with those
+//! that are in neither of the two. An event is one `write` of one line; a daemon killed in the middle
 //! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
 //! the runtime directory lives in memory and has to outlive the daemon, not the machine.
+//!
+//! Limits. Over a restart a flood of one user leaves of ended tasks only what the two segments have; a
+//! running task has the last event of each kind, and nothing says that others were there.
 //!
 //! When an append fails (a full disk), the event stays in the books and in the history in
 //! memory; the next append starts a new segment with those books, so that no count is lost and
@@ -15,6 +19,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,6 +30,7 @@ use super::checksum::{self, Checked};
 use super::{Damage, StateError, aside, record};
 use crate::core::books::Books;
 use crate::core::event::Event;
+use crate::core::history::Kept;
 
 /// Format of the segments this daemon writes and reads.
 const VERSION: u32 = 1;
@@ -69,6 +75,10 @@ pub struct Journal {
     /// Segments on disk before the present one.
     older: Vec<u64>,
     standing: Books,
+    /// Sequence number with which the present segment began.
+    began: u64,
+    /// Events of tasks that run.
+    running: Kept,
 }
 
 /// What was in the history.
@@ -88,7 +98,7 @@ impl Journal {
         segments.sort_unstable();
         let mut standing: Option<Books> = None;
         let mut last_can_go_on = true;
-        let mut filled = (0, 0);
+        let (mut began, mut filled) = (0, (0, 0));
         for number in &segments {
             let path = segment_path(dir, *number);
             let segment = read_segment(&path, standing.as_ref());
@@ -97,17 +107,21 @@ impl Journal {
                 let what = segment.mend(&path, what);
                 replayed.damaged.push(Damage { path, what });
             }
-            filled = (segment.events.len(), segment.bytes);
+            (began, filled) = (segment.began(), segment.filled);
             segment.fold(&mut standing, &mut replayed.events);
         }
         let mut standing = standing.unwrap_or_default();
         if standing.counters.epoch == 0 {
             standing.counters.epoch = epoch;
         }
+        replayed.events.sort_by_key(|event| event.seq);
+        replayed.events.dedup_by_key(|event| event.seq);
         let number = segments.pop().unwrap_or(0);
         let older = segments;
+        let (dir, running) = (dir.to_owned(), Kept::new(1));
         let mut journal =
-            Journal { dir: dir.to_owned(), number, file: None, filled, older, standing };
+            Journal { dir, number, file: None, filled, older, standing, began, running };
+        replayed.events.iter().for_each(|event| journal.note(event));
         // A daemon restarted often must not push its own history out: a whole segment goes on.
         // A damaged one is closed.
         if number == 0 {
@@ -127,9 +141,16 @@ impl Journal {
         &self.standing
     }
 
+    fn note(&mut self, event: &Event) {
+        if event.task.is_some() {
+            self.running.push(Arc::new(event.clone()));
+        }
+    }
+
     /// Adds one event. On an error the event is in the books but not on the disk.
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
+        self.note(event);
         if self.file.is_none() || self.filled.0 >= SEGMENT_EVENTS || self.filled.1 >= SEGMENT_BYTES
         {
             self.begin_segment()?;
@@ -171,11 +192,17 @@ impl Journal {
     }
 
     fn begin_segment(&mut self) -> Result<(), StateError> {
-        self.file = None;
+        let lost_some = self.file.take().is_none();
         let number = self.number + 1;
         let path = segment_path(&self.dir, number);
-        let header = Header::of(self.standing.clone());
-        super::files::write_atomically(&path, &line_of(&header)?)?;
+        let mut text = line_of(&Header::of(self.standing.clone()))?;
+        // The present segment stays, with what it has.
+        let began = self.began;
+        for event in self.running.of_running().filter(|event| lost_some || event.seq < began) {
+            text.extend(line_of(&**event)?);
+        }
+        super::files::write_atomically(&path, &text)?;
+        self.began = self.standing.counters.next_seq;
         if self.number > 0 {
             self.older.push(self.number);
         }
@@ -231,8 +258,8 @@ fn object_in<T: DeserializeOwned>(line: &[u8], checksums: bool) -> Option<T> {
 struct Segment {
     header: Header,
     events: Vec<Event>,
-    /// Of the lines of the events.
-    bytes: usize,
+    /// Events of its own, without those of tasks that ran when it began, and the bytes of their lines.
+    filled: (usize, usize),
     /// What is wrong with the rest.
     damage: Option<String>,
 }
@@ -240,7 +267,7 @@ struct Segment {
 /// `before`: the books of the segments before, which stand for those of a header that is damaged.
 fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
     let header = Header { checksums: false, ..Header::of(before.cloned().unwrap_or_default()) };
-    let mut segment = Segment { header, events: Vec::new(), bytes: 0, damage: None };
+    let mut segment = Segment { header, events: Vec::new(), filled: (0, 0), damage: None };
     let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
         Ok(text) => text,
         Err(error) => {
@@ -262,9 +289,12 @@ fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
     }
     let mut lost = 0u32;
     for line in lines {
-        match object_in(line, segment.header.checksums) {
+        match object_in::<Event>(line, segment.header.checksums) {
             Some(event) => {
-                segment.bytes += line.len();
+                if event.seq >= segment.began() {
+                    segment.filled.0 += 1;
+                    segment.filled.1 += line.len();
+                }
                 segment.events.push(event);
             }
             None => lost += 1,
@@ -306,7 +336,12 @@ impl Segment {
         }
     }
 
-    /// Adds it to the books and to the history.
+    /// Sequence number of the first event of its own.
+    fn began(&self) -> u64 {
+        self.header.standing.counters.next_seq
+    }
+
+    /// Adds it to the books and to the history, where events may be out of order and twice then.
     fn fold(self, standing: &mut Option<Books>, history: &mut Vec<Event>) {
         // The books of a later segment include those before; its header wins, which also
         // brings in what an append that failed could not write.
@@ -316,10 +351,7 @@ impl Segment {
         }
         for event in self.events {
             books.fold(&event);
-            let newest = history.last().map_or(0, |last| last.seq);
-            if event.seq > newest {
-                history.push(event);
-            }
+            history.push(event);
         }
     }
 }

@@ -430,6 +430,42 @@ fn a_crash_loop_does_not_wipe_out_the_history() {
 }
 
 #[test]
+fn events_of_running_tasks_outlive_every_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.append(&event(1, EventKind::Admitted, Some(id(1)))).unwrap();
+    store.append(&event(2, EventKind::Promoted, Some(id(1)))).unwrap();
+    let mut long = event(3, EventKind::Refused, None);
+    long.reason = Some("x".repeat(300_000));
+    let flood = |store: &mut Store, long: &mut Event, to: u64| {
+        while long.seq < to {
+            store.append(long).unwrap();
+            long.seq += 1;
+        }
+    };
+    let about = |recovered: &Recovered| {
+        let own = recovered.events.iter().filter(|event| event.task == Some(id(1).to_string()));
+        own.map(|event| event.seq).collect::<Vec<_>>()
+    };
+    for to in [60, 120] {
+        flood(&mut store, &mut long, to);
+        drop(store);
+        let (again, recovered) = open(dir.path());
+        store = again;
+        assert_eq!(about(&recovered), [1, 2]);
+        assert!(recovered.events.is_sorted_by(|a, b| a.seq < b.seq));
+        assert!(!recovered.history_damaged && recovered.events[2].seq > 2 + 14);
+        assert_eq!(store.standing().counters.next_seq, to);
+        assert_eq!(store.standing().totals.admitted, 1, "it is counted once");
+    }
+    store.append(&event(120, EventKind::Completed, Some(id(1)))).unwrap();
+    long.seq = 121;
+    flood(&mut store, &mut long, 200);
+    drop(store);
+    assert!(about(&open(dir.path()).1).is_empty(), "it has ended long ago");
+}
+
+#[test]
 fn full_segments_make_way() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());

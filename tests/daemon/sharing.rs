@@ -92,3 +92,38 @@ fn a_member_who_reserved_every_slot_yields_to_root_and_to_another_member() {
     // Its slot came free with the end of the task that used it.
     daemon.task_of(one_more);
 }
+
+#[test]
+#[ignore = "needs root and cgroups"]
+fn a_flood_of_one_user_leaves_what_others_ask_of_the_past() {
+    let slots = "slots.active = 512\nslots.passive = 512\nslots.expand = false\n";
+    let mut daemon = with_members("flood", slots);
+    let running = daemon.run(&["--job", "nightly"], &["cat"]);
+    let running = daemon.task_of(running)["id"].as_str().unwrap().to_owned();
+    let over = daemon.run(&["--name", "over"], &["true"]);
+    daemon.join(over);
+    let history = |daemon: &Daemon| daemon.json(&["history"]);
+    let history = daemon.eventually("an end with its status", |daemon| {
+        let history = history(daemon);
+        (history[0]["exit_status"] == 0).then_some(history)
+    });
+    let over = history[0]["id"].as_str().unwrap().to_owned();
+    let why = |daemon: &Daemon, id: &str| daemon.json(&["why", id]);
+    let (why_running, why_over) = (why(&daemon, &running), why(&daemon, &over));
+    // Each is reserved, and expires.
+    let mut reserved = 0;
+    while reserved < 5_200 {
+        let asks = ["reserve", "--ttl", "100ms", "--count", "256"];
+        let answer = as_user(STRANGER, &daemon, MEMBER, &asks).output().unwrap();
+        reserved += String::from_utf8(answer.stdout).unwrap().lines().count();
+    }
+    let gone = daemon.ok(&["events", "--since", "1", "--no-follow"]);
+    assert!(gone.contains("expired"), "the newest of the flood are there");
+    assert_eq!(why(&daemon, &running), why_running);
+    assert_eq!(why(&daemon, &over), why_over);
+    assert_eq!(daemon.json(&["history"])[0], history[0]);
+    // On the disk, too, what runs is whole.
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(why(&daemon, &running), why_running);
+}

@@ -52,8 +52,8 @@ async fn a_status_watcher_is_told_when_the_loop_ends() {
     assert_eq!(error.code(), Code::Unavailable);
 }
 
-fn admitted(seq: u64) -> lrs::core::event::Event {
-    event(seq, EventKind::Admitted, "t0000001-1")
+fn promoted(seq: u64) -> lrs::core::event::Event {
+    event(seq, EventKind::Promoted, "t0000001-1")
 }
 
 async fn watch(
@@ -78,7 +78,7 @@ fn position(item: &Item) -> i64 {
 
 #[tokio::test]
 async fn events_are_resumable_and_say_what_is_gone() {
-    let bench = Bench::with(Limits::default(), EventRing::new(100, (1..=150).map(admitted)));
+    let bench = Bench::with(Limits::default(), EventRing::new(100, (1..=150).map(promoted)));
     let mut client = bench.client().await;
     for (since, first) in [(0, -50), (1, -50), (30, -21), (51, 51), (149, 149)] {
         let mut stream = watch(&mut client, Some(since), true).await;
@@ -98,14 +98,14 @@ async fn events_are_resumable_and_say_what_is_gone() {
 
 #[tokio::test]
 async fn events_follow() {
-    let bench = Bench::with(Limits::default(), EventRing::new(100, (1..=3).map(admitted)));
+    let bench = Bench::with(Limits::default(), EventRing::new(100, (1..=3).map(promoted)));
     let mut client = bench.client().await;
     let mut from_now = watch(&mut client, None, false).await;
     let mut from_two = watch(&mut client, Some(2), false).await;
     assert_eq!(position(&next_item(&mut from_two).await.unwrap()), 2);
     assert_eq!(position(&next_item(&mut from_two).await.unwrap()), 3);
     for seq in 4..=200 {
-        bench.events.push(admitted(seq));
+        bench.events.push(promoted(seq));
         for stream in [&mut from_now, &mut from_two] {
             assert_eq!(position(&next_item(stream).await.unwrap()), seq as i64);
         }
@@ -123,7 +123,7 @@ async fn a_slow_reader_stops_nobody_and_is_told_what_it_lost() {
     let mut client = bench.client().await;
     let mut quick = watch(&mut client, Some(1), false).await;
     for seq in 1..=EVENTS {
-        bench.events.push(admitted(seq));
+        bench.events.push(promoted(seq));
         assert_eq!(position(&next_item(&mut quick).await.unwrap()), seq as i64);
     }
     let (mut expected, mut lost_in_all) = (1, 0);

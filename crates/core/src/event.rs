@@ -49,7 +49,7 @@ pub struct Change {
 }
 
 /// The types of [`Event`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)] // each variant is the word itself
 pub enum EventKind {

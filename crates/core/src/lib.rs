@@ -15,6 +15,7 @@ pub mod exit;
 pub mod freed;
 mod freezing;
 pub mod guard;
+pub mod history;
 pub mod jobs;
 pub mod lane;
 pub mod leaving;

@@ -126,7 +126,7 @@ impl Shaper {
     fn admitted(&mut self, id: TaskId, reason: String, now: Moment) {
         let Some(task) = self.tasks.get(&id) else { return };
         let (tier, priority, standing) = (task.tier(), task.priority, task.standing());
-        let (labels, found) = (task.labels.clone(), task.who.found.clone());
+        let (labels, found, uid) = (task.labels.clone(), task.who.found.clone(), task.uid);
         let process = task.who.process;
         self.totals.admitted += 1;
         let inputs = self.slot_inputs();
@@ -135,6 +135,7 @@ impl Shaper {
             event.reason = Some(reason);
             event.inputs = inputs;
             event.inputs.insert("priority".into(), json!(priority));
+            event.inputs.insert("uid".into(), json!(uid));
             insert_labels(&mut event.inputs, &labels);
             if let Some(process) = process {
                 event.inputs.insert("pid".into(), json!(process.pid.raw()));
@@ -189,6 +190,7 @@ impl Shaper {
             self.jobs.left(key);
         }
         let (seat, owes, parked) = (task.seat, task.owes_unit(), task.is_from_parking());
+        let uid = task.uid;
         if let Life::Attaching(Attaching { used, .. }) = &mut task.life
             && let Some(promise) = used.take()
         {
@@ -207,7 +209,7 @@ impl Shaper {
             self.step.forget(Record::Task(id));
         }
         if !matches!(seat, Seat::Arriving | Seat::Slotless) {
-            self.count_refusal(reason, now);
+            self.count_refusal(reason, uid, now);
         }
         self.settle(now);
     }

@@ -31,9 +31,10 @@ impl Shaper {
         patience: Option<Patience>,
         now: Moment,
     ) -> Result<Asked, Refusal> {
+        let uid = request.uid;
         if let Some(id) = request.reservation {
             let answer = self.redeem(id, ticket, request, now).map(Asked::Placed);
-            return self.refuse_or(answer, now);
+            return self.refuse_or(answer, uid, now);
         }
         let gathering = patience.is_some() && self.gather_until.is_some();
         if request.need != Need::Slot || (self.offers(&request) && !gathering) {
@@ -43,7 +44,7 @@ impl Shaper {
         }
         let Some(patience) = patience else {
             let refusal = self.refusal();
-            return self.refuse_or(Err(refusal), now);
+            return self.refuse_or(Err(refusal), uid, now);
         };
         self.wait(ticket, request, None, patience);
         Ok(Asked::Waiting)
@@ -82,6 +83,7 @@ impl Shaper {
         patience: Option<Patience>,
         now: Moment,
     ) -> Result<Option<Vec<ReservationId>>, Refusal> {
+        let uid = request.uid;
         if patience.is_none() || self.gather_until.is_none() {
             let promised = self.promise(&request, lease, now);
             if !promised.is_empty() {
@@ -98,7 +100,7 @@ impl Shaper {
         } else {
             self.refusal()
         };
-        self.refuse_or(Err(refusal), now)
+        self.refuse_or(Err(refusal), uid, now)
     }
 
     /// What is free of what is wanted.
@@ -180,17 +182,18 @@ impl Shaper {
     pub(super) fn refuse_or<T>(
         &mut self,
         answer: Result<T, Refusal>,
+        uid: u32,
         now: Moment,
     ) -> Result<T, Refusal> {
         if let Err(refusal) = &answer {
-            self.count_refusal(&refusal.to_string(), now);
+            self.count_refusal(&refusal.to_string(), Some(uid), now);
         }
         answer
     }
 
     /// Counts a request that got no slot. A client that asks in a loop must not flush the
     /// history, so its refusals share one event a second.
-    pub(super) fn count_refusal(&mut self, reason: &str, now: Moment) {
+    pub(super) fn count_refusal(&mut self, reason: &str, uid: Option<u32>, now: Moment) {
         self.totals.refused += 1;
         let recently = self
             .refusal_said_at
@@ -199,18 +202,19 @@ impl Shaper {
             self.refusals_unsaid += 1;
             return;
         }
-        self.say_refusals(Some(reason), now);
+        self.say_refusals(Some(reason), uid, now);
     }
 
     /// Writes down refusals that shared no event yet, so that none is lost with the daemon.
     pub(super) fn flush_refusals(&mut self, now: Moment) {
         if self.refusals_unsaid > 0 {
             self.refusals_unsaid -= 1;
-            self.say_refusals(None, now);
+            self.say_refusals(None, None, now);
         }
     }
 
-    fn say_refusals(&mut self, reason: Option<&str>, now: Moment) {
+    /// `uid`: of the one whose reason is told.
+    fn say_refusals(&mut self, reason: Option<&str>, uid: Option<u32>, now: Moment) {
         self.refusal_said_at = Some(now.boot);
         let unsaid = std::mem::take(&mut self.refusals_unsaid);
         let more = || format!("{} more within a second of one that was written down", unsaid + 1);
@@ -220,6 +224,9 @@ impl Shaper {
             event.reason = Some(reason);
             event.inputs = inputs;
             event.inputs.insert("refused_since_last_event".into(), json!(unsaid + 1));
+            if let Some(uid) = uid {
+                event.inputs.insert("uid".into(), json!(uid));
+            }
         });
     }
 

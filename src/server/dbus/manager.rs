@@ -445,13 +445,13 @@ impl Manager {
     }
 
     /// Kept events from sequence number since on, oldest first: at most limit, and at most
-    /// 1000, which 0 means too. lost counts those gone before the first one given. Numbers in
+    /// 1000, which 0 means too. lost counts those gone before and between those given. Numbers in
     /// inputs are x, or d with a fraction.
     #[zbus(out_args("events", "lost"))]
     fn events(&self, since: u64, limit: u32) -> Result<(Vec<Dict>, u64), CallError> {
         let call = self.call()?;
         let limit = if limit == 0 { MAX_EVENTS } else { MAX_EVENTS.min(limit as usize) };
-        let page = call.server.service.events().read(since, limit);
+        let page = call.server.service.events().read_on(since, limit);
         let event = |event: &Arc<_>| value::message(&query::event(event));
         Ok((limited(page.events.iter().map(event).collect())?, page.lost))
     }

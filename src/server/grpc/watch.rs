@@ -76,6 +76,7 @@ impl EventStream {
     /// The next item that is there already.
     fn take(&mut self) -> Option<Item> {
         if self.batch.is_empty() {
+            // Up to a gap: what is lost is told where it is.
             let page = self.ring.read(self.next, BATCH);
             self.batch.extend(page.events);
             if page.lost > 0 {

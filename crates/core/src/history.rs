@@ -1,0 +1,244 @@
+//! Which events are kept in memory, and which ends of tasks.
+//!
+//! Users share the room. Where it is full the one who has most in it loses the oldest of that, so that a
+//! flood of one user erases its own events first, and nobody else's part becomes less than an equal one.
+//! What is nobody's (slots, the guard, starts and stops) has a part as a user has. Of each task that runs
+//! the last event of each kind is kept beside that, whatever happens: the admission, why it is in its tier,
+//! what the guard did with it. They go into the common room when it ends.
+//!
+//! The bound is so many events as there is room for ([`Kept::new`]), and for each task that runs as many
+//! more as there are kinds of events about tasks: fewer than 20.
+//!
+//! Whose an event is says its `uid`, or an earlier event about the same task or reservation.
+//!
+//! Limits. Of a task that runs earlier events of a kind may go. Events of a reservation are its owner's
+//! and go with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::event::{Event, EventKind};
+use super::exit::Exit;
+
+/// Whose an event is; `None`: nobody's, or not known.
+type Owner = Option<u32>;
+
+/// Room that users share.
+#[derive(Clone, Debug)]
+struct Room {
+    capacity: usize,
+    used: usize,
+    by_owner: BTreeMap<Owner, BTreeSet<u64>>,
+}
+
+impl Room {
+    fn new(capacity: usize) -> Room {
+        Room { capacity: capacity.max(1), used: 0, by_owner: BTreeMap::new() }
+    }
+
+    /// Puts one in; answers the one that has to go for it.
+    fn add(&mut self, owner: Owner, seq: u64) -> Option<u64> {
+        self.used += usize::from(self.by_owner.entry(owner).or_default().insert(seq));
+        if self.used <= self.capacity {
+            return None;
+        }
+        let most = |(_, seqs): &(&Owner, &BTreeSet<u64>)| {
+            (seqs.len(), std::cmp::Reverse(seqs.first().copied()))
+        };
+        let owner = self.by_owner.iter().max_by_key(most).map(|(owner, _)| *owner)?;
+        let seqs = self.by_owner.get_mut(&owner)?;
+        let gone = seqs.pop_first();
+        if seqs.is_empty() {
+            self.by_owner.remove(&owner);
+        }
+        self.used -= usize::from(gone.is_some());
+        gone
+    }
+}
+
+/// What is kept about one task or reservation.
+#[derive(Clone, Debug, Default)]
+struct Story {
+    owner: Owner,
+    seqs: BTreeSet<u64>,
+    /// Of a task that runs: those that stay.
+    runs: Option<BTreeMap<EventKind, u64>>,
+    /// Earlier ones are gone.
+    cut: bool,
+}
+
+/// The events that are kept, by number.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    events: BTreeMap<u64, Arc<Event>>,
+    room: Room,
+    stories: BTreeMap<String, Story>,
+    /// Nothing is gone since the first event of all.
+    whole: bool,
+}
+
+/// Events in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// Events that are gone between the position asked for and the first one given.
+    pub lost: u64,
+    /// Oldest first, none missing between them.
+    pub events: Vec<Arc<Event>>,
+}
+
+impl Kept {
+    /// Room for so many events (at least 1) beside those of tasks that run.
+    pub fn new(capacity: usize) -> Kept {
+        let (events, stories) = (BTreeMap::new(), BTreeMap::new());
+        Kept { events, room: Room::new(capacity), stories, whole: true }
+    }
+
+    /// Adds the next one.
+    pub fn push(&mut self, event: Arc<Event>) {
+        let seq = event.seq;
+        let next = self.events.last_key_value().map_or(1, |(last, _)| last.saturating_add(1));
+        self.whole &= seq == next;
+        let said = uid(&event);
+        let (mut owner, mut loose) = (said, vec![seq]);
+        if let Some(id) = &event.task {
+            let story = self.stories.entry(id.clone()).or_default();
+            story.owner = said.or(story.owner);
+            owner = story.owner;
+            story.seqs.insert(seq);
+            loose = story.next(event.kind, seq);
+        }
+        self.events.insert(seq, event);
+        for seq in loose {
+            if let Some(gone) = self.room.add(owner, seq) {
+                self.remove(gone);
+            }
+        }
+    }
+
+    fn remove(&mut self, seq: u64) {
+        self.whole = false;
+        let Some(event) = self.events.remove(&seq) else { return };
+        let Some(id) = &event.task else { return };
+        if let Some(story) = self.stories.get_mut(id) {
+            story.seqs.remove(&seq);
+            story.cut = true;
+            if story.seqs.is_empty() {
+                self.stories.remove(id);
+            }
+        }
+    }
+
+    /// At most `limit` events in a row from number `from` on.
+    pub fn read(&self, from: u64, limit: usize) -> Page {
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        for (seq, event) in self.events.range(from..).take(limit) {
+            if events.last().is_some_and(|last| last.seq.saturating_add(1) != *seq) {
+                break;
+            }
+            events.push(Arc::clone(event));
+        }
+        let lost = events.first().map_or(0, |first| first.seq.saturating_sub(from.max(1)));
+        Page { lost, events }
+    }
+
+    /// All about one task or reservation, oldest first, and whether some are gone.
+    pub fn about(&self, id: &str) -> (Vec<Arc<Event>>, bool) {
+        let Some(story) = self.stories.get(id) else { return (Vec::new(), !self.whole) };
+        let events = story.seqs.iter().filter_map(|seq| self.events.get(seq)).cloned();
+        let events: Vec<_> = events.collect();
+        // Nothing happens to a task or a reservation before the event that makes it.
+        let begins = events.first().is_some_and(|first| {
+            matches!(first.kind, EventKind::Admitted | EventKind::Reserved | EventKind::Refused)
+        });
+        (events, story.cut || !(begins || self.whole))
+    }
+
+    /// All that `wanted` holds for, oldest first, and whether some may be gone.
+    pub fn all(&self, wanted: impl Fn(&Event) -> bool) -> (Vec<Arc<Event>>, bool) {
+        let events = self.events.values().filter(|event| wanted(event)).cloned().collect();
+        (events, !self.whole)
+    }
+
+    /// Those of tasks that run, which stay.
+    pub fn of_running(&self) -> impl Iterator<Item = &Arc<Event>> {
+        let running = self.stories.values().filter_map(|story| story.runs.as_ref());
+        running.flat_map(|kinds| kinds.values()).filter_map(|seq| self.events.get(seq))
+    }
+}
+
+impl Story {
+    /// Takes the next event; answers those that are under no protection any more.
+    fn next(&mut self, kind: EventKind, seq: u64) -> Vec<u64> {
+        use EventKind::{Admitted, Completed, Left, Released};
+        if matches!(kind, Completed | Left | Released) {
+            let ended = self.runs.take().unwrap_or_default();
+            return ended.into_values().chain([seq]).collect();
+        }
+        if kind == Admitted && self.runs.is_none() {
+            self.runs = Some(BTreeMap::new());
+        }
+        match &mut self.runs {
+            Some(kinds) => kinds.insert(kind, seq).into_iter().collect(),
+            None => vec![seq],
+        }
+    }
+}
+
+fn uid(event: &Event) -> Owner {
+    u32::try_from(event.inputs.get("uid").and_then(Value::as_u64)?).ok()
+}
+
+/// A task that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The event `completed`.
+    pub event: Arc<Event>,
+    /// How its main process ended; `None`: not known (yet).
+    pub exit: Option<Exit>,
+}
+
+/// The tasks that ended last, by the numbers of their ends.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    ended: BTreeMap<u64, Ended>,
+    room: Room,
+}
+
+impl Ends {
+    /// Room for so many (at least 1).
+    pub fn new(capacity: usize) -> Ends {
+        Ends { ended: BTreeMap::new(), room: Room::new(capacity) }
+    }
+
+    /// Takes what an event says of an end.
+    pub fn note(&mut self, event: &Arc<Event>) {
+        let exit = Exit::noted(&event.inputs);
+        if matches!(event.kind, EventKind::Completed | EventKind::Left) {
+            self.ended.insert(event.seq, Ended { event: Arc::clone(event), exit });
+            if let Some(gone) = self.room.add(uid(event), event.seq) {
+                self.ended.remove(&gone);
+            }
+        } else if event.kind == EventKind::Exit {
+            // As a rule it comes right after the end.
+            let mut ended = self.ended.values_mut().rev();
+            if let Some(task) = ended.find(|task| task.event.task == event.task) {
+                task.exit = exit;
+            }
+        }
+    }
+
+    /// Those from the number `from` on, the latest end last.
+    pub fn since(&self, from: u64) -> Vec<Ended> {
+        self.ended.range(from..).map(|(_, ended)| ended.clone()).collect()
+    }
+
+    /// The last one with this id.
+    pub fn of(&self, id: &str) -> Option<Ended> {
+        self.ended.values().rfind(|task| task.event.task.as_deref() == Some(id)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests;
