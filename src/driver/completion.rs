@@ -204,9 +204,10 @@ impl Driver {
         group
             .filter(|group| group.record.attachment != Attachment::None)
             .and_then(|group| {
-                let last = crate::sample::read_final(&group.dirs)?;
-                // Of a group of its owner's it may be from before the task.
+                // What a group of its owner's has may be from before the task.
                 let is_own = group.record.attachment == Attachment::Own;
+                let disks = if is_own { &self.whole_disks[..] } else { &[] };
+                let last = crate::sample::read_end(&group.dirs, disks)?;
                 let peak = || crate::sample::read_memory_peak(&group.dirs);
                 let memory_peak = is_own.then(peak).flatten();
                 let oom_kills = crate::sample::read_oom_kills(&group.dirs);

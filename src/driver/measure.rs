@@ -120,10 +120,12 @@ impl Driver {
             outside,
             entered,
             kept_files,
+            disks,
             effects,
             halts,
             frozen_root,
         } = report;
+        self.whole_disks = disks;
         let is_slow = sample.took > self.period() / 2;
         if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
             tracing::warn!(

@@ -178,6 +178,8 @@ pub struct Driver {
     lane_looked: Option<TaskId>,
     cycles: u64,
     cpus: UsableCpus,
+    /// The whole disks of the node, as of the last reading.
+    whole_disks: Vec<(u32, u32)>,
     hostname: String,
     /// When it started, and the same by the clock as it is set now.
     started: BootTime,

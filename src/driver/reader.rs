@@ -109,6 +109,8 @@ pub struct CycleReport {
     pub entered: Vec<(TaskId, CgroupError)>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
+    /// [`Sampler::whole_disks`].
+    pub disks: Vec<(u32, u32)>,
     /// What makes tiers on this node now, where that is not what it was.
     pub effects: Option<Effects>,
     /// What others did to tasks that were looked at for it.
@@ -271,6 +273,7 @@ pub(super) fn read_all(
                     outside,
                     entered,
                     kept_files,
+                    disks: sampler.whole_disks(),
                     effects,
                     halts,
                     frozen_root,

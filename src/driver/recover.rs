@@ -98,6 +98,7 @@ impl Driver {
         let Findings { restored, start, entries, remove, left } =
             find(&tree, observing, books, &mut recovered, now.boot)?;
         let first = sampler.sample(now.boot, &[]);
+        let whole_disks = sampler.whole_disks();
         let cpus = UsableCpus::of(&first.node).unwrap_or(1.into());
         let mains =
             restored.tasks.iter().filter_map(|task| Some((task.who.process?, task.id))).collect();
@@ -166,6 +167,7 @@ impl Driver {
             lane_looked: None,
             cycles: 0,
             cpus,
+            whole_disks,
             started: now.boot,
             started_at: now.wall,
             sampled_at: None,

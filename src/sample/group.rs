@@ -144,7 +144,7 @@ impl GroupReader {
         matches!(self.cpu, Some((_, CpuForm::V1)))
     }
 
-    fn read_bytes(
+    pub(super) fn read_bytes(
         &mut self,
         context: &mut Context<'_>,
         is_whole_disk: impl Fn((u32, u32)) -> bool,

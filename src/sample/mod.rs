@@ -125,7 +125,22 @@ impl Said {
 /// first of a group that had a life before. Disk bytes and memory now are left out, and what could
 /// not be read is `None`. Answers `None` when the group is gone.
 pub fn read_final(dirs: &GroupDirs) -> Option<TaskSample> {
+    let dirs = GroupDirs { io: None, ..dirs.clone() };
     read_now(dirs, group::GroupReader::read_times)
+}
+
+/// The last word of a task in a group that began with it: the same, and the bytes from and to `disks`,
+/// the whole ones of the node; of none, how much is not known.
+pub fn read_end(dirs: &GroupDirs, disks: &[(u32, u32)]) -> Option<TaskSample> {
+    if disks.is_empty() {
+        return read_final(dirs);
+    }
+    read_now(dirs.clone(), |reader, context| {
+        let times = reader.read_times(context)?;
+        let bytes = reader.read_bytes(context, |device| disks.contains(&device));
+        let (read, written) = bytes.unzip();
+        Some(TaskSample { read, written, ..times })
+    })
 }
 
 /// The limits of memory in force above the tasks, read once and now, and what could not be read.
@@ -153,14 +168,15 @@ pub fn read_oom_kills(dirs: &GroupDirs) -> Option<u64> {
 /// CPU time of a group, read once and now; `None` within: it cannot be read. Answers `None` when the
 /// group is gone.
 pub fn read_cpu(dirs: &GroupDirs) -> Option<Option<Duration>> {
+    let dirs = GroupDirs { io: None, ..dirs.clone() };
     read_now(dirs, group::GroupReader::read_cpu).map(|sample| sample.cpu)
 }
 
 fn read_now(
-    dirs: &GroupDirs,
+    dirs: GroupDirs,
     read: impl FnOnce(&mut group::GroupReader, &mut group::Context<'_>) -> Option<TaskSample>,
 ) -> Option<TaskSample> {
-    let dirs = GroupDirs { io: None, memory: None, ..dirs.clone() };
+    let dirs = GroupDirs { memory: None, ..dirs };
     let (mut unsaid, mut said) = (Vec::new(), Said::default());
     let mut context = group::Context {
         proc: std::path::Path::new("/proc"),

@@ -64,6 +64,11 @@ impl NodeReader {
         self.disks.whole.contains(&device)
     }
 
+    /// All of those.
+    pub(super) fn whole_disks(&self) -> &[(u32, u32)] {
+        &self.disks.whole
+    }
+
     fn read_pressure(
         &mut self,
         descriptors: &Descriptors,

@@ -74,6 +74,12 @@ impl Sampler {
         (self.descriptors.kept(), self.descriptors.budget())
     }
 
+    /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be told
+    /// from partitions.
+    pub fn whole_disks(&self) -> Vec<(u32, u32)> {
+        self.node.whole_disks().to_vec()
+    }
+
     /// The budget behind them, for other files that are read every cycle.
     pub fn descriptors(&self) -> Descriptors {
         self.descriptors.clone()

@@ -289,12 +289,15 @@ impl Shaper {
         let followed = std::mem::take(&mut self.step.events);
         for (id, last) in endings {
             let Some(mut task) = self.vacated.remove(&id) else { continue };
-            // The last reading has neither.
-            let (read, written) = task.counts.bytes_since_admission();
+            // The last reading has neither of a group that had a life before.
+            let (mut read, mut written) = task.counts.bytes_since_admission();
             let (mut peak, mut oom_kills) = (None, None);
             if let Last::Read(sample) = last {
                 peak = sample.memory_peak;
                 oom_kills = task.counts.oom_kills(&sample);
+                if task.counts.baseline.is_none() {
+                    (read, written) = (sample.read.or(read), sample.written.or(written));
+                }
                 self.usage.add(task.is_below_root(), task.counts.grown_to(&sample));
                 task.counts.finish(now.boot, sample, self.cpus);
             }

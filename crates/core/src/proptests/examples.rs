@@ -307,6 +307,41 @@ fn a_task_that_ended_while_the_daemon_was_away_leaves_its_jobs_rate_alone() {
 }
 
 #[test]
+fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() {
+    let mut shaper = shaper(1);
+    let labels = Labels { job: Some(Label::new("short").unwrap()), ..Labels::default() };
+    let mut told = Vec::new();
+    for end in 1..=2 {
+        let Ok(Answer::Placed(id)) =
+            shaper.ask(Request { labels: labels.clone(), ..request(0) }, None, at(0))
+        else {
+            panic!()
+        };
+        shaper.attached(id, at(0));
+        shaper.vacate(&[id], at(0));
+        let (read, written) = (Some(Bytes(7)), Some(Bytes(4096)));
+        let last = TaskSample { read, written, oom_kills: Some(2), ..used(0) };
+        let now = Moment { boot: BootTime(Duration::from_millis(200)), ..at(0) };
+        shaper.completed(vec![(id, Last::Read(last))], now);
+        let step = shaper.take_step();
+        let mut ends = step.events.into_iter();
+        told.extend(ends.find(|event| event.kind == EventKind::Completed));
+        let finished = shaper.jobs().iter().next().unwrap().2.clone();
+        assert_eq!(finished.rated, u64::from(end == 2), "0.2 s say too little, twice that enough");
+    }
+    assert_eq!(told.len(), 2);
+    let inputs = &told[0].inputs;
+    let figures = ["read_bytes", "write_bytes", "oom_kills"].map(|name| inputs[name].as_u64());
+    assert_eq!(figures, [Some(7), Some(4096), Some(2)]);
+    assert!(told[0].reason.as_deref().unwrap().contains("want of memory"), "{told:?}");
+    // The next daemon learns the same.
+    let mut books = crate::books::Books::default();
+    told.iter().for_each(|event| books.fold(event));
+    let (_, _, finished) = shaper.jobs().iter().next().unwrap();
+    assert_eq!(books.jobs.values().next(), Some(finished));
+}
+
+#[test]
 fn a_wait_is_expected_to_end_as_the_jobs_before_it_do() {
     let mut shaper = shaper(1);
     let labels = Labels { job: Some(Label::new("grep").unwrap()), ..Labels::default() };
