@@ -107,6 +107,7 @@ fn cycle(bencher: Bencher, tasks: usize) {
             iowait: Share::default(),
             steal: Share::default(),
         }),
+        root_cpu: None,
         memory: Some(Memory::of_node(Bytes(8 << 30), Bytes(16 << 30))),
         memory_full: None,
         swap_growth: None,

@@ -147,7 +147,7 @@ impl Counts {
         if sample.cpu.is_none() && self.last.is_some_and(|(_, last)| last.cpu.is_some()) {
             return;
         }
-        let _stored_no_more = self.advance(at, sample, false, cpus);
+        self.advance(at, sample, false, cpus);
         self.end_interval(at, &sample, cpus.spread());
     }
 

@@ -1,6 +1,7 @@
 //! The rules by example.
 
 use super::*;
+use crate::neighbours::RootWeight;
 
 #[test]
 fn tasks_fill_active_slots_first_and_are_promoted_first_come_first_served() {
@@ -339,6 +340,32 @@ fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() 
     told.iter().for_each(|event| books.fold(event));
     let (_, _, finished) = shaper.jobs().iter().next().unwrap();
     assert_eq!(books.jobs.values().next(), Some(finished));
+}
+
+#[test]
+fn a_tier_of_short_sleepers_wants_what_those_before_them_wanted() {
+    let weight_beside = |job: &str, ended: Option<TaskSample>| {
+        let mut shaper = shaper(1);
+        let labels = Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() };
+        let mut admit = |shaper: &mut Shaper, second| {
+            let request = Request { labels: labels.clone(), ..request(0) };
+            let Ok(Answer::Placed(id)) = shaper.ask(request, None, at(second)) else { panic!() };
+            shaper.attached(id, at(second));
+            id
+        };
+        if let Some(last) = ended {
+            let id = admit(&mut shaper, 0);
+            shaper.vacate(&[id], at(1));
+            shaper.completed(vec![(id, Last::Read(last))], at(1));
+        }
+        admit(&mut shaper, 1);
+        (2..8).for_each(|second| shaper.cycle(&Measured::default(), at(second)));
+        shaper.root_weight()
+    };
+    let slept = used(0);
+    assert_eq!(weight_beside("naps", Some(slept)), Some(RootWeight::Idle));
+    assert_eq!(weight_beside("new", None), Some(RootWeight::Weight(100)), "not known");
+    assert_eq!(weight_beside("computes", Some(used(1))), Some(RootWeight::Weight(100)));
 }
 
 #[test]
