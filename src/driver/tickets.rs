@@ -152,7 +152,7 @@ fn stored_key(path: &Path) -> Result<Option<[u8; KEY_BYTES]>, String> {
 /// The bytes of a hexadecimal text.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || !digits.iter().all(u8::is_ascii_hexdigit) {
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     let pairs = digits.chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
