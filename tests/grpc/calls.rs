@@ -16,7 +16,7 @@ use lrs::proto;
 use lrs::proto::evaluate_job_response::Advice;
 use lrs::publish::{EventRing, Snapshot};
 use lrs::serve::Limits;
-use lrs::units::{BootTime, Pid, WallTime};
+use lrs::units::{BootTime, Pid};
 use tonic::Code;
 
 use crate::bench::{Bench, event, soon, task, task_id};

@@ -144,14 +144,14 @@ impl Shaper {
 
     /// Memory that new tasks have yet to take. `resident`: the mean size of the tasks.
     pub(super) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
-        let grows = |task: &&Box<Task>| now.since(task.admitted_at.boot) < GROWS;
-        let to_come = |task: &Box<Task>| {
+        let to_come = |task: &Task| {
             let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
             let has = task.counts.last.and_then(|(_, last)| last.resident).unwrap_or_default();
             of_job.or(resident).unwrap_or_default().0.saturating_sub(has.0)
         };
-        let of_tasks = self.tasks.values().filter(grows).map(to_come);
-        let of_tasks = of_tasks.fold(0, u64::saturating_add);
+        let young = self.tasks().map(|(_, task)| task);
+        let young = young.filter(|task| now.since(task.admitted_at.boot) < GROWS);
+        let of_tasks = young.map(to_come).fold(0, u64::saturating_add);
         Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
     }
 

@@ -347,7 +347,7 @@ fn a_tier_of_short_sleepers_wants_what_those_before_them_wanted() {
     let weight_beside = |job: &str, ended: Option<TaskSample>| {
         let mut shaper = shaper(1);
         let labels = Labels { job: Some(Label::new(job).unwrap()), ..Labels::default() };
-        let mut admit = |shaper: &mut Shaper, second| {
+        let admit = |shaper: &mut Shaper, second| {
             let request = Request { labels: labels.clone(), ..request(0) };
             let Ok(Answer::Placed(id)) = shaper.ask(request, None, at(second)) else { panic!() };
             shaper.attached(id, at(second));
