@@ -137,7 +137,7 @@ fn flipped_bits_are_seen_and_lose_no_task() {
         daemon.launch();
         assert_eq!(fs::read(&aside).unwrap(), bytes, "it is kept");
         assert!(warned(&daemon, Path::new(&aside).to_str().unwrap()), "{flip}: {file:?}");
-        let after = daemon.task_of(pid);
+        let after = daemon.tasks().pop().unwrap();
         for field in ["id", "tier", "cgroup", "uid"] {
             assert_eq!(after[field], before[field], "{field} after {flip}: {file:?}");
         }
@@ -250,7 +250,7 @@ impl Small {
     fn mount(dir: &Path) -> Small {
         fs::create_dir_all(dir).unwrap();
         let done = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs"])
             .arg(dir)
             .status()
             .unwrap();

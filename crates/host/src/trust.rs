@@ -220,6 +220,10 @@ pub fn make_dir(path: &Path) -> Result<(), StateError> {
     let refused = |objection| at(path, "trust", io::Error::other(objection));
     // Before anything is made below a directory of others.
     check_path(path)?;
+    // Also one that leads nowhere.
+    if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        return Err(refused(Objection::Kind("a symbolic link")));
+    }
     // Whatever the umask.
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -227,9 +231,6 @@ pub fn make_dir(path: &Path) -> Result<(), StateError> {
         .create(path)
         .map_err(|error| at(path, "create", error))?;
     let found = path.symlink_metadata().map_err(|error| at(path, "look at", error))?;
-    if found.is_symlink() {
-        return Err(refused(Objection::Kind("a symbolic link")));
-    }
     if let Some(objection) = objection(&found, &own()) {
         return Err(refused(objection));
     }
@@ -314,6 +315,8 @@ mod tests {
         assert_eq!(at("a/b").metadata().unwrap().mode() & 0o7777, 0o755);
         symlink("a", at("link")).unwrap();
         make_dir(&at("link/b")).unwrap();
+        symlink("nowhere", at("broken")).unwrap();
+        make_dir(&at("broken")).unwrap_err();
         let refused = make_dir(&at("link")).unwrap_err();
         assert_eq!(objection_in(&refused.source), Some(&Objection::Kind("a symbolic link")));
         chmod(&at("a"), 0o1777);
