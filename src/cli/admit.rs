@@ -302,7 +302,8 @@ async fn get_ticket(lrsd: &Lrsd, pid: i32, ticket: &RefCell<Option<String>>) -> 
         tokio::time::sleep(pause).await;
         // An earlier lrsd gives none.
         pause = (pause * 2).min(LOOK_AGAIN);
-        let asked = in_time(lrsd, async {
+        // That lrsd says nothing is said elsewhere ([`say_why_queued`]).
+        let asked = tokio::time::timeout(lrsd.answer_within(), async {
             let mut connection = client::connect(lrsd).await.ok()?;
             // 0 is this process, also in another pid namespace.
             let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };

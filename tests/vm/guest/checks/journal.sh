@@ -62,8 +62,9 @@ sed -i 's/^daemon.log = .*/daemon.log = "trace"/' "$dir/lrs.toml"
 journald=$(systemctl show -P MainPID systemd-journald)
 kill -STOP "$journald"
 for _ in {1..5}; do
-    timeout 60 "$bin/lrsctl" drain && timeout 60 "$bin/lrsctl" resume ||
-        fault "no answer beside a journald that hangs"
+    for call in drain resume; do
+        timeout 60 "$bin/lrsctl" "$call" || fault "no answer to $call beside a journald that hangs"
+    done
 done
 timeout 60 "$bin/lrsctl" run -- true || fault "no task beside a journald that hangs"
 kill -CONT "$journald"
