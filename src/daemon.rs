@@ -211,6 +211,8 @@ fn run(file: &Path) -> Result<(), DaemonError> {
     let runtime_dir = config.daemon.runtime_dir.clone();
     lrs_host::trust::make_dir(&runtime_dir)?;
     let _lock = RuntimeLock::take(&runtime_dir)?;
+    // A record that is not read for want of a descriptor stops the start.
+    raise_descriptor_limit().map_err(SampleError::from)?;
     let state = Store::open(&runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let settings = config.tree_settings();
     let tree = Arc::new(match config.daemon.mode {

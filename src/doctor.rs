@@ -160,7 +160,12 @@ pub fn examine_file(file: Option<&Path>) -> Report {
         Some(path) => (path, Absent::IsError),
         None => (Path::new(DEFAULT_FILE), Absent::IsDefault),
     };
-    let (config, config_errors) = match Config::load(path, absent) {
+    let loaded = match absent {
+        // As the daemon does; a file that was named and is not there is a fault here.
+        Absent::IsDefault => Config::load_trusted(path),
+        Absent::IsError => Config::load(path, absent).and_then(|_| Config::load_trusted(path)),
+    };
+    let (config, config_errors) = match loaded {
         Ok(config) => (config, None),
         Err(errors) => (Config::default(), Some(errors)),
     };

@@ -65,7 +65,7 @@ impl Owned {
 
     /// Looks whether it is the owner's alone; `false` when it has ended.
     pub(super) fn check(&self) -> Result<bool, CgroupError> {
-        let found = check_threads(self.pinned.process.pid, self.owner);
+        let found = check_threads(self.pinned.process.pid, self.owner, &mut MOST_THREADS.clone());
         // Asked afterwards: what was read is of this process, and of none that took its number.
         if self.pinned.alive() { found } else { Ok(false) }
     }
@@ -80,11 +80,13 @@ pub fn denied(pid: Pid, uids: Uids, owner: u32) -> CgroupError {
     ))
 }
 
-/// Looks whether all threads of a process are the owner's alone; `false` when it has ended.
+/// Looks whether all threads of a process are the owner's alone; `false` when it has ended. What is
+/// listed in a threaded group of cgroup v2 is a thread, and looked at alone: the others are listed
+/// where they are. `left`: so many threads may still be looked at.
 ///
 /// # Errors
 /// `Denied` when one is not, or there are too many.
-fn check_threads(pid: Pid, owner: u32) -> Result<bool, CgroupError> {
+fn check_threads(pid: Pid, owner: u32, left: &mut usize) -> Result<bool, CgroupError> {
     let path = proc_file(pid, "status");
     let Some(status) = read_if_there(&path)? else { return Ok(false) };
     let uids = uids_in(&status, &path)?;
@@ -92,7 +94,9 @@ fn check_threads(pid: Pid, owner: u32) -> Result<bool, CgroupError> {
         return Err(denied(pid, uids, owner));
     }
     // A thread that is made meanwhile has the rights of the one that makes it.
-    if status_field(&status, b"Threads:").and_then(number) == Some(1) {
+    let alone = status_field(&status, b"Threads:").and_then(number) == Some(1);
+    let leader = status_field(&status, b"Tgid:").and_then(number);
+    if alone || leader.is_some_and(|leader| i64::try_from(leader) != Ok(pid.raw().into())) {
         return Ok(true);
     }
     let dir = proc_file(pid, "task");
@@ -102,18 +106,20 @@ fn check_threads(pid: Pid, owner: u32) -> Result<bool, CgroupError> {
         Err(error) if vanished(&error) => return Ok(false),
         Err(error) => return Err(failed(error)),
     };
-    for (seen, thread) in threads.enumerate() {
+    for thread in threads {
         let thread = match thread {
             Ok(thread) => thread,
             Err(error) if vanished(&error) => return Ok(false),
             Err(error) => return Err(failed(error)),
         };
-        if seen == MOST_THREADS {
+        let Some(fewer) = left.checked_sub(1) else {
             return Err(CgroupError::Denied(format!(
-                "process {pid} has more than {MOST_THREADS} threads, which is too many to look at \
-                 for a caller without an admin's rights; ask root or a uid listed in [grpc] admins"
+                "process {pid}, with those of its cgroup, has more than {MOST_THREADS} threads, which \
+                 is too many to look at for a caller without an admin's rights; ask root or a uid \
+                 listed in [grpc] admins"
             )));
-        }
+        };
+        *left = fewer;
         let path = thread.path().join("status");
         let Some(status) = read_if_there(&path)? else { continue };
         let uids = uids_in(&status, &path)?;
@@ -151,7 +157,8 @@ pub(super) fn sole_owner(group: &Group) -> Option<u32> {
     let path = proc_file(*present.first()?, "status");
     let owner = uids_in(&read_if_there(&path).ok()??, &path).ok()?.real;
     // One that has ended meanwhile belongs to nobody else.
-    present.iter().all(|pid| check_threads(*pid, owner).is_ok()).then_some(owner)
+    let mut left = MOST_THREADS;
+    present.iter().all(|pid| check_threads(*pid, owner, &mut left).is_ok()).then_some(owner)
 }
 
 /// See [`super::TierTree::check_owner`].
@@ -166,8 +173,9 @@ pub(super) fn check_group(
         check_writable(dir, owner)?;
     }
     let present = present(group)?;
+    let mut left = MOST_THREADS;
     for pid in present.iter().filter(|pid| known.binary_search(pid).is_err()) {
-        if let Err(error) = check_threads(*pid, owner)
+        if let Err(error) = check_threads(*pid, owner, &mut left)
             // The number may have changed hands since it was listed.
             && self::present(group)?.contains(pid)
         {
@@ -249,14 +257,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_is_looked_at() {
+    fn the_threads_that_are_looked_at_are_bounded() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || stopped.recv());
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            stopped.recv()
+        });
+        let tid = Pid::new(told.recv().unwrap()).unwrap();
         let pid = Pid::new(std::process::id() as i32).unwrap();
         let me = rustix::process::geteuid().as_raw();
-        assert!(check_threads(pid, me).unwrap());
-        let error = check_threads(pid, me + 1).unwrap_err();
-        assert!(error.to_string().contains("does not belong to uid"), "{error}");
+        let looked_at = |pid, most: usize| {
+            let mut left = most;
+            check_threads(pid, me, &mut left).map(|lives| (lives, most - left))
+        };
+        let (lives, threads) = looked_at(pid, MOST_THREADS).unwrap();
+        assert!(lives && threads >= 2, "{threads}");
+        let error = looked_at(pid, 1).unwrap_err().to_string();
+        assert!(error.contains("threads, which is too many"), "{error}");
+        assert_eq!(looked_at(tid, 0).unwrap(), (true, 0), "one in a threaded group is itself");
+        let error = check_threads(tid, me + 1, &mut 1).unwrap_err().to_string();
+        assert!(error.contains("does not belong to uid"), "{error}");
         drop(stop);
         assert!(thread.join().unwrap().is_err());
     }

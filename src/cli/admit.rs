@@ -1,8 +1,8 @@
 //! `run` and `admit`: asking for slots.
 //!
 //! Admission is idempotent for one process and caller, so a request whose answer was lost is
-//! simply sent again. A waiting request carries the time it was first made; that keeps its
-//! place in the queue when the daemon comes back (spec 5).
+//! simply sent again. A waiting request gets a ticket of the daemon's, and brings it to the next one; that
+//! keeps its place in the queue (spec 5).
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -261,7 +261,9 @@ async fn ask(
             let within = left.map(|left| left.saturating_add(grace));
             request.ticket.clone_from(&ticket.borrow());
             let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within));
-            let mut ticket = std::pin::pin!(get_ticket(lrsd, request.pid, &ticket));
+            // A unit waits under no process's name.
+            let of = request.unit.is_none().then_some(request.pid);
+            let mut ticket = std::pin::pin!(get_ticket(lrsd, of, &ticket));
             let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, explains));
             tokio::select! {
                 biased;
@@ -296,7 +298,10 @@ async fn ask(
 }
 
 /// Gets the ticket by which a request that waits keeps its place over a restart of the daemon.
-async fn get_ticket(lrsd: &Lrsd, pid: i32, ticket: &RefCell<Option<String>>) -> Infallible {
+async fn get_ticket(lrsd: &Lrsd, pid: Option<i32>, ticket: &RefCell<Option<String>>) -> Infallible {
+    if pid.is_none() {
+        return std::future::pending().await;
+    }
     let mut pause = TICKET;
     loop {
         tokio::time::sleep(pause).await;
@@ -306,7 +311,7 @@ async fn get_ticket(lrsd: &Lrsd, pid: i32, ticket: &RefCell<Option<String>>) -> 
         let asked = tokio::time::timeout(lrsd.answer_within(), async {
             let mut connection = client::connect(lrsd).await.ok()?;
             // 0 is this process, also in another pid namespace.
-            let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };
+            let asked = proto::ListQueueRequest { pid, ..Default::default() };
             connection.list_queue(asked).await.ok()?.into_inner().queue.pop()?.ticket
         });
         if let Ok(Some(given)) = asked.await {

@@ -40,14 +40,19 @@ pub(super) fn load(path: &Path, absent: Absent) -> Result<Config, ConfigErrors> 
 
 /// See [`Config::load_trusted`].
 pub(super) fn load_trusted(path: &Path) -> Result<Config, ConfigErrors> {
-    trust::check_path(path).map_err(|refused| {
-        let remedy = trust::objection_in(&refused.source).map(trust::Objection::remedy);
-        let remedy = remedy.unwrap_or("correct the path");
-        let place = refused.path.display();
-        let problem = format!("is not believed, because of {place}: {}", refused.source);
-        ConfigErrors::new(vec![whole_file(path, problem, remedy)])
-    })?;
-    load(path, Absent::IsDefault)
+    match distrust(path) {
+        Some((problem, remedy)) => Err(ConfigErrors::new(vec![whole_file(path, problem, remedy)])),
+        None => load(path, Absent::IsDefault),
+    }
+}
+
+/// Why a daemon of this user does not believe the file at `path`, and what to do. What cannot be looked
+/// at is for whoever reads it to say.
+fn distrust(path: &Path) -> Option<(String, &'static str)> {
+    let refused = trust::check_path(path).err()?;
+    let remedy = trust::objection_in(&refused.source)?.remedy();
+    let place = refused.path.display();
+    Some((format!("is not believed, because of {place}: {}", refused.source), remedy))
 }
 
 fn whole_file(path: &Path, problem: String, remedy: &str) -> Fault {
@@ -128,8 +133,11 @@ pub fn check_file(path: &Path) -> Result<String, ConfigErrors> {
     } else {
         format!("{file}: valid; not default: {}", changed.join(", "))
     };
+    let distrust = distrust(path).map(|(problem, remedy)| {
+        format!("\nwarning: lrsd does not start with {file}: it {problem}; {remedy}")
+    });
     let warnings = config.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
-    Ok(std::iter::once(verdict).chain(warnings).collect())
+    Ok(std::iter::once(verdict).chain(distrust).chain(warnings).collect())
 }
 
 /// See [`Config::from_toml`].

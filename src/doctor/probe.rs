@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lrs_host::trust;
 use procfs::FromRead;
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -232,7 +233,7 @@ impl Facts {
             memory: memory(proc),
             memory_limits,
             autogroup: autogroup(proc),
-            runtime_dir: place(runtime_dir),
+            runtime_dir: believed(place(runtime_dir)),
             group: nix::unistd::Group::from_name(&options.group)
                 .map(|group| group.is_some())
                 .map_err(|errno| format!("cannot look up group {}: {errno}", options.group)),
@@ -266,6 +267,19 @@ fn kernel(proc: &Path) -> Reading<Kernel> {
 /// Whether `path` is there and may be written, or else the nearest directory above it.
 fn place(path: &Path) -> Place {
     Place { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
+}
+
+/// A place in which lrsd works only if nobody else could have put or changed what is there.
+fn believed(place: Place) -> Place {
+    let refused = trust::check_path(&place.path).err();
+    let objection = refused.and_then(|refused| {
+        let remedy = trust::objection_in(&refused.source)?.remedy();
+        Some(format!("{}: {}; {remedy}", refused.path.display(), refused.source))
+    });
+    match objection {
+        Some(objection) => Place { writable: Err(objection), ..place },
+        None => place,
+    }
 }
 
 fn nearest(path: &Path) -> &Path {

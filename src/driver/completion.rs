@@ -145,6 +145,9 @@ impl Driver {
             if processes.is_empty() {
                 return if main_lives { Left::MovedAway } else { Left::None };
             }
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.emptied = None;
+            }
             if main_lives || self.watch_all(id, &processes) {
                 return Left::Some;
             }

@@ -235,6 +235,8 @@ impl Driver {
     /// that has ended is a sign of life for `watchdog`.
     pub fn run(mut self, mut watchdog: Option<Watchdog>) -> Result<(), DriverError> {
         let mut ready = Vec::new();
+        // The time of the recovery is none in which it hung.
+        self.last_turn.ended(clock::boot_time());
         loop {
             let now = clock::boot_time();
             let mut timeout = self.until_next(now).min(TURN);

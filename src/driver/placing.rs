@@ -157,7 +157,9 @@ impl Driver {
         group.record.for_member = task.is_some_and(|task| self.owner_only(task).is_some());
         let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
-        ready.baseline = crate::sample::read_final(&group.dirs);
+        let oom_kills = crate::sample::read_oom_kills(&group.dirs);
+        let before = crate::sample::read_final(&group.dirs);
+        ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
         ready.group = Some(group.record.clone());
         if group.is_in_place() {
             self.taken.put(id, &group.record.path);

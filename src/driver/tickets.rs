@@ -6,9 +6,11 @@
 //! queue, and an HMAC-SHA256 of these under a key that only lrsd can read, `<runtime_dir>/key`.
 //!
 //! A ticket counts for the process that it names, of the user that it names, with another run of the
-//! daemon than the one that gave it, and in the first minute of that: who waits asks again at once,
-//! and a ticket that was kept for later is worth nothing. Any other text is no ticket: the request
-//! counts from now on.
+//! daemon than the one that gave it, and in the first minute of that: who waits asks again at once.
+//! Any other text is no ticket: the request counts from now on.
+//!
+//! Limits. A process that keeps a ticket, waits no longer and asks again in the first minute of any
+//! later daemon has the place of then. A request of a unit has no ticket (`lrsctl admit --unit --wait`).
 
 use std::fs::OpenOptions;
 use std::io::Read as _;

@@ -101,7 +101,7 @@ impl Journal {
         let (mut began, mut filled) = (0, (0, 0));
         for number in &segments {
             let path = segment_path(dir, *number);
-            let segment = read_segment(&path, standing.as_ref());
+            let segment = read_segment(&path, standing.as_ref())?;
             last_can_go_on = segment.damage.is_none();
             if let Some(what) = &segment.damage {
                 let what = segment.mend(&path, what);
@@ -265,15 +265,19 @@ struct Segment {
 }
 
 /// `before`: the books of the segments before, which stand for those of a header that is damaged.
-fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
+///
+/// # Errors
+/// It could not be read, and may be whole.
+fn read_segment(path: &Path, before: Option<&Books>) -> Result<Segment, StateError> {
     let header = Header { checksums: false, ..Header::of(before.cloned().unwrap_or_default()) };
     let mut segment = Segment { header, events: Vec::new(), filled: (0, 0), damage: None };
     let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
         Ok(text) => text,
-        Err(error) => {
+        Err(error) if error.is_objection() => {
             segment.damage = Some(error.to_string());
-            return segment;
+            return Ok(segment);
         }
+        Err(error) => return Err(error),
     };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut damage = Vec::new();
@@ -282,7 +286,7 @@ fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
         Some(Some(header)) => {
             let found = header.journal;
             segment.damage = Some(format!("is of format {found}, this lrsd reads {VERSION}"));
-            return segment;
+            return Ok(segment);
         }
         Some(None) => damage.push("begins with a line that is no header".to_owned()),
         None => damage.push("is empty".to_owned()),
@@ -307,7 +311,7 @@ fn read_segment(path: &Path, before: Option<&Books>) -> Segment {
         damage.push("ends in the middle of a line".to_owned());
     }
     segment.damage = (!damage.is_empty()).then(|| damage.join(", and "));
-    segment
+    Ok(segment)
 }
 
 impl Segment {

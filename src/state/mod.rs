@@ -231,13 +231,14 @@ impl Store {
                     // A copy made by hand would be a second record of one task.
                     let is_named_so = record.id.to_string() == id;
                     is_named_so.then_some((record, of_this_boot)).ok_or_else(|| {
-                        String::from("is the record of another task than its name says")
+                        Unusable::Damaged("is the record of another task than its name says".into())
                     })
                 });
                 match record {
                     Ok((record, true)) => recovered.tasks.push(record),
                     Ok((record, false)) => recovered.tasks_of_earlier_boots.push(record),
-                    Err(what) => {
+                    Err(Unusable::Unread(error)) => return Err(error),
+                    Err(Unusable::Damaged(what)) => {
                         recovered.damaged_tasks.extend(id.parse::<TaskId>());
                         set_aside(&path, what, recovered);
                     }
@@ -247,7 +248,8 @@ impl Store {
                     Ok((record, true)) => recovered.reservations.push(record),
                     // A promise does not survive a boot: its clock is gone.
                     Ok((record, false)) => self.remove_reservation(record.id)?,
-                    Err(what) => set_aside(&path, what, recovered),
+                    Err(Unusable::Unread(error)) => return Err(error),
+                    Err(Unusable::Damaged(what)) => set_aside(&path, what, recovered),
                 }
             }
         }
@@ -255,14 +257,14 @@ impl Store {
         Ok(())
     }
 
-    /// The record and whether it is of this boot; or what is wrong with it.
+    /// The record and whether it is of this boot.
     fn read_record<T: Stored>(
         &self,
         path: &Path,
         recovered: &mut Recovered,
-    ) -> Result<(T, bool), String> {
-        let bytes = files::read(path).map_err(|error| error.to_string())?;
-        let read = record::read::<T>(&bytes)?;
+    ) -> Result<(T, bool), Unusable> {
+        let bytes = files::read(path).map_err(Unusable::of)?;
+        let read = record::read::<T>(&bytes).map_err(Unusable::Damaged)?;
         if !read.unknown.is_empty() {
             let (path, keys) = (path.display(), read.unknown.join(", "));
             recovered
@@ -270,6 +272,24 @@ impl Store {
                 .push(format!("{path} has keys that this lrsd does not know: {keys}"));
         }
         Ok((read.record, read.boot_id == self.boot_id))
+    }
+}
+
+/// Why a file of the state is of no use.
+enum Unusable {
+    /// It is not as lrsd wrote it, or not its own: it is set aside. In words.
+    Damaged(String),
+    /// It was not read (no descriptors, no memory, a disk that fails), and may be whole: a start that went
+    /// on would lose what it tells.
+    Unread(StateError),
+}
+
+impl Unusable {
+    fn of(error: StateError) -> Unusable {
+        match error.is_objection() {
+            true => Unusable::Damaged(error.to_string()),
+            false => Unusable::Unread(error),
+        }
     }
 }
 

@@ -331,8 +331,8 @@ impl Shaper {
                 let spent = task.counts.meter.spent();
                 inputs.insert("blocked_seconds".into(), json!(spent.map(|spent| spent.blocked)));
                 inputs.insert("disk_wait_seconds".into(), json!(spent.map(|spent| spent.disk)));
-                let resident = task.counts.peak_resident.or(peak);
-                inputs.insert("resident_bytes".into(), json!(resident));
+                // Not the peak of the group, which has the file pages that it read.
+                inputs.insert("resident_bytes".into(), json!(task.counts.peak_resident));
             }
             if let Some(key) = task.job_key() {
                 self.jobs.ended(key, End::noted(&inputs, now.wall));

@@ -147,6 +147,7 @@ impl Shaper {
             yields_from: now.boot.after(UNTOUCHED),
             by_member: request.by_member,
         };
+        self.withdrawn.replaced(request.uid, now.boot);
         self.keep_reservation(id, reservation);
         self.step.store(Record::Reservation(id));
         self.record(now, EventKind::Reserved, Some(id.to_string()), |event| {

@@ -13,7 +13,7 @@
 //!    lowest priority, and of equal ones the latest. It need not be beyond a share.
 //!
 //! Reservations of admins and integrations are under no share, and yield by priority to the requests of
-//! admins and integrations only.
+//! admins and integrations only, and only to the one that is next, which gets the slot.
 //!
 //! The slot goes to whoever is next (turns.rs), so that no more reservations go than requests wait. A
 //! reservation that was withdrawn counts as reserved until it would have ended: a share is not less for what
@@ -48,6 +48,7 @@ pub(super) struct Withdrawn(BTreeMap<ReservationId, Withdrawal>);
 
 #[derive(Clone, Debug)]
 struct Withdrawal {
+    uid: u32,
     /// When the reservation would have ended.
     expires: BootTime,
     reason: String,
@@ -67,6 +68,15 @@ impl Withdrawn {
         }
     }
 
+    /// `uid` reserves again: the oldest that it gave up counts no more.
+    pub fn replaced(&mut self, uid: u32, now: BootTime) {
+        let counts =
+            |withdrawal: &&mut Withdrawal| withdrawal.uid == uid && withdrawal.expires > now;
+        if let Some(withdrawal) = self.0.values_mut().find(counts) {
+            withdrawal.expires = now;
+        }
+    }
+
     /// How many would still be there.
     fn given_up(&self, now: BootTime) -> u32 {
         let would_be = self.0.values().filter(|withdrawal| withdrawal.expires > now);
@@ -77,6 +87,7 @@ impl Withdrawn {
 /// A reservation that is to be withdrawn.
 struct Yielding {
     id: ReservationId,
+    uid: u32,
     expires: BootTime,
     reason: String,
     figures: Map<String, serde_json::Value>,
@@ -89,10 +100,10 @@ impl Shaper {
         if nobody || self.offers_nothing() || self.gather_until.is_some() {
             return false;
         }
-        let Some(Yielding { id, expires, reason, figures }) = self.yielding(now) else {
+        let Some(Yielding { id, uid, expires, reason, figures }) = self.yielding(now) else {
             return false;
         };
-        self.withdrawn.add(id, Withdrawal { expires, reason: reason.clone() });
+        self.withdrawn.add(id, Withdrawal { uid, expires, reason: reason.clone() });
         self.end_reservation(id, EventKind::Withdrawn, now, |event| {
             event.reason = Some(reason);
             event.inputs.extend(figures);
@@ -115,9 +126,10 @@ impl Shaper {
             if reservation.yields_from > now.boot || !self.would_be_offered(reservation.tier) {
                 continue;
             }
-            let waits = waiting
-                .entry((uid, by_member))
-                .or_insert_with(|| self.queue.first_of_others(uid, by_member));
+            let waits = waiting.entry((uid, by_member)).or_insert_with(|| match by_member {
+                true => self.queue.first_of_others(uid, true),
+                false => self.next_not_by_member(uid),
+            });
             let Some((wanted, for_uid)) = *waits else { continue };
             let holds = held.get(&uid).copied().unwrap_or(0);
             if by_member && holds > share && wanted >= priority {
@@ -149,7 +161,15 @@ impl Shaper {
         figures.insert("priority".into(), json!(reservation.priority));
         figures.insert("waiting_uid".into(), json!(for_uid));
         figures.insert("waiting_priority".into(), json!(wanted));
-        Some(Yielding { id, expires: reservation.expires, reason, figures })
+        let Reservation { uid, expires, .. } = *reservation;
+        Some(Yielding { id, uid, expires, reason, figures })
+    }
+
+    /// The request that is next, if it is another user's than `uid` and no member's: its priority and user.
+    fn next_not_by_member(&self, uid: u32) -> Option<(Priority, u32)> {
+        let next = self.queue.first().filter(|next| next.uid != uid)?;
+        let waiter = self.waiters.get(&next.arrival.1)?;
+        (!waiter.request.by_member).then_some((next.priority, next.uid))
     }
 
     /// What each user who waits or holds reservations may keep reserved.
@@ -165,6 +185,10 @@ impl Shaper {
     /// Whether the slot of a reservation in this tier would be offered to who waits.
     fn would_be_offered(&self, tier: Tier) -> bool {
         let slots = &self.slots;
+        if self.probe.owed() > 0 {
+            // What becomes free is closed (cycle.rs).
+            return false;
+        }
         if self.holding() {
             // Another reservation would move up into the active slot.
             return tier == Tier::Active && slots.passive_reserved() == 0;

@@ -28,6 +28,11 @@ pub struct StateError {
 }
 
 impl StateError {
+    /// Whether the file is not believed ([`crate::trust`]), and not one that could not be read.
+    pub fn is_objection(&self) -> bool {
+        trust::objection_in(&self.source).is_some()
+    }
+
     fn remedy(&self) -> &'static str {
         if let Some(objection) = trust::objection_in(&self.source) {
             return objection.remedy();

@@ -279,6 +279,8 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         for name in ["good", "open", "open/below", "sticky", "sticky/below"] {
             create_dir(at(name)).unwrap();
+            // Whatever the umask is.
+            chmod(&at(name), 0o755);
         }
         write(at("good/file"), "").unwrap();
         chmod(&at("good/file"), 0o644);
