@@ -146,12 +146,13 @@ impl Shaper {
     pub(super) fn memory_to_come(&self, resident: Option<Bytes>, now: BootTime) -> Bytes {
         let to_come = |task: &Task| {
             let of_job = task.job_key().and_then(|key| self.jobs.mean_resident(&key));
-            let has = task.counts.last.and_then(|(_, last)| last.resident).unwrap_or_default();
-            of_job.or(resident).unwrap_or_default().0.saturating_sub(has.0)
+            // What no cycle has read yet took the place of one that ended, or a new slot.
+            let has = task.counts.last.and_then(|(_, last)| last.resident)?;
+            Some(of_job.or(resident)?.0.saturating_sub(has.0))
         };
         let young = self.tasks().map(|(_, task)| task);
         let young = young.filter(|task| now.since(task.admitted_at.boot) < GROWS);
-        let of_tasks = young.map(to_come).fold(0, u64::saturating_add);
+        let of_tasks = young.filter_map(to_come).fold(0, u64::saturating_add);
         Bytes(of_tasks.max(self.ahead.owed(self.tasks.len(), resident).0))
     }
 

@@ -22,7 +22,8 @@
 //! all tasks is frozen, or requests of before a restart are gathered; of a passive slot while the guard
 //! holds passive ones back, or found tasks beyond capacity would take it.
 //!
-//! Limits. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
+//! Limits. Where a member's request is next, an admin's behind it waits with it: what is withdrawn goes to
+//! whoever is next. A user's own waiting request takes none of its reservations. Why a reservation was withdrawn is
 //! known of the last [`REASONS`], and is not stored: after a restart it has ended, for `why` to say how.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -234,8 +234,7 @@ fn check_frame(body: &[u8]) -> Result<(), Status> {
     };
     let [compressed, length @ ..] = *prefix;
     if compressed != 0 {
-        // tonic says what a client with compression wants to hear.
-        return Ok(());
+        return wrong(format!("begins with {compressed}, but compression is not spoken here"));
     }
     let length = u32::from_be_bytes(length);
     if usize::try_from(length) != Ok(message.len()) {

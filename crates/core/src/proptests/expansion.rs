@@ -195,6 +195,23 @@ fn what_new_tasks_will_take_is_not_free_for_slots_before_the_cycle() {
 }
 
 #[test]
+fn a_task_that_still_grows_owes_what_the_others_have_and_an_old_one_nothing() {
+    let memory = Some(Memory::of_node(Bytes(400), Bytes(1000)));
+    let half = Measured { cpu: cpu(0.5), memory, ..Measured::default() };
+    for (seconds, opened) in [(9, 0), (20, 1)] {
+        let mut shaper = shaper(2);
+        for (index, bytes) in [300, 300, 300, 10].into_iter().enumerate() {
+            let task = admit(&mut shaper, 0, at(index as u64));
+            let sample = TaskSample { resident: Some(Bytes(bytes)), ..TaskSample::default() };
+            shaper.read(at(8).boot, Reading { task, due: false, sample });
+        }
+        // Room for one of the mean size, or for what the last one has yet to take.
+        shaper.cycle(&half, at(seconds));
+        assert_eq!(shaper.slots().passive_capacity - 2, opened, "after {seconds} s");
+    }
+}
+
+#[test]
 fn expansion_backs_off_where_active_tasks_wait_more_by_either_formula() {
     for formula in [Formula::Lrs, Formula::Probe] {
         let mut shaper = shaper(2);
