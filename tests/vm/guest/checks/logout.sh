@@ -13,10 +13,16 @@ conf=/etc/systemd/logind.conf.d/lrs-check.conf
 cleanup() {
     end_private
     pkill -KILL -u lodger
+    # The last lrsd left a task, and so its group and the root.
+    eventually "the groups are empty" no_groups
     systemctl stop keep-login.service "user@$uid.service" 2>/dev/null
     userdel --remove lodger 2>/dev/null
     rm -f "$conf"
     systemctl restart systemd-logind
+}
+no_groups() {
+    find /sys/fs/cgroup -depth -type d -path "*/$root*" -exec rmdir {} \;
+    [ -z "$(find /sys/fs/cgroup -type d -name "$root")" ]
 }
 trap cleanup EXIT
 
