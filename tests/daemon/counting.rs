@@ -217,7 +217,7 @@ fn compare(daemon: &Daemon, groups: Groups) {
             others / node,
             off
         );
-        assert!(used > 0.05 * node, "tasks used {used} of {node} CPU seconds: too little to tell");
+        assert!(used > 0.02 * node, "tasks used {used} of {node} CPU seconds: too little to tell");
         assert!(off.abs() < bound, "tasks: status {}, wait4 {used} of {node}", cycles.tasks);
         assert!(found > others - bound * node, "others: status {found}, a hog of them {others}");
     }

@@ -118,8 +118,8 @@ fn on_v2() {
 #[ignore = "needs root and cgroups"]
 fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_said() {
     let mut daemon = Daemon::start("oom", "slots.active = 2\n");
-    // Keeps the last bytes of an endless file: 200 MB of them.
-    let script = "read go; (tail -c 200000000 /dev/zero); exit 3";
+    // Of a pipe it keeps the last bytes that it was asked for: 200 MB of them.
+    let script = "read go; head -c 300000000 /dev/zero | tail -c 200000000 >/dev/null; exit 3";
     let pid = daemon.run(&["--name", "eater"], &["sh", "-c", script]);
     let dir = daemon.cpu_dir(&daemon.task_of(pid));
     let counted = dir.join("memory.events").exists();
