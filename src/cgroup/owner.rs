@@ -65,7 +65,8 @@ impl Owned {
 
     /// Looks whether it is the owner's alone; `false` when it has ended.
     pub(super) fn check(&self) -> Result<bool, CgroupError> {
-        let found = check_threads(self.pinned.process.pid, self.owner, &mut MOST_THREADS.clone());
+        let mut left = MOST_THREADS;
+        let found = check_threads(self.pinned.process.pid, self.owner, &mut left);
         // Asked afterwards: what was read is of this process, and of none that took its number.
         if self.pinned.alive() { found } else { Ok(false) }
     }

@@ -28,7 +28,8 @@
 //! The last table is tried from the top. What a rule finds is not taken in place unless the rule says
 //! so. A container of YARN's leaves the unit or group of its NodeManager, whatever is lost, and no other
 //! manager's scope. All there is in a unit, admitted by pid, is that unit: it stays. An administrator's `lrsctl
-//! admit` moves a part out of a unit whatever is lost, and is told of it; `--leave-unit` moves whatever is lost, out of another manager's group for an administrator alone.
+//! admit` moves a part out of a unit whatever is lost, and is told of it. `--leave-unit` moves whatever is
+//! lost; out of another manager's group it does so for an administrator alone.
 //! Pure: `driver/keeping.rs` brings the facts.
 
 /// What is known of a process that is to be a task.
