@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::Driver;
+use super::Executor;
 use super::entry::Entry;
 use super::keeping::{Kept, Said};
 use super::parking::Held;
@@ -61,17 +61,16 @@ enum Begun {
     Later,
 }
 
-impl Driver {
+impl Executor<'_> {
     pub(super) fn admit(
         &mut self,
         caller: Caller,
         request: AdmitRequest,
         reply: Reply<proto::Task>,
-        now: Moment,
     ) {
         match self.at_hand(&caller, &request) {
             Some(pid) => {
-                self.admit_process(caller, request, pid, Said::default(), reply, now);
+                self.admit_process(caller, request, pid, Said::default(), reply);
             }
             None => self.look_up(caller, request, reply),
         }
@@ -85,10 +84,9 @@ impl Driver {
         pid: Pid,
         said: Said,
         reply: Reply<proto::Task>,
-        now: Moment,
     ) {
         let mut reply = Some(reply);
-        match self.begin_admission(caller, request, pid, said, &mut reply, now) {
+        match self.begin_admission(caller, request, pid, said, &mut reply) {
             Ok(Begun::Later) => {}
             Ok(Begun::Answer(task)) => self.answer(reply, Ok(*task)),
             Err(error) => self.answer(reply, Err(error)),
@@ -97,15 +95,15 @@ impl Driver {
 
     /// The next ticket, under which `asked` is found again.
     pub(super) fn ticket(&mut self, asked: Asked) -> Ticket {
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        self.asked.insert(ticket, asked);
+        self.state.next_ticket += 1;
+        let ticket = Ticket(self.state.next_ticket);
+        self.state.asked.insert(ticket, asked);
         ticket
     }
 
     /// Admissions that wait for a slot.
     pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
-        self.asked.values_mut().filter_map(|asked| match asked {
+        self.state.asked.values_mut().filter_map(|asked| match asked {
             Asked::Client(admission) => Some(&mut **admission),
             Asked::Finder(_) | Asked::Promise(_) => None,
         })
@@ -118,23 +116,22 @@ impl Driver {
         pid: Pid,
         said: Said,
         reply: &mut Option<Reply<proto::Task>>,
-        now: Moment,
     ) -> Result<Begun, CommandError> {
-        if self.rights.role(&caller) == Role::Reader {
+        if self.state.rights.role(&caller) == Role::Reader {
             // Known before anything is read: who may not ask must not cost the loop.
-            self.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
+            self.state.rights.check(&caller, Action::Admit { priority: None }, Some(caller.uid))?;
         }
         // What is put into a frozen root hangs.
-        self.look_at_root(now);
+        self.look_at_root();
         let Pinned { process, uids, pidfd, .. } = process::pin(pid)?;
         if request.start_ticks.is_some_and(|expected| expected != process.start_ticks) {
             return Err(process::gone(pid));
         }
         if let Some(id) = self.task_of(process) {
-            return self.admitted_already(id, process, &caller, reply, now);
+            return self.admitted_already(id, process, &caller, reply);
         }
         let priority = self.effective_priority(&request);
-        self.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
+        self.state.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
         self.check_owner(&caller, pid, uids)?;
         if let Some(waiting) = self.waiting().find(|waiting| waiting.process == process) {
             if waiting.caller.uid != caller.uid {
@@ -152,7 +149,7 @@ impl Driver {
         }
         if self.core.is_leaving(process) {
             if let Some(reply) = reply.take() {
-                self.held.push(Held { caller, request, pid, said, reply });
+                self.state.held.push(Held { caller, request, pid, said, reply });
             }
             return Ok(Begun::Later);
         }
@@ -161,12 +158,12 @@ impl Driver {
             // An unknown one is the core's to refuse, with the right words.
             if let Some(reservation) = reservation {
                 let owner = Some(reservation.uid);
-                self.rights.check(&caller, Action::ActOnReservation, owner)?;
+                self.state.rights.check(&caller, Action::ActOnReservation, owner)?;
             }
         }
         if self.has_to_be_sought(&request, process, &said)? {
             if let Some(reply) = reply.take() {
-                self.sought.push((now, Held { caller, request, pid, said, reply }));
+                self.state.sought.push((self.now, Held { caller, request, pid, said, reply }));
             }
             return Ok(Begun::Later);
         }
@@ -179,7 +176,7 @@ impl Driver {
         if kept.as_ref().map(Kept::reach) != Some(Reach::Weights) {
             self.check_limits(&caller, &request, process)?;
         }
-        let as_admin = self.rights.role(&caller) == Role::Admin;
+        let as_admin = self.state.rights.role(&caller) == Role::Admin;
         let who = Who {
             process: Some(process),
             admitted_by: Some(caller.uid),
@@ -197,11 +194,11 @@ impl Driver {
             reservation: request.reservation,
             need: Need::Slot,
             opportunistic: false,
-            by_member: self.rights.role(&caller) == Role::Member,
+            by_member: self.state.rights.role(&caller) == Role::Member,
         };
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
-        let first_requested = self.first_requested(&request, uids.effective, process, now);
-        let patience = patience(&request, first_requested, parks, now);
+        let first_requested = self.first_requested(&request, uids.effective, process);
+        let patience = patience(&request, first_requested, parks, self.now);
         let admission = Admission {
             caller,
             request,
@@ -213,7 +210,7 @@ impl Driver {
             waited: false,
         };
         let ticket = self.ticket(Asked::Client(Box::new(admission)));
-        self.feed(Input::Request { ticket, request: asked, patience }, now);
+        self.push(Input::Request { ticket, request: asked, patience });
         Ok(Begun::Later)
     }
 
@@ -225,7 +222,7 @@ impl Driver {
         pid: Pid,
         uids: Uids,
     ) -> Result<(), CommandError> {
-        if uids.all_are(caller.uid) || self.rights.role(caller) == Role::Admin {
+        if uids.all_are(caller.uid) || self.state.rights.role(caller) == Role::Admin {
             return Ok(());
         }
         Err(cgroup_error(crate::cgroup::denied(pid, uids, caller.uid)))
@@ -250,10 +247,10 @@ impl Driver {
         process: ProcessRef,
         home: Option<&Origin>,
     ) -> Result<(), CommandError> {
-        if request.in_place || self.rights.role(caller) == Role::Admin {
+        if request.in_place || self.state.rights.role(caller) == Role::Admin {
             return Ok(());
         }
-        match self.tree.escapes_limits_of(process, home) {
+        match self.state.tree.escapes_limits_of(process, home) {
             None => Ok(()),
             Some(reason) => Err(CommandError::new(
                 ErrorKind::PermissionDenied,
@@ -278,15 +275,15 @@ impl Driver {
 
     /// The task a process is in: as its main process, or by its cgroup.
     pub(super) fn task_of(&self, process: ProcessRef) -> Option<TaskId> {
-        if let Some(id) = self.mains.get(&process) {
+        if let Some(id) = self.state.mains.get(&process) {
             return Some(*id);
         }
         // A process that ended meanwhile is in no group; its admission fails right after.
-        if let Ok(Some(id)) = self.tree.task_of(process) {
-            return self.entries.contains_key(&id).then_some(id);
+        if let Ok(Some(id)) = self.state.tree.task_of(process) {
+            return self.state.entries.contains_key(&id).then_some(id);
         }
         let paths = process::cgroup_paths(process.pid);
-        paths.iter().find_map(|path| self.taken.holding(path))
+        paths.iter().find_map(|path| self.state.taken.holding(path))
     }
 
     /// Asking twice for the same process gives the same task.
@@ -296,12 +293,11 @@ impl Driver {
         process: ProcessRef,
         caller: &Caller,
         reply: &mut Option<Reply<proto::Task>>,
-        now: Moment,
     ) -> Result<Begun, CommandError> {
         let same = self.core.task(id).filter(|task| {
             task.who.process == Some(process) && task.who.admitted_by == Some(caller.uid)
         });
-        if let (Some(task), Some(entry)) = (same, self.entries.get_mut(&id)) {
+        if let (Some(task), Some(entry)) = (same, self.state.entries.get_mut(&id)) {
             match task.life {
                 Life::Attaching(_) => {
                     entry.replies.extend(reply.take());
@@ -315,7 +311,7 @@ impl Driver {
                 }
                 Life::Placed(_) => {}
             }
-            if let Some(task) = self.task_view(id, now.boot) {
+            if let Some(task) = self.task_view(id, self.now.boot) {
                 return Ok(Begun::Answer(Box::new(task)));
             }
         }
@@ -333,7 +329,7 @@ impl Driver {
         let Admission { request, unit, kept, pidfd, replies, .. } = admission;
         if let Some(unit) = &unit {
             // It has no group yet, and nobody else may take that of the unit meanwhile.
-            self.taken.put(id, &unit.control_group);
+            self.state.taken.put(id, &unit.control_group);
         }
         let entry = Entry {
             pinned: Some(pidfd),
@@ -347,33 +343,27 @@ impl Driver {
 
     /// When a request of a process was made first: now, or as its ticket of an earlier daemon's says,
     /// but not before there was the process.
-    fn first_requested(
-        &self,
-        request: &AdmitRequest,
-        uid: u32,
-        process: ProcessRef,
-        now: Moment,
-    ) -> WallTime {
-        let Some(ticket) = &request.ticket else { return now.wall };
-        match self.tickets.since(ticket, uid, process, now.boot) {
+    fn first_requested(&self, request: &AdmitRequest, uid: u32, process: ProcessRef) -> WallTime {
+        let Some(ticket) = &request.ticket else { return self.now.wall };
+        match self.state.tickets.since(ticket, uid, process, self.now.boot) {
             Ok(since) => {
-                let age = now.boot.0.saturating_sub(process::started(process));
+                let age = self.now.boot.0.saturating_sub(process::started(process));
                 let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
-                let born = now.wall.unix_micros().saturating_sub(age);
-                since.max(WallTime::from_unix_micros(born)).min(now.wall)
+                let born = self.now.wall.unix_micros().saturating_sub(age);
+                since.max(WallTime::from_unix_micros(born)).min(self.now.wall)
             }
             Err(why) => {
                 let pid = process.pid;
                 tracing::debug!(%pid, uid, "process {pid} waits from now on, its ticket is none: {why}");
-                now.wall
+                self.now.wall
             }
         }
     }
 
     /// Requests that wait and whose clients have gone.
-    pub(super) fn forget_closed_waiters(&mut self, now: Moment) {
+    pub(super) fn forget_closed_waiters(&mut self) {
         let mut gone = Vec::new();
-        for (ticket, asked) in &mut self.asked {
+        for (ticket, asked) in &mut self.state.asked {
             let is_gone = match asked {
                 Asked::Client(admission) => {
                     admission.replies.retain(|reply| !reply.is_closed());
@@ -385,9 +375,9 @@ impl Driver {
             gone.extend(is_gone.then_some(*ticket));
         }
         for ticket in gone {
-            self.asked.remove(&ticket);
-            self.touched.status = true;
-            self.feed(Input::Abandon(ticket), now);
+            self.state.asked.remove(&ticket);
+            self.state.touched.status = true;
+            self.push(Input::Abandon(ticket));
         }
     }
 }

@@ -23,7 +23,7 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use super::discovered::Place;
 use super::keeping::Said;
 use super::process::{self, may_be_in_unit};
@@ -34,7 +34,6 @@ use crate::core::model::TaskId;
 use crate::core::step::Input;
 use crate::core::task::Task;
 use crate::discover::refusals::Refusals;
-use crate::units::Moment;
 
 /// Pause after the first attach that failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -46,16 +45,18 @@ pub struct Unattached {
     refusals: Refusals,
 }
 
-impl Driver {
+impl Executor<'_> {
     /// Whether `id` is to be attached: this daemon enforces, and observe mode gave it no cgroup.
     pub(super) fn is_to_be_attached(&self, id: TaskId) -> bool {
-        self.core.task(id).is_some_and(Task::is_booked) && self.config.daemon.mode == Mode::Enforce
+        self.core.task(id).is_some_and(Task::is_booked)
+            && self.state.config.daemon.mode == Mode::Enforce
     }
 
     /// At the start and once a cycle: attaches what clients admitted in observe mode.
-    pub(super) fn attach_admitted(&mut self, now: Moment) {
-        let waits = |unattached: &Unattached| unattached.refusals.again_at() > now.boot;
-        let unattached = |id| self.entries.get(&id).and_then(|entry| entry.unattached.as_ref());
+    pub(super) fn attach_admitted(&mut self) {
+        let waits = |unattached: &Unattached| unattached.refusals.again_at() > self.now.boot;
+        let unattached =
+            |id| self.state.entries.get(&id).and_then(|entry| entry.unattached.as_ref());
         let due = self.core.tasks().filter(|(id, task)| {
             let waits = unattached(*id).is_some_and(waits);
             task.who.found.is_none() && !waits && self.is_to_be_attached(*id)
@@ -63,8 +64,8 @@ impl Driver {
         let due: Vec<TaskId> = due.map(|(id, _)| id).collect();
         for id in due {
             match self.place_of_admitted(id) {
-                Ok(place) => self.attach_booked(id, place, false, now),
-                Err(error) => drop(self.stays_booked(id, error, now)),
+                Ok(place) => self.attach_booked(id, place, false),
+                Err(error) => drop(self.stays_booked(id, error)),
             }
         }
     }
@@ -115,19 +116,20 @@ impl Driver {
             self.check_owner(&caller, pid, pinned.uids)?;
         }
         // Whether its client wanted to keep its unit is not recorded.
-        if let Some(reason) = self.tree.escapes_limits(process).filter(|_| !in_place) {
+        if let Some(reason) = self.state.tree.escapes_limits(process).filter(|_| !in_place) {
             return Err(refused(format!("{reason}; {again}")));
         }
-        let found = in_place.then(|| self.tree.find_in_place(process, Some(path))).transpose();
+        let found =
+            in_place.then(|| self.state.tree.find_in_place(process, Some(path))).transpose();
         let group = found.map_err(super::admission::cgroup_error)?;
         Ok(Place { kin: task.kin(), origin: Default::default(), group, reach: Reach::All })
     }
 
     /// Begins to attach a task of observe mode, or one that has `followed` its last process into
     /// another group.
-    pub(super) fn attach_booked(&mut self, id: TaskId, place: Place, followed: bool, now: Moment) {
+    pub(super) fn attach_booked(&mut self, id: TaskId, place: Place, followed: bool) {
         let Place { kin, origin, group, reach } = place;
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let Some(booked) = entry.group.take() else { return };
         let competed = entry.competes_in.take();
         entry.booked = Some(booked);
@@ -136,69 +138,62 @@ impl Driver {
         entry.found_in = group.map(Box::new);
         entry.reach = reach;
         self.leave_ratio_group(competed);
-        self.feed(Input::AttachBooked { task: id, origin, kin, followed }, now);
-        match self.prepare_attach(id) {
-            Ok(ready) => self.feed(Input::Prepared { task: id, ready }, now),
-            Err(error) => self.admission_failed(id, error, now),
-        }
+        self.push(Input::AttachBooked { task: id, origin, kin, followed });
+        let ready = self.prepare_attach(id);
+        self.prepared(id, ready);
     }
 
     /// The attach of a task of observe mode failed: it is what it was, and is tried again. One that
     /// followed its last process into a group where it cannot be in place is over.
-    pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError, now: Moment) {
-        self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    pub(super) fn booked_is_refused(&mut self, id: TaskId, error: CommandError) {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         entry.group = entry.booked.take();
         entry.in_place = false;
         entry.found_in = None;
         let found_replies = std::mem::take(&mut entry.found_replies);
         let replies = std::mem::take(&mut entry.replies);
-        self.taken.forget(id);
+        self.state.taken.forget(id);
         if self.core.task(id).is_some_and(|task| task.left_for.is_some()) {
             self.found_is_refused(found_replies, &error);
             self.answer_all(replies, Err(error));
-            return self.end(vec![id], now);
+            return self.end(vec![id]);
         }
         self.enter_ratio_group(id);
-        let error = self.stays_booked(id, error, now);
+        let error = self.stays_booked(id, error);
         self.found_is_refused(found_replies, &error);
-        if let Some(task) = self.task_view(id, now.boot) {
+        if let Some(task) = self.task_view(id, self.now.boot) {
             self.answer_all(replies, Ok(task));
         }
         // It may have ended meanwhile.
-        self.check_ended(&[id], now);
+        self.check_ended(&[id]);
     }
 
     /// Keeps why `id` is not attached, for status and the log; answers it as the finder shows it.
-    pub(super) fn stays_booked(
-        &mut self,
-        id: TaskId,
-        error: CommandError,
-        now: Moment,
-    ) -> CommandError {
+    pub(super) fn stays_booked(&mut self, id: TaskId, error: CommandError) -> CommandError {
         let found = self.core.task(id).is_some_and(|task| task.who.found.is_some());
-        let Some(entry) = self.entries.get_mut(&id) else { return error };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return error };
         let why = error.message;
         let before = entry.unattached.take();
         let mut refusals =
             before.map_or_else(|| Refusals::new(FIRST_PAUSE), |before| before.refusals);
         // Of a found one its finder logs it.
-        if refusals.add(&why, now.boot) && !found {
+        if refusals.add(&why, self.now.boot) && !found {
             tracing::warn!(task = %id, "task {id}, from observe mode, has no cgroup and no tier yet, it is tried again: {why}");
         }
         entry.unattached = Some(Unattached { why: why.clone(), refusals });
-        self.touched.status = true;
+        self.state.touched.status = true;
         let message = format!("task {id}, from observe mode, has no cgroup and no tier yet: {why}");
         CommandError::new(error.kind, message)
     }
 
     /// For status: how many tasks of observe mode have no cgroup, and why the first of them.
     pub(super) fn unattached_warning(&self) -> Option<String> {
-        if self.config.daemon.mode == Mode::Observe {
+        if self.state.config.daemon.mode == Mode::Observe {
             return None;
         }
         let all = || self.core.tasks().filter(|(_, task)| task.is_booked()).map(|(id, _)| id);
-        let why = |id| self.entries.get(&id)?.unattached.as_ref().map(|known| known.why.clone());
+        let why =
+            |id| self.state.entries.get(&id)?.unattached.as_ref().map(|known| known.why.clone());
         let id = all().find(|id| why(*id).is_some()).or_else(|| all().next())?;
         let why = why(id).unwrap_or_else(|| {
             "it waits to be found again; where no rule finds it any more it runs on like this, \

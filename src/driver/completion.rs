@@ -7,9 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use super::discovered::Place;
-use super::execute::FollowUp;
 use super::watch::Ready;
 use super::worker::Job;
 use crate::cgroup::{Attached, Attachment, CgroupError, Group, Members, Reach};
@@ -19,7 +18,7 @@ use crate::core::slots::Seat;
 use crate::core::step::{Input, Last, NotMoved, Whither};
 use crate::core::task::{Finder, Hold, Task};
 use crate::kernfs::name;
-use crate::units::{Moment, Pid, ProcessRef};
+use crate::units::Pid;
 
 /// Passes over a group whose processes come and go; then the other sources take over.
 const MOST_PASSES: usize = 64;
@@ -52,84 +51,84 @@ enum Left {
     MovedAway,
 }
 
-impl Driver {
-    /// Takes all ends of processes of a turn together, so that no task that ended in the same
-    /// instant is promoted.
-    pub(super) fn processes_ended(&mut self, ready: &[Ready], now: Moment) {
+impl Executor<'_> {
+    /// Takes the ends of processes of a turn; answers the tasks that may be over.
+    pub(super) fn take_exits(&mut self, ready: &[Ready]) -> Vec<TaskId> {
         let mut suspects = Vec::new();
         for event in ready {
             match event {
                 Ready::Exit(id, pid) => {
-                    if let Some(entry) = self.entries.get_mut(id) {
+                    if let Some(entry) = self.state.entries.get_mut(id) {
                         entry.watched.remove(pid);
                         suspects.push(*id);
                     }
                     let task = self.core.task(*id);
-                    if task.is_some_and(|task| self.mains_ended.ended(task, *pid)) {
-                        self.main_exited(*id, now);
+                    if task.is_some_and(|task| self.state.mains_ended.ended(task, *pid)) {
+                        self.main_exited(*id);
                     }
                 }
                 Ready::Group(id) => suspects.push(*id),
                 Ready::Commands | Ready::Messages => {}
             }
         }
-        if !suspects.is_empty() {
-            suspects.sort_unstable();
-            suspects.dedup();
-            self.check_ended(&suspects, now);
-        }
-        self.tell_exits(now);
+        suspects.sort_unstable();
+        suspects.dedup();
+        suspects
     }
 
     /// Ends those of `suspects` that have no process left.
-    pub(super) fn check_ended(&mut self, suspects: &[TaskId], now: Moment) {
+    pub(super) fn check_ended(&mut self, suspects: &[TaskId]) {
         let mut ended = Vec::new();
         for &id in suspects {
             if !self.core.task(id).is_some_and(Task::is_placed) {
                 continue;
             }
-            self.look_for_main(id, now);
-            match self.look_for_processes(id) {
+            let main_lives = self.main_lives(id);
+            match self.look_for_processes(id, main_lives) {
                 Left::Some => {}
                 Left::None => ended.push(id),
-                Left::MovedAway if self.moved_away(id, now) => ended.push(id),
+                Left::MovedAway if self.moved_away(id) => ended.push(id),
                 Left::MovedAway => {}
             }
         }
-        self.end(ended, now);
+        self.end(ended);
     }
 
     /// Ends tasks of which nothing is left.
-    pub(super) fn end(&mut self, ended: Vec<TaskId>, now: Moment) {
+    pub(super) fn end(&mut self, ended: Vec<TaskId>) {
         if ended.is_empty() {
             return;
         }
         if ended.iter().any(|id| self.core.task(*id).is_some_and(|task| task.seat == Seat::Active))
         {
-            self.look_at_next(now);
+            self.look_at_next();
         }
-        // Each microsecond until the promoted task has its weights counts; the figures of those
-        // that ended can be read after.
-        self.feed(Input::Ended(ended.clone()), now);
-        let figures = ended.iter().map(|id| (*id, self.last_figures(*id))).collect();
-        self.feed(Input::Figures(figures), now);
+        self.push(Input::Ended(ended));
     }
 
-    /// Whether the main process has ended, where no pidfd will say so.
-    fn look_for_main(&mut self, id: TaskId, now: Moment) {
-        let (Some(task), Some(entry)) = (self.core.task(id), self.entries.get(&id)) else { return };
-        let unwatched =
-            |main: &ProcessRef| !task.main_exited && !entry.watched.contains_key(&main.pid);
-        if task.who.process.filter(unwatched).is_some_and(|main| !super::process::alive(main)) {
-            self.main_exited(id, now);
-        }
+    /// [`crate::core::step::Job::Figures`].
+    pub(super) fn read_figures(&mut self, ended: Vec<TaskId>) {
+        let figures = ended.into_iter().map(|id| (id, self.last_figures(id))).collect();
+        self.push(Input::Figures(figures));
     }
 
-    fn look_for_processes(&mut self, id: TaskId) -> Left {
+    /// Whether the main process runs; looked at where no pidfd will say so.
+    fn main_lives(&mut self, id: TaskId) -> bool {
+        let (Some(task), Some(entry)) = (self.core.task(id), self.state.entries.get(&id)) else {
+            return false;
+        };
+        let Some(main) = task.who.process.filter(|_| !task.main_exited) else { return false };
+        if entry.watched.contains_key(&main.pid) || super::process::alive(main) {
+            return true;
+        }
+        self.main_exited(id);
+        false
+    }
+
+    fn look_for_processes(&mut self, id: TaskId, main_lives: bool) -> Left {
         for _ in 0..MOST_PASSES {
             let Some(task) = self.core.task(id) else { return Left::Some };
-            let Some(entry) = self.entries.get(&id) else { return Left::Some };
-            let main_lives = !task.main_exited && task.who.process.is_some();
+            let Some(entry) = self.state.entries.get(&id) else { return Left::Some };
             if task.attachment() == Attachment::None {
                 // Without a cgroup a task is its main process.
                 return if main_lives { Left::Some } else { Left::None };
@@ -145,7 +144,7 @@ impl Driver {
             if processes.is_empty() {
                 return if main_lives { Left::MovedAway } else { Left::None };
             }
-            if let Some(entry) = self.entries.get_mut(&id) {
+            if let Some(entry) = self.state.entries.get_mut(&id) {
                 entry.emptied = None;
             }
             if main_lives || self.watch_all(id, &processes) {
@@ -160,12 +159,12 @@ impl Driver {
     fn processes_of(&self, task: &Task, group: &Group) -> Result<Vec<Pid>, CgroupError> {
         let found = task.who.found.as_ref();
         let rule = found.and_then(|found| match &found.by {
-            Finder::Rule(name) => self.config.discover.iter().find(|rule| rule.name == *name),
+            Finder::Rule(name) => self.state.config.discover.iter().find(|rule| rule.name == *name),
             Finder::Yarn => None,
         });
         match rule.filter(|rule| rule.except.is_some()) {
-            Some(rule) => self.tree.processes_except(group, &|path| rule.excepts(path)),
-            None => self.tree.processes(group),
+            Some(rule) => self.state.tree.processes_except(group, &|path| rule.excepts(path)),
+            None => self.state.tree.processes(group),
         }
     }
 
@@ -174,7 +173,7 @@ impl Driver {
     fn watch_all(&mut self, id: TaskId, processes: &[Pid]) -> bool {
         let mut all_there = true;
         for pid in processes {
-            let Some(entry) = self.entries.get_mut(&id) else { return true };
+            let Some(entry) = self.state.entries.get_mut(&id) else { return true };
             if entry.watched.contains_key(pid) {
                 continue;
             }
@@ -182,7 +181,7 @@ impl Driver {
                 // When these have ended the rest gets its turn; cgroup.events tells too.
                 break;
             }
-            match self.watcher.watch_process(id, *pid) {
+            match self.state.watcher.watch_process(id, *pid) {
                 Ok(Some(key)) => {
                     entry.watched.insert(*pid, key);
                 }
@@ -196,20 +195,20 @@ impl Driver {
         all_there
     }
 
-    pub(super) fn main_exited(&mut self, id: TaskId, now: Moment) {
-        self.feed(Input::MainExited(id), now);
-        self.touched.tasks.insert(id);
+    pub(super) fn main_exited(&mut self, id: TaskId) {
+        self.push(Input::MainExited(id));
+        self.state.touched.tasks.insert(id);
     }
 
     /// Counters of a task that has ended, read before its group goes.
     fn last_figures(&self, id: TaskId) -> Last {
-        let group = self.entries.get(&id).and_then(|entry| entry.group.as_ref());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.as_ref());
         group
             .filter(|group| group.record.attachment != Attachment::None)
             .and_then(|group| {
                 // What a group of its owner's has may be from before the task.
                 let is_own = group.record.attachment == Attachment::Own;
-                let disks = if is_own { &self.whole_disks[..] } else { &[] };
+                let disks = if is_own { &self.state.whole_disks[..] } else { &[] };
                 let last = crate::sample::read_end(&group.dirs, disks)?;
                 let peak = || crate::sample::read_memory_peak(&group.dirs);
                 let memory_peak = is_own.then(peak).flatten();
@@ -225,15 +224,15 @@ impl Driver {
         let contested = task.is_contested();
         let Some(mut entry) = self.forget_entry(id, task.who.process) else { return };
         for (_, key) in std::mem::take(&mut entry.watched) {
-            self.watcher.forget_process(key);
+            self.state.watcher.forget_process(key);
         }
-        self.watcher.forget_group(id);
-        if self.sources_new.remove(&id).is_none() {
-            self.sources_gone.push(id);
+        self.state.watcher.forget_group(id);
+        if self.state.sources_new.remove(&id).is_none() {
+            self.state.sources_gone.push(id);
         }
-        self.touched.tasks.insert(id);
+        self.state.touched.tasks.insert(id);
         if leave_alone {
-            self.let_go.extend(task.who.process);
+            self.state.let_go.extend(task.who.process);
         }
         for reply in std::mem::take(&mut entry.release_replies) {
             self.answer(Some(reply), Ok(()));
@@ -246,12 +245,12 @@ impl Driver {
         }
         match group {
             Some(group) if group.record.attachment == Attachment::Own => {
-                self.workers.place(Job::Remove { task: id, group });
+                self.state.workers.place(Job::Remove { task: id, group });
             }
             // Its owner gets its weights back, unless it has written others since. At once, and
             // before the record that knows them goes.
             Some(group) if !contested => {
-                if let Err(error) = super::worker::remove(&self.tree, &group) {
+                if let Err(error) = super::worker::remove(&self.state.tree, &group) {
                     let cgroup = &group.record.path;
                     tracing::warn!(task = %id, cgroup, %error, "the weights found in {cgroup} were not given back at the end of task {id}: {error}");
                 }
@@ -262,19 +261,19 @@ impl Driver {
             // It tells the next daemon of the group.
             return;
         }
-        if self.unrestored.contains_key(&id) {
+        if self.state.unrestored.contains_key(&id) {
             // It still tells what systemd has to get back.
             return;
         }
         // Last: until here a crash leaves a record whose end is in the history.
-        self.follow_ups.push_back(FollowUp::Feed(Box::new(Input::Removed(id))));
+        self.push(Input::Removed(id));
     }
 
     /// The main process is not in its group any more: the core decides what is done about it. Answers
     /// whether the task is over.
-    pub(super) fn moved_away(&mut self, id: TaskId, now: Moment) -> bool {
+    pub(super) fn moved_away(&mut self, id: TaskId) -> bool {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return false };
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(process), Some(group)) = (task.who.process, group) else { return false };
         if task.hold() == Hold::MovingBack || !super::process::alive(process) {
             // It is on its way back, or ending; its pidfd says so in a moment.
@@ -282,7 +281,7 @@ impl Driver {
         }
         // Unreadable counts as occupied: giving up is the one step that cannot be undone.
         let occupied = self.processes_of(task, &group).map_or(true, |left| !left.is_empty());
-        let emptied = self.emptied(id, &group, occupied, now);
+        let emptied = self.emptied(id, &group, occupied);
         if emptied == Emptied::Removed {
             return true;
         }
@@ -290,8 +289,8 @@ impl Driver {
         if task.is_contested() && occupied || task.main_exited {
             return false;
         }
-        match self.tree.went_to(&group, process) {
-            Ok(Some(to)) => return self.went_elsewhere(id, &group, to, occupied, now),
+        match self.state.tree.went_to(&group, process) {
+            Ok(Some(to)) => return self.went_elsewhere(id, &group, to, occupied),
             Ok(None) if emptied == Emptied::JustNow => return false,
             Ok(None) => {}
             // It ends, or is out of sight: what follows says so.
@@ -303,30 +302,30 @@ impl Driver {
         let found_in = name::shown(&found_in).into_owned();
         let bound = group.record.attachment == Attachment::Own
             && (task.who.found.is_some() || self.owner_only(task).is_some());
-        let escaped = || self.tree.escapes_limits_into(process, &group.record.path);
+        let escaped = || self.state.tree.escapes_limits_into(process, &group.record.path);
         let limit = bound.then(escaped).flatten();
         if limit.is_some() && !super::process::alive(process) {
             // One that has ended meanwhile has a pidfd that says so in a moment.
             return false;
         }
-        self.feed(Input::Outside { task: id, found_in, limit, occupied }, now);
-        self.touched.tasks.insert(id);
+        self.push(Input::Outside { task: id, found_in, limit, occupied });
+        self.state.touched.tasks.insert(id);
         false
     }
 
     /// What the owner of a group in place, in which no process is left, does with it: the supervisor of
     /// a scheduler leaves it to remove it, which takes two steps.
-    fn emptied(&mut self, id: TaskId, group: &Group, occupied: bool, now: Moment) -> Emptied {
-        let Some(entry) = self.entries.get_mut(&id) else { return Emptied::No };
+    fn emptied(&mut self, id: TaskId, group: &Group, occupied: bool) -> Emptied {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Emptied::No };
         if occupied || group.record.attachment != Attachment::InPlace {
             entry.emptied = None;
             return Emptied::No;
         }
-        if self.tree.is_removed(group) {
+        if self.state.tree.is_removed(group) {
             return Emptied::Removed;
         }
-        let since = *entry.emptied.get_or_insert(now.boot);
-        if now.boot.since(since) < REMOVED_WITHIN { Emptied::JustNow } else { Emptied::No }
+        let since = *entry.emptied.get_or_insert(self.now.boot);
+        if self.now.boot.since(since) < REMOVED_WITHIN { Emptied::JustNow } else { Emptied::No }
     }
 
     /// The main process went into the group `to`, made after the task's, and is left there.
@@ -336,7 +335,6 @@ impl Driver {
         group: &Arc<Group>,
         to: String,
         occupied: bool,
-        now: Moment,
     ) -> bool {
         let place = match occupied {
             true => None,
@@ -347,11 +345,11 @@ impl Driver {
             (false, Some(_)) => Whither::InPlace,
             (false, None) => Whither::Away,
         };
-        self.feed(Input::WentElsewhere { task: id, to, whither }, now);
-        self.touched.tasks.insert(id);
+        self.push(Input::WentElsewhere { task: id, to, whither });
+        self.state.touched.tasks.insert(id);
         if let Some(place) = place {
-            self.workers.place(Job::Remove { task: id, group: Arc::clone(group) });
-            self.attach_booked(id, place, true, now);
+            self.state.workers.place(Job::Remove { task: id, group: Arc::clone(group) });
+            self.attach_booked(id, place, true);
         }
         whither == Whither::Away
     }
@@ -360,50 +358,45 @@ impl Driver {
     fn place_in(&self, id: TaskId, to: &str) -> Option<Place> {
         let task = self.core.task(id)?;
         let process = task.who.process?;
-        let around = self.tree.surroundings(process, Members::Family, false).ok()??;
+        let around = self.state.tree.surroundings(process, Members::Family, false).ok()??;
         if !around.alone || !around.weighed {
             return None;
         }
         // What cannot be had in place is let go.
-        let group = self.tree.find_in_place(process, Some(to)).ok()?;
+        let group = self.state.tree.find_in_place(process, Some(to)).ok()?;
         self.check_in_place(id, &group).ok()?;
-        let origin = self.tree.origin(process).ok()?;
+        let origin = self.state.tree.origin(process).ok()?;
         Some(Place { kin: task.kin(), origin, group: Some(group), reach: Reach::All })
     }
 
     /// Unreadable counts as occupied: giving up is the one step that cannot be undone.
     fn is_occupied(&self, group: &Group) -> bool {
-        self.tree.processes(group).map_or(true, |left| !left.is_empty())
+        self.state.tree.processes(group).map_or(true, |left| !left.is_empty())
     }
 
     /// [`crate::core::step::Job::Reattach`].
     pub(super) fn begin_reattach(&mut self, id: TaskId) {
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
         if let Some(process) = task.who.process {
             let (kin, owner) = (task.kin(), self.owner_only(task));
-            self.workers.place(Job::Reattach { task: id, process, kin, owner, group });
+            self.state.workers.place(Job::Reattach { task: id, process, kin, owner, group });
         }
     }
 
     /// Others than its owner's are in the group of a task in place.
-    pub(super) fn entered(&mut self, id: TaskId, error: CgroupError, now: Moment) {
+    pub(super) fn entered(&mut self, id: TaskId, error: CgroupError) {
         if !matches!(error, CgroupError::Denied(_)) {
             // Most likely its last process is ending right now; else the next cycle tells.
             tracing::debug!(task = %id, %error, "whose processes task {id} has is not known: {error}");
             return;
         }
-        self.feed(Input::Entered { task: id, error: error.to_string() }, now);
+        self.push(Input::Entered { task: id, error: error.to_string() });
     }
 
-    pub(super) fn reattached(
-        &mut self,
-        id: TaskId,
-        result: Result<Attached, CgroupError>,
-        now: Moment,
-    ) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.placed_at = now.boot;
+    pub(super) fn reattached(&mut self, id: TaskId, result: Result<Attached, CgroupError>) {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
+        entry.placed_at = self.now.boot;
         let group = entry.group.clone();
         let result = match result {
             Ok(_) => Ok(()),
@@ -415,10 +408,10 @@ impl Driver {
             Err(error) => Err(NotMoved::Failed(error.to_string())),
         };
         let back = result.is_ok();
-        self.feed(Input::Reattached { task: id, result }, now);
-        self.touched.tasks.insert(id);
+        self.push(Input::Reattached { task: id, result });
+        self.state.touched.tasks.insert(id);
         if back {
-            self.check_ended(&[id], now);
+            self.check_ended(&[id]);
         }
     }
 }

@@ -63,7 +63,7 @@
 
 use serde_json::{Value, json};
 
-use super::Driver;
+use super::Executor;
 use super::admission::{Asked, cgroup_error};
 use super::entry::Entry;
 use super::keeping::Said;
@@ -78,7 +78,7 @@ use crate::core::step::{FoundAgain, Input};
 use crate::core::task::{FoundRecord, Task, Who};
 use crate::discover::{Attach, Finder, Found, Presumed};
 use crate::rights::{Action, Role};
-use crate::units::{Moment, ProcessRef};
+use crate::units::ProcessRef;
 
 /// How a found process is taken.
 pub(super) struct Place {
@@ -92,26 +92,20 @@ pub(super) struct Place {
     pub(super) reach: Reach,
 }
 
-impl Driver {
+impl Executor<'_> {
     /// [`crate::command::Command::Discover`].
-    pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>, now: Moment) {
+    pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>) {
         if self.asks_about_found(&found) {
             let found = Box::new(found);
-            return self.workers.ask(UnitJob::LookFound { found, reply });
+            return self.state.workers.ask(UnitJob::LookFound { found, reply });
         }
-        self.discover_as(found, &Said::default(), reply, now);
+        self.discover_as(found, &Said::default(), reply);
     }
 
     /// `said`: of the unit that it is in.
-    pub(super) fn discover_as(
-        &mut self,
-        found: Found,
-        said: &Said,
-        reply: Reply<TaskId>,
-        now: Moment,
-    ) {
+    pub(super) fn discover_as(&mut self, found: Found, said: &Said, reply: Reply<TaskId>) {
         let mut reply = Some(reply);
-        match self.begin_discovery(found, said, &mut reply, now) {
+        match self.begin_discovery(found, said, &mut reply) {
             Ok(Some(id)) => self.answer(reply, Ok(id)),
             // Answered once its processes are in place.
             Ok(None) => {}
@@ -124,20 +118,19 @@ impl Driver {
         found: Found,
         said: &Said,
         reply: &mut Option<Reply<TaskId>>,
-        now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
         let pinned = process::pin(found.process.pid)?;
         let process = pinned.process;
         if process != found.process {
             return Err(process::gone(found.process.pid));
         }
-        if let Some(id) = self.mains.get(&process).copied() {
-            return self.found_again(id, found, (&pinned, said), reply, now);
+        if let Some(id) = self.state.mains.get(&process).copied() {
+            return self.found_again(id, found, (&pinned, said), reply);
         }
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
         }
-        if found.again || self.let_go.contains(&process) {
+        if found.again || self.state.let_go.contains(&process) {
             return Err(refused(format!(
                 "process {} was a found task and was released; it is left alone until it ends",
                 process.pid
@@ -182,17 +175,18 @@ impl Driver {
             ..Entry::default()
         };
         let ticket = self.ticket(Asked::Finder(Box::new(entry)));
-        self.feed(Input::Request { ticket, request, patience: None }, now);
+        self.push(Input::Request { ticket, request, patience: None });
         Ok(None)
     }
 
     /// How the process is taken, if it may be taken that way.
     fn place_of(&self, found: &Found, pinned: &Pinned, said: &Said) -> Result<Place, CommandError> {
         let process = pinned.process;
-        let origin = self.tree.origin(process).map_err(cgroup_error)?;
+        let origin = self.state.tree.origin(process).map_err(cgroup_error)?;
         let kin = match &found.attach {
             Attach::InPlace { cgroup } => {
-                let group = self.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
+                let group =
+                    self.state.tree.find_in_place(process, Some(cgroup)).map_err(cgroup_error)?;
                 self.check_overlap(None, &group)?;
                 let group = Some(group);
                 return Ok(Place { kin: Kin::Descendants, origin, group, reach: Reach::All });
@@ -226,7 +220,7 @@ impl Driver {
         if reach == Reach::Weights {
             return Ok(Place { kin, origin, group: None, reach });
         }
-        match self.tree.escapes_limits(process) {
+        match self.state.tree.escapes_limits(process) {
             None => Ok(Place { kin, origin, group: None, reach }),
             Some(reason) => Err(refused(format!(
                 "{reason}; take the limit off, or have the process managed in place"
@@ -241,7 +235,6 @@ impl Driver {
         found: Found,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
-        now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
         let attach = self.is_to_be_attached(id);
         let renamed = |by: &Finder| {
@@ -252,7 +245,7 @@ impl Driver {
             Some(known) => known.by == found.finder || renamed(&known.by),
             None => false,
         });
-        let (Some(task), Some(entry)) = (task, self.entries.get_mut(&id)) else {
+        let (Some(task), Some(entry)) = (task, self.state.entries.get_mut(&id)) else {
             return Err(in_task(found.process, id));
         };
         if task.is_releasing() {
@@ -270,9 +263,9 @@ impl Driver {
             // What it is can be learnt after it was found.
             presumed_slotless: found.presumed == Presumed::Slotless,
         };
-        self.feed(Input::FoundAgain { task: id, found: again }, now);
+        self.push(Input::FoundAgain { task: id, found: again });
         if attach {
-            return self.attach_found(id, &found, (pinned, said), reply, now);
+            return self.attach_found(id, &found, (pinned, said), reply);
         }
         Ok(reply.is_some().then_some(id))
     }
@@ -284,28 +277,28 @@ impl Driver {
         found: &Found,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
-        now: Moment,
     ) -> Result<Option<TaskId>, CommandError> {
         let place = match self.place_of(found, pinned, said) {
             Ok(place) => place,
-            Err(error) => return Err(self.stays_booked(id, error, now)),
+            Err(error) => return Err(self.stays_booked(id, error)),
         };
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(Some(id)) };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(Some(id)) };
         entry.found_replies.extend(reply.take());
         let known = self.core.task(id).and_then(|task| task.who.found.as_ref());
-        let unsaid = known.is_some_and(|known| known.standing.is_none());
+        let unsaid =
+            known.is_some_and(|known| known.standing.is_none()) && found.standing.is_none();
         if unsaid && found.presumed == Presumed::LeastIsOpportunistic && has_least(&place) {
             // Observe mode does not read the weights of a group.
             let standing = Standing::Opportunistic;
-            self.feed(Input::SetStanding { task: id, standing }, now);
+            self.push(Input::SetStanding { task: id, standing });
         }
-        self.attach_booked(id, place, false, now);
+        self.attach_booked(id, place, false);
         Ok(None)
     }
 
     /// Answers the finder of a task that is in place.
     pub(super) fn found_is_placed(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         for reply in std::mem::take(&mut entry.found_replies) {
             self.answer(Some(reply), Ok(id));
         }
@@ -327,8 +320,8 @@ impl Driver {
         task: &Task,
     ) -> Result<(), CommandError> {
         let found = task.who.found.as_ref();
-        let Some(found) = found.filter(|_| self.rights.role(caller) == Role::Member) else {
-            return self.rights.check(caller, action, task.uid);
+        let Some(found) = found.filter(|_| self.state.rights.role(caller) == Role::Member) else {
+            return self.state.rights.check(caller, action, task.uid);
         };
         Err(CommandError::new(
             ErrorKind::PermissionDenied,
@@ -343,7 +336,7 @@ impl Driver {
     /// Adds to the `admitted` event what its owner caps it at.
     pub(super) fn tell_quota(&self, event: &mut Event) {
         let Some(id) = event.task.as_deref().and_then(|id| id.parse().ok()) else { return };
-        let Some(entry) = self.entries.get(&id) else { return };
+        let Some(entry) = self.state.entries.get(&id) else { return };
         if let Some(quota) = entry.kernel.cpu_quota {
             event.inputs.insert("cpu_quota".into(), json!(quota.cpus()));
             let note = Value::from("capped by quota: it cannot use spare CPU");

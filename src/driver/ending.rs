@@ -26,14 +26,14 @@ use std::sync::mpsc::Receiver;
 
 use procfs::process::Process;
 
-use super::Driver;
+use super::Executor;
 use super::watch::{Ended, Key};
 use super::worker::{Message, Outbox};
 use crate::core::exit::Exit;
 use crate::core::model::{Labels, TaskId};
 use crate::core::step::Input;
 use crate::core::task::Task;
-use crate::units::{Moment, Pid, ProcessRef};
+use crate::units::{Pid, ProcessRef};
 
 /// Main processes whose parents have not waited for them yet, so that no descriptor is kept for
 /// each child that nobody waits for.
@@ -72,50 +72,50 @@ pub(super) struct Unknown {
     ended: Ended,
 }
 
-impl Driver {
+impl Executor<'_> {
     /// Tells how main processes ended, as far as that is known by now. Call after the promotions
     /// that followed from their ends.
-    pub(super) fn tell_exits(&mut self, now: Moment) {
-        for ended in self.watcher.take_ended() {
+    pub(super) fn tell_exits(&mut self) {
+        for ended in self.state.watcher.take_ended() {
             let is_main = |main: &Main| main.process.pid == ended.pid;
-            if !self.mains_ended.0.get(&ended.task).is_some_and(is_main) {
+            if !self.state.mains_ended.0.get(&ended.task).is_some_and(is_main) {
                 continue;
             }
-            let Some(main) = self.mains_ended.0.remove(&ended.task) else { continue };
+            let Some(main) = self.state.mains_ended.0.remove(&ended.task) else { continue };
             match of_pidfd(ended.pidfd()) {
-                Ok(Some(exit)) => self.tell_exit(ended.task, main, exit, now),
+                Ok(Some(exit)) => self.tell_exit(ended.task, main, exit),
                 // Its parent has waited for it, on a kernel that does not keep the status.
                 _ if main.unreaped.is_some() => {}
-                _ => match self.watcher.forget_ended(&ended) {
-                    Ok(()) => self.workers.look_at_end(Box::new(Unknown { main, ended })),
+                _ => match self.state.watcher.forget_ended(&ended) {
+                    Ok(()) => self.state.workers.look_at_end(Box::new(Unknown { main, ended })),
                     Err(error) => stays_unknown(ended.task, &error),
                 },
             }
         }
     }
 
-    fn tell_exit(&mut self, task: TaskId, main: Main, exit: Exit, now: Moment) {
+    fn tell_exit(&mut self, task: TaskId, main: Main, exit: Exit) {
         let Main { uid, labels, .. } = main;
-        self.feed(Input::Exited { task, uid, labels, exit }, now);
+        self.push(Input::Exited { task, uid, labels, exit });
     }
 
     /// The answer of [`serve`].
-    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: Found, now: Moment) {
+    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: Found) {
         let Unknown { mut main, ended } = unknown;
         let id = ended.task;
         match found {
-            Found::Exit(exit) => self.tell_exit(id, main, exit, now),
+            Found::Exit(exit) => self.tell_exit(id, main, exit),
             Found::NotYet => {
-                if self.mains_ended.0.len() >= MOST_UNREAPED
-                    && let Some((_, oldest)) = self.mains_ended.0.pop_first()
+                if self.state.mains_ended.0.len() >= MOST_UNREAPED
+                    && let Some((_, oldest)) = self.state.mains_ended.0.pop_first()
                     && let Some(key) = oldest.unreaped
                 {
-                    self.watcher.forget_process(key);
+                    self.state.watcher.forget_process(key);
                 }
-                match self.watcher.await_reaped(ended) {
+                match self.state.watcher.await_reaped(ended) {
                     Ok(key) => {
                         main.unreaped = Some(key);
-                        self.mains_ended.0.insert(id, main);
+                        self.state.mains_ended.0.insert(id, main);
                     }
                     Err(error) => stays_unknown(id, &error),
                 }

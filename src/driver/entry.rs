@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::booked::Unattached;
 use super::watch::Key;
 use crate::cgroup::{Group, KernelView, Reach};
-use crate::command::Reply;
+use crate::command::{CommandError, Reply};
 use crate::core::model::{Level, TaskId};
 use crate::proto;
 use crate::units::{BootTime, Pid};
@@ -36,6 +36,8 @@ pub struct Entry {
     pub group: Option<Arc<Group>>,
     /// The one it had in observe mode, while it is being attached.
     pub booked: Option<Arc<Group>>,
+    /// Why its admission came to nothing, until those who asked are told.
+    pub failed: Option<CommandError>,
     /// Why it is from observe mode and not attached.
     pub unattached: Option<Unattached>,
     /// The group in which its weights compete, as long as they are counted there.

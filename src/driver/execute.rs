@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Driver;
+use super::Executor;
 use super::admission::{Asked, refused};
 use super::log::log;
-use super::worker::{AttachResult, Job};
+use super::worker::Job;
 use crate::cgroup::{Attachment, Drift, Group};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::event::{Event, EventKind};
@@ -16,7 +16,6 @@ use crate::core::step::{self, Answer, Input, Record, Step, Ticket};
 use crate::core::task::Task;
 use crate::state::StateError;
 use crate::state::record::ReservationRecord;
-use crate::units::Moment;
 
 /// What has to be published: what the steps of a turn touched.
 #[derive(Debug, Default)]
@@ -31,35 +30,10 @@ pub(super) struct Touched {
     pub(super) status: bool,
 }
 
-/// What follows at once from carrying out a job.
-#[derive(Debug)]
-pub(super) enum FollowUp {
-    /// The core has to know.
-    Feed(Box<Input>),
-    /// An admission came to nothing.
-    Failed(TaskId, CommandError),
-    /// A process that was parked is in its slot.
-    Attached(TaskId, AttachResult),
-}
-
-impl Driver {
-    /// Has the core decide on `input`, and carries out what follows.
-    pub(super) fn feed(&mut self, input: Input, now: Moment) {
-        let step = self.core.handle(input, now);
-        self.execute(step, now);
-        if self.following_up {
-            // However many admissions fail in a row, none is called from within another.
-            return;
-        }
-        self.following_up = true;
-        while let Some(next) = self.follow_ups.pop_front() {
-            match next {
-                FollowUp::Feed(input) => self.feed(*input, now),
-                FollowUp::Failed(id, error) => self.admission_failed(id, error, now),
-                FollowUp::Attached(id, result) => self.attached(id, result, now),
-            }
-        }
-        self.following_up = false;
+impl Executor<'_> {
+    /// The core is to decide on `input`, once what is being done is done.
+    pub(super) fn push(&mut self, input: Input) {
+        self.state.inputs.push(input);
     }
 
     /// Adds to the history what only the loop knows.
@@ -69,24 +43,24 @@ impl Driver {
         task: Option<TaskId>,
         reason: String,
         inputs: serde_json::Map<String, serde_json::Value>,
-        now: Moment,
     ) {
-        self.feed(Input::Note { kind, task, reason, inputs }, now);
+        self.push(Input::Note { kind, task, reason, inputs });
     }
 
-    fn execute(&mut self, step: Step, now: Moment) {
+    /// Carries out what the core decided.
+    pub(super) fn carry_out(&mut self, step: Step) {
         if step.is_empty() {
             return self.follow_root();
         }
-        self.touched.status = true;
+        self.state.touched.status = true;
         let Step { thaw, weights, events, records, forget, jobs, answers } = step;
         for id in thaw {
             self.thaw(id);
         }
         for (id, level) in &weights {
-            match self.write_tier(*id, *level, now) {
-                Ok(()) => self.unwritten.remove(id),
-                Err(error) => self.unwritten.insert(*id, error),
+            match self.write_tier(*id, *level) {
+                Ok(()) => self.state.unwritten.remove(id),
+                Err(error) => self.state.unwritten.insert(*id, error),
             };
         }
         self.follow_root();
@@ -102,24 +76,28 @@ impl Driver {
         }
         for record in forget {
             let removed = match record {
-                Record::Task(id) => self.store.remove_task(id),
-                Record::Reservation(id) => self.store.remove_reservation(id),
+                Record::Task(id) => self.state.store.remove_task(id),
+                Record::Reservation(id) => self.state.store.remove_reservation(id),
             };
             self.noted(removed);
         }
         for (id, _) in weights {
             // What is shown is what the kernel says now, not what was written.
             self.read_back(id);
-            self.touched.tasks.insert(id);
+            self.state.touched.tasks.insert(id);
         }
         for job in jobs {
             match job {
                 step::Job::Prepare { task, ticket } => self.prepare(task, ticket),
-                step::Job::Park { task, ticket } => self.to_park.push_back((task, ticket)),
+                step::Job::Park { task, ticket } => self.state.to_park.push_back((task, ticket)),
                 step::Job::Attach(id) => match unstored.remove(&Record::Task(id)) {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
                 },
+                step::Job::Watch(id) => self.begin_watching(id),
+                step::Job::Refuse { task, process } => self.refuse(task, process),
+                step::Job::Figures(ended) => self.read_figures(ended),
+                step::Job::Weigh(id) => self.weigh_over(id),
                 step::Job::Reattach(id) => self.begin_reattach(id),
                 step::Job::Repair { task, found } => self.repair(task, found),
                 step::Job::Freeze(id) => {
@@ -131,25 +109,25 @@ impl Driver {
             }
         }
         for (ticket, answer) in answers {
-            self.answer_request(ticket, answer, &unstored, now);
+            self.answer_request(ticket, answer, &unstored);
         }
     }
 
     fn store_record(&mut self, record: Record) -> Result<(), StateError> {
         match record {
             Record::Task(id) => {
-                self.touched.tasks.insert(id);
+                self.state.touched.tasks.insert(id);
                 let Some(task) = self.core.stored_task(id) else { return Ok(()) };
-                if !self.not_thawed.contains(&id) {
-                    return self.store.put_task(task);
+                if !self.state.not_thawed.contains(&id) {
+                    return self.state.store.put_task(task);
                 }
                 // So that the next daemon thaws it, should this one be killed.
-                self.store.put_task(&Task { frozen: true, ..task.clone() })
+                self.state.store.put_task(&Task { frozen: true, ..task.clone() })
             }
             Record::Reservation(id) => match self.core.reservation(id) {
                 Some(reservation) => {
                     let reservation = reservation.clone();
-                    self.store.put_reservation(&ReservationRecord { id, reservation })
+                    self.state.store.put_reservation(&ReservationRecord { id, reservation })
                 }
                 None => Ok(()),
             },
@@ -159,21 +137,20 @@ impl Driver {
     /// One that cannot be recorded is not admitted.
     fn not_recorded(&mut self, id: TaskId, mut error: String) {
         if self.core.parked(id).is_some() {
-            let failed = Input::AttachFailed { task: id, reason: error };
-            return self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+            return self.push(Input::AttachFailed { task: id, reason: error });
         }
         let from_parking = self.core.task(id).is_some_and(Task::is_from_parking);
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let own = |group: &Arc<Group>| group.record.attachment == Attachment::Own;
         // One that waited in its group goes back first.
         if let Some(group) = group.filter(|group| own(group) && !from_parking)
-            && let Err(undo) = self.tree.remove(&group)
+            && let Err(undo) = self.state.tree.remove(&group)
         {
             error = format!("{error}; and its cgroup stays: {undo}");
         }
         let error = CommandError::new(ErrorKind::Internal, error);
-        self.follow_ups.push_back(FollowUp::Feed(Box::new(Input::NotRecorded(id))));
-        self.follow_ups.push_back(FollowUp::Failed(id, error));
+        self.push(Input::NotRecorded(id));
+        self.admission_failed(id, error);
     }
 
     fn answer_request(
@@ -181,10 +158,9 @@ impl Driver {
         ticket: Ticket,
         answer: Answer,
         unstored: &BTreeMap<Record, String>,
-        now: Moment,
     ) {
         if let Answer::Waiting = answer {
-            if let Some(Asked::Client(admission)) = self.asked.get_mut(&ticket) {
+            if let Some(Asked::Client(admission)) = self.state.asked.get_mut(&ticket) {
                 admission.waited = true;
             }
             return;
@@ -204,12 +180,12 @@ impl Driver {
                 },
             ),
             Answer::Reserved(ids) => {
-                let Some(Asked::Promise(reply)) = self.asked.remove(&ticket) else { return };
+                let Some(Asked::Promise(reply)) = self.state.asked.remove(&ticket) else { return };
                 if reply.is_closed() {
                     // It waited, and its client has just gone.
-                    return ids.iter().for_each(|id| self.feed(Input::Cancel(*id), now));
+                    return ids.iter().for_each(|id| self.push(Input::Cancel(*id)));
                 }
-                let answer = self.all_promised(&ids, unstored, now);
+                let answer = self.all_promised(&ids, unstored);
                 return self.answer(Some(reply), answer);
             }
         };
@@ -218,7 +194,7 @@ impl Driver {
 
     /// Whoever asked under this ticket gets nothing.
     pub(super) fn refuse_asked(&mut self, ticket: Ticket, error: CommandError) {
-        match self.asked.remove(&ticket) {
+        match self.state.asked.remove(&ticket) {
             Some(Asked::Client(admission)) => self.answer_all(admission.replies, Err(error)),
             Some(Asked::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
             Some(Asked::Promise(reply)) => self.answer(Some(reply), Err(error)),
@@ -230,7 +206,7 @@ impl Driver {
     fn record(&mut self, mut event: Event) {
         let task = event.task.as_deref().and_then(|id| id.parse().ok());
         if let (Some(id), EventKind::Promoted | EventKind::Demoted) = (task, event.kind)
-            && let Some(error) = self.unwritten.remove(&id)
+            && let Some(error) = self.state.unwritten.remove(&id)
         {
             event.inputs.insert("weights_not_written".into(), error.into());
         }
@@ -239,7 +215,7 @@ impl Driver {
         }
         let labels = task.and_then(|id| self.core.task(id)).map(|task| &task.labels);
         log(&event, labels);
-        self.touched.jobs |= matches!(
+        self.state.touched.jobs |= matches!(
             event.kind,
             EventKind::Admitted
                 | EventKind::Completed
@@ -247,9 +223,9 @@ impl Driver {
                 | EventKind::Exit
                 | EventKind::Released
         );
-        let appended = self.store.append(&event);
+        let appended = self.state.store.append(&event);
         self.noted(appended);
-        self.events.push(event);
+        self.state.events.push(event);
     }
 
     /// Stores what is known of a task.
@@ -263,51 +239,69 @@ impl Driver {
     /// write that succeeds proves nothing for the others: on a full disk removals always do.
     pub(super) fn noted(&mut self, result: Result<(), StateError>) {
         let Err(error) = result else { return };
-        if self.store_problem.is_none() {
+        if self.state.store_problem.is_none() {
             tracing::warn!(%error, "state is not being stored, a restart would lose it: {error}");
-            self.touched.status = true;
+            self.state.touched.status = true;
         }
-        self.store_problem = Some(error.to_string());
+        self.state.store_problem = Some(error.to_string());
     }
 
     /// Stores everything anew after a write has failed, until all of it succeeds: nobody knows
     /// which records on the disk are old.
     pub(super) fn store_again(&mut self) {
-        if self.store_problem.is_none() {
+        if self.state.store_problem.is_none() {
             return;
         }
         let stored = self.try_to_store_all();
         match stored {
             Ok(()) => {
-                self.store_problem = None;
+                self.state.store_problem = None;
                 tracing::info!("state can be stored again");
             }
-            Err(error) => self.store_problem = Some(error.to_string()),
+            Err(error) => self.state.store_problem = Some(error.to_string()),
         }
-        self.touched.status = true;
+        self.state.touched.status = true;
     }
 
     fn try_to_store_all(&mut self) -> Result<(), StateError> {
-        self.store.resume()?;
+        self.state.store.resume()?;
         // In the order of a step: a task that gave its reservation back remembers it until then.
         for (id, reservation) in self.core.reservations() {
             let reservation = reservation.clone();
-            self.store.put_reservation(&ReservationRecord { id, reservation })?;
+            self.state.store.put_reservation(&ReservationRecord { id, reservation })?;
         }
-        self.core.stored_tasks().try_for_each(|task| self.store.put_task(task))
+        self.core.stored_tasks().try_for_each(|task| self.state.store.put_task(task))
     }
 
-    /// Gives a placed task the weights of `level`. One on its way gets them when it arrives.
-    fn write_tier(&mut self, id: TaskId, level: Level, now: Moment) -> Result<(), String> {
-        self.heed_owner(id, now);
+    /// Gives a placed task the weights of `level`. One on its way gets them when it arrives; where its
+    /// owner wrote since LRS did, they are written once that is recorded.
+    fn write_tier(&mut self, id: TaskId, level: Level) -> Result<(), String> {
+        if self.heed_owner(id, true) {
+            return Ok(());
+        }
+        self.write_level(id, level)
+    }
+
+    /// [`crate::core::step::Job::Weigh`].
+    fn weigh_over(&mut self, id: TaskId) {
+        let Some(level) = self.core.level(id) else { return };
+        // Said there; the next cycle tries again.
+        let _ = self.write_level(id, level);
+        self.read_back(id);
+        self.state.touched.tasks.insert(id);
+    }
+
+    fn write_level(&mut self, id: TaskId, level: Level) -> Result<(), String> {
         if !self.core.task(id).is_some_and(Task::is_placed) {
             return Ok(());
         }
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(()) };
         let Some(group) = &entry.group else { return Ok(()) };
-        match self.tree.write_tier(group, level, &self.plan) {
+        match self.state.tree.write_tier(group, level, &self.state.plan) {
             Ok(_) => {
-                let before = entry.written.replace((level, now.boot)).map(|(before, _)| before);
+                let written = Some((level, self.now.boot));
+                let before =
+                    std::mem::replace(&mut entry.written, written).map(|(before, _)| before);
                 let group = Arc::clone(group);
                 if before.map(Level::tier) != Some(level.tier()) {
                     self.write_io(&group, level.tier());
@@ -325,26 +319,27 @@ impl Driver {
         }
     }
 
-    /// Takes over what the owner of an in-place group wrote into it since LRS did, and stores it
+    /// Takes over what the owner of an in-place group wrote into it since LRS did, which is recorded
     /// before it is written over. A unit's weights are in a record of their own, which systemd
-    /// told.
-    fn heed_owner(&mut self, id: TaskId, now: Moment) {
-        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
+    /// told. `writes`: weights are to be written. Answers whether there was something.
+    fn heed_owner(&mut self, id: TaskId, writes: bool) -> bool {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return false };
         if task.who.unit.is_some() || task.attachment() != Attachment::InPlace {
-            return;
+            return false;
         }
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        let Some(group) = &entry.group else { return };
-        match self.tree.heed_owner(group) {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return false };
+        let Some(group) = &entry.group else { return false };
+        match self.state.tree.heed_owner(group) {
             Ok(Some(record)) => {
                 let dirs = group.dirs.clone();
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
-                let step = self.core.handle(Input::OwnerSaid { task: id, group: record }, now);
-                self.execute(step, now);
+                self.push(Input::OwnerWrote { task: id, group: record, unwritten: writes });
+                true
             }
-            Ok(None) => {}
+            Ok(None) => false,
             Err(error) => {
                 tracing::debug!(task = %id, %error, "what the owner of the cgroup of task {id} wrote cannot be read: {error}");
+                false
             }
         }
     }
@@ -352,41 +347,41 @@ impl Driver {
     /// Gives the threads their I/O priority, where disk tiers are made that way: a walk, so not
     /// on this thread.
     pub(super) fn write_io(&self, group: &Arc<Group>, tier: Tier) {
-        if self.tree.capabilities().io_by_thread {
-            self.workers.place(Job::Io { group: Arc::clone(group), tier });
+        if self.state.tree.capabilities().io_by_thread {
+            self.state.workers.place(Job::Io { group: Arc::clone(group), tier });
         }
     }
 
     /// Has the disk tier of a task made as this daemon makes it, and what an earlier one with
     /// another `tiers.io` left taken back.
     pub(super) fn renew_disk_tier(&self, id: TaskId) {
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let tier = self.core.task(id).map(|task| task.tier());
         if let (Some(group), Some(tier)) = (group, tier) {
-            self.workers.place(Job::Io { group, tier });
+            self.state.workers.place(Job::Io { group, tier });
         }
     }
 
     /// Writes the weights of a task that just arrived, where they differ from its tier. `true`:
     /// what was read back before may be old.
-    pub(super) fn align(&mut self, id: TaskId, has: Option<Level>, now: Moment) -> bool {
+    pub(super) fn align(&mut self, id: TaskId, has: Option<Level>) -> bool {
         let Some(wanted) = self.core.level(id) else { return false };
         if has != Some(wanted) {
             // Recorded by write_tier; the next cycle tries again.
-            let _ = self.write_tier(id, wanted, now);
+            let _ = self.write_tier(id, wanted);
             return true;
         }
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.written = Some((wanted, now.boot));
+        if let Some(entry) = self.state.entries.get_mut(&id) {
+            entry.written = Some((wanted, self.now.boot));
         }
         false
     }
 
     /// Reads a group's weights back for the snapshot.
     pub(super) fn read_back(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let Some(group) = entry.group.clone() else { return };
-        match self.tree.read_back(&group) {
+        match self.state.tree.read_back(&group) {
             Ok(view) => entry.kernel = view,
             Err(error) => {
                 tracing::debug!(task = %id, %error, "the weights of task {id} cannot be read back: {error}")
@@ -395,30 +390,34 @@ impl Driver {
     }
 
     /// Weights are not what was written: the core decides what is done about it.
-    pub(super) fn drifted(&mut self, id: TaskId, level: Level, drifts: &[Drift], now: Moment) {
+    pub(super) fn drifted(&mut self, id: TaskId, level: Level, drifts: &[Drift]) {
         if drifts.is_empty() || self.core.task(id).is_none_or(Task::is_contested) {
             return;
         }
-        self.heed_owner(id, now);
-        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+        self.heed_owner(id, false);
+        let Some(group) = self.state.entries.get(&id).and_then(|entry| entry.group.clone()) else {
             return;
         };
         // What its owner wants may be what the tier beside it is.
         let fits = group.record.attachment == Attachment::InPlace
-            && self.tree.drift(&group, level, &self.plan).is_ok_and(|left| left.is_empty());
+            && self
+                .state
+                .tree
+                .drift(&group, level, &self.state.plan)
+                .is_ok_and(|left| left.is_empty());
         let found = drifts
             .iter()
             .map(|drift| format!("{} is {}, should be {}", drift.file, drift.found, drift.expected))
             .collect();
-        self.feed(Input::Drifted { task: id, found, fits }, now);
-        self.touched.tasks.insert(id);
+        self.push(Input::Drifted { task: id, found, fits });
+        self.state.touched.tasks.insert(id);
     }
 
     /// [`crate::core::step::Job::Repair`].
     fn repair(&mut self, id: TaskId, found: Vec<String>) {
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(group), Some(level)) = (group, self.core.level(id)) else { return };
-        let result = match self.tree.write_tier(&group, level, &self.plan) {
+        let result = match self.state.tree.write_tier(&group, level, &self.state.plan) {
             Ok(_) => {
                 // Else systemd's next daemon-reload writes the foreign value again.
                 self.tell_unit(id, level);
@@ -426,7 +425,7 @@ impl Driver {
             }
             Err(error) => Err(error.to_string()),
         };
-        let repaired = Input::Repaired { task: id, found, result };
-        self.follow_ups.push_back(FollowUp::Feed(Box::new(repaired)));
+        self.read_back(id);
+        self.push(Input::Repaired { task: id, found, result });
     }
 }

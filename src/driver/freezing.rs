@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
-use super::Driver;
-use super::execute::FollowUp;
+use super::Executor;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
 use crate::core::step::Input;
 
-impl Driver {
+impl Executor<'_> {
     /// Before anything else of a step: a task that becomes active runs when it gets its weights.
     pub(super) fn thaw(&mut self, id: TaskId) {
         let Some(group) = self.group_of(id) else { return };
-        if let Err(error) = self.tree.thaw(&group) {
+        if let Err(error) = self.state.tree.thaw(&group) {
             tracing::error!(task = %id, %error, "task {id} stays frozen, and every cycle tries again: {error}");
-            self.not_thawed.insert(id);
+            self.state.not_thawed.insert(id);
         }
-        self.touched.tasks.insert(id);
+        self.state.touched.tasks.insert(id);
     }
 
     /// Tasks that could not be thawed at once.
     pub(super) fn thaw_again(&mut self) {
-        for id in std::mem::take(&mut self.not_thawed) {
+        for id in std::mem::take(&mut self.state.not_thawed) {
             self.thaw(id);
             self.store_task(id);
         }
@@ -33,15 +32,16 @@ impl Driver {
         let frozen = match (unstored, self.group_of(id)) {
             (Some(error), _) => Err(error),
             (None, None) => Err("it has no group".to_owned()),
-            (None, Some(group)) => self.tree.freeze(&group).map_err(|error| error.to_string()),
+            (None, Some(group)) => {
+                self.state.tree.freeze(&group).map_err(|error| error.to_string())
+            }
         };
         if let Err(reason) = frozen {
-            let failed = Input::NotFrozen { task: id, reason };
-            self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+            self.push(Input::NotFrozen { task: id, reason });
         }
     }
 
     fn group_of(&self, id: TaskId) -> Option<Arc<Group>> {
-        self.entries.get(&id).and_then(|entry| entry.group.clone())
+        self.state.entries.get(&id).and_then(|entry| entry.group.clone())
     }
 }

@@ -10,61 +10,56 @@
 
 use std::sync::Arc;
 
-use super::Driver;
+use super::Executor;
 use crate::cgroup::Group;
 use crate::core::model::TaskId;
 use crate::core::step::Input;
 use crate::core::task::{Halt, Task};
-use crate::units::Moment;
 
 /// Tasks looked at before one is promoted: of those behind them the next cycle tells.
 const MOST_CANDIDATES: usize = 8;
 
-impl Driver {
+impl Executor<'_> {
     /// Takes what the reading thread saw. What the guard froze meanwhile is not somebody else's.
-    pub(super) fn take_halts(&mut self, mut halts: Vec<(TaskId, Option<Halt>)>, now: Moment) {
+    pub(super) fn take_halts(&mut self, mut halts: Vec<(TaskId, Option<Halt>)>) {
         halts.retain(|(id, halt)| {
             let news = |task: &Task| task.halted != *halt && (halt.is_none() || !task.frozen);
             self.core.task(*id).is_some_and(news)
         });
         if !halts.is_empty() {
-            self.touched.tasks.extend(halts.iter().map(|(id, _)| *id));
-            self.feed(Input::Halted(halts), now);
+            self.state.touched.tasks.extend(halts.iter().map(|(id, _)| *id));
+            self.push(Input::Halted(halts));
         }
     }
 
-    /// Before an active slot comes free: whether the task that is due can run.
-    pub(super) fn look_at_next(&mut self, now: Moment) {
-        for _ in 0..MOST_CANDIDATES {
-            let Some(id) = self.core.best_waiting_task() else { return };
-            let Some(task) = self.core.task(id).filter(|task| !task.frozen) else { return };
+    /// Before an active slot comes free: whether the task that is due can run, and else the next one.
+    pub(super) fn look_at_next(&mut self) {
+        let mut halts = Vec::new();
+        for id in self.core.slots().next_active(MOST_CANDIDATES) {
+            let Some(task) = self.core.task(id).filter(|task| !task.frozen) else { break };
             let main = task.who.process.filter(|_| !task.main_exited);
-            let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
-                return;
-            };
-            match self.tree.halt(&group, main) {
-                Ok(None) => return,
-                Ok(Some(halt)) => self.take_halts(vec![(id, Some(halt))], now),
+            let entry = self.state.entries.get(&id);
+            let Some(group) = entry.and_then(|entry| entry.group.as_ref()) else { break };
+            match self.state.tree.halt(group, main) {
+                Ok(None) => break,
+                Ok(Some(halt)) => halts.push((id, Some(halt))),
                 Err(error) => {
                     // Most likely its last process is ending right now.
                     tracing::debug!(task = %id, %error, "whether task {id} can run is not known: {error}");
-                    return;
+                    break;
                 }
             }
         }
+        self.take_halts(halts);
     }
 
     /// Whether the root is frozen, as its files say now.
-    pub(super) fn look_at_root(&mut self, now: Moment) {
-        let frozen = self.tree.frozen_root().map_err(|error| error.to_string());
-        self.take_root(frozen, now);
+    pub(super) fn look_at_root(&mut self) {
+        let frozen = self.state.tree.frozen_root().map_err(|error| error.to_string());
+        self.take_root(frozen);
     }
 
-    pub(super) fn take_root(
-        &mut self,
-        frozen: Result<Option<std::path::PathBuf>, String>,
-        now: Moment,
-    ) {
+    pub(super) fn take_root(&mut self, frozen: Result<Option<std::path::PathBuf>, String>) {
         let why = match frozen {
             Ok(file) => file.map(|file| {
                 format!(
@@ -86,14 +81,14 @@ impl Driver {
                 tracing::info!("the cgroup of all tasks is thawed, and tasks are admitted again")
             }
         }
-        self.touched.status = true;
-        self.feed(Input::RootFrozen(why), now);
+        self.state.touched.status = true;
+        self.push(Input::RootFrozen(why));
     }
 
     /// Notes a group that keeps its processes after the release.
     pub(super) fn stays(&mut self, id: TaskId, halt: Option<Halt>) {
         let Some(halt) = halt else { return };
-        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+        let Some(group) = self.state.entries.get(&id).and_then(|entry| entry.group.clone()) else {
             return;
         };
         let word = match halt {
@@ -102,34 +97,34 @@ impl Driver {
         };
         let cgroup = &group.record.path;
         tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by somebody else: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
-        self.left.insert(id, group);
+        self.state.left.insert(id, group);
     }
 
     /// Whether the group of a task that was released has its processes yet; then its record stays.
     pub(super) fn is_left(&self, id: TaskId) -> bool {
-        self.left.contains_key(&id)
+        self.state.left.contains_key(&id)
     }
 
     /// Groups left behind go once they are empty.
     pub(super) fn remove_left(&mut self) {
-        for (id, group) in std::mem::take(&mut self.left) {
+        for (id, group) in std::mem::take(&mut self.state.left) {
             match self.try_to_remove(id, &group) {
                 true => {}
-                false => drop(self.left.insert(id, group)),
+                false => drop(self.state.left.insert(id, group)),
             }
         }
     }
 
     fn try_to_remove(&mut self, id: TaskId, group: &Arc<Group>) -> bool {
         let occupied = |processes: Vec<_>| !processes.is_empty();
-        if self.tree.processes(group).map_or(true, occupied) {
+        if self.state.tree.processes(group).map_or(true, occupied) {
             return false;
         }
-        if let Err(error) = super::worker::remove(&self.tree, group) {
+        if let Err(error) = super::worker::remove(&self.state.tree, group) {
             tracing::debug!(task = %id, %error, "the cgroup of task {id} stays until the next cycle: {error}");
             return false;
         }
-        let removed = self.store.remove_task(id);
+        let removed = self.state.store.remove_task(id);
         self.noted(removed);
         true
     }

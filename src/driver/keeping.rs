@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use super::admission::cgroup_error;
 use super::parking::Held;
 use super::process;
@@ -93,10 +93,10 @@ fn wish(request: &AdmitRequest) -> Wish {
     }
 }
 
-impl Driver {
+impl Executor<'_> {
     /// Who holds `process`, as far as the cgroups tell and systemd has said.
     pub(super) fn held_by(&self, process: ProcessRef, said: &Said) -> Result<HeldBy, CommandError> {
-        let around = self.tree.surroundings(process, Members::Itself, said.foreign);
+        let around = self.state.tree.surroundings(process, Members::Itself, said.foreign);
         let around = around.map_err(cgroup_error)?;
         Ok(around.map_or(HeldBy::Nobody, |around| around.held_by))
     }
@@ -104,7 +104,7 @@ impl Driver {
     /// Whether systemd has to be asked about the unit of a process that may have to stay in it.
     pub(super) fn asks_about_unit(&self, caller: &Caller, pid: Pid) -> bool {
         // Refused later: who may not ask must not cost the loop.
-        if self.rights.role(caller) == Role::Reader {
+        if self.state.rights.role(caller) == Role::Reader {
             return false;
         }
         // What cannot be read is refused later, with the reason.
@@ -113,7 +113,7 @@ impl Driver {
 
     fn asks_about(&self, process: ProcessRef) -> bool {
         let asks = |unit: &UnitPlace| {
-            !unit.of_user && (!unit.is_login() || self.tree.escapes_limits(process).is_some())
+            !unit.of_user && (!unit.is_login() || self.state.tree.escapes_limits(process).is_some())
         };
         // As above.
         let held_by = self.held_by(process, &Said::default());
@@ -122,7 +122,7 @@ impl Driver {
 
     /// The same of a process that a rule found and wants moved.
     pub(super) fn asks_about_found(&self, found: &Found) -> bool {
-        self.config.daemon.mode == Mode::Enforce
+        self.state.config.daemon.mode == Mode::Enforce
             && matches!(found.finder, Finder::Rule(_))
             && !matches!(found.attach, Attach::InPlace { .. })
             && self.asks_about(found.process)
@@ -137,28 +137,26 @@ impl Driver {
         said: &Said,
     ) -> Result<bool, CommandError> {
         let moves = !request.in_place && !request.leave_unit;
-        let enforces = self.config.daemon.mode == Mode::Enforce;
+        let enforces = self.state.config.daemon.mode == Mode::Enforce;
         let in_place = |rule: &Rule| rule.attach == Means::InPlace;
-        if said.looked || !moves || !enforces || !self.config.discover.iter().any(in_place) {
+        if said.looked || !moves || !enforces || !self.state.config.discover.iter().any(in_place) {
             return Ok(false);
         }
         let managed = matches!(self.held_by(process, said)?, HeldBy::Manager(_));
         // Where the finders cannot be told they do not look either.
-        Ok(managed && self.hints.try_send(Word::Look).is_ok())
+        Ok(managed && self.state.hints.try_send(Word::Look).is_ok())
     }
 
-    /// Goes on with the requests of processes whose task was looked for; `late`: only with those
-    /// that wait too long for that.
-    pub(super) fn admit_sought(&mut self, now: Moment, late: Option<Moment>) {
+    /// The requests of processes whose task was looked for; `late`: only those that have waited too
+    /// long for that by then.
+    pub(super) fn take_sought(&mut self, late: Option<Moment>) -> Vec<Held> {
         let is_due =
             |since: Moment| late.is_none_or(|now| now.boot.since(since.boot) >= LOOKS_AT_MOST);
-        let (due, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.sought).into_iter().partition(|(since, _)| is_due(*since));
-        self.sought = rest;
-        for (_, Held { caller, request, pid, said, reply }) in due {
-            let said = Said { looked: true, ..said };
-            self.admit_process(caller, request, pid, said, reply, now);
-        }
+        let sought = std::mem::take(&mut self.state.sought).into_iter();
+        let (due, rest): (Vec<_>, Vec<_>) = sought.partition(|(since, _)| is_due(*since));
+        self.state.sought = rest;
+        let looked = |held: Held| Held { said: Said { looked: true, ..held.said }, ..held };
+        due.into_iter().map(|(_, held)| looked(held)).collect()
     }
 
     /// Decides where `process` goes, and makes `request` and `unit` say so. `None`: it was to be
@@ -171,7 +169,7 @@ impl Driver {
         said: Said,
         unit: &mut Option<UnitRecord>,
     ) -> Result<Option<Kept>, CommandError> {
-        if request.in_place || self.config.daemon.mode != Mode::Enforce {
+        if request.in_place || self.state.config.daemon.mode != Mode::Enforce {
             return Ok(None);
         }
         let wish = wish(request);
@@ -196,9 +194,9 @@ impl Driver {
         process: ProcessRef,
         kept: &Kept,
     ) -> Result<(), CommandError> {
-        let (now, unit) = self.leaving(caller, kept.wish, process, &kept.said)?;
+        let (leaving, unit) = self.leaving(caller, kept.wish, process, &kept.said)?;
         // What systemd said was of that unit.
-        if now.is_like(&kept.leaving) && unit == kept.unit {
+        if leaving.is_like(&kept.leaving) && unit == kept.unit {
             return Ok(());
         }
         Err(CommandError::new(
@@ -252,7 +250,7 @@ impl Driver {
         process: ProcessRef,
         said: &Said,
     ) -> Result<(Leaving, Option<String>), CommandError> {
-        let admin = self.rights.role(caller) == Role::Admin;
+        let admin = self.state.rights.role(caller) == Role::Admin;
         let facts = self.facts(admin, wish, process, said)?;
         let Some(facts) = facts else { return Ok((Leaving::Leave { lost: None }, None)) };
         let unit = match &facts.holder {
@@ -271,7 +269,7 @@ impl Driver {
         said: &Said,
     ) -> Result<Option<Facts>, CommandError> {
         let members = if wish == Wish::Run { Members::Itself } else { Members::Family };
-        let around = self.tree.surroundings(process, members, said.foreign);
+        let around = self.state.tree.surroundings(process, members, said.foreign);
         let Some(around) = around.map_err(cgroup_error)? else { return Ok(None) };
         let Surroundings { held_by, alone, weighed } = around;
         let weight = match (&said.unit, weighed) {
@@ -281,7 +279,7 @@ impl Driver {
             (None, false) => Weight::None,
         };
         let limit = match held_by {
-            HeldBy::Systemd(_) => self.tree.escapes_limits(process),
+            HeldBy::Systemd(_) => self.state.tree.escapes_limits(process),
             HeldBy::Nobody | HeldBy::Manager(_) => None,
         };
         let holder = match held_by {
@@ -298,7 +296,7 @@ impl Driver {
     /// Remembers whose group it is that is a task, where its path does not tell.
     pub(super) fn take(&mut self, id: TaskId, group: &Group) {
         let path = &group.record.path;
-        let in_root = || crate::cgroup::is_within(path, &self.tree.capabilities().root);
+        let in_root = || crate::cgroup::is_within(path, &self.state.tree.capabilities().root);
         let by_path = match group.record.attachment {
             Attachment::InPlace => true,
             // Earlier versions made groups below delegated units.
@@ -306,7 +304,7 @@ impl Driver {
             Attachment::None => false,
         };
         if by_path {
-            self.taken.put(id, path);
+            self.state.taken.put(id, path);
         }
     }
 }

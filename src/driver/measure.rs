@@ -3,37 +3,62 @@
 
 use std::time::Duration;
 
-use super::Driver;
 use super::reader::{Check, CycleReport, CycleRequest, Readback};
 use super::worker::Job;
-use crate::cgroup::{Attachment, Effects, KernelView};
+use super::{Driver, Executor};
+use crate::cgroup::{Attachment, CgroupError, Effects, KernelView};
 use crate::core::Measured;
 use crate::core::lane;
 use crate::core::model::{TaskId, Tier};
 use crate::core::rate::NodeRates;
 use crate::core::step::{Input, Reading};
 use crate::core::task::Task;
-use crate::sample::ThreadLook;
 use crate::units::{BootTime, Moment};
 
+/// What a cycle read of tasks, to be compared with what was decided.
+struct Comparison {
+    asked_at: BootTime,
+    kernel: Vec<Readback>,
+    outside: Vec<TaskId>,
+    entered: Vec<(TaskId, CgroupError)>,
+    effects: Option<Effects>,
+}
+
 impl Driver {
+    /// Takes a cycle's readings. Each part goes by what the core decided on the one before.
+    pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
+        self.admit_sought(Some(now), now);
+        let compared = self.with(now, |executor| executor.take_cycle(report));
+        let Comparison { asked_at, kernel, outside, entered, effects } = compared;
+        self.with(now, |executor| executor.compare(asked_at, kernel, effects));
+        self.with(now, |executor| {
+            entered.into_iter().for_each(|(id, error)| executor.entered(id, error));
+        });
+        self.with(now, |executor| executor.look_for(outside, asked_at));
+        self.with(now, |executor| executor.check_unwatched());
+        self.with(now, |executor| executor.end_cycle());
+    }
+}
+
+impl Executor<'_> {
     /// Asks the reading thread for the next sample.
-    pub(super) fn request_cycle(&mut self, now: Moment) {
-        self.set_pace(now.boot);
-        self.pacing.asked();
+    pub(super) fn request_cycle(&mut self) {
+        self.set_pace(self.now.boot);
+        self.state.pacing.asked();
         let period = self.period();
         // On the grid of the period, so that a slow cycle does not shift all later ones; a
         // grid left behind (suspend, a stopped daemon) starts anew.
-        let on_grid = self.next_cycle.after(period);
-        self.next_cycle = if on_grid > now.boot { on_grid } else { now.boot.after(period) };
-        self.cycles += 1;
-        let mut due = Vec::with_capacity(self.entries.len());
+        let on_grid = self.state.next_cycle.after(period);
+        self.state.next_cycle =
+            if on_grid > self.now.boot { on_grid } else { self.now.boot.after(period) };
+        self.state.cycles += 1;
+        let mut due = Vec::with_capacity(self.state.entries.len());
         // What an active task waits for is what the root has to weigh for, and what expansion must
         // not add to.
-        let mut pressure = Vec::with_capacity(self.entries.len());
+        let mut pressure = Vec::with_capacity(self.state.entries.len());
         let mut wanted: Vec<(TaskId, u32)> = Vec::new();
         for (id, task) in self.core.tasks() {
-            let is_due = task.counts.is_due(now.boot);
+            let is_due = task.counts.is_due(self.now.boot);
             if is_due || task.tier() == Tier::Active {
                 pressure.push(id);
             }
@@ -47,20 +72,20 @@ impl Driver {
         }
         let placed = || {
             let placed = self.core.tasks().filter(|(_, task)| task.is_placed());
-            placed.filter_map(|(id, task)| Some((id, task, self.entries.get(&id)?)))
+            placed.filter_map(|(id, task)| Some((id, task, self.state.entries.get(&id)?)))
         };
         let look_at = wanted.iter().map(|(id, _)| *id).collect();
         // One look comes with the reading; the others are spread over the period.
         let extra = wanted.iter().map(|(_, looks)| looks - 1).max().unwrap_or(0);
-        let seed = self.started_at.unix_micros();
+        let seed = self.state.started_at.unix_micros();
         let looks = (0..extra)
             .map(|look| {
-                let after = jitter(period, look, extra, self.cycles, seed);
+                let after = jitter(period, look, extra, self.state.cycles, seed);
                 let tasks = wanted.iter().filter(|(_, looks)| looks - 1 > look);
                 (after, tasks.map(|(id, _)| *id).collect())
             })
             .collect();
-        let turn = |task: &Task| is_checked(task, self.cycles, now.boot);
+        let turn = |task: &Task| is_checked(task, self.state.cycles, self.now.boot);
         let check = placed()
             .filter(|(_, task, _)| task.attachment() != Attachment::None)
             .filter_map(|(id, task, entry)| {
@@ -93,25 +118,24 @@ impl Driver {
             looks,
             check,
             members,
-            asked_at: now.boot,
-            plan: Some(self.plan),
+            asked_at: self.now.boot,
+            plan: Some(self.state.plan),
         };
         self.read(Some(request));
         self.remove_again();
         self.remove_left();
         self.thaw_again();
         self.restore_again();
-        if self.root_weight.is_due() {
+        if self.state.root_weight.is_due() {
             self.shape_root();
         }
     }
 
-    /// Takes a cycle's readings.
-    pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
+    /// Takes a cycle's readings: the core decides by them first. Answers what is compared after that.
+    fn take_cycle(&mut self, report: CycleReport) -> Comparison {
         // Else a clock that is set makes an age of minutes days.
-        self.started_at = now.time_of(self.started, self.started_at);
-        self.reading = false;
-        self.admit_sought(now, Some(now));
+        self.state.started_at = self.now.time_of(self.state.started, self.state.started_at);
+        self.state.reading = false;
         let CycleReport {
             sample,
             asked_at,
@@ -125,9 +149,11 @@ impl Driver {
             halts,
             frozen_root,
         } = report;
-        self.whole_disks = disks;
+        self.state.whole_disks = disks;
         let is_slow = sample.took > self.period() / 2;
-        if let Some(others) = is_slow.then(|| self.pacing.slow.one_more(now.boot)).flatten() {
+        if let Some(others) =
+            is_slow.then(|| self.state.pacing.slow.one_more(self.now.boot)).flatten()
+        {
             tracing::warn!(
                 took_ms = sample.took.as_millis() as u64,
                 tasks = sample.tasks.len(),
@@ -142,16 +168,16 @@ impl Driver {
                 kept_files.1
             );
         }
-        if let Some((at, node)) = &self.node_last {
-            self.node_rates = NodeRates::between((*at, node), (sample.at, &sample.node));
+        if let Some((at, node)) = &self.state.node_last {
+            self.state.node_rates = NodeRates::between((*at, node), (sample.at, &sample.node));
         }
-        let node = Measured::of(&self.node_rates, &sample.node);
-        self.cpus = node.cpus.unwrap_or(self.cpus);
-        self.node_last = Some((sample.at, sample.node));
-        self.sampled_at = Some(now.wall);
+        let node = Measured::of(&self.state.node_rates, &sample.node);
+        self.state.cpus = node.cpus.unwrap_or(self.state.cpus);
+        self.state.node_last = Some((sample.at, sample.node));
+        self.state.sampled_at = Some(self.now.wall);
 
         // What was read where a task was before it was put in place is not the task's.
-        let old = |id| self.entries.get(&id).is_none_or(|entry| entry.placed_at >= asked_at);
+        let old = |id| self.state.entries.get(&id).is_none_or(|entry| entry.placed_at >= asked_at);
         let tasks = sample
             .tasks
             .into_iter()
@@ -161,29 +187,40 @@ impl Driver {
                 Reading { task, due, sample }
             })
             .collect();
-        self.take_root(frozen_root, now);
-        self.take_halts(halts, now);
-        self.feed(Input::Cycle { node, at: sample.at, tasks }, now);
-        self.replan(now);
-        self.check_root(now);
-        self.check_weights(asked_at, kernel, now);
+        self.take_root(frozen_root);
+        self.take_halts(halts);
+        self.push(Input::Cycle { node, at: sample.at, tasks });
+        Comparison { asked_at, kernel, outside, entered, effects }
+    }
+
+    /// Weights as they should be, by what the core has decided.
+    fn compare(&mut self, asked_at: BootTime, kernel: Vec<Readback>, effects: Option<Effects>) {
+        self.replan();
+        self.check_root();
+        self.check_weights(asked_at, kernel);
         self.tell_again();
         if let Some(effects) = effects {
-            self.adopt(effects, now);
+            self.adopt(effects);
         }
-        for (id, error) in entered {
-            self.entered(id, error, now);
-        }
+    }
+
+    /// Tasks whose processes were not found where they should be.
+    fn look_for(&mut self, outside: Vec<TaskId>, asked_at: BootTime) {
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
-            let was_there = self.entries.get(&id).is_some_and(|entry| entry.placed_at < asked_at);
-            if was_there && self.moved_away(id, now) {
-                self.end(vec![id], now);
+            let entry = self.state.entries.get(&id);
+            let was_there = entry.is_some_and(|entry| entry.placed_at < asked_at);
+            if was_there && self.moved_away(id) {
+                self.end(vec![id]);
             }
         }
-        // Those whose end no descriptor will tell: the main process has ended, could not be watched, or
-        // left its group, which its owner may be about to remove.
+    }
+
+    /// Those whose end no descriptor will tell: the main process has ended, could not be watched, or
+    /// left its group, which its owner may be about to remove.
+    fn check_unwatched(&mut self) {
         let unwatched: Vec<TaskId> = self
+            .state
             .entries
             .iter()
             .filter(|(id, entry)| {
@@ -193,18 +230,22 @@ impl Driver {
             })
             .map(|(id, _)| *id)
             .collect();
-        self.check_ended(&unwatched, now);
-        self.attach_admitted(now);
-        self.store_again();
-        self.store.set_aside().look_again();
-        self.let_go.retain(|process| super::process::alive(*process));
-        self.touched.all = true;
+        self.check_ended(&unwatched);
     }
 
-    fn check_weights(&mut self, asked_at: BootTime, kernel: Vec<Readback>, now: Moment) {
+    /// The rest of a cycle.
+    fn end_cycle(&mut self) {
+        self.attach_admitted();
+        self.store_again();
+        self.state.store.set_aside().look_again();
+        self.state.let_go.retain(|process| super::process::alive(*process));
+        self.state.touched.all = true;
+    }
+
+    fn check_weights(&mut self, asked_at: BootTime, kernel: Vec<Readback>) {
         let mut suspects = Vec::new();
         for (id, result) in kernel {
-            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            let Some(entry) = self.state.entries.get_mut(&id) else { continue };
             if entry.telling > 0 {
                 // systemd may be about to write what it was told last; no foreign change.
                 continue;
@@ -220,13 +261,13 @@ impl Driver {
                 (Ok(Some((view, drifts))), Some((written, _))) if written == level => {
                     entry.kernel = view;
                     if !drifts.is_empty() {
-                        self.drifted(id, level, &drifts, now);
+                        self.drifted(id, level, &drifts);
                         self.read_back(id);
                     }
                 }
                 // A write that failed before: tried again, no foreign change.
                 (Ok(_), _) => {
-                    self.align(id, None, now);
+                    self.align(id, None);
                     self.read_back(id);
                 }
                 // Most likely its last process is ending right now.
@@ -236,21 +277,21 @@ impl Driver {
                 }
             }
         }
-        self.check_ended(&suspects, now);
+        self.check_ended(&suspects);
     }
 
     /// The scheduler of a disk, or of the CPUs, is another one: tasks get their tiers by what it
     /// heeds, and what the one before needed is taken back.
-    fn adopt(&mut self, effects: Effects, now: Moment) {
-        let is_new = self.tree.adopt(effects);
-        let found = self.tree.capabilities();
+    fn adopt(&mut self, effects: Effects) {
+        let is_new = self.state.tree.adopt(effects);
+        let found = self.state.tree.capabilities();
         tracing::info!("what makes tiers on this node has changed: {}", found.reason);
         if !is_new {
             return;
         }
-        let placed: Vec<TaskId> = self.entries.keys().copied().collect();
+        let placed: Vec<TaskId> = self.state.entries.keys().copied().collect();
         for id in placed {
-            self.align(id, None, now);
+            self.align(id, None);
             self.read_back(id);
             self.renew_disk_tier(id);
         }
@@ -258,36 +299,31 @@ impl Driver {
 
     /// Groups of ended tasks that could not be removed at once.
     fn remove_again(&mut self) {
-        for id in std::mem::take(&mut self.not_unparked) {
+        for id in std::mem::take(&mut self.state.not_unparked) {
             self.begin_unparking(id);
         }
-        for (task, group) in std::mem::take(&mut self.not_removed) {
-            self.workers.place(Job::Remove { task, group });
+        for (task, group) in std::mem::take(&mut self.state.not_removed) {
+            self.state.workers.place(Job::Remove { task, group });
         }
     }
 
     /// Has the core compare what tasks in the I/O lane used with what they may. A few at a time, so that
     /// no promotion waits for them, and each of them every [`lane::LOOK`].
-    pub(super) fn look_at_lane(&mut self, now: Moment) {
+    pub(super) fn look_at_lane(&mut self) {
         let members: Vec<TaskId> = self.core.lane().members().collect();
         let turns = members.len().div_ceil(LANE_BATCH).max(1);
-        self.next_lane_look = now.boot.after(lane::LOOK / turns as u32);
-        let after = |id: &&TaskId| self.lane_looked.is_none_or(|last| **id > last);
+        self.state.next_lane_look = self.now.boot.after(lane::LOOK / turns as u32);
+        let after = |id: &&TaskId| self.state.lane_looked.is_none_or(|last| **id > last);
         let batch: Vec<TaskId> = members.iter().filter(after).take(LANE_BATCH).copied().collect();
         let all_looked_at = batch.last() == members.last();
-        self.lane_looked = batch.last().filter(|_| !all_looked_at).copied();
+        self.state.lane_looked = batch.last().filter(|_| !all_looked_at).copied();
         let counters = batch.into_iter().filter_map(|id| {
-            let group = self.entries.get(&id)?.group.as_ref()?;
+            let group = self.state.entries.get(&id)?.group.as_ref()?;
             // One that is gone ends in a moment.
             Some((id, crate::sample::read_cpu(&group.dirs)?))
         });
         let counters = counters.collect();
-        self.feed(Input::LaneLooked(counters), now);
-    }
-
-    /// Threads seen between two cycles.
-    pub(super) fn looked(&mut self, looks: Vec<(TaskId, ThreadLook)>, now: Moment) {
-        self.feed(Input::Looked(looks), now);
+        self.push(Input::LaneLooked(counters));
     }
 }
 

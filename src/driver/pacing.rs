@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use crate::clock;
 use crate::config::Auto;
 use crate::core::pace::{LONGEST, Pace, SHORTEST};
@@ -58,30 +58,30 @@ impl Pacing {
     }
 }
 
-impl Driver {
+impl Executor<'_> {
     /// How long the present cycle is.
     pub(super) fn period(&self) -> Duration {
-        match self.config.daemon.sample_period {
+        match self.state.config.daemon.sample_period {
             Auto::Fixed(period) => period,
-            Auto::Auto => self.pacing.period.clamp(SHORTEST, LONGEST),
+            Auto::Auto => self.state.pacing.period.clamp(SHORTEST, LONGEST),
         }
     }
 
     /// Chooses the length of a cycle that begins.
     pub(super) fn set_pace(&mut self, now: BootTime) {
-        if self.config.daemon.sample_period == Auto::Auto {
-            self.pacing.looked = now;
-            self.pacing.period = self.pacing.core.period(self.core.mean_task(now));
+        if self.state.config.daemon.sample_period == Auto::Auto {
+            self.state.pacing.looked = now;
+            self.state.pacing.period = self.state.pacing.core.period(self.core.mean_task(now));
         }
     }
 
     /// Shortens a cycle that was begun for longer tasks than those that run now.
     pub(super) fn follow_pace(&mut self, now: BootTime) {
-        let changed = !self.touched.tasks.is_empty();
-        let is_due = changed && now.since(self.pacing.looked) >= SHORTEST;
-        if is_due && self.config.daemon.sample_period == Auto::Auto {
+        let changed = !self.state.touched.tasks.is_empty();
+        let is_due = changed && now.since(self.state.pacing.looked) >= SHORTEST;
+        if is_due && self.state.config.daemon.sample_period == Auto::Auto {
             self.set_pace(now);
-            self.next_cycle = self.next_cycle.min(now.after(self.pacing.period));
+            self.state.next_cycle = self.state.next_cycle.min(now.after(self.state.pacing.period));
         }
     }
 }

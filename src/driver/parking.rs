@@ -8,9 +8,8 @@
 //!
 //! Limits. A way back that failed is tried again in the next cycle.
 
-use super::Driver;
+use super::Executor;
 use super::admission::{Admission, Asked, cgroup_error};
-use super::execute::FollowUp;
 use super::keeping::{Kept, Said};
 use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attached, CgroupError, Origin, Reach};
@@ -21,7 +20,7 @@ use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::{Halt, Task};
 use crate::proto;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Moment, Pid, ProcessRef};
+use crate::units::{Pid, ProcessRef};
 
 /// What is asked for a process that is on its way back.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub(super) struct Held {
     pub(super) reply: Reply<proto::Task>,
 }
 
-impl Driver {
+impl Executor<'_> {
     /// Whether a process may wait in the group of its task: one that asks for itself, so that it does
     /// nothing meanwhile, and that would be moved there anyway.
     pub(super) fn may_park(
@@ -46,14 +45,14 @@ impl Driver {
     ) -> bool {
         let partly = kept.is_some_and(|kept| kept.reach() != Reach::All);
         let stays = request.in_place || unit.is_some() || partly;
-        self.config.daemon.mode == Mode::Enforce
+        self.state.config.daemon.mode == Mode::Enforce
             && caller.process.pid() == Some(process.pid)
             && !stays
     }
 
     /// [`crate::core::step::Job::Park`] of this turn.
-    pub(super) fn park_next(&mut self, now: Moment) {
-        while let Some((id, ticket)) = self.to_park.pop_front() {
+    pub(super) fn park_next(&mut self) {
+        while let Some((id, ticket)) = self.state.to_park.pop_front() {
             let input = match self.origin_of_waiter(id, ticket) {
                 Ok(origin) => {
                     let ready = Ready { origin: Some(origin), ..Ready::default() };
@@ -61,23 +60,23 @@ impl Driver {
                 }
                 Err(error) => not_parked(id, error.message),
             };
-            self.feed(input, now);
+            self.push(input);
         }
     }
 
     /// Where the process of a request that waits is, if it may be taken from there.
     fn origin_of_waiter(&self, id: TaskId, ticket: Ticket) -> Result<Origin, CommandError> {
-        match self.asked.get(&ticket) {
+        match self.state.asked.get(&ticket) {
             Some(Asked::Client(admission)) => {
                 self.still_fit(id, admission)?;
-                self.tree.origin(admission.process).map_err(cgroup_error)
+                self.state.tree.origin(admission.process).map_err(cgroup_error)
             }
             _ => Err(client_left()),
         }
     }
 
     /// A parked process is in its group, or could not be put there.
-    pub(super) fn parked(&mut self, id: TaskId, result: AttachResult, now: Moment) {
+    pub(super) fn parked(&mut self, id: TaskId, result: AttachResult) {
         let input = match result {
             Ok((group, ..)) => {
                 let (group, born) = (group.record.clone(), Default::default());
@@ -85,7 +84,7 @@ impl Driver {
             }
             Err(error) => not_parked(id, error.to_string()),
         };
-        self.feed(input, now);
+        self.push(input);
     }
 
     /// Whether a process that waited in its group is there, and may be.
@@ -96,7 +95,11 @@ impl Driver {
     ) -> Result<(), CommandError> {
         let process = admission.process;
         let Some(record) = &task.group else { return Ok(()) };
-        let inside = self.tree.holds(&self.tree.presumed(record), process).map_err(cgroup_error)?;
+        let inside = self
+            .state
+            .tree
+            .holds(&self.state.tree.presumed(record), process)
+            .map_err(cgroup_error)?;
         if inside == Some(true) {
             let (caller, request) = (&admission.caller, &admission.request);
             return self.check_limits_of(caller, request, process, Some(&task.who.origin));
@@ -112,29 +115,27 @@ impl Driver {
 
     /// Gives a process that waited in its group the weights of its tier.
     pub(super) fn grant_parked(&mut self, id: TaskId) {
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let tier = self.core.task(id).map(Task::tier);
         let (Some(group), Some(tier)) = (group, tier) else { return };
-        let written = self.tree.write_tier(&group, tier, &self.plan);
-        let result = written.map(|_| (group, Attached { moved: 0 }, Some(tier)));
-        self.follow_ups.push_back(FollowUp::Attached(id, result));
+        let written = self.state.tree.write_tier(&group, tier, &self.state.plan);
+        self.attached(id, written.map(|_| (group, Attached { moved: 0 }, Some(tier))));
     }
 
     /// Has a process put back where it was before it was parked.
     pub(super) fn begin_unparking(&mut self, id: TaskId) {
         let group = self.core.parked(id).and_then(|waiter| waiter.group.as_ref());
-        if let Some(group) = group.map(|record| self.tree.presumed(record)) {
-            self.workers.place(Job::Release { task: id, group: group.into(), waited: true });
+        if let Some(group) = group.map(|record| self.state.tree.presumed(record)) {
+            self.state.workers.place(Job::Release { task: id, group: group.into(), waited: true });
         }
     }
 
-    /// It is there, or not yet.
+    /// It is there, or not yet. Answers what was asked meanwhile for those on their way.
     pub(super) fn unparked(
         &mut self,
         id: TaskId,
         result: Result<Option<Halt>, CgroupError>,
-        now: Moment,
-    ) {
+    ) -> Vec<Held> {
         let why = match result {
             Ok(None) => None,
             Ok(Some(_)) => Some("it is frozen by somebody else".to_owned()),
@@ -142,25 +143,24 @@ impl Driver {
         };
         if let Some(why) = why {
             tracing::warn!(task = %id, error = %why, "a process that does not wait for a slot any more is still in the cgroup made for it, the next cycle tries again: {why}");
-            self.not_unparked.push(id);
-            return;
+            self.state.not_unparked.push(id);
+            return Vec::new();
         }
-        self.feed(Input::Removed(id), now);
-        for Held { caller, request, pid, said, reply } in std::mem::take(&mut self.held) {
-            self.admit_process(caller, request, pid, said, reply, now);
-        }
+        self.push(Input::Removed(id));
+        std::mem::take(&mut self.state.held)
     }
 
     /// The daemon ends, and its threads have: what they did not get to.
     pub(super) fn unpark_all(&mut self) {
         let all: Vec<Task> = self.core.all_parked().cloned().collect();
         for Task { id, group, .. } in all {
-            let released = group.map(|record| self.tree.release(&self.tree.presumed(&record)));
+            let released =
+                group.map(|record| self.state.tree.release(&self.state.tree.presumed(&record)));
             match released.unwrap_or(Ok(None)) {
                 // Frozen by somebody else: the record tells the next daemon.
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    let removed = self.store.remove_task(id);
+                    let removed = self.state.store.remove_task(id);
                     self.noted(removed);
                 }
                 // The record tells the next daemon.

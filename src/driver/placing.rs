@@ -5,10 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use super::admission::{Admission, Asked, cgroup_error};
 use super::entry::Entry;
-use super::execute::FollowUp;
 use super::parking::client_left;
 use super::process;
 use super::unit_worker::{CalledOff, UnitJob};
@@ -20,12 +19,12 @@ use crate::core::step::{Input, Ready, Ticket};
 use crate::core::task::Task;
 use crate::rights::Role;
 use crate::sample::TaskSource;
-use crate::units::{Moment, ProcessRef};
+use crate::units::ProcessRef;
 
-impl Driver {
+impl Executor<'_> {
     /// [`crate::core::step::Job::Prepare`].
     pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
-        let fit = match self.asked.remove(&ticket) {
+        let fit = match self.state.asked.remove(&ticket) {
             Some(Asked::Client(admission)) => {
                 let fit = match admission.waited {
                     true => self.still_fit(id, &admission),
@@ -41,30 +40,34 @@ impl Driver {
             Some(Asked::Promise(_)) | None => {
                 // It left while its process was being moved.
                 let reason = client_left().message;
-                let failed = Input::AttachFailed { task: id, reason };
-                return self.follow_ups.push_back(FollowUp::Feed(Box::new(failed)));
+                return self.push(Input::AttachFailed { task: id, reason });
             }
         };
-        let next = match fit.and_then(|()| self.prepare_attach(id)) {
-            Ok(ready) => FollowUp::Feed(Box::new(Input::Prepared { task: id, ready })),
-            Err(error) => FollowUp::Failed(id, error),
-        };
-        self.follow_ups.push_back(next);
+        let ready = fit.and_then(|()| self.prepare_attach(id));
+        self.prepared(id, ready);
+    }
+
+    /// What an admission needs to know is known, or it comes to nothing.
+    pub(super) fn prepared(&mut self, id: TaskId, ready: Result<Ready, CommandError>) {
+        match ready {
+            Ok(ready) => self.push(Input::Prepared { task: id, ready }),
+            Err(error) => self.admission_failed(id, error),
+        }
     }
 
     /// The loop holds a new task from now on.
     pub(super) fn insert_entry(&mut self, id: TaskId, entry: Box<Entry>) {
         let process = self.core.task(id).and_then(|task| task.who.process);
-        self.mains.extend(process.map(|process| (process, id)));
-        self.entries.insert(id, entry);
+        self.state.mains.extend(process.map(|process| (process, id)));
+        self.state.entries.insert(id, entry);
     }
 
     /// [`crate::core::step::Job::Attach`]: its record is written.
     pub(super) fn begin_attach(&mut self, id: TaskId) {
         if let Some(waiter) = self.core.parked(id) {
-            return self.workers.place_all(self.attach_job(waiter, None, None));
+            return self.state.workers.place_all(self.attach_job(waiter, None, None));
         }
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let Some(task) = self.core.task(id) else { return };
         if task.is_from_parking() {
             return self.grant_parked(id);
@@ -73,9 +76,9 @@ impl Driver {
             // Systemd makes its files first.
             (Some(process), Some(unit)) if group.is_none() => {
                 let unit = unit.clone();
-                self.workers.ask(UnitJob::Prepare { task: id, process, unit });
+                self.state.workers.ask(UnitJob::Prepare { task: id, process, unit });
             }
-            _ => self.workers.place_all(self.attach_job(task, group, Some(task.tier()))),
+            _ => self.state.workers.place_all(self.attach_job(task, group, Some(task.tier()))),
         }
     }
 
@@ -116,29 +119,29 @@ impl Driver {
         let Some(task) = self.core.task(id) else { return Ok(ready) };
         let Some(process) = task.who.process else { return Ok(ready) };
         if let Some(group) = task.group.as_ref().filter(|_| task.is_from_parking()) {
-            let group = self.tree.presumed(group);
+            let group = self.state.tree.presumed(group);
             // It counts from now on.
             let oom_kills = crate::sample::read_oom_kills(&group.dirs);
             let before = crate::sample::read_final(&group.dirs);
             ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
-            if let Some(entry) = self.entries.get_mut(&id) {
+            if let Some(entry) = self.state.entries.get_mut(&id) {
                 entry.group = Some(Arc::new(group));
             }
             return Ok(ready);
         }
         if task.who.found.is_none() {
             // A found one keeps where it was when it was judged.
-            ready.origin = Some(self.tree.origin(process).map_err(cgroup_error)?);
+            ready.origin = Some(self.state.tree.origin(process).map_err(cgroup_error)?);
         }
         if task.who.unit.is_some() {
             // Its group is found once systemd has made its files.
             return Ok(ready);
         }
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(ready) };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(ready) };
         if entry.in_place {
             let group = match entry.found_in.take() {
                 Some(group) => *group,
-                None => self.tree.find_in_place(process, None).map_err(cgroup_error)?,
+                None => self.state.tree.find_in_place(process, None).map_err(cgroup_error)?,
             };
             self.hold_in_place(id, group, &mut ready)?;
         }
@@ -155,14 +158,14 @@ impl Driver {
         self.check_in_place(id, &group)?;
         let task = self.core.task(id);
         group.record.for_member = task.is_some_and(|task| self.owner_only(task).is_some());
-        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Ok(()) };
         // Stored before its first weight is written: its values must come back.
         let oom_kills = crate::sample::read_oom_kills(&group.dirs);
         let before = crate::sample::read_final(&group.dirs);
         ready.baseline = before.map(|sample| crate::sample::TaskSample { oom_kills, ..sample });
         ready.group = Some(group.record.clone());
         if group.is_in_place() {
-            self.taken.put(id, &group.record.path);
+            self.state.taken.put(id, &group.record.path);
         }
         entry.group = Some(Arc::new(group));
         Ok(())
@@ -180,11 +183,11 @@ impl Driver {
             process: task.who.process?,
             kin: task.kin(),
             origin: task.who.origin.clone(),
-            reach: self.entries.get(&task.id).map_or(Reach::All, |entry| entry.reach),
+            reach: self.state.entries.get(&task.id).map_or(Reach::All, |entry| entry.reach),
             owner: self.owner_only(task),
             found,
             tier,
-            plan: self.plan,
+            plan: self.state.plan,
             discovered: task.who.found.is_some(),
         })
     }
@@ -198,7 +201,9 @@ impl Driver {
         if !group.is_in_place() {
             return Ok(());
         }
-        let Some(other) = self.taken.overlapping(&group.record.path, id) else { return Ok(()) };
+        let Some(other) = self.state.taken.overlapping(&group.record.path, id) else {
+            return Ok(());
+        };
         Err(CommandError::new(
             ErrorKind::FailedPrecondition,
             format!(
@@ -214,7 +219,7 @@ impl Driver {
         self.check_overlap(Some(id), group)?;
         let owner = self.core.task(id).and_then(|task| self.owner_only(task));
         let Some(owner) = owner else { return Ok(()) };
-        self.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
+        self.state.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
     }
 
     /// The only uid whose processes may be managed for that task; `None`: anybody's, for an admin
@@ -227,21 +232,21 @@ impl Driver {
         let uid = who.admitted_by.filter(|_| who.found.is_none() && !who.as_admin)?;
         let caller =
             Caller { uid, gids: Vec::new(), process: CallerProcess::Unseen, granted: None };
-        (self.rights.role(&caller) != Role::Admin).then_some(uid)
+        (self.state.rights.role(&caller) != Role::Admin).then_some(uid)
     }
 
-    pub(super) fn attached(&mut self, id: TaskId, result: AttachResult, now: Moment) {
+    pub(super) fn attached(&mut self, id: TaskId, result: AttachResult) {
         if self.core.parked(id).is_some() {
-            return self.parked(id, result, now);
+            return self.parked(id, result);
         }
         let (group, _, tier) = match result {
             Ok(placed) => placed,
-            Err(error) => return self.admission_failed(id, self.why_not(id, error), now),
+            Err(error) => return self.admission_failed(id, self.why_not(id, error)),
         };
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         if entry.booked.take().is_some() {
             entry.unattached = None;
-            entry.placed_at = now.boot;
+            entry.placed_at = self.now.boot;
         }
         let born = crate::sample::TaskSample {
             cpu: Some(Duration::ZERO),
@@ -249,25 +254,28 @@ impl Driver {
             ..Default::default()
         };
         let record = group.record.clone();
+        entry.written = tier.map(|tier| (Level::from(tier), self.now.boot));
         entry.group = Some(group);
         // An owner's quota is part of how a task was admitted.
         self.read_back(id);
-        self.feed(Input::Attached { task: id, group: record, born }, now);
-        // A found one may have got its tier just now.
-        let written = self.entries.get(&id).and_then(|entry| entry.written);
-        let level = written.map(|(written, _)| written).or(tier.map(Level::from));
-        self.settle_in(id, level, now);
+        self.push(Input::Attached { task: id, group: record, born });
+    }
+
+    /// [`crate::core::step::Job::Watch`].
+    pub(super) fn begin_watching(&mut self, id: TaskId) {
+        self.watch(id);
         if let Some(level) = self.core.level(id) {
             self.tell_unit(id, level);
         }
-        let task = self.task_view(id, now.boot);
+        let task = self.task_view(id, self.now.boot);
         self.found_is_placed(id);
-        let replies = self.entries.get_mut(&id).map(|entry| std::mem::take(&mut entry.replies));
+        let entry = self.state.entries.get_mut(&id);
+        let replies = entry.map(|entry| std::mem::take(&mut entry.replies));
         if let Some(task) = task {
             self.answer_all(replies.unwrap_or_default(), Ok(task));
         }
         // It may have ended while it was being moved.
-        self.check_ended(&[id], now);
+        self.check_ended(&[id]);
     }
 
     /// Why the weights of a group were not written. The files of a unit go with its last process.
@@ -281,35 +289,36 @@ impl Driver {
     }
 
     /// Weights, watches and sampling of a task that is in place.
-    pub(super) fn settle_in(&mut self, id: TaskId, has: Option<Level>, now: Moment) {
-        if self.align(id, has, now) {
+    pub(super) fn watch(&mut self, id: TaskId) {
+        let written = self.state.entries.get(&id).and_then(|entry| entry.written);
+        if self.align(id, written.map(|(level, _)| level)) {
             self.read_back(id);
         }
         let Some(task) = self.core.task(id) else { return };
         let (process, main_exited) = (task.who.process, task.main_exited);
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let unwatched = process.filter(|main| !entry.watched.contains_key(&main.pid));
         if let (Some(process), false) = (unwatched, main_exited) {
             let watched = match entry.pinned.take() {
-                Some(pidfd) => self.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
-                None => self.watcher.watch_process(id, process.pid),
+                Some(pidfd) => self.state.watcher.watch_pidfd(id, process.pid, pidfd).map(Some),
+                None => self.state.watcher.watch_process(id, process.pid),
             };
             match watched {
                 Ok(Some(key)) => {
                     entry.watched.insert(process.pid, key);
                 }
-                Ok(None) => self.main_exited(id, now),
+                Ok(None) => self.main_exited(id),
                 Err(error) => {
                     tracing::debug!(task = %id, %error, "the main process of task {id} is not watched: {error}");
                 }
             }
         }
-        let Some(group) = self.entries.get(&id).and_then(|entry| entry.group.clone()) else {
+        let Some(group) = self.state.entries.get(&id).and_then(|entry| entry.group.clone()) else {
             return;
         };
         self.enter_ratio_group(id);
         if let Some(dir) = &group.dirs.unified
-            && let Err(error) = self.watcher.watch_group(id, dir)
+            && let Err(error) = self.state.watcher.watch_group(id, dir)
         {
             // The second source; pidfds and the check of every cycle remain.
             tracing::debug!(task = %id, %error, "cgroup.events of task {id} is not watched: {error}");
@@ -325,8 +334,8 @@ impl Driver {
                 Some(TaskSource::Group(group.dirs.clone()))
             }
         };
-        self.sources_new.extend(source.map(|source| (id, source)));
-        self.touched.tasks.insert(id);
+        self.state.sources_new.extend(source.map(|source| (id, source)));
+        self.state.touched.tasks.insert(id);
     }
 
     /// Takes a task out of the loop's books.
@@ -335,10 +344,10 @@ impl Driver {
         id: TaskId,
         process: Option<ProcessRef>,
     ) -> Option<Box<Entry>> {
-        let mut entry = self.entries.remove(&id)?;
-        self.taken.forget(id);
+        let mut entry = self.state.entries.remove(&id)?;
+        self.state.taken.forget(id);
         if let Some(process) = process {
-            self.mains.remove(&process);
+            self.state.mains.remove(&process);
         }
         self.leave_ratio_group(entry.competes_in.take());
         Some(entry)
@@ -346,11 +355,11 @@ impl Driver {
 
     /// The weights of the group of `id` compete with those of its neighbours from now on.
     pub(super) fn enter_ratio_group(&mut self, id: TaskId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         if let (None, Some(group)) = (&entry.competes_in, &entry.group) {
             entry.competes_in = ratio_group(group).map(str::to_owned);
             if let Some(parent) = entry.competes_in.clone() {
-                *self.ratio_groups.entry(parent).or_default() += 1;
+                *self.state.ratio_groups.entry(parent).or_default() += 1;
             }
         }
     }
@@ -358,29 +367,35 @@ impl Driver {
     /// They do so no more; `parent`: [`Entry::competes_in`].
     pub(super) fn leave_ratio_group(&mut self, parent: Option<String>) {
         let Some(parent) = parent else { return };
-        let last = self.ratio_groups.get_mut(&parent).is_none_or(|tasks| {
+        let last = self.state.ratio_groups.get_mut(&parent).is_none_or(|tasks| {
             *tasks = tasks.saturating_sub(1);
             *tasks == 0
         });
         if last {
-            self.ratio_groups.remove(&parent);
+            self.state.ratio_groups.remove(&parent);
         }
     }
 
-    /// Nothing of an admission that failed is left.
-    pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError, now: Moment) {
-        let Some(task) = self.core.task(id).filter(|task| task.is_attaching()) else { return };
-        if task.booked().is_some() {
-            return self.booked_is_refused(id, error, now);
+    /// An admission comes to nothing: the core takes it back, then [`Self::refuse`].
+    pub(super) fn admission_failed(&mut self, id: TaskId, error: CommandError) {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
+        let reason = error.message.clone();
+        entry.failed = Some(error);
+        self.push(Input::AttachFailed { task: id, reason });
+    }
+
+    /// [`crate::core::step::Job::Refuse`]: the promise it used is back by now.
+    pub(super) fn refuse(&mut self, id: TaskId, process: Option<ProcessRef>) {
+        let failed = self.state.entries.get_mut(&id).and_then(|entry| entry.failed.take());
+        let Some(error) = failed else { return };
+        if self.core.task(id).is_some() {
+            return self.booked_is_refused(id, error);
         }
-        let (process, owes) = (task.who.process, task.owes_unit());
-        let unit = task.who.unit.clone().filter(|_| owes);
         let Some(mut entry) = self.forget_entry(id, process) else { return };
-        // The promise is back before the record that remembers it goes.
-        self.feed(Input::AttachFailed { task: id, reason: error.message.clone() }, now);
         self.found_is_refused(std::mem::take(&mut entry.found_replies), &error);
         let replies = entry.replies;
-        if let Some(unit) = unit {
+        let over = self.core.stored_task(id).filter(|task| task.owes_unit());
+        if let Some(unit) = over.and_then(|task| task.who.unit.clone()) {
             // Answered once nothing of it is left, in systemd either.
             let called_off = Some(CalledOff { replies, error });
             return self.restore_unit(id, entry.group, unit, called_off);

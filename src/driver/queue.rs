@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::admission::Asked;
 use super::tickets::Place;
-use super::{Driver, view};
+use super::{Executor, view};
 use crate::command::{
     Caller, CommandError, ErrorKind, QueueId, QueueMark, QueuePage, QueueRequest,
 };
@@ -25,51 +25,51 @@ use crate::rights::{Action, Role};
 use crate::units::{BootTime, Moment, Pid, WallTime};
 use crate::wire::proto_time;
 
-impl Driver {
+impl Executor<'_> {
     /// A page of the queue; reservations, which are no more than slots, are on the first one.
     pub(super) fn queue_page(
         &self,
         caller: &Caller,
         asked: QueueRequest,
-        now: Moment,
     ) -> Result<QueuePage, CommandError> {
         let alone = |entry| QueuePage { entries: vec![entry], next: None };
         match asked {
             QueueRequest::Id(QueueId::Reservation(id)) => {
                 self.core.check_reservation(id).map_err(super::admission::refused)?;
                 let reservation = self.core.reservation(id);
-                let entry = reservation.map(|reservation| promise(id, reservation, now));
+                let entry = reservation.map(|reservation| promise(id, reservation, self.now));
                 Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
             }
             QueueRequest::Id(QueueId::Waiter(id)) => {
                 let ticket = self.ticket_of(id)?;
-                let entry = self.queued(caller, ticket, now);
+                let entry = self.queued(caller, ticket);
                 entry.map(alone).ok_or_else(|| waits_no_more(id))
             }
             QueueRequest::Process(pid) => {
-                let entry = self.waits_for(pid).and_then(|ticket| self.queued(caller, ticket, now));
+                let entry = self.waits_for(pid).and_then(|ticket| self.queued(caller, ticket));
                 Ok(QueuePage { entries: entry.into_iter().collect(), next: None })
             }
-            QueueRequest::Page { after, size } => Ok(self.page(after, size, now)),
+            QueueRequest::Page { after, size } => Ok(self.page(after, size)),
         }
     }
 
-    fn page(&self, after: Option<QueueMark>, size: usize, now: Moment) -> QueuePage {
+    fn page(&self, after: Option<QueueMark>, size: usize) -> QueuePage {
         let mut entries = Vec::with_capacity(size.min(self.core.waiting()));
         if after.is_none() {
             let mut promises: Vec<_> = self.core.reservations().collect();
             promises
                 .sort_by_key(|(_, promise)| (std::cmp::Reverse(promise.priority), promise.order));
-            entries.extend(promises.into_iter().map(|(id, promise_)| promise(id, promise_, now)));
+            entries
+                .extend(promises.into_iter().map(|(id, promise_)| promise(id, promise_, self.now)));
         }
         let held_up = self.core.held_up();
         let mut seen = after.map_or(0, |mark| mark.seen);
         let mut last = after;
-        let waits = self.expected_waits(seen, now);
+        let waits = self.expected_waits(seen);
         let mut waiting = self.core.queue_behind(after);
         for waiter in waiting.by_ref().take(size) {
             let wait = waits.get(seen as usize).copied();
-            entries.push(self.waiter(&waiter, seen, wait, held_up, now));
+            entries.push(self.waiter(&waiter, seen, wait, held_up));
             seen = seen.saturating_add(1);
             last = Some(self.core.mark(seen, waiter.ticket()));
         }
@@ -78,10 +78,10 @@ impl Driver {
     }
 
     /// With its ticket, if that is the caller's to have.
-    fn queued(&self, caller: &Caller, ticket: Ticket, now: Moment) -> Option<proto::Queued> {
+    fn queued(&self, caller: &Caller, ticket: Ticket) -> Option<proto::Queued> {
         let (before, waiting) = self.core.waiting_of(ticket)?;
         let before = u32::try_from(before).unwrap_or(u32::MAX);
-        let wait = self.expected_waits(before, now).get(before as usize).copied();
+        let wait = self.expected_waits(before).get(before as usize).copied();
         let request = waiting.request;
         let place = request.who.process.map(|process| Place {
             uid: request.uid,
@@ -89,22 +89,22 @@ impl Driver {
             since: waiting.since(),
             number: ticket.0,
         });
-        let theirs = caller.uid == request.uid || self.rights.role(caller) == Role::Admin;
-        let ticket = place.filter(|_| theirs).map(|place| self.tickets.give(place));
-        let entry = self.waiter(&waiting, before, wait, self.core.held_up(), now);
+        let theirs = caller.uid == request.uid || self.state.rights.role(caller) == Role::Admin;
+        let ticket = place.filter(|_| theirs).map(|place| self.state.tickets.give(place));
+        let entry = self.waiter(&waiting, before, wait, self.core.held_up());
         Some(proto::Queued { ticket, ..entry })
     }
 
     /// By place; none if nothing can be said of the one behind `before`.
-    fn expected_waits(&self, before: u32, now: Moment) -> Vec<Duration> {
+    fn expected_waits(&self, before: u32) -> Vec<Duration> {
         match before as usize {
-            ..EXPECTED => self.core.expected_waits(now.boot),
+            ..EXPECTED => self.core.expected_waits(self.now.boot),
             _ => Vec::new(),
         }
     }
 
     fn waits_for(&self, pid: Pid) -> Option<Ticket> {
-        let mut asked = self.asked.iter();
+        let mut asked = self.state.asked.iter();
         let of_process = asked.find(|(_, asked)| match asked {
             Asked::Client(admission) => admission.process.pid == pid,
             Asked::Finder(_) | Asked::Promise(_) => false,
@@ -118,7 +118,6 @@ impl Driver {
         before: u32,
         wait: Option<Duration>,
         held_up: HeldUp,
-        now: Moment,
     ) -> proto::Queued {
         let request = waiting.request;
         let reason = match held_up {
@@ -128,12 +127,12 @@ impl Driver {
             HeldUp::Full => "full",
             HeldUp::Holding => "holding",
         };
-        let id = WaiterId { epoch: self.waiter_epoch, number: waiting.ticket().0 };
+        let id = WaiterId { epoch: self.state.waiter_epoch, number: waiting.ticket().0 };
         proto::Queued {
             place: Some(before.saturating_add(1)),
             pid: request.who.process.map(|process| process.pid.raw()),
             unit: request.who.unit.as_ref().map(|unit| unit.name.to_string()),
-            expires_at: waiting.deadline.map(|at| proto_time(wall(at, now))),
+            expires_at: waiting.deadline.map(|at| proto_time(wall(at, self.now))),
             reason: reason.to_owned(),
             parked: waiting.parked,
             expected_wait_seconds: wait.map(|wait| wait.as_secs_f64()),
@@ -144,7 +143,7 @@ impl Driver {
 
     fn ticket_of(&self, id: WaiterId) -> Result<Ticket, CommandError> {
         let ticket = Ticket(id.number);
-        let waits = id.epoch == self.waiter_epoch && self.core.waiting_of(ticket).is_some();
+        let waits = id.epoch == self.state.waiter_epoch && self.core.waiting_of(ticket).is_some();
         if waits { Ok(ticket) } else { Err(waits_no_more(id)) }
     }
 
@@ -153,17 +152,16 @@ impl Driver {
         &mut self,
         caller: &Caller,
         id: WaiterId,
-        now: Moment,
     ) -> Result<(), CommandError> {
         let ticket = self.ticket_of(id)?;
         let request = self.core.waiting_of(ticket).map(|(_, waiting)| waiting.request);
         let owner = request.map(|request| request.uid);
-        self.rights.check(caller, Action::ActOnWaiter, owner)?;
+        self.state.rights.check(caller, Action::ActOnWaiter, owner)?;
         let message =
             format!("the wait for a slot was ended by uid {} (lrsctl cancel)", caller.uid);
         let error = CommandError::new(ErrorKind::FailedPrecondition, message);
-        self.touched.status = true;
-        self.feed(Input::Abandon(ticket), now);
+        self.state.touched.status = true;
+        self.push(Input::Abandon(ticket));
         self.refuse_asked(ticket, error);
         Ok(())
     }

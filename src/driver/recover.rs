@@ -15,22 +15,24 @@ use super::execute::Touched;
 use super::find::{Findings, find};
 use super::pacing::Pacing;
 use super::root_weight::RootState;
+use super::settings::{plan, policy, rights};
 use super::taken::Taken;
 use super::tickets::Tickets;
 use super::watch::Watcher;
 use super::worker::Workers;
-use super::{Driver, ReloadLog, Remote, plan, policy, rights};
+use super::{Driver, ReloadLog, Remote, State};
 use crate::cgroup::{CgroupError, TierTree};
 use crate::clock;
 use crate::command::CommandReceiver;
 use crate::config::{Config, Mode};
 use crate::core::cpus::UsableCpus;
 use crate::core::event::{Event, EventKind};
+use crate::core::inputs::Inputs;
 use crate::core::model::TaskId;
 use crate::core::ramp::Ramp;
 use crate::core::rate::NodeRates;
 use crate::core::shaper::Shaper;
-use crate::core::step::{Input, Last};
+use crate::core::step::Input;
 use crate::discover::HintSender;
 use crate::publish::{EventRing, LastTurn, Snapshot};
 use crate::sample::Sampler;
@@ -109,9 +111,10 @@ impl Driver {
         let remote = Remote { messages, waker: watcher.waker() };
         let waiter_epoch = crate::state::new_epoch();
         let tickets = Tickets::open(&config.daemon.runtime_dir, waiter_epoch, now.boot);
-        let mut driver = Driver {
+        let plan = plan(&config, &core);
+        let state = State {
             rights: rights(&config),
-            plan: plan(&config, &core),
+            plan,
             view: Snapshot {
                 config_toml: config.to_toml().into(),
                 config: Some(Arc::new(config.clone())),
@@ -122,7 +125,6 @@ impl Driver {
             config,
             config_file,
             reload_log,
-            core,
             tree,
             store,
             store_problem: None,
@@ -133,9 +135,8 @@ impl Driver {
             next_ticket: 0,
             waiter_epoch,
             tickets,
-            follow_ups: VecDeque::new(),
+            inputs: Inputs::default(),
             unwritten: BTreeMap::new(),
-            following_up: false,
             watcher,
             mains_ended: super::ending::Mains::default(),
             commands: parts.commands,
@@ -179,88 +180,96 @@ impl Driver {
             last_turn: parts.last_turn,
             answers: Vec::new(),
         };
-        let entries = driver.entries.iter();
-        let groups: Vec<_> =
-            entries.filter_map(|(id, entry)| Some((*id, entry.group.clone()?))).collect();
-        for (id, group) in groups {
-            driver.take(id, &group);
-        }
-        driver.shape_root();
-        for reason in recovered.damage_said() {
-            driver.note(EventKind::Recovered, None, reason, Map::new(), now);
-        }
+        let mut driver = Driver { core, state };
+        driver.with(now, |executor| {
+            let entries = executor.state.entries.iter();
+            let groups: Vec<_> =
+                entries.filter_map(|(id, entry)| Some((*id, entry.group.clone()?))).collect();
+            for (id, group) in groups {
+                executor.take(id, &group);
+            }
+            executor.shape_root();
+            for reason in recovered.damage_said() {
+                executor.note(EventKind::Recovered, None, reason, Map::new());
+            }
+        });
         let namespace = time_namespace();
-        if let Some(reason) = moved_in_time(&recovered.events, namespace.as_deref()) {
-            driver.note(EventKind::Recovered, None, reason, Map::new(), now);
-        }
-        driver.feed(Input::Restored(start.due), now);
-        driver.start_tasks(&start.ended, &start.released, namespace, now);
-        for id in start.forget {
-            if driver.is_left(id) {
-                continue;
+        driver.with(now, |executor| {
+            if let Some(reason) = moved_in_time(&recovered.events, namespace.as_deref()) {
+                executor.note(EventKind::Recovered, None, reason, Map::new());
             }
-            let removed = driver.store.remove_task(id);
-            driver.noted(removed);
-        }
-        for (id, unit) in start.units {
-            driver.restore_unit(id, None, unit, None);
-        }
-        for group in remove {
-            if let Err(error) = super::worker::remove(&driver.tree, &group) {
-                let cgroup = &group.record.path;
-                tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
+            executor.push(Input::Restored(start.due));
+        });
+        driver.start_tasks(start.ended, start.released, namespace, now);
+        driver.with(now, |executor| {
+            for id in start.forget {
+                if executor.is_left(id) {
+                    continue;
+                }
+                let removed = executor.state.store.remove_task(id);
+                executor.noted(removed);
             }
-        }
+            for (id, unit) in start.units {
+                executor.restore_unit(id, None, unit, None);
+            }
+            for group in remove {
+                if let Err(error) = super::worker::remove(&executor.state.tree, &group) {
+                    let cgroup = &group.record.path;
+                    tracing::warn!(cgroup, %error, "the old cgroup {cgroup} stays: {error}");
+                }
+            }
+        });
         Ok((driver, remote))
     }
 
     /// Ends what ended meanwhile, then looks after the rest.
     fn start_tasks(
         &mut self,
-        ended: &[TaskId],
-        released: &[TaskId],
+        ended: Vec<TaskId>,
+        released: Vec<TaskId>,
         namespace: Option<String>,
         now: Moment,
     ) {
-        let live = self.entries.len() - ended.len() - released.len();
+        let live = self.state.entries.len() - ended.len() - released.len();
         let mut inputs = Map::new();
         inputs.insert("tasks".into(), json!(live));
         inputs.insert("ended_meanwhile".into(), json!(ended.len()));
-        inputs.insert("cpus".into(), json!(self.cpus.slots()));
+        inputs.insert("cpus".into(), json!(self.state.cpus.slots()));
         inputs.insert(TIME_NAMESPACE.into(), json!(namespace));
         let reason = format!("lrsd {} starts", env!("CARGO_PKG_VERSION"));
-        self.note(EventKind::Started, None, reason, inputs, now);
-        for id in ended {
-            // Its admission counts. A kill after its end must not find a record to roll back.
-            self.store_task(*id);
-        }
-        let units: Vec<_> = released
-            .iter()
-            .filter_map(|id| Some((*id, self.core.task(*id)?.who.unit.clone()?)))
-            .collect();
-        for (id, unit) in units {
-            // The files have their weights back; the record stays until systemd has too.
-            self.restore_unit(id, None, unit, None);
-        }
-        self.feed(Input::Ended([ended, released].concat()), now);
-        self.feed(Input::Figures(ended.iter().map(|id| (*id, Last::Away)).collect()), now);
-        for id in released {
-            self.feed(Input::Released(*id), now);
-        }
-        let live: Vec<TaskId> = self.entries.keys().copied().collect();
+        self.with(now, |executor| executor.note(EventKind::Started, None, reason, inputs));
+        self.with(now, |executor| {
+            for id in &ended {
+                // Its admission counts. A kill after its end must not find a record to roll back.
+                executor.store_task(*id);
+            }
+            let units = released.iter().filter_map(|id| {
+                let unit = executor.core.task(*id)?.who.unit.clone()?;
+                Some((*id, unit))
+            });
+            for (id, unit) in units.collect::<Vec<_>>() {
+                // The files have their weights back; the record stays until systemd has too.
+                executor.restore_unit(id, None, unit, None);
+            }
+            executor.push(Input::EndedAway { ended, released: released.clone() });
+            released.into_iter().for_each(|id| executor.push(Input::Released(id)));
+        });
+        let live: Vec<TaskId> = self.state.entries.keys().copied().collect();
         for id in &live {
-            // Compared before it is written: nothing is, where nothing differs.
-            self.settle_in(*id, None, now);
-            self.store_task(*id);
+            self.with(now, |executor| {
+                // Compared before it is written: nothing is, where nothing differs.
+                executor.watch(*id);
+                executor.store_task(*id);
+            });
         }
         // A process may have ended between the first look and its watch.
-        self.check_ended(&live, now);
-        self.attach_admitted(now);
-        self.publish(now);
-        // Last: it reads files of every task, and clients wait for the rest.
-        for id in live {
-            self.renew_disk_tier(id);
-        }
+        self.with(now, |executor| executor.check_ended(&live));
+        self.with(now, |executor| executor.attach_admitted());
+        self.with(now, |executor| {
+            executor.publish();
+            // Last: it reads files of every task, and clients wait for the rest.
+            live.into_iter().for_each(|id| executor.renew_disk_tier(id));
+        });
     }
 }
 

@@ -9,9 +9,11 @@ use serde_json::{Map, json};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::admission::{Asked, refused};
+use super::parking::Held;
+use super::settings::{plan, policy, rights};
 use super::unit_worker::UnitJob;
 use super::worker::Job;
-use super::{Driver, plan, policy, rights, view};
+use super::{Executor, view};
 use crate::cgroup::CgroupError;
 use crate::command::{
     Caller, Command, CommandError, ErrorKind, JobPriority, QueueId, Reply, ReserveRequest, Wait,
@@ -25,101 +27,85 @@ use crate::core::task::{Halt, Task};
 use crate::discover::{Hint, Word};
 use crate::proto;
 use crate::rights::{Action, Role};
-use crate::units::Moment;
 use crate::wire::proto_time;
 
 /// As `slots.reservation_ttl` has it.
 const RESERVATION_TTL: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 
-impl Driver {
-    pub(super) fn take_commands(&mut self, now: Moment) {
-        self.commands.clear_wake();
-        let mut left = super::COMMANDS_A_TURN;
-        while left > 0 {
-            let Some(command) = self.commands.try_next() else { return };
-            left = left.saturating_sub(cost(&command));
-            self.command(command, now);
-        }
-        // The rest comes after whatever has ended meanwhile.
-        self.commands.wake_again();
-    }
+/// Commands taken in one turn: a flood of them must not keep a promotion waiting.
+pub(super) const COMMANDS_A_TURN: usize = 32;
 
-    fn command(&mut self, command: Command, now: Moment) {
+impl Executor<'_> {
+    pub(super) fn command(&mut self, command: Command) {
         match command {
-            Command::Discover { found, reply } => self.discover(*found, reply, now),
-            Command::Admit { caller, request, reply } => self.admit(caller, request, reply, now),
+            Command::Discover { found, reply } => self.discover(*found, reply),
+            Command::Admit { caller, request, reply } => self.admit(caller, request, reply),
             Command::Reserve { caller, request, reply } => {
-                self.reserve(&caller, request, reply, now);
+                self.reserve(&caller, request, reply);
             }
             Command::CancelReservation { caller, id, reply } => {
                 let answer = match id {
-                    QueueId::Reservation(id) => self.cancel(&caller, id, now),
-                    QueueId::Waiter(id) => self.cancel_wait(&caller, id, now),
+                    QueueId::Reservation(id) => self.cancel(&caller, id),
+                    QueueId::Waiter(id) => self.cancel_wait(&caller, id),
                 };
                 self.answer(Some(reply), answer);
             }
             Command::ListQueue { caller, request, reply } => {
-                let answer = self.queue_page(&caller, request, now);
+                let answer = self.queue_page(&caller, request);
                 self.answer(Some(reply), answer);
             }
-            Command::Release { caller, id, reply } => self.release(&caller, id, reply, now),
-            Command::SetPriority { caller, id, priority, reply } => {
-                let answer = self.set_priority(&caller, id, priority, now);
-                self.answer(Some(reply), answer);
-            }
+            Command::Release { caller, id, reply } => self.release(&caller, id, reply),
             Command::SetJobPriority { caller, request, reply } => {
-                let answer = self.set_job_priority(&caller, request, now);
+                let answer = self.set_job_priority(&caller, request);
                 self.answer(Some(reply), answer);
             }
             Command::Drain { caller, reply } => {
-                let answer = self.rights.check(&caller, Action::Operate, None);
+                let answer = self.may_operate(&caller);
                 if answer.is_ok() {
-                    self.feed(Input::Drain, now);
+                    self.push(Input::Drain);
                 }
                 self.answer(Some(reply), answer);
             }
             Command::Resume { caller, reply } => {
-                let answer = self.rights.check(&caller, Action::Operate, None);
+                let answer = self.may_operate(&caller);
                 if answer.is_ok() {
-                    self.feed(Input::Resume, now);
+                    self.push(Input::Resume);
                 }
                 self.answer(Some(reply), answer);
             }
-            Command::Reload { caller, reply } => {
-                let answer = self
-                    .rights
-                    .check(&caller, Action::Operate, None)
-                    .and_then(|()| self.reload(now));
-                self.answer(Some(reply), answer);
-            }
             Command::FinderTrouble(trouble) => {
-                self.finder_trouble = trouble;
-                self.touched.status = true;
+                self.state.finder_trouble = trouble;
+                self.state.touched.status = true;
             }
-            Command::Looked => self.admit_sought(now, None),
+            // Theirs is in the loop itself.
+            Command::SetPriority { .. } | Command::Reload { .. } | Command::Looked => {}
             Command::YarnFound(found) => {
-                self.view.yarn_found = Arc::new(found);
-                self.touched.status = true;
+                self.state.view.yarn_found = Arc::new(found);
+                self.state.touched.status = true;
             }
             Command::Hint { caller, hints, reply } => {
-                let answer = self.rights.check(&caller, Action::Integrate, None);
+                let answer = self.state.rights.check(&caller, Action::Integrate, None);
                 let answer = answer.and_then(|()| self.pass_on(hints));
                 self.answer(Some(reply), answer);
             }
             Command::ReportIntegration { caller, yarn, changes, reply } => {
-                let answer = self.rights.check(&caller, Action::Integrate, None);
+                let answer = self.state.rights.check(&caller, Action::Integrate, None);
                 if answer.is_ok() {
-                    self.reported(yarn, changes, now);
+                    self.reported(yarn, changes);
                 }
                 self.answer(Some(reply), answer);
             }
         }
     }
 
+    pub(super) fn may_operate(&self, caller: &Caller) -> Result<(), CommandError> {
+        self.state.rights.check(caller, Action::Operate, None)
+    }
+
     /// Hints to the finders, which look them up by name. The loop does not wait for them.
     fn pass_on(&self, hints: Vec<Hint>) -> Result<(), CommandError> {
-        self.hints.try_send(Word::Hints(hints)).map_err(|error| match error {
+        self.state.hints.try_send(Word::Hints(hints)).map_err(|error| match error {
             TrySendError::Full(_) => CommandError::new(
                 ErrorKind::Unavailable,
                 "the thread that finds tasks is behind or hangs (lrsctl status); send it again",
@@ -132,22 +118,17 @@ impl Driver {
         })
     }
 
-    fn reported(
-        &mut self,
-        yarn: Option<Box<proto::YarnStatus>>,
-        changes: Vec<Change>,
-        now: Moment,
-    ) {
-        self.yarn_reported = now.boot;
+    fn reported(&mut self, yarn: Option<Box<proto::YarnStatus>>, changes: Vec<Change>) {
+        self.state.yarn_reported = self.now.boot;
         if let Some(mut yarn) = yarn {
-            yarn.reported_at = Some(proto_time(now.wall));
-            self.view.yarn = Some(Arc::from(yarn));
-        } else if let Some(yarn) = &mut self.view.yarn {
-            Arc::make_mut(yarn).reported_at = Some(proto_time(now.wall));
+            yarn.reported_at = Some(proto_time(self.now.wall));
+            self.state.view.yarn = Some(Arc::from(yarn));
+        } else if let Some(yarn) = &mut self.state.view.yarn {
+            Arc::make_mut(yarn).reported_at = Some(proto_time(self.now.wall));
         }
-        self.touched.status = true;
+        self.state.touched.status = true;
         for change in changes {
-            self.feed(Input::Change(change), now);
+            self.push(Input::Change(change));
         }
     }
 
@@ -159,7 +140,7 @@ impl Driver {
     ) {
         if let Some(reply) = reply {
             // A client that went away needs no answer.
-            self.answers.push(Box::new(move || drop(reply.send(answer))));
+            self.state.answers.push(Box::new(move || drop(reply.send(answer))));
         }
     }
 
@@ -178,7 +159,6 @@ impl Driver {
         caller: &Caller,
         request: ReserveRequest,
         reply: Reply<proto::Reservation>,
-        now: Moment,
     ) {
         let ReserveRequest { labels, priority, mut lease, wait } = request;
         if let Some(ttl) = lease.ttl.filter(|ttl| !RESERVATION_TTL.contains(ttl)) {
@@ -188,40 +168,38 @@ impl Driver {
             return self.answer(Some(reply), Err(error));
         }
         let action = Action::Reserve { priority, ttl: lease.ttl };
-        if let Err(error) = self.rights.check(caller, action, None) {
+        if let Err(error) = self.state.rights.check(caller, action, None) {
             return self.answer(Some(reply), Err(error));
         }
-        let by_member = self.rights.role(caller) == Role::Member;
+        let by_member = self.state.rights.role(caller) == Role::Member;
         if by_member && lease.ttl.is_none() {
-            let slots = &self.config.slots;
+            let slots = &self.state.config.slots;
             lease.ttl = Some(slots.reservation_ttl.min(slots.reservation_ttl_max));
         }
         let deadline = match wait {
             Wait::No | Wait::Forever => None,
-            Wait::For(duration) => Some(now.boot.after(duration)),
+            Wait::For(duration) => Some(self.now.boot.after(duration)),
         };
-        let patience = Patience { first_requested: now.wall, deadline, parks: false };
+        let patience = Patience { first_requested: self.now.wall, deadline, parks: false };
         let patience = (wait != Wait::No).then_some(patience);
         let ticket = self.ticket(Asked::Promise(reply));
         let uid = caller.uid;
         let reserve = Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience };
-        self.feed(reserve, now);
+        self.push(reserve);
     }
 
     /// A new reservation as its client sees it. `unstored`: why it was not stored; a promise must
     /// survive the daemon that made it.
-    pub(super) fn promised(
-        &mut self,
+    fn promised(
+        &self,
         id: ReservationId,
         unstored: Option<&String>,
-        now: Moment,
     ) -> Result<proto::Reservation, CommandError> {
         if let Some(error) = unstored {
-            self.feed(Input::Cancel(id), now);
             return Err(CommandError::new(ErrorKind::Internal, error));
         }
         let reservation = self.core.reservation(id).ok_or_else(|| vanished(id))?;
-        let expires_at = super::queue::wall(reservation.expires, now);
+        let expires_at = super::queue::wall(reservation.expires, self.now);
         let text = |label: &Option<_>| label.as_ref().map(ToString::to_string);
         Ok(proto::Reservation {
             id: id.to_string(),
@@ -240,14 +218,13 @@ impl Driver {
         &mut self,
         ids: &[ReservationId],
         unstored: &BTreeMap<Record, String>,
-        now: Moment,
     ) -> Result<proto::Reservation, CommandError> {
         let mut promised = Vec::with_capacity(ids.len());
         for id in ids {
-            match self.promised(*id, unstored.get(&Record::Reservation(*id)), now) {
+            match self.promised(*id, unstored.get(&Record::Reservation(*id))) {
                 Ok(reservation) => promised.push(reservation),
                 Err(error) => {
-                    ids.iter().for_each(|id| self.feed(Input::Cancel(*id), now));
+                    ids.iter().for_each(|id| self.push(Input::Cancel(*id)));
                     return Err(error);
                 }
             }
@@ -259,30 +236,25 @@ impl Driver {
         Ok(proto::Reservation { others: promised.collect(), ..first })
     }
 
-    fn cancel(
-        &mut self,
-        caller: &Caller,
-        id: ReservationId,
-        now: Moment,
-    ) -> Result<(), CommandError> {
+    fn cancel(&mut self, caller: &Caller, id: ReservationId) -> Result<(), CommandError> {
         if let Some(reservation) = self.core.reservation(id) {
             let owner = Some(reservation.uid);
-            self.rights.check(caller, Action::ActOnReservation, owner)?;
+            self.state.rights.check(caller, Action::ActOnReservation, owner)?;
         }
         self.core.check_reservation(id).map_err(refused)?;
-        self.feed(Input::Cancel(id), now);
+        self.push(Input::Cancel(id));
         Ok(())
     }
 
-    fn release(&mut self, caller: &Caller, id: TaskId, reply: Reply<()>, now: Moment) {
+    fn release(&mut self, caller: &Caller, id: TaskId, reply: Reply<()>) {
         if let Err(error) = self.may_release(caller, id) {
             return self.answer(Some(reply), Err(error));
         }
         // Answered once it is over.
-        if let Some(entry) = self.entries.get_mut(&id) {
+        if let Some(entry) = self.state.entries.get_mut(&id) {
             entry.release_replies.push(reply);
         }
-        self.feed(Input::Release(id), now);
+        self.push(Input::Release(id));
     }
 
     fn may_release(&self, caller: &Caller, id: TaskId) -> Result<(), CommandError> {
@@ -302,59 +274,66 @@ impl Driver {
         if self.core.parked(id).is_some() {
             return self.begin_unparking(id);
         }
-        let group = self.entries.get(&id).and_then(|entry| entry.group.clone());
+        let group = self.state.entries.get(&id).and_then(|entry| entry.group.clone());
         let (Some(task), Some(group)) = (self.core.task(id), group) else { return };
         match task.who.unit.clone() {
-            Some(unit) => self.workers.ask(UnitJob::GiveBack {
+            Some(unit) => self.state.workers.ask(UnitJob::GiveBack {
                 task: id,
                 group: Some(group),
                 unit,
                 releases: true,
                 called_off: None,
             }),
-            None => self.workers.place(Job::Release { task: id, group, waited: false }),
+            None => self.state.workers.place(Job::Release { task: id, group, waited: false }),
         }
     }
 
+    /// The answer to [`Job::Release`]. Answers what was asked meanwhile for those on their way back
+    /// from parking.
     pub(super) fn released(
         &mut self,
         id: TaskId,
         result: Result<Option<Halt>, CgroupError>,
-        now: Moment,
-    ) {
+    ) -> Vec<Held> {
         if self.core.parked(id).is_some() {
-            return self.unparked(id, result, now);
+            return self.unparked(id, result);
         }
         let error = match result {
             Ok(halt) => {
                 // Its event says what became of its processes.
-                self.feed(Input::Halted(vec![(id, halt)]), now);
+                self.push(Input::Halted(vec![(id, halt)]));
                 self.stays(id, halt);
-                return self.feed(Input::Released(id), now);
+                self.push(Input::Released(id));
+                return Vec::new();
             }
             Err(error) => error,
         };
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return Vec::new() };
         let replies = std::mem::take(&mut entry.release_replies);
         let error = super::admission::cgroup_error(error);
-        self.feed(Input::ReleaseFailed(id), now);
-        self.check_ended(&[id], now);
+        self.push(Input::ReleaseFailed(id));
         for reply in replies {
             self.answer(Some(reply), Err(error.clone()));
         }
+        Vec::new()
     }
 
-    fn set_priority(
+    /// Answered with what becomes of the task.
+    pub(super) fn set_priority(
         &mut self,
         caller: &Caller,
         id: TaskId,
         priority: Priority,
-        now: Moment,
-    ) -> Result<proto::Task, CommandError> {
+    ) -> Result<(), CommandError> {
         let task = self.known(id)?;
         self.may_act(caller, Action::SetPriority { priority }, task)?;
-        self.feed(Input::SetPriority { task: id, priority }, now);
-        self.task_view(id, now.boot).ok_or_else(|| no_task(id))
+        self.push(Input::SetPriority { task: id, priority });
+        Ok(())
+    }
+
+    /// A task as an answer.
+    pub(super) fn answer_of(&self, id: TaskId) -> Result<proto::Task, CommandError> {
+        self.task_view(id, self.now.boot).ok_or_else(|| no_task(id))
     }
 
     /// All that there is of a job, or nothing of it.
@@ -362,11 +341,10 @@ impl Driver {
         &mut self,
         caller: &Caller,
         request: JobPriority,
-        now: Moment,
     ) -> Result<proto::SetJobPriorityResponse, CommandError> {
         let JobPriority { job, uid, priority } = request;
         // What polkit grants is what was asked for before: one's own.
-        let is_admin = self.rights.role(caller) == Role::Admin && caller.granted.is_none();
+        let is_admin = self.state.rights.role(caller) == Role::Admin && caller.granted.is_none();
         let uid = uid.or_else(|| (!is_admin).then_some(caller.uid));
         let meant = self.core.whole_job(&job, uid);
         // To one who has none, those of others are what was meant.
@@ -377,7 +355,7 @@ impl Driver {
             self.may_act(caller, action, task)?;
         }
         for (_, owner) in &all.waiters {
-            self.rights.check(caller, action, Some(*owner))?;
+            self.state.rights.check(caller, action, Some(*owner))?;
         }
         if meant.is_empty() {
             let message = format!(
@@ -387,22 +365,26 @@ impl Driver {
             );
             return Err(CommandError::new(ErrorKind::NotFound, message));
         }
-        self.feed(Input::SetJobPriority { job, uid, priority }, now);
+        self.push(Input::SetJobPriority { job, uid, priority });
         let count = |all: usize| u32::try_from(all).unwrap_or(u32::MAX);
         let (tasks, waiting) = (count(meant.tasks.len()), count(meant.waiters.len()));
         Ok(proto::SetJobPriorityResponse { tasks, waiting })
     }
 
     fn known(&self, id: TaskId) -> Result<&Task, CommandError> {
-        self.core.task(id).filter(|_| self.entries.contains_key(&id)).ok_or_else(|| no_task(id))
+        self.core
+            .task(id)
+            .filter(|_| self.state.entries.contains_key(&id))
+            .ok_or_else(|| no_task(id))
     }
 
-    /// Applies the configuration file, all of it or nothing; answers the keys that changed.
-    pub(super) fn reload(&mut self, now: Moment) -> Result<Vec<String>, CommandError> {
+    /// Applies the configuration file, all of it or nothing; answers the keys that changed. Then
+    /// [`Self::reloaded`].
+    pub(super) fn reload(&mut self) -> Result<Vec<String>, CommandError> {
         let invalid = |message: String| CommandError::new(ErrorKind::FailedPrecondition, message);
-        let new = Config::load_trusted(&self.config_file)
+        let new = Config::load_trusted(&self.state.config_file)
             .map_err(|errors| invalid(format!("the old settings stay: {errors}")))?;
-        let changed = self.config.changed_keys(&new);
+        let changed = self.state.config.changed_keys(&new);
         let frozen: Vec<_> =
             changed.iter().filter(|key| key.needs_restart).map(|key| key.key).collect();
         if !frozen.is_empty() {
@@ -411,42 +393,45 @@ impl Driver {
                 frozen.join(", ")
             )));
         }
-        (self.reload_log)(&new.daemon.log)
+        (self.state.reload_log)(&new.daemon.log)
             .map_err(|error| invalid(format!("the old settings stay: daemon.log: {error}")))?;
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }
-        self.config = new;
-        self.rights = rights(&self.config);
-        self.feed(Input::Configure(policy(&self.config)), now);
-        self.replan(now);
-        self.next_cycle = self.next_cycle.min(now.boot.after(self.period()));
-        self.view.config_toml = self.config.to_toml().into();
-        self.view.config = Some(Arc::new(self.config.clone()));
-        self.view.colocation_threshold = self.config.classify.colocation_threshold;
-        self.touched.all = true;
-        let keys: Vec<String> = changed.iter().map(|key| key.key.to_string()).collect();
+        self.state.config = new;
+        self.state.rights = rights(&self.state.config);
+        self.push(Input::Configure(policy(&self.state.config)));
+        Ok(changed.iter().map(|key| key.key.to_string()).collect())
+    }
+
+    /// The core has the new settings.
+    pub(super) fn reloaded(&mut self, keys: &[String]) {
+        self.replan();
+        self.state.next_cycle = self.state.next_cycle.min(self.now.boot.after(self.period()));
+        self.state.view.config_toml = self.state.config.to_toml().into();
+        self.state.view.config = Some(Arc::new(self.state.config.clone()));
+        self.state.view.colocation_threshold = self.state.config.classify.colocation_threshold;
+        self.state.touched.all = true;
         let mut inputs = Map::new();
         inputs.insert("changed".into(), json!(keys));
-        let reason = match keys.as_slice() {
+        let reason = match keys {
             [] => "nothing changed".to_owned(),
             keys => format!("{} changed", keys.join(", ")),
         };
-        self.note(EventKind::Reloaded, None, reason, inputs, now);
-        Ok(keys)
+        self.note(EventKind::Reloaded, None, reason, inputs);
     }
 
     /// Follows the capacities with the weights.
-    pub(super) fn replan(&mut self, now: Moment) {
-        let plan = plan(&self.config, &self.core);
-        if plan == self.plan {
+    pub(super) fn replan(&mut self) {
+        let plan = plan(&self.state.config, self.core);
+        if plan == self.state.plan {
             return;
         }
-        self.plan = plan;
+        self.state.plan = plan;
         self.shape_root();
-        let placed: Vec<TaskId> = self.entries.keys().copied().collect();
+        let placed: Vec<TaskId> = self.state.entries.keys().copied().collect();
         for id in placed {
-            self.align(id, None, now);
+            self.align(id, None);
         }
     }
 }
@@ -455,10 +440,10 @@ impl Driver {
 /// task is pinned, looked up and stored, which are dozens of files read and one written, and a node
 /// manager starts hundreds at once. A page of the queue, a thousand entries, takes a millisecond, so that
 /// there is one in a turn.
-fn cost(command: &Command) -> usize {
+pub(super) fn cost(command: &Command) -> usize {
     match command {
-        Command::ListQueue { .. } => super::COMMANDS_A_TURN,
-        Command::Discover { .. } | Command::SetJobPriority { .. } => super::COMMANDS_A_TURN / 4,
+        Command::ListQueue { .. } => COMMANDS_A_TURN,
+        Command::Discover { .. } | Command::SetJobPriority { .. } => COMMANDS_A_TURN / 4,
         _ => 1,
     }
 }

@@ -16,13 +16,12 @@
 
 use serde_json::Map;
 
-use super::Driver;
+use super::Executor;
 use super::unit_worker::UnitJob;
 use crate::cgroup::{CgroupError, Drift};
 use crate::config::{Auto, Mode};
 use crate::core::event::EventKind;
 use crate::core::neighbours::RootWeight;
-use crate::units::Moment;
 
 /// Cycles between two tries, at most: with cycles of 3 s five minutes.
 const LONGEST_PAUSE: u32 = 100;
@@ -77,42 +76,43 @@ impl RootState {
     }
 }
 
-impl Driver {
+impl Executor<'_> {
     /// Gives the root its weight, as the plan is now.
     pub(super) fn shape_root(&mut self) {
-        if !self.tree.root_follows() || self.tree.root_is_systemds() {
-            self.workers.ask(UnitJob::ShapeRoot { plan: self.plan });
+        if !self.state.tree.root_follows() || self.state.tree.root_is_systemds() {
+            self.state.workers.ask(UnitJob::ShapeRoot { plan: self.state.plan });
         }
-        self.root_weight.written = None;
+        self.state.root_weight.written = None;
         self.weigh_root();
     }
 
     /// Takes the answer to a [`UnitJob::ShapeRoot`]. systemd has written over what was in the file.
     pub(super) fn root_shaped(&mut self, result: Result<(), CgroupError>) {
-        self.root_weight.answered(result);
-        self.root_weight.written = None;
+        self.state.root_weight.answered(result);
+        self.state.root_weight.written = None;
         self.follow_root();
-        self.touched.status = true;
+        self.state.touched.status = true;
     }
 
     /// Gives the root the weight that the active tier wants now, where that is another.
     pub(super) fn follow_root(&mut self) {
         // What failed is tried again once in a while, not at every step.
-        let failed = self.root_weight.missing.is_some() && !self.tree.root_is_systemds();
-        if self.root_weight.written != self.wanted_root() && !failed {
+        let failed =
+            self.state.root_weight.missing.is_some() && !self.state.tree.root_is_systemds();
+        if self.state.root_weight.written != self.wanted_root() && !failed {
             self.weigh_root();
         }
     }
 
     /// Compares the weight of the root with its files, once a cycle, and puts it right.
-    pub(super) fn check_root(&mut self, now: Moment) {
-        if self.root_weight.missing.is_some() && !self.tree.root_is_systemds() {
+    pub(super) fn check_root(&mut self) {
+        if self.state.root_weight.missing.is_some() && !self.state.tree.root_is_systemds() {
             return;
         }
         let drifts = self.weigh_root();
-        let known = std::mem::replace(&mut self.root_weight.fought, !drifts.is_empty());
+        let known = std::mem::replace(&mut self.state.root_weight.fought, !drifts.is_empty());
         // systemd may write what it was told at any time; one that fights on is said once.
-        if drifts.is_empty() || known || self.tree.root_is_systemds() {
+        if drifts.is_empty() || known || self.state.tree.root_is_systemds() {
             return;
         }
         let found: Vec<String> = drifts
@@ -120,14 +120,14 @@ impl Driver {
             .map(|drift| format!("{} was {}, not {}", drift.file, drift.found, drift.expected))
             .collect();
         let reason = format!("of the LRS root {}; it was put right", found.join(", "));
-        self.note(EventKind::Drift, None, reason, Map::new(), now);
+        self.note(EventKind::Drift, None, reason, Map::new());
     }
 
     /// The most it may weigh is left behind: nothing follows the active tier while no daemon runs.
     pub(super) fn leave_root(&self) {
-        let most = self.plan.active_capacity.saturating_mul(100);
-        if self.tree.root_follows()
-            && let Err(error) = self.tree.weigh_root(RootWeight::Weight(most))
+        let most = self.state.plan.active_capacity.saturating_mul(100);
+        if self.state.tree.root_follows()
+            && let Err(error) = self.state.tree.weigh_root(RootWeight::Weight(most))
         {
             tracing::debug!(%error, "the LRS root keeps the weight it has: {error}");
         }
@@ -135,37 +135,39 @@ impl Driver {
 
     /// What clients read of it, in units of cpu.weight; 0 is idle.
     pub(super) fn shown_root(&self) -> Option<u32> {
-        if !self.tree.root_follows() {
-            return match self.config.tiers.root_weight {
-                Auto::Fixed(weight) if self.config.daemon.mode == Mode::Enforce => Some(weight),
+        if !self.state.tree.root_follows() {
+            return match self.state.config.tiers.root_weight {
+                Auto::Fixed(weight) if self.state.config.daemon.mode == Mode::Enforce => {
+                    Some(weight)
+                }
                 _ => None,
             };
         }
-        self.root_weight.written.map(|weight| match weight {
+        self.state.root_weight.written.map(|weight| match weight {
             RootWeight::Idle => 0,
             RootWeight::Weight(weight) => weight,
         })
     }
 
     fn wanted_root(&self) -> Option<RootWeight> {
-        self.core.root_weight().filter(|_| self.tree.root_follows())
+        self.core.root_weight().filter(|_| self.state.tree.root_follows())
     }
 
     fn weigh_root(&mut self) -> Vec<Drift> {
         let Some(weight) = self.wanted_root() else { return Vec::new() };
-        let result = self.tree.weigh_root(weight);
-        let same = self.root_weight.written == Some(weight);
-        self.root_weight.written = result.is_ok().then_some(weight);
-        self.touched.status |= !same;
+        let result = self.state.tree.weigh_root(weight);
+        let same = self.state.root_weight.written == Some(weight);
+        self.state.root_weight.written = result.is_ok().then_some(weight);
+        self.state.touched.status |= !same;
         match result {
             Ok(drifts) => {
-                if !self.tree.root_is_systemds() {
-                    self.root_weight.answered(Ok(()));
+                if !self.state.tree.root_is_systemds() {
+                    self.state.root_weight.answered(Ok(()));
                 }
                 if same { drifts } else { Vec::new() }
             }
             Err(error) => {
-                self.root_weight.answered(Err(error));
+                self.state.root_weight.answered(Err(error));
                 Vec::new()
             }
         }

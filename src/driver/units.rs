@@ -33,7 +33,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::Driver;
+use super::Executor;
 use super::keeping::Said;
 use super::process;
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob};
@@ -45,7 +45,7 @@ use crate::core::step::{Input, Ready};
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::systemd::unit::{UnitRecord, settings};
-use crate::units::{Moment, Pid};
+use crate::units::Pid;
 
 /// Admissions of one uid looked up at once: each may wait for systemd as long as it likes.
 const MOST_LOOKS: usize = 256;
@@ -61,14 +61,14 @@ pub struct Owed {
     late: bool,
 }
 
-impl Driver {
+impl Executor<'_> {
     /// The process of a request that can be decided without a word from systemd.
     pub(super) fn at_hand(&self, caller: &Caller, request: &AdmitRequest) -> Option<Pid> {
         match request.subject {
             Subject::Unit(_) => None,
             Subject::Process(pid) => {
                 let may_ask =
-                    self.config.daemon.mode == Mode::Enforce && crate::systemd::is_running();
+                    self.state.config.daemon.mode == Mode::Enforce && crate::systemd::is_running();
                 let asks = may_ask
                     && match request.in_place {
                         true => process::may_be_in_unit(pid),
@@ -88,19 +88,19 @@ impl Driver {
         if let Err(error) = self.may_look_up(&caller, &request.subject) {
             return self.answer(Some(reply), Err(error));
         }
-        *self.looking.entry(caller.uid).or_default() += 1;
-        self.workers.ask(UnitJob::Look(Box::new(Asking { caller, request, reply })));
+        *self.state.looking.entry(caller.uid).or_default() += 1;
+        self.state.workers.ask(UnitJob::Look(Box::new(Asking { caller, request, reply })));
     }
 
     /// Known before systemd is asked: who may not admit must not cost it anything.
     fn may_look_up(&self, caller: &Caller, subject: &Subject) -> Result<(), CommandError> {
-        if self.rights.role(caller) == Role::Reader {
-            self.rights.check(caller, Action::Admit { priority: None }, Some(caller.uid))?;
+        if self.state.rights.role(caller) == Role::Reader {
+            self.state.rights.check(caller, Action::Admit { priority: None }, Some(caller.uid))?;
         }
         if matches!(subject, Subject::Unit(_)) {
-            self.rights.check(caller, Action::ShapeUnit, None)?;
+            self.state.rights.check(caller, Action::ShapeUnit, None)?;
         }
-        if self.looking.get(&caller.uid).is_some_and(|looks| *looks >= MOST_LOOKS) {
+        if self.state.looking.get(&caller.uid).is_some_and(|looks| *looks >= MOST_LOOKS) {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
                 format!(
@@ -113,14 +113,9 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn looked_up(
-        &mut self,
-        asking: Asking,
-        result: Result<Looked, CommandError>,
-        now: Moment,
-    ) {
+    pub(super) fn looked_up(&mut self, asking: Asking, result: Result<Looked, CommandError>) {
         let Asking { caller, mut request, reply } = asking;
-        if let Entry::Occupied(mut looks) = self.looking.entry(caller.uid) {
+        if let Entry::Occupied(mut looks) = self.state.looking.entry(caller.uid) {
             *looks.get_mut() -= 1;
             if *looks.get() == 0 {
                 looks.remove();
@@ -130,7 +125,7 @@ impl Driver {
         let looked = result.and_then(|looked| {
             // One that may leave its unit needs no right to that.
             if !keeps && looked.said.shaped {
-                self.rights.check(&caller, Action::ShapeUnit, None)?;
+                self.state.rights.check(&caller, Action::ShapeUnit, None)?;
             }
             Ok(looked)
         });
@@ -147,7 +142,7 @@ impl Driver {
             }
         }
         if !keeps {
-            let enforces = self.config.daemon.mode == Mode::Enforce;
+            let enforces = self.state.config.daemon.mode == Mode::Enforce;
             said = Said { unit: said.unit.filter(|_| enforces), ..Said::default() };
         }
         if let Subject::Unit(name) = &request.subject {
@@ -155,7 +150,7 @@ impl Driver {
             // A unit's name has no character that a label may not have.
             request.labels.name = request.labels.name.or_else(|| Label::new(name.as_str()).ok());
         }
-        self.admit_process(caller, request, process, said, reply, now);
+        self.admit_process(caller, request, process, said, reply);
     }
 
     /// One task a unit: what a second one found would be the first one's weights.
@@ -177,7 +172,8 @@ impl Driver {
                 ),
             ));
         }
-        if let Some((earlier, _)) = self.unrestored.iter().find(|(_, owed)| owed.unit.name == *name)
+        if let Some((earlier, _)) =
+            self.state.unrestored.iter().find(|(_, owed)| owed.unit.name == *name)
         {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
@@ -190,12 +186,7 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn unit_prepared(
-        &mut self,
-        id: TaskId,
-        result: Result<Prepared, CommandError>,
-        now: Moment,
-    ) {
+    pub(super) fn unit_prepared(&mut self, id: TaskId, result: Result<Prepared, CommandError>) {
         let mut ready = Ready::default();
         let begun = result.and_then(|prepared| match prepared {
             Prepared::Group(group) => self.hold_in_place(id, *group, &mut ready),
@@ -206,25 +197,22 @@ impl Driver {
                 Ok(())
             }
         });
-        match begun {
-            Ok(()) => self.feed(Input::Prepared { task: id, ready }, now),
-            Err(error) => self.admission_failed(id, error, now),
-        }
+        self.prepared(id, begun.map(|()| ready));
     }
 
     /// Tells systemd the weights of `level`, which the files have already.
     pub(super) fn tell_unit(&mut self, id: TaskId, level: Level) {
         let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         let (Some(group), Some(unit)) = (&entry.group, &task.who.unit) else { return };
-        let settings = settings(&self.tree.tier_files(group, level, &self.plan));
+        let settings = settings(&self.state.tree.tier_files(group, level, &self.state.plan));
         let unit = unit.name.clone();
         entry.telling += 1;
-        self.workers.ask(UnitJob::Tell { task: id, unit, settings });
+        self.state.workers.ask(UnitJob::Tell { task: id, unit, settings });
     }
 
     pub(super) fn unit_told(&mut self, id: TaskId, result: Result<(), AskError>) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
         entry.telling = entry.telling.saturating_sub(1);
         let known = !std::mem::replace(&mut entry.untold, result.is_err());
         let unit = self.core.task(id).and_then(|task| task.who.unit.as_ref());
@@ -236,7 +224,8 @@ impl Driver {
 
     /// Once a cycle: what systemd did not take it is told again.
     pub(super) fn tell_again(&mut self) {
-        let untold = self.entries.iter().filter(|(_, entry)| entry.untold && entry.telling == 0);
+        let untold =
+            self.state.entries.iter().filter(|(_, entry)| entry.untold && entry.telling == 0);
         let untold: Vec<TaskId> = untold.map(|(id, _)| *id).collect();
         for id in untold {
             if let Some(level) = self.core.level(id) {
@@ -253,9 +242,15 @@ impl Driver {
         unit: UnitRecord,
         called_off: Option<CalledOff>,
     ) {
-        let late = self.unrestored.get(&task).is_some_and(|owed| owed.late);
-        self.unrestored.insert(task, Owed { unit: unit.clone(), asked: true, late });
-        self.workers.ask(UnitJob::GiveBack { task, group, unit, releases: false, called_off });
+        let late = self.state.unrestored.get(&task).is_some_and(|owed| owed.late);
+        self.state.unrestored.insert(task, Owed { unit: unit.clone(), asked: true, late });
+        self.state.workers.ask(UnitJob::GiveBack {
+            task,
+            group,
+            unit,
+            releases: false,
+            called_off,
+        });
     }
 
     /// The record of a task that is over may go once systemd has its weights back.
@@ -264,17 +259,16 @@ impl Driver {
         id: TaskId,
         result: Result<(), (Box<UnitRecord>, AskError)>,
         called_off: Option<CalledOff>,
-        now: Moment,
     ) {
-        let late = self.unrestored.remove(&id).is_some_and(|owed| owed.late);
+        let late = self.state.unrestored.remove(&id).is_some_and(|owed| owed.late);
         match result {
             Ok(()) => {
                 if late {
                     tracing::info!(task = %id, "systemd has the weights of the unit of task {id} back");
                 }
                 // One that is being released goes when that is done.
-                if !self.entries.contains_key(&id) {
-                    self.feed(Input::Removed(id), now);
+                if !self.state.entries.contains_key(&id) {
+                    self.push(Input::Removed(id));
                 }
             }
             Err((unit, error)) => {
@@ -282,7 +276,7 @@ impl Driver {
                     let unit = unit.name.as_str();
                     tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
                 }
-                self.unrestored.insert(id, Owed { unit: *unit, asked: false, late: true });
+                self.state.unrestored.insert(id, Owed { unit: *unit, asked: false, late: true });
             }
         }
         if let Some(CalledOff { replies, error }) = called_off {
@@ -292,7 +286,7 @@ impl Driver {
 
     /// Once a cycle: what systemd did not take back.
     pub(super) fn restore_again(&mut self) {
-        let due = self.unrestored.iter().filter(|(_, owed)| !owed.asked);
+        let due = self.state.unrestored.iter().filter(|(_, owed)| !owed.asked);
         let due: Vec<_> = due.map(|(id, owed)| (*id, owed.unit.clone())).collect();
         for (id, unit) in due {
             self.restore_unit(id, None, unit, None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Driver;
+use super::Executor;
 use super::entry::Entry;
 use crate::cgroup::{Attachment, CpuQuota, CpuTiers, DiskTiers, IoTiers, Version};
 use crate::config::{Classify, Mode};
@@ -123,12 +123,12 @@ fn parent(path: &str) -> String {
     }
 }
 
-impl Driver {
+impl Executor<'_> {
     /// A task of the core as clients see it.
     pub(super) fn task_view(&self, id: TaskId, now: BootTime) -> Option<proto::Task> {
         let level = self.core.level(id)?;
-        let entry = self.entries.get(&id)?;
-        let (classify, jobs) = (&self.config.classify, self.core.jobs());
+        let entry = self.state.entries.get(&id)?;
+        let (classify, jobs) = (&self.state.config.classify, self.core.jobs());
         Some(task(self.core.task(id)?, level, entry, classify, jobs, now))
     }
 
@@ -164,7 +164,7 @@ impl Driver {
                 proto::NodeState::Accepting
             }
             .into(),
-            mode: match self.config.daemon.mode {
+            mode: match self.state.config.daemon.mode {
                 Mode::Enforce => proto::Mode::Enforce,
                 Mode::Observe => proto::Mode::Observe,
             }
@@ -183,26 +183,26 @@ impl Driver {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             waiting: u32::try_from(core.waiting()).unwrap_or(u32::MAX),
             warnings: self.warnings(),
-            started_at: Some(proto_time(self.started_at)),
-            running: Some(self.running),
+            started_at: Some(proto_time(self.state.started_at)),
+            running: Some(self.state.running),
             // As of the answer, not of the snapshot.
             last_turn_seconds: None,
         }
     }
 
     fn node_view(&self) -> proto::Node {
-        let NodeRates { effective, iowait, steal, idle, .. } = self.node_rates;
-        let sample = self.node_last.as_ref().map(|(_, node)| node);
+        let NodeRates { effective, iowait, steal, idle, .. } = self.state.node_rates;
+        let sample = self.state.node_last.as_ref().map(|(_, node)| node);
         let memory = sample.and_then(|node| node.memory);
         let reserve = self.core.policy().memory_reserve;
         let room = sample
             .and_then(|node| Memory::of(node.memory, &node.memory_limits))
             .map(|memory| memory.least_above(|total| reserve.of(total)).0.clone());
-        let pressure = self.node_rates.pressure;
+        let pressure = self.state.node_rates.pressure;
         proto::Node {
-            hostname: self.hostname.clone(),
-            cores: self.cpus.slots(),
-            cpu_quota: self.cpus.binding_quota(),
+            hostname: self.state.hostname.clone(),
+            cores: self.state.cpus.slots(),
+            cpu_quota: self.state.cpus.binding_quota(),
             cpu: Some(proto::CpuUse {
                 effective: effective.map(Share::value),
                 iowait: iowait.map(Share::value),
@@ -211,8 +211,8 @@ impl Driver {
                 tasks: self.core.usage().share().map(Share::value),
             }),
             disk: Some(proto::DiskUse {
-                write_bytes_per_sec: self.node_rates.disk_write_per_sec,
-                read_bytes_per_sec: self.node_rates.disk_read_per_sec,
+                write_bytes_per_sec: self.state.node_rates.disk_write_per_sec,
+                read_bytes_per_sec: self.state.node_rates.disk_read_per_sec,
             }),
             pressure: Some(proto::Pressure {
                 cpu_some: pressure.and_then(|p| p.cpu_some).map(Share::value),
@@ -229,21 +229,21 @@ impl Driver {
                 node_total_bytes: memory.map(|m| m.total.0),
                 node_available_bytes: memory.map(|m| m.available.0),
             }),
-            sampled_at: self.sampled_at.map(proto_time),
+            sampled_at: self.state.sampled_at.map(proto_time),
             period_ms: millis(self.period()),
             labels: self.labels(),
         }
     }
 
     fn labels(&self) -> std::collections::BTreeMap<String, String> {
-        let labels = self.config.node.labels.iter();
+        let labels = self.state.config.node.labels.iter();
         labels.map(|(name, text)| (name.clone(), text.to_string())).collect()
     }
 
     fn guard_view(&self) -> proto::Guard {
         let policy = self.core.policy().guard;
         let entered = self.core.guard().entered();
-        let node = self.node_last.as_ref().map(|(_, node)| node).filter(|_| policy.is_some());
+        let node = self.state.node_last.as_ref().map(|(_, node)| node).filter(|_| policy.is_some());
         let missing = node.into_iter().flat_map(|node| {
             let memory = node.memory.is_none().then_some("MemAvailable and swap of /proc/meminfo");
             let pressure = node.pressure.is_none().then_some("memory pressure of /proc/pressure");
@@ -276,7 +276,7 @@ impl Driver {
     }
 
     fn cgroup_view(&self) -> proto::CgroupStatus {
-        let found = self.tree.capabilities();
+        let found = self.state.tree.capabilities();
         proto::CgroupStatus {
             version: match found.version {
                 Some(Version::V1) => 1,
@@ -304,9 +304,10 @@ impl Driver {
 
     /// That what speaks for YARN has not done so for a while.
     fn integration_away(&self) -> Option<String> {
-        let silent = crate::clock::boot_time().since(self.yarn_reported);
+        let silent = self.now.boot.since(self.state.yarn_reported);
         // Without Hadoop's files nobody is to report; `lrsctl yarn status` says what is wrong there.
-        let expected = self.config.yarn.enabled && self.view.yarn_found.problem.is_none();
+        let expected =
+            self.state.config.yarn.enabled && self.state.view.yarn_found.problem.is_none();
         (expected && silent >= REPORT_EXPECTED).then(|| {
             format!(
                 "lrs-yarn, which speaks to the ResourceManager, has not reported for {} s: what \
@@ -318,48 +319,49 @@ impl Driver {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.tree.warnings();
-        warnings.extend(self.watcher.warning());
-        warnings.extend(self.tree.shortfalls(&self.plan));
-        let wanted = self.config.tiers.io == DiskTiers::Idle;
-        if self.tree.capabilities().io_tiers == IoTiers::None && wanted {
+        let mut warnings = self.state.tree.warnings();
+        warnings.extend(self.state.watcher.warning());
+        warnings.extend(self.state.tree.shortfalls(&self.state.plan));
+        let wanted = self.state.config.tiers.io == DiskTiers::Idle;
+        if self.state.tree.capabilities().io_tiers == IoTiers::None && wanted {
             warnings.push(
                 "tiers.io = \"idle\" has no effect on this node; `lrsctl doctor` says what to change"
                     .to_owned(),
             );
         }
-        if let Some(problem) = self.root_weight.problem() {
+        if let Some(problem) = self.state.root_weight.problem() {
             warnings.push(format!(
                 "the weight of the LRS root was not written, so tasks compete with other groups \
                  as before; it is tried again: {problem}"
             ));
         }
         warnings.extend(crate::log::trouble());
-        if let Some(problem) = &self.store_problem {
+        if let Some(problem) = &self.state.store_problem {
             warnings.push(format!("state is not being stored: {problem}"));
         }
-        warnings.extend(self.store.damage_warning());
+        warnings.extend(self.state.store.damage_warning());
         if let Some(why) = self.core.why_root_frozen() {
             warnings.push(format!("{why}: no task runs, and none is admitted; thaw it"));
         }
-        warnings.extend(self.finder_trouble.clone());
+        warnings.extend(self.state.finder_trouble.clone());
         warnings.extend(self.integration_away());
         warnings.extend(self.unattached_warning());
-        if let Some((_, node)) = &self.node_last {
+        if let Some((_, node)) = &self.state.node_last {
             warnings.extend(node.problems.iter().cloned());
         }
-        let capped = self.entries.values().filter(|entry| entry.kernel.cpu_quota.is_some()).count();
+        let capped =
+            self.state.entries.values().filter(|entry| entry.kernel.cpu_quota.is_some()).count();
         if capped > 0 {
             warnings.push(format!(
                 "{capped} tasks in groups of others are capped by quota, so spare CPU above it \
                  stays unused; on a YARN node turn strict-resource-usage off"
             ));
         }
-        if self.ratio_groups.len() > 1 {
+        if self.state.ratio_groups.len() > 1 {
             warnings.push(format!(
                 "tasks are spread over {} ratio groups; the ratio of the tiers holds within \
                  each, not between them",
-                self.ratio_groups.len()
+                self.state.ratio_groups.len()
             ));
         }
         warnings
@@ -389,7 +391,7 @@ impl Driver {
     }
 
     pub(super) fn jobs_view(&self) -> Vec<proto::Job> {
-        let classify = &self.config.classify;
+        let classify = &self.state.config.classify;
         // Sums of rates and shares of disk waits, and of how many.
         let mut sampled = std::collections::BTreeMap::<_, (f64, f64, f64)>::new();
         for (_, task) in self.core.tasks() {

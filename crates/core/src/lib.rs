@@ -16,6 +16,7 @@ pub mod freed;
 mod freezing;
 pub mod guard;
 pub mod history;
+pub mod inputs;
 pub mod jobs;
 pub mod lane;
 pub mod leaving;

@@ -105,6 +105,7 @@ impl Shaper {
         // Counting starts at admission, not at the birth of somebody else's group.
         task.counts.begin(now.boot, task.counts.baseline.unwrap_or(born));
         self.step.store(Record::Task(id));
+        self.step.jobs.push(Job::Watch(id));
         if let Some(booked) = booked {
             let mut inputs = Map::new();
             inputs.insert("cgroup".into(), json!(group.path));
@@ -183,9 +184,11 @@ impl Shaper {
             task.unattach();
             task.left_for = followed;
             self.step.store(Record::Task(id));
+            self.step.jobs.push(Job::Refuse { task: id, process: task.who.process });
             return;
         }
         let Some(mut task) = self.remove_task(id) else { return };
+        self.step.jobs.push(Job::Refuse { task: id, process: task.who.process });
         if let Some(key) = task.job_key() {
             self.jobs.left(key);
         }
@@ -240,22 +243,27 @@ impl Shaper {
     }
 
     /// The owner of a group in place wrote into it: that is what it gets back.
-    pub(super) fn owner_said(&mut self, id: TaskId, group: GroupRecord) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.group = Some(group);
-            self.step.store(Record::Task(id));
+    pub(super) fn owner_wrote(&mut self, id: TaskId, group: GroupRecord, unwritten: bool) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.group = Some(group);
+        self.step.store(Record::Task(id));
+        if unwritten {
+            self.step.jobs.push(Job::Weigh(id));
         }
     }
 
-    /// Tasks whose last process has gone leave their slots. Their figures follow: reading them
-    /// takes longer than the next task should wait.
-    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) {
+    /// Tasks whose last process has gone leave their slots; answers which of `ids` were tasks. Their
+    /// figures follow: reading them takes longer than the next task should wait.
+    pub(super) fn vacate(&mut self, ids: &[TaskId], now: Moment) -> Vec<TaskId> {
+        let mut vacated = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(task) = self.remove_task(*id) {
                 self.vacated.insert(*id, task);
+                vacated.push(*id);
             }
         }
         self.settle(now);
+        vacated
     }
 
     /// How the main process ended, for the history and the counts of its job.

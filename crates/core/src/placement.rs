@@ -44,7 +44,8 @@ impl Shaper {
                 self.move_reservation(id, Tier::Passive);
             }
             while self.slots.active_used() < capacity {
-                let Some(best) = self.best_waiting_task() else { break };
+                let best = [self.slots.best_passive(), self.slots.best_running_overflow()];
+                let Some((_, best)) = best.into_iter().flatten().min() else { break };
                 if self.slots.active_used() + self.slots.active_reserved() >= capacity
                     && let Some((_, id)) = self.slots.worst_reserved_active()
                 {
@@ -94,12 +95,6 @@ impl Shaper {
         if self.follow.newcomer {
             self.follow_active();
         }
-    }
-
-    /// The task that is promoted next, once an active slot comes free.
-    pub fn best_waiting_task(&self) -> Option<TaskId> {
-        let candidates = [self.slots.best_passive(), self.slots.best_running_overflow()];
-        candidates.into_iter().flatten().min().map(|(_, id)| id)
     }
 
     /// What others did to tasks, so that they cannot run, or that they can again.

@@ -33,7 +33,7 @@ use super::ramp::Ahead;
 use super::share::Withdrawn;
 use super::slots::Slots;
 use super::state::{Asked, Counters, Policy, Request, Reservation, Restored, Totals, Waiter};
-use super::step::{Answer, Input, Reading, Record, Step, Ticket};
+use super::step::{Answer, Input, Job, Last, Reading, Record, Step, Ticket};
 use super::task::Task;
 use super::turns::Turns;
 use super::usage::Usage;
@@ -325,17 +325,24 @@ impl Shaper {
             Input::NotRecorded(task) => self.not_recorded(task),
             Input::AttachFailed { task, reason } => self.attach_failed(task, &reason, now),
             Input::Ended(tasks) => {
-                self.vacate(&tasks, now);
-                self.thaw_what_may_not_be(now);
-                let weights = std::mem::take(&mut self.step.weights);
-                let thaw = std::mem::take(&mut self.step.thaw);
-                let rest = std::mem::take(&mut self.step);
-                self.held.append(rest);
-                return Step { thaw, weights, ..Step::default() };
+                let ended = self.vacate(&tasks, now);
+                if !ended.is_empty() {
+                    self.thaw_what_may_not_be(now);
+                    let weights = std::mem::take(&mut self.step.weights);
+                    let thaw = std::mem::take(&mut self.step.thaw);
+                    let rest = std::mem::take(&mut self.step);
+                    self.held.append(rest);
+                    let jobs = vec![Job::Figures(ended)];
+                    return Step { thaw, weights, jobs, ..Step::default() };
+                }
             }
             Input::Figures(endings) => {
                 self.step = std::mem::take(&mut self.held);
                 self.completed(endings, now);
+            }
+            Input::EndedAway { ended, released } => {
+                self.vacate(&[ended.clone(), released].concat(), now);
+                self.completed(ended.into_iter().map(|id| (id, Last::Away)).collect(), now);
             }
             Input::MainExited(task) => {
                 if let Some(task) = self.tasks.get_mut(&task) {
@@ -365,7 +372,9 @@ impl Shaper {
             Input::Entered { task, error } => self.entered(task, &error, now),
             Input::Drifted { task, found, fits } => self.drifted(task, found, fits, now),
             Input::Repaired { task, found, result } => self.repaired(task, &found, result, now),
-            Input::OwnerSaid { task, group } => self.owner_said(task, group),
+            Input::OwnerWrote { task, group, unwritten } => {
+                self.owner_wrote(task, group, unwritten);
+            }
             Input::FoundAgain { task, found } => self.found_again(task, found, now),
             Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience } => {
                 let request = Request::of_promise(uid, by_member, labels, priority);

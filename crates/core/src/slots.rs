@@ -139,9 +139,9 @@ impl Slots {
         }
     }
 
-    fn best_running(&self, seats: &BTreeMap<Rank, TaskId>) -> Option<(Rank, TaskId)> {
-        let mut running = seats.iter().filter(|(_, task)| !self.halted.contains(task));
-        running.next().map(|(rank, task)| (*rank, *task))
+    fn running(&self, seats: &BTreeMap<Rank, TaskId>) -> impl Iterator<Item = (Rank, TaskId)> {
+        let running = seats.iter().filter(|(_, task)| !self.halted.contains(task));
+        running.map(|(rank, task)| (*rank, *task))
     }
 
     /// Puts a reservation into a tier.
@@ -211,7 +211,7 @@ impl Slots {
 
     /// The passive task in a slot that comes first of those that can run.
     pub fn best_passive(&self) -> Option<(Rank, TaskId)> {
-        self.best_running(&self.passive)
+        self.running(&self.passive).next()
     }
 
     /// The passive task in a slot that comes last.
@@ -226,7 +226,15 @@ impl Slots {
 
     /// The same of those that can run.
     pub fn best_running_overflow(&self) -> Option<(Rank, TaskId)> {
-        self.best_running(&self.overflow)
+        self.running(&self.overflow).next()
+    }
+
+    /// The first `most` tasks to be promoted, of those that can run.
+    pub fn next_active(&self, most: usize) -> Vec<TaskId> {
+        let passive = self.running(&self.passive).take(most);
+        let mut next: Vec<_> = passive.chain(self.running(&self.overflow).take(most)).collect();
+        next.sort_unstable();
+        next.into_iter().map(|(_, task)| task).take(most).collect()
     }
 
     /// The reservation that gives up its active slot first.

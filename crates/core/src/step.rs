@@ -2,7 +2,9 @@
 //!
 //! [`Shaper::handle`](super::shaper::Shaper::handle) decides everything that follows from an input
 //! at once and writes nothing. The caller carries the step out field by field, in the order of the
-//! fields, and only then gives the next input. What is decided after that order is safe at any
+//! fields, and only then gives the next input. What it notices on the way is put before everything
+//! else that waits to be decided, in the order in which it was noticed: so the answers of a step's
+//! jobs come before what happened after them. What is decided after that order is safe at any
 //! `kill -9`:
 //!
 //! 0. `thaw`: tasks that are frozen no more; before the record that says so.
@@ -38,7 +40,7 @@ use super::sample::{TaskSample, ThreadLook};
 use super::state::{Lease, Patience, Policy, Refusal, Request};
 use super::task::{Finder, GroupRecord, Halt, Kin, Origin, Task};
 use super::unit::UnitRecord;
-use crate::units::{BootTime, Bytes};
+use crate::units::{BootTime, Bytes, ProcessRef};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,11 +95,19 @@ pub enum Input {
     },
     /// The last processes of these tasks have ended. All that end in the same instant belong into
     /// one input, so that none of them is promoted. The step has the weights of their successors
-    /// and nothing else; the rest comes with [`Input::Figures`], the next input.
+    /// and [`Job::Figures`], nothing else; the rest comes with the answer to that.
     Ended(Vec<TaskId>),
-    /// The last figures of tasks that have ended, read once their successors had their weights.
-    /// Followed by [`Job::Remove`].
+    /// The last figures of tasks that have ended, read once their successors had their weights:
+    /// the answer to [`Job::Figures`], and the next input. Followed by [`Job::Remove`].
     Figures(Vec<(TaskId, Last)>),
+    /// The first input of a daemon that finds tasks which its predecessor left: what became of them
+    /// while no daemon ran.
+    EndedAway {
+        /// Of these no process is left; no figures are known. Followed by [`Job::Remove`].
+        ended: Vec<TaskId>,
+        /// These were given back; [`Input::Released`] follows for each.
+        released: Vec<TaskId>,
+    },
     /// The main process of the task has ended; others may be left.
     MainExited(TaskId),
     /// How the main process of the task ended, which may be over by now: nothing waits for it.
@@ -185,11 +195,14 @@ pub enum Input {
         result: Result<(), String>,
     },
     /// The owner of a group in place wrote into it, and gets that back from now on.
-    OwnerSaid {
+    OwnerWrote {
         /// The task.
         task: TaskId,
         /// Its group, with what was found there.
         group: GroupRecord,
+        /// That was noticed when weights were to be written, which have to wait until the record has
+        /// what they overwrite. Followed by [`Job::Weigh`].
+        unwritten: bool,
     },
     /// A finder names a task that it found before.
     FoundAgain {
@@ -464,6 +477,21 @@ pub enum Job {
     /// Move the main process back into its group, with those that belong to it; then
     /// [`Input::Reattached`].
     Reattach(TaskId),
+    /// Its processes are in place: compare its weights, watch it, measure it, answer who asked for
+    /// it. What has ended by then is the next input.
+    Watch(TaskId),
+    /// Its admission came to nothing, and it is no task any more, or again the one that observe mode
+    /// had: answer who asked for it.
+    Refuse {
+        /// The task.
+        task: TaskId,
+        /// Its main process.
+        process: Option<ProcessRef>,
+    },
+    /// Read the last figures of tasks that have ended; then [`Input::Figures`].
+    Figures(Vec<TaskId>),
+    /// Write the weights of its level over those of its owner, which its record has by now.
+    Weigh(TaskId),
     /// Write the weights of its tier; then [`Input::Repaired`].
     Repair {
         /// The task.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lrs_core::Measured;
 use lrs_core::exit::Exit;
+use lrs_core::inputs::Inputs;
 use lrs_core::lane;
 use lrs_core::model::{Labels, Level, Priority, ReservationId, TaskId};
 use lrs_core::neighbours::RootWeight;
@@ -140,7 +141,7 @@ pub struct Daemon {
     next_ticket: u64,
     jobs: VecDeque<Job>,
     messages: VecDeque<Message>,
-    next: VecDeque<Input>,
+    next: Inputs,
     /// What is told once all that follows is done.
     due: Vec<(Call, Reply)>,
     node_last: (BootTime, NodeSample),
@@ -163,7 +164,7 @@ impl Daemon {
             next_ticket: 0,
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
-            next: VecDeque::new(),
+            next: Inputs::default(),
             due: Vec::new(),
             node_last,
             ramp: Ramp::default(),
@@ -176,8 +177,8 @@ impl Daemon {
 
     /// Has the core decide, and carries out what follows.
     pub(crate) fn feed(&mut self, input: Input, out: &mut Outside) -> Alive<()> {
-        self.next.push_back(input);
-        while let Some(input) = self.next.pop_front() {
+        self.next.push(input);
+        while let Some(input) = self.next.next_input() {
             let step = self.core.handle(input, out.node.now());
             self.execute(step, out)?;
         }
@@ -233,10 +234,14 @@ impl Daemon {
                 step::Job::Park { task, ticket } => self.park(task, ticket, out),
                 step::Job::Attach(task) => self.begin_attach(task, out)?,
                 step::Job::Reattach(task) => self.begin_reattach(task),
+                // What follows from these is done where their inputs are fed.
+                step::Job::Watch(_) | step::Job::Refuse { .. } | step::Job::Figures(_) => {}
+                // No owner writes into a group in place.
+                step::Job::Weigh(_) => {}
                 step::Job::Freeze(_) => {}
                 step::Job::Repair { task, found } => {
                     self.align(task, out)?;
-                    self.next.push_back(Input::Repaired { task, found, result: Ok(()) });
+                    self.next.push(Input::Repaired { task, found, result: Ok(()) });
                 }
                 step::Job::Release(task) => {
                     touched.insert(task);
@@ -416,7 +421,7 @@ impl Daemon {
         let Some(Asked::Task { ask, calls, waited }) = self.asked.remove(&ticket) else {
             // It left while its process was being moved.
             let reason = "the client went away".to_owned();
-            self.next.push_back(Input::AttachFailed { task: id, reason });
+            self.next.push(Input::AttachFailed { task: id, reason });
             return Ok(());
         };
         let process = out.node.tree.alive(ask.process);
@@ -430,7 +435,7 @@ impl Daemon {
                 // One that was parked keeps where it was before.
                 let origin = parked.is_none().then(|| origin(group));
                 let ready = Ready { origin, ..Ready::default() };
-                self.next.push_back(Input::Prepared { task: id, ready });
+                self.next.push(Input::Prepared { task: id, ready });
             }
             None => self.messages.push_back(Message::Attached(id, Err(Refused::NoProcess))),
         }
@@ -446,7 +451,7 @@ impl Daemon {
             }
             _ => None,
         };
-        self.next.push_back(match there {
+        self.next.push(match there {
             Some(process) => {
                 let ready = Ready { origin: Some(origin(process.group)), ..Ready::default() };
                 Input::Prepared { task: id, ready }
@@ -632,7 +637,7 @@ impl Daemon {
         let Some(waiting) = self.held.remove(&task.id) else { return };
         self.due.extend(waiting.into_iter().map(|call| (call, Reply::Done)));
         self.jobs.extend(group_of(task).map(Job::Remove));
-        self.next.push_back(Input::Removed(task.id));
+        self.next.push(Input::Removed(task.id));
     }
 
     // --- the placing thread ---

@@ -103,7 +103,10 @@ impl Node {
                     self.inside.remove(&task.id);
                     self.feed(Input::Removed(task.id));
                 }
-                Job::Reattach(_) | Job::Repair { .. } | Job::Freeze(_) => unreachable!(),
+                Job::Watch(_) | Job::Refuse { .. } | Job::Figures(_) => {}
+                Job::Reattach(_) | Job::Repair { .. } | Job::Weigh(_) | Job::Freeze(_) => {
+                    unreachable!()
+                }
             }
         }
         for (ticket, answer) in step.answers {

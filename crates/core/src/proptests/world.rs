@@ -101,7 +101,13 @@ impl World {
                 Job::Freeze(id) => {
                     self.iced.insert(id);
                 }
-                Job::Reattach(_) | Job::Repair { .. } | Job::Release(_) => {}
+                Job::Watch(_)
+                | Job::Refuse { .. }
+                | Job::Figures(_)
+                | Job::Weigh(_)
+                | Job::Reattach(_)
+                | Job::Repair { .. }
+                | Job::Release(_) => {}
             }
         }
         for (ticket, told) in answers {

@@ -1,0 +1,96 @@
+//! What the core, the weights and the rights take from the settings.
+
+use crate::cgroup::WeightPlan;
+use crate::config::{Auto, Config};
+use crate::core::guard::GuardPolicy;
+use crate::core::guard::freeze::FreezePolicy;
+use crate::core::model::Priority;
+use crate::core::shaper::Shaper;
+use crate::core::state::Policy;
+use crate::rights::Rights;
+
+/// What the core decides by, from the settings.
+pub fn policy(config: &Config) -> Policy {
+    let fixed = |value: Auto<u32>| match value {
+        Auto::Auto => None,
+        Auto::Fixed(value) => Some(value),
+    };
+    let guard = &config.guard;
+    Policy {
+        active: fixed(config.slots.active),
+        passive: fixed(config.slots.passive),
+        passive_max: fixed(config.slots.passive_max),
+        expand: config.slots.expand,
+        formula: config.slots.formula,
+        io_wait_threshold: config.slots.io_wait_threshold,
+        cpu_saturation: config.slots.cpu_saturation,
+        shrink_after: config.slots.shrink_after,
+        order: config.slots.order,
+        overtake_max: config.slots.overtake_max,
+        lane_share: config.tiers.lane_share,
+        reservation_ttl: config.slots.reservation_ttl,
+        guard: guard.enabled.then_some(GuardPolicy {
+            dry_run: guard.dry_run,
+            reserve: guard.memory_reserve,
+            resume: guard.memory_resume,
+            memory_pressure: guard.memory_pressure,
+            swap_growth: guard.swap_growth,
+            enter_after: guard.enter_after,
+            exit_after: guard.exit_after,
+            interference: guard.interference,
+            freeze: FreezePolicy {
+                headroom_after: guard.headroom_after,
+                headroom_dry_run: guard.headroom_dry_run,
+                freeze_after: guard.freeze_after,
+                freeze_dry_run: guard.freeze_dry_run,
+                hold: guard.freeze_hold,
+                longest: guard.freeze_max,
+            },
+        }),
+        memory_reserve: guard.memory_reserve,
+    }
+}
+
+/// What the weights have to promise, from the settings and the capacities.
+pub(super) fn plan(config: &Config, core: &Shaper) -> WeightPlan {
+    WeightPlan {
+        ratio: config.tiers.ratio,
+        active_capacity: core.slots().active_capacity,
+        passive_max: core.slots().passive_max,
+    }
+}
+
+/// Who may do what, from the settings and the node's groups.
+pub(super) fn rights(config: &Config) -> Rights {
+    let lrs_gid = match nix::unistd::Group::from_name("lrs") {
+        Ok(group) => group.map(|group| group.gid.as_raw()),
+        Err(errno) => {
+            tracing::warn!("cannot look up group lrs ({errno}): only admins may ask for slots");
+            None
+        }
+    };
+    // Whoever runs a private daemon may replace it; telling it what to do is less.
+    let mut admins = config.grpc.admins.clone();
+    admins.push(rustix::process::geteuid().as_raw());
+    let max_user_priority = Priority(config.slots.max_user_priority);
+    let reservation_ttl_max = config.slots.reservation_ttl_max;
+    let integrations = integrations(config);
+    Rights { admins, integrations, lrs_gid, max_user_priority, reservation_ttl_max }
+}
+
+/// The account of the package's own integration.
+const OWN_INTEGRATION: &str = "lrs-yarn";
+
+fn integrations(config: &Config) -> Vec<u32> {
+    let found = match &config.grpc.integrations {
+        Auto::Fixed(uids) => return uids.clone(),
+        Auto::Auto => nix::unistd::User::from_name(OWN_INTEGRATION),
+    };
+    let found = found.inspect_err(|errno| {
+        tracing::warn!(
+            "cannot look up the account {OWN_INTEGRATION} ({errno}): only admins may speak for a \
+             scheduler"
+        );
+    });
+    found.ok().flatten().map(|user| user.uid.as_raw()).into_iter().collect()
+}

@@ -1,0 +1,317 @@
+//! One turn of the loop, and the last one.
+//!
+//! [`Driver::with`] alone changes the core. It lets the executor take one thing that happened; then the
+//! core decides on what was noticed, one input at a time, and each step is carried out whole before the
+//! next input. Nothing can be decided while a step is half carried out, since the executor borrows the
+//! core immutably. Where something has to be done after the core has decided, it is a `with` of its own
+//! here.
+
+use std::time::Duration;
+
+use serde_json::Map;
+
+use super::requests::COMMANDS_A_TURN;
+use super::watch::Ready;
+use super::worker::{self, Message};
+use super::{Driver, DriverError, Executor, parking};
+use crate::clock;
+use crate::command::Command;
+use crate::core::event::EventKind;
+use crate::core::model::TaskId;
+use crate::core::pace::TURN;
+use crate::core::step::Input;
+use crate::systemd::notify::Watchdog;
+use crate::units::{BootTime, Moment};
+
+/// How the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    On,
+    Stop,
+    /// A worker thread panicked.
+    Broken,
+}
+
+impl Driver {
+    /// Turns until told to stop, then leaves the node as it is for the next daemon. Each turn
+    /// that has ended is a sign of life for `watchdog`.
+    pub fn run(mut self, mut watchdog: Option<Watchdog>) -> Result<(), DriverError> {
+        let mut ready = Vec::new();
+        // The time of the recovery is none in which it hung.
+        self.state.last_turn.ended(clock::boot_time());
+        loop {
+            let now = clock::now();
+            let mut timeout = self.executor(now).until_next().min(TURN);
+            if let Some(watchdog) = &watchdog {
+                timeout = timeout.min(watchdog.patience(now.boot));
+            }
+            if let Err(error) = self.state.watcher.wait(timeout, &mut ready) {
+                self.executor(now).leave_root();
+                return Err(DriverError::Wait(error));
+            }
+            let now = clock::now();
+            let flow = self.turn(&ready, now);
+            self.state.last_turn.ended(now.boot);
+            if let Some(watchdog) = &mut watchdog {
+                watchdog.turned(now.boot);
+            }
+            match flow {
+                Flow::On => {}
+                Flow::Stop => return self.stop(),
+                Flow::Broken => {
+                    self.executor(now).leave_root();
+                    return Err(DriverError::WorkerPanicked);
+                }
+            }
+        }
+    }
+
+    /// Has the executor take something that happened, and the core decide on what it noticed.
+    pub(super) fn with<T>(&mut self, now: Moment, take: impl FnOnce(&mut Executor<'_>) -> T) -> T {
+        let taken = take(&mut self.executor(now));
+        while let Some(input) = self.state.inputs.next_input() {
+            let step = self.core.handle(input, now);
+            self.executor(now).carry_out(step);
+        }
+        taken
+    }
+
+    fn executor(&mut self, now: Moment) -> Executor<'_> {
+        Executor { core: &self.core, state: &mut self.state, now }
+    }
+
+    fn turn(&mut self, ready: &[Ready], now: Moment) -> Flow {
+        let mut flow = Flow::On;
+        // All ends of a turn together, so that no task that ended in the same instant is promoted.
+        let suspects = self.with(now, |executor| executor.take_exits(ready));
+        self.with(now, |executor| executor.check_ended(&suspects));
+        self.with(now, |executor| executor.tell_exits());
+        for event in ready {
+            match event {
+                Ready::Messages => flow = self.take_messages(now),
+                Ready::Commands => self.take_commands(now),
+                Ready::Exit(..) | Ready::Group(_) => {}
+            }
+        }
+        self.with(now, |executor| executor.take_time());
+        self.with(now, |executor| {
+            executor.publish();
+            // The next waiters may take a moment, the one that got a slot may not.
+            executor.park_next();
+        });
+        let mut executor = self.executor(now);
+        if !executor.state.answers.is_empty() {
+            executor.publish();
+        }
+        if !executor.state.reading {
+            executor.state.pacing.took();
+        }
+        executor.follow_ramp(now.boot);
+        if self.state.workers.broken() { Flow::Broken } else { flow }
+    }
+
+    fn take_messages(&mut self, now: Moment) -> Flow {
+        let mut flow = Flow::On;
+        while let Ok(message) = self.state.inbox.try_recv() {
+            match message {
+                Message::Stop => flow = Flow::Stop,
+                Message::Reload => {
+                    if let Err(error) = self.reload(now) {
+                        // Somebody asked, and each time is answered: the time makes each line its own.
+                        tracing::error!(%error, asked_at = %now.wall, "the configuration was not reloaded: {error}");
+                    }
+                }
+                Message::Cycle(report) => self.cycle(*report, now),
+                Message::ReadAhead(ahead) => {
+                    self.with(now, |executor| executor.read_ahead(*ahead));
+                    self.with(now, |executor| executor.replan());
+                }
+                Message::Released { task, result } => {
+                    let returned = self.with(now, |executor| executor.released(task, result));
+                    // One that could not be released may have ended meanwhile.
+                    self.with(now, |executor| executor.check_ended(&[task]));
+                    self.admit_all(returned, now);
+                }
+                message => self.with(now, |executor| executor.take_message(message)),
+            }
+        }
+        flow
+    }
+
+    fn take_commands(&mut self, now: Moment) {
+        self.state.commands.clear_wake();
+        let mut left = COMMANDS_A_TURN;
+        while left > 0 {
+            let Some(command) = self.state.commands.try_next() else { return };
+            left = left.saturating_sub(super::requests::cost(&command));
+            self.command(command, now);
+        }
+        // The rest comes after whatever has ended meanwhile.
+        self.state.commands.wake_again();
+    }
+
+    fn command(&mut self, command: Command, now: Moment) {
+        match command {
+            Command::SetPriority { caller, id, priority, reply } => {
+                let set = self.with(now, |executor| executor.set_priority(&caller, id, priority));
+                self.with(now, |executor| {
+                    let answer = set.and_then(|()| executor.answer_of(id));
+                    executor.answer(Some(reply), answer);
+                });
+            }
+            Command::Reload { caller, reply } => {
+                let may = self.with(now, |executor| executor.may_operate(&caller));
+                let answer = may.and_then(|()| self.reload(now));
+                self.with(now, |executor| executor.answer(Some(reply), answer));
+            }
+            Command::Looked => self.admit_sought(None, now),
+            command => self.with(now, |executor| executor.command(command)),
+        }
+    }
+
+    /// Applies the configuration file, all of it or nothing; answers the keys that changed.
+    fn reload(&mut self, now: Moment) -> Result<Vec<String>, crate::command::CommandError> {
+        let changed = self.with(now, |executor| executor.reload())?;
+        self.with(now, |executor| executor.reloaded(&changed));
+        Ok(changed)
+    }
+
+    /// Goes on with the requests of processes whose task was looked for; `late`: only with those
+    /// that wait too long for that.
+    pub(super) fn admit_sought(&mut self, late: Option<Moment>, now: Moment) {
+        let due = self.with(now, |executor| executor.take_sought(late));
+        self.admit_all(due, now);
+    }
+
+    /// Each by itself: what one gets decides about the next.
+    fn admit_all(&mut self, requests: Vec<parking::Held>, now: Moment) {
+        for parking::Held { caller, request, pid, said, reply } in requests {
+            self.with(now, |executor| {
+                executor.admit_process(caller, request, pid, said, reply);
+            });
+        }
+    }
+
+    /// Tasks keep running with the weights they have; what was measured is stored.
+    fn stop(mut self) -> Result<(), DriverError> {
+        let now = clock::now();
+        self.state.commands.close();
+        self.with(now, |executor| {
+            let tasks = executor.state.entries.len();
+            let reason = format!("lrsd stops; {tasks} tasks keep running");
+            executor.note(EventKind::Stopped, None, reason, Map::new());
+            executor.push(Input::Stop);
+        });
+        let mut executor = self.executor(now);
+        executor.thaw_again();
+        // Before the threads are waited for, which may take longer than the stop may; and again when
+        // what they finished may have changed it.
+        executor.leave_root();
+        executor.state.workers.stop();
+        // What the threads finished meanwhile counts; a reading does not matter any more.
+        while let Ok(message) = self.state.inbox.try_recv() {
+            match message {
+                Message::Released { task, result } => {
+                    drop(self.with(now, |executor| executor.released(task, result)));
+                }
+                message @ (Message::Attached { .. }
+                | Message::NotRemoved { .. }
+                | Message::UnitRestored { .. }
+                | Message::EndLookedAt { .. }) => {
+                    self.with(now, |executor| executor.take_message(message));
+                }
+                Message::UnitLooked { .. }
+                | Message::FoundLooked { .. }
+                | Message::UnitPrepared { .. }
+                | Message::UnitTold { .. }
+                | Message::Reattached { .. }
+                | Message::RootRemade
+                | Message::RootShaped { .. }
+                | Message::Cycle(_)
+                | Message::ReadAhead(_)
+                | Message::Looks(_)
+                | Message::Stop
+                | Message::Reload => {}
+            }
+        }
+        let mut executor = self.executor(now);
+        for (task, group) in std::mem::take(&mut executor.state.not_removed) {
+            if let Err(error) = worker::remove(&executor.state.tree, &group) {
+                tracing::warn!(%task, %error, "the cgroup of task {task}, which has ended, stays: {error}");
+            }
+        }
+        executor.unpark_all();
+        executor.leave_root();
+        executor.publish();
+        let placed: Vec<TaskId> = executor.state.entries.keys().copied().collect();
+        for id in placed {
+            executor.store_task(id);
+        }
+        executor.state.tree.close().map_err(DriverError::Close)
+    }
+}
+
+impl Executor<'_> {
+    /// How long nothing is due.
+    fn until_next(&self) -> Duration {
+        let now = self.now.boot;
+        let cycle = if self.state.reading {
+            // The reading's own message wakes the loop; this bounds a clock that jumped.
+            self.period()
+        } else {
+            self.state.next_cycle.since(now)
+        };
+        let is_looked_at = self.core.lane().members().len() > 0;
+        let lane = is_looked_at.then_some(self.state.next_lane_look);
+        // One under way wakes the loop itself.
+        let ramp = self.state.ramp.due().filter(|_| !self.state.reading);
+        let others = [self.core.next_deadline(), lane, ramp].into_iter().flatten();
+        others.fold(cycle, |first: Duration, other: BootTime| first.min(other.since(now)))
+    }
+
+    /// What is due by time.
+    fn take_time(&mut self) {
+        let now = self.now.boot;
+        // A slot that comes free by time is not for one that has gone.
+        self.forget_closed_waiters();
+        if self.core.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.push(Input::Tick);
+        }
+        if self.core.lane().members().len() > 0 && now >= self.state.next_lane_look {
+            self.look_at_lane();
+        }
+        self.follow_pace(now);
+        if now >= self.state.next_cycle && !self.state.reading {
+            self.request_cycle();
+        }
+    }
+
+    /// An answer of a thread after which nothing has to be done here.
+    fn take_message(&mut self, message: Message) {
+        match message {
+            Message::Attached { task, result } => self.attached(task, result),
+            Message::Reattached { task, result } => self.reattached(task, result),
+            Message::RootRemade => self.shape_root(),
+            Message::RootShaped { result } => self.root_shaped(result),
+            Message::NotRemoved { task, group, error } => {
+                tracing::debug!(%task, %error, "the cgroup of task {task}, which has ended, stays until the next cycle: {error}");
+                self.state.not_removed.push((task, group));
+            }
+            Message::UnitLooked { asking, result } => self.looked_up(*asking, result),
+            Message::FoundLooked { found, said, reply } => self.discover_as(*found, &said, reply),
+            Message::UnitPrepared { task, result } => self.unit_prepared(task, result),
+            Message::UnitTold { task, result } => self.unit_told(task, result),
+            Message::UnitRestored { task, result, called_off } => {
+                self.unit_restored(task, result, called_off);
+            }
+            Message::EndLookedAt { unknown, found } => self.end_looked_at(*unknown, found),
+            Message::Looks(looks) => self.push(Input::Looked(looks)),
+            // Theirs is in the loop itself.
+            Message::Released { .. }
+            | Message::Cycle(_)
+            | Message::ReadAhead(_)
+            | Message::Stop
+            | Message::Reload => {}
+        }
+    }
+}
