@@ -227,24 +227,6 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: YarnCommand,
     },
-    /// Which waiting task a placement policy would start on which node of a cluster
-    ///
-    /// The cluster is a JSON file: nodes with slots and racks, jobs with tasks, where their input
-    /// lies, bandwidths (docs/placement.md). Needs no daemon and changes nothing.
-    Plan(PlanArgs),
-    /// The class of the map and reduce programs in a jar, predicted from their bytecode
-    ///
-    /// For a job that has never run and has no computing rate: a program whose longest path through
-    /// its bytecode is short is predicted to wait for its input (io), one with a long path to compute
-    /// (cpu). PATH counts instructions, with those of the jar's methods that are called; LIMIT is
-    /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
-    /// assume in the file for `lrsctl plan` until `lrsctl jobs` has one. A measured rate is better.
-    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Needs no daemon, runs
-    /// nothing of the jar; jars inside it are not opened.
-    #[command(after_help = "Examples:\n  \
-        lrsctl classify app.jar\n  \
-        lrsctl classify app.jar --class 'WordCount$TokenizerMapper' --json")]
-    Classify(ClassifyArgs),
     /// Static slots against LRS on this node, with the tasks of a suite: executes lrs-bench
     ///
     /// `lrsctl bench --help` and lrs-bench(1) have the options.

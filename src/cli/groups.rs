@@ -8,7 +8,7 @@ use super::output::Output;
 const GROUPS: &[(&str, &[&str])] = &[
     ("What goes on", &["status", "tasks", "task", "queue", "jobs", "history", "events", "why"]),
     ("Run tasks", &["run", "submit", "log", "admit", "wait", "kill", "release", "priority"]),
-    ("Slots for schedulers", &["reserve", "cancel", "plan", "classify"]),
+    ("Slots for schedulers", &["reserve", "cancel"]),
     ("Operate a node", &["doctor", "config", "reload", "drain", "resume", "yarn"]),
     ("Measure", &["demo", "bench"]),
     ("Help", &["help", "man", "completions"]),

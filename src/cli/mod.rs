@@ -10,7 +10,6 @@
 
 mod admit;
 mod args;
-mod classify;
 mod client;
 mod complete;
 mod each;
@@ -25,7 +24,6 @@ mod local;
 mod manage;
 mod output;
 mod pages;
-mod plan;
 mod queue;
 mod read;
 mod show;
@@ -106,8 +104,6 @@ fn execute(cli: Cli, out: &mut Output) -> Result<(), Failure> {
         Command::Doctor { config } => local::doctor(config.as_deref(), out),
         Command::Config { command: ConfigCommand::Check { file } } => local::check(&file, out),
         Command::Config { command: ConfigCommand::Show } => read::config(lrsd, out),
-        Command::Plan(args) => plan::plan_file(&args, out),
-        Command::Classify(args) => classify::classify(&args, out),
         Command::Completions { shell } => complete::script(shell, out),
         Command::Man { page, out: directory } => {
             pages::man(page.as_deref(), directory.as_deref(), out)

@@ -9,6 +9,9 @@ use clap::error::{ContextKind, ErrorKind};
 use super::failure::Exit;
 use super::output::{say, say_lines};
 
+/// What is asked about a whole cluster.
+const CLUSTER: &str = "`lrs-place plan` and `lrs-place classify` are a program for schedulers: docs/placement.md says how to get it";
+
 /// Words that people of other tools type first, and what serves here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("list", "`lrsctl tasks` lists the tasks"),
@@ -25,6 +28,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("stop", "`lrsctl kill TASK` ends a task; `lrsctl drain` takes no new ones"),
     ("attach", "`lrsctl admit PID` makes a running process a task"),
     ("detach", "`lrsctl release ID` gives a task back to where it came from"),
+    ("plan", CLUSTER),
+    ("classify", CLUSTER),
 ];
 
 /// Prints the error and says how the command ends: 2, or 125 for `run`, whose command has the low

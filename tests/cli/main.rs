@@ -3,9 +3,7 @@
 // Helper functions of tests are not tests to clippy.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod classify;
 mod fake;
-mod plan;
 mod read;
 mod run;
 
@@ -107,6 +105,8 @@ fn what_people_of_other_tools_type_first_gets_a_tip() {
     for (args, tip) in [
         (&["ps"][..], "lrsctl tasks"),
         (&["stop"], "lrsctl kill"),
+        (&["plan", "cluster.json"], "lrs-place plan"),
+        (&["classify", "app.jar"], "lrs-place classify"),
         (&["run", "ls"], "run --wait=10s -- CMD"),
         (&["run", "--wait", "10s", "--", "true"], "run --wait=10s -- CMD"),
     ] {

@@ -1,8 +1,8 @@
-//! Simulated nodes that run the core of LRS through whole lives of tasks, and clusters of them: no root,
-//! no kernel, no real time.
+//! Simulated nodes that run the core of LRS through whole lives of tasks: no root, no kernel, no real
+//! time. Clusters of such nodes are in the folder `cluster`, a program of its own.
 //!
 //! Everything follows from a seed: the clock is virtual, random numbers are an argument, maps are
-//! ordered. The library does no I/O (its `clippy.toml` is the core's); the program reads suites.
+//! ordered. The library does no I/O; its `clippy.toml` is the core's.
 //!
 //! | module | what |
 //! |---|---|
@@ -12,8 +12,6 @@
 //! | [`daemon`], [`recover`] | lrsd around the core, in its simplest form; its start |
 //! | [`lives`], [`invariants`] | random lives with crashes, and what has to hold |
 //! | `neighbours` | tests of a service beside LRS |
-//! | [`cluster`] | many nodes, and the placement policies of `lrs_place` |
-//! | [`bars`] | a figure of each case as a picture |
 //! | [`queue`] | queues of jobs: LRS against fixed numbers of slots |
 //!
 //! Random lives by the million, each with crashes between any two deeds of the daemon:
@@ -32,19 +30,11 @@
 //! cargo run --release -p lrs-sim -- queue --cpus 4 --rounds 20
 //! ```
 //!
-//! Placement policies on clusters:
-//!
-//! ```text
-//! cargo run --release -p lrs-sim -- run config/sim/million.toml
-//! ```
-//!
 //! Limits. What lrsd does around the core is modelled and not run: the order of its deeds, one group
 //! a task, one hierarchy. Release, drift, moves back and the restore are the core's own. Systemd's
 //! units, tasks in place, observe mode, a release that fails and a state directory that cannot be
 //! written are not modelled; the core's unit tests and the real-kernel tests have them.
 
-pub mod bars;
-pub mod cluster;
 pub mod daemon;
 pub mod invariants;
 pub mod lives;

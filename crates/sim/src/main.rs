@@ -1,8 +1,6 @@
 //! `lrs-sim`: random lives by the million ([`lrs_sim::lives`]), queues of one node
-//! ([`lrs_sim::queue`]), clusters ([`lrs_sim::cluster`]).
+//! ([`lrs_sim::queue`]).
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
-
-mod suites;
 
 use std::process::ExitCode;
 
@@ -29,8 +27,6 @@ enum Command {
     Replay(Replay),
     /// Queues of jobs: makespan and response with LRS and with fixed numbers of slots, as a table
     Queue(Queue),
-    /// Suites of clusters: the placement policies on workloads, beside what their sources published
-    Run(suites::Suites),
 }
 
 #[derive(Args)]
@@ -76,7 +72,6 @@ fn main() -> ExitCode {
         Command::Lives(lives) => run(&lives),
         Command::Replay(replay) => again(&replay),
         Command::Queue(queue) => compare(&queue),
-        Command::Run(suites) => suites::run(&suites),
     }
 }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lrs_place::catalogue::{Entry, POLICIES};
+use clap::builder::PossibleValuesParser;
 
 use crate::cli::kill;
 use crate::cli::show::history;
@@ -317,31 +316,4 @@ pub(in crate::cli) struct ReserveArgs {
     /// So many slots, or those of them that are free; one id a line
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(in crate::cli) count: u32,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct PlanArgs {
-    /// The cluster as JSON; - is stdin
-    pub(in crate::cli) file: PathBuf,
-    /// The policy that decides
-    #[arg(long, value_name = "NAME", default_value = POLICIES[0].name, value_parser = policies())]
-    pub(in crate::cli) policy: &'static Entry,
-    /// All policies side by side, in figures
-    #[arg(long, conflicts_with = "policy")]
-    pub(in crate::cli) explain: bool,
-}
-
-#[derive(Args, Debug)]
-pub(in crate::cli) struct ClassifyArgs {
-    /// The jar of the job
-    #[arg(value_hint = clap::ValueHint::FilePath)]
-    pub(in crate::cli) jar: PathBuf,
-    /// Only this class: its name, or the end of it
-    #[arg(long, value_name = "NAME")]
-    pub(in crate::cli) class: Option<String>,
-}
-
-fn policies() -> impl TypedValueParser<Value = &'static Entry> {
-    let names = POLICIES.iter().map(|entry| PossibleValue::new(entry.name).help(entry.about));
-    PossibleValuesParser::new(names).try_map(|name| Entry::find(&name))
 }

@@ -1,0 +1,98 @@
+//! `lrs-place classify`: what the bytecode of map and reduce classes says about them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lrs_place::bytecode::program::{Predicts, Program};
+use lrs_place::bytecode::{Limits, Predicted, jar};
+use lrs_term::{Column, Columns, Failure, Output, printable, say, wrap};
+use serde::Serialize;
+
+#[derive(Args, Debug)]
+pub(super) struct ClassifyArgs {
+    /// The jar of the job
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    jar: PathBuf,
+    /// Only this class: its name, or the end of it
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+    /// Print data as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What stands where nothing is known.
+const UNKNOWN: &str = "-";
+
+/// Class files that were left out are named up to this many.
+const NAMED: usize = 10;
+
+/// The JSON.
+#[derive(Serialize)]
+struct Classified<'a> {
+    jar: String,
+    programs: &'a [Predicted],
+    /// Class files that were left out, each with the reason.
+    skipped: &'a [String],
+}
+
+/// `lrs-place classify JAR`: a row for each map and reduce class.
+pub(super) fn classify(args: &ClassifyArgs, out: &mut Output) -> Result<(), Failure> {
+    let jar = args.jar.display();
+    let failed = |fault: jar::Fault| Failure::failed(format!("{jar} {fault}"));
+    let program = Program::new(jar::read(&args.jar, &Limits::default()).map_err(failed)?);
+    let programs = program.predict(args.class.as_deref()).map_err(failed)?;
+    if out.is_json() {
+        let jar = args.jar.to_string_lossy().into_owned();
+        out.json(&Classified { jar, programs: &programs, skipped: &program.skipped })?;
+    } else {
+        show(&programs, out)?;
+    }
+    for reason in program.skipped.iter().take(NAMED).filter(|_| !out.is_json()) {
+        say(format_args!("lrs-place: left out {}", printable(reason)));
+    }
+    if let Some(more) = program.skipped.len().checked_sub(NAMED + 1).filter(|_| !out.is_json()) {
+        say(format_args!("lrs-place: left out {} more; --json names them", more + 1));
+    }
+    match (&args.class, programs.is_empty()) {
+        (_, false) => Ok(()),
+        (Some(name), true) if program.has(name) => {
+            Err(Failure::failed(format!("{name} in {jar} is no map or reduce class")))
+        }
+        (Some(name), true) => Err(Failure::failed(format!("{jar} has no class {name}"))
+            .hint("`lrs-place classify` without --class lists those of map and reduce")),
+        (None, true) => Err(Failure::failed(format!("{jar} has no map or reduce class"))
+            .hint("jars inside the jar are not opened; name the one with the job's classes")),
+    }
+}
+
+fn show(programs: &[Predicted], out: &mut Output) -> Result<(), Failure> {
+    let mut table = Columns::new(&[
+        ("CLASS", Column::Elastic(20)),
+        ("KIND", Column::Text),
+        ("PATH", Column::Figure),
+        ("LIMIT", Column::Figure),
+        ("PREDICTED", Column::Text),
+        ("RATE", Column::Figure),
+    ]);
+    for program in programs {
+        table.row(vec![
+            program.class.clone(),
+            program.kind.name().to_owned(),
+            program.longest_path.map_or_else(|| UNKNOWN.to_owned(), |path| path.to_string()),
+            program.threshold.to_string(),
+            program.predicted.map_or(UNKNOWN, Predicts::name).to_owned(),
+            program.assumed_computing_rate.map_or_else(|| UNKNOWN.to_owned(), |r| r.to_string()),
+        ]);
+    }
+    if !programs.is_empty() {
+        out.table(&table)?;
+    }
+    for program in programs {
+        if let Some(note) = &program.note {
+            let lines = wrap("note", 6, &format!("{} {note}", program.class), out.width());
+            out.line(lines)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The command line of `lrs-place`: data goes to stdout, all else to stderr.
+
+mod classify;
+mod plan;
+mod suites;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use lrs_term::{Failure, Output};
+
+/// Decide which task goes to which node of a cluster, and simulate whole clusters.
+///
+/// Needs no daemon and changes nothing but the files that an option names.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lrs-place",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 ok; 1 refused or failed; 2 usage.\n\
+                  docs/placement.md has the policies, the files and what comes out."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Which waiting task a placement policy would start on which node of a cluster
+    ///
+    /// The cluster is a JSON file: nodes with slots and racks, jobs with tasks, where their input
+    /// lies, bandwidths (docs/placement.md).
+    #[command(after_help = "Examples:\n  \
+        lrs-place plan cluster/examples/two-racks.json\n  \
+        lrs-place plan cluster/examples/two-racks.json --explain")]
+    Plan(plan::PlanArgs),
+    /// The class of the map and reduce programs in a jar, predicted from their bytecode
+    ///
+    /// For a job that has never run and has no computing rate: a program whose longest path through
+    /// its bytecode is short is predicted to wait for its input (io), one with a long path to compute
+    /// (cpu). PATH counts instructions, with those of the jar's methods that are called; LIMIT is
+    /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
+    /// assume in the file for `plan` until `lrsctl jobs` has one. A measured rate is better.
+    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Runs nothing of the jar;
+    /// jars inside it are not opened.
+    #[command(after_help = "Examples:\n  \
+        lrs-place classify app.jar\n  \
+        lrs-place classify app.jar --class 'WordCount$TokenizerMapper' --json")]
+    Classify(classify::ClassifyArgs),
+    /// Simulate clusters with the policies, from suites: tables of what comes out
+    ///
+    /// A suite is a TOML file, such as those of cluster/suites; jobs arrive, nodes report, input lies
+    /// somewhere and takes its time to move. Everything but the time of deciding follows from a seed.
+    #[command(after_help = "Examples:\n  \
+        lrs-place simulate cluster/suites/million.toml\n  \
+        lrs-place simulate cluster/suites/cross.toml --svg bars.svg --figure job_mean")]
+    Simulate(suites::SimulateArgs),
+    /// The tables that the policies' sources published, beside what the simulation gives
+    ///
+    /// Runs the suites of cluster/suites/tables, which are in the program.
+    #[command(after_help = "Examples:\n  \
+        lrs-place tables\n  \
+        lrs-place tables delay wco --csv tables.csv")]
+    Tables(suites::TablesArgs),
+}
+
+/// Parses the arguments, carries the command out and says how it ended.
+pub fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Plan(args) => with_output(args.json, |out| plan::plan_file(&args, out)),
+        Command::Classify(args) => with_output(args.json, |out| classify::classify(&args, out)),
+        Command::Simulate(args) => with_output(false, |out| suites::simulate(&args, out)),
+        Command::Tables(args) => with_output(false, |out| suites::tables(&args, out)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report("lrs-place");
+            failure.exit()
+        }
+    }
+}
+
+fn with_output(
+    json: bool,
+    command: impl FnOnce(&mut Output) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut out = Output::stdout(json);
+    command(&mut out)?;
+    Ok(out.flush()?)
+}

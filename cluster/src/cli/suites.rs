@@ -1,0 +1,195 @@
+//! `lrs-place simulate` and `tables`: run the cases of suites on all CPUs, write tables and files.
+//!
+//! The cases of a suite share nothing, so as many run at once as there are CPUs (`--threads`), and the
+//! tables are in the order of the suites whatever ends first. With more than one thread the times of
+//! deciding are those of a machine that does other things too.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the program around the simulation reads files, writes files, and has threads and a clock"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use lrs_place::simulation::bars::bars;
+use lrs_place::simulation::figures::{Figures, NAMES};
+use lrs_place::simulation::suite::{self, Outcome, Suite, csv, json, of_class, play, work};
+use lrs_term::{Exit, Failure, Output};
+
+/// The suites of `tables` by name.
+const TABLES: [(&str, &str); 6] = [
+    ("delay", include_str!("../../suites/tables/delay.toml")),
+    ("lsap", include_str!("../../suites/tables/lsap.toml")),
+    ("dla", include_str!("../../suites/tables/dla.toml")),
+    ("wco", include_str!("../../suites/tables/wco.toml")),
+    ("layering", include_str!("../../suites/tables/layering.toml")),
+    ("lrs", include_str!("../../suites/tables/lrs.toml")),
+];
+
+#[derive(Args, Debug)]
+pub(super) struct SimulateArgs {
+    /// Files of suites, as in cluster/suites
+    #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct TablesArgs {
+    /// Only these [default: all]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(TABLES.map(|(name, _)| name)))]
+    names: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What both commands take.
+#[derive(Args, Debug)]
+struct Options {
+    /// Only the cases with this in their name
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// Cases at once; by default as many as there are CPUs
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write all figures here as JSON
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    json: Option<PathBuf>,
+    /// Write the figures of the cases here as CSV
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    csv: Option<PathBuf>,
+    /// Draw the figure of --figure here as SVG, a bar for each case
+    #[arg(long, value_name = "FILE", requires = "figure", value_hint = clap::ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+    /// A figure by its name in the JSON, such as job_mean; of a class of jobs as job_mean:small
+    #[arg(long, value_name = "NAME", requires = "svg", value_parser = figure)]
+    figure: Option<String>,
+}
+
+/// `lrs-place simulate FILE...`
+pub(super) fn simulate(args: &SimulateArgs, out: &mut Output) -> Result<(), Failure> {
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+        Suite::parse(&text).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))
+    };
+    let suites = args.files.iter().map(read).collect::<Result<Vec<Suite>, Failure>>()?;
+    run(suites, &args.options, out)
+}
+
+/// `lrs-place tables [NAME...]`
+pub(super) fn tables(args: &TablesArgs, out: &mut Output) -> Result<(), Failure> {
+    let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|one| one == name);
+    let parse = |(name, text): &(&str, &str)| {
+        Suite::parse(text).map_err(|error| Failure::failed(format!("the suite {name}: {error}")))
+    };
+    let suites = TABLES.iter().filter(|(name, _)| wanted(name)).map(parse);
+    run(suites.collect::<Result<Vec<Suite>, Failure>>()?, &args.options, out)
+}
+
+/// Runs the cases of all suites. A case that cannot be run is in its table with the reason, and fails
+/// the command; a published figure that is missed is a finding and no failure.
+fn run(mut suites: Vec<Suite>, options: &Options, out: &mut Output) -> Result<(), Failure> {
+    let (mut whole, mut rows, mut good) = (Vec::new(), String::new(), true);
+    let mut drawn = Vec::new();
+    for suite in &mut suites {
+        if let Some(part) = &options.case {
+            suite.keep(part);
+        }
+        let suite = &*suite;
+        let outcome = outcome(suite, options.threads);
+        out.line(suite::tables(suite, &outcome))?;
+        out.flush()?;
+        good &= outcome.iter().all(Result::is_ok);
+        whole.push(json(suite, &outcome));
+        rows += &csv(suite, &outcome);
+        if let Some((figure, class)) = options.figure.as_deref().map(of_class) {
+            let of = |figures: &Figures| figures.get(figure, class);
+            let cases = suite.cases.iter().zip(&outcome);
+            drawn.extend(
+                cases.map(|((name, _), found)| (name.as_str(), found.as_ref().ok().and_then(of))),
+            );
+        }
+    }
+    if let Some(path) = &options.json {
+        write(path, &serde_json::Value::from(whole).to_string())?;
+    }
+    if let Some(path) = &options.csv {
+        write(path, &rows)?;
+    }
+    if let (Some(path), Some(named)) = (&options.svg, &options.figure) {
+        let (figure, class) = of_class(named);
+        let what = NAMES.iter().find(|(name, _)| *name == figure).map_or("", |(_, what)| what);
+        let title = class.map_or(what.to_owned(), |class| format!("{class}: {what}"));
+        write(path, &bars(&title, &drawn))?;
+    }
+    if good { Ok(()) } else { Err(Failure::ended(Exit::Failed.into())) }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn figure(text: &str) -> Result<String, String> {
+    let names = || NAMES.iter().map(|(name, _)| *name);
+    if names().any(|name| name == of_class(text).0) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no such figure; there are {}", names().collect::<Vec<_>>().join(", ")))
+}
+
+fn outcome(suite: &Suite, threads: Option<usize>) -> Outcome {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or(cpus).clamp(1, suite.cases.len().max(1));
+    let bar = ProgressBar::new(suite.cases.iter().map(|(_, scenario)| work(scenario)).sum());
+    bar.set_style(style());
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let next = AtomicUsize::new(0);
+    let found = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, (name, scenario))) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    suite.cases.get(index).map(|case| (index, case))
+                } {
+                    bar.set_message(name.clone());
+                    let told = AtomicUsize::new(0);
+                    let done = |now: u64| {
+                        let before = told.swap(now as usize, Ordering::Relaxed) as u64;
+                        bar.inc(now.saturating_sub(before));
+                    };
+                    let figures = play(scenario, since_start, &done);
+                    // A thread that panicked while it held the lock has told the reason.
+                    if let Ok(mut found) = found.lock() {
+                        found.push((index, figures));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut found = found.into_inner().unwrap_or_default();
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, figures)| figures).collect()
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} % {pos}/{len} {elapsed} {msg}");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A clock that only goes forward.
+fn since_start() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
+}

@@ -1,0 +1,461 @@
+//! A cluster as the policies see it: checked, indexed, and changed only by [`Cluster::start`],
+//! [`Cluster::finish`] and what is in [`crate::placement::live`].
+//!
+//! Made from a [`crate::placement::input::ClusterInput`] by [`crate::placement::check`]. Everything is numbered, and
+//! `cluster[id]` is the thing itself. The waiting tasks of a job are indexed by the nodes and racks that
+//! hold their input ([`crate::placement::waiting`]).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Index;
+use std::time::Duration;
+
+use lrs_core::model::{Priority, Tier};
+use lrs_core::units::Share;
+use serde::Serialize;
+
+use crate::placement::groups::Group;
+use crate::placement::input::Kind;
+pub use crate::placement::node::Node;
+use crate::placement::resources::Resources;
+pub use crate::placement::waiting::Waiting;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident of $thing:ident in $list:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) usize);
+
+        impl $name {
+            /// Its number, from 0 on; that of a job or task that was forgotten is used again.
+            pub fn number(self) -> usize {
+                self.0
+            }
+        }
+
+        impl Index<$name> for Cluster {
+            type Output = $thing;
+
+            fn index(&self, id: $name) -> &$thing {
+                &self.$list[id.0]
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A node of one [`Cluster`].
+    NodeId of Node in nodes;
+    /// A job of one [`Cluster`].
+    JobId of Job in jobs;
+    /// A task of one [`Cluster`].
+    TaskId of Task in tasks;
+    /// A group of one [`Cluster`].
+    GroupId of Group in groups;
+}
+
+/// A rack of one [`Cluster`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RackId(pub(crate) usize);
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// Its group.
+    pub group: GroupId,
+    /// Higher is sooner.
+    pub priority: Priority,
+    /// Its computing rate; none: never measured.
+    pub rate: Option<Share>,
+    /// Ended tasks that the rate is the mean of.
+    pub(crate) measured: u32,
+    /// When it arrived.
+    pub arrived: Duration,
+    /// How long it has been passed over, as far as the input says.
+    pub waited: Duration,
+    pub(crate) maps: Waiting,
+    pub(crate) reduces: Waiting,
+    pub(crate) running: usize,
+    /// All of its tasks, whatever their state.
+    pub(crate) tasks: Vec<TaskId>,
+    /// Its number waits for another job.
+    pub(crate) forgotten: bool,
+}
+
+impl Job {
+    /// One without tasks.
+    pub(crate) fn new(name: String, group: GroupId, priority: Priority, arrived: Duration) -> Job {
+        Job {
+            name,
+            group,
+            priority,
+            rate: None,
+            measured: 0,
+            arrived,
+            waited: Duration::ZERO,
+            maps: Waiting::default(),
+            reduces: Waiting::default(),
+            running: 0,
+            tasks: Vec::new(),
+            forgotten: false,
+        }
+    }
+
+    /// Its waiting tasks of a kind.
+    pub fn waiting(&self, kind: Kind) -> &Waiting {
+        match kind {
+            Kind::Map => &self.maps,
+            Kind::Reduce => &self.reduces,
+        }
+    }
+
+    /// How many of its tasks wait.
+    pub fn waiting_tasks(&self) -> usize {
+        self.maps.len() + self.reduces.len()
+    }
+
+    /// How many of its tasks run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    fn waiting_mut(&mut self, kind: Kind) -> &mut Waiting {
+        match kind {
+            Kind::Map => &mut self.maps,
+            Kind::Reduce => &mut self.reduces,
+        }
+    }
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its name within the job.
+    pub name: String,
+    /// Its job.
+    pub job: JobId,
+    /// Map or reduce.
+    pub kind: Kind,
+    /// Size of its input.
+    pub bytes: u64,
+    /// The nodes that hold its input; none: it runs equally well anywhere.
+    pub replicas: Vec<NodeId>,
+    /// What it takes.
+    pub demand: Resources,
+    /// In what time it is predicted to end, if it runs.
+    pub remaining: Option<Duration>,
+    pub(crate) state: State,
+}
+
+impl Task {
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In the queue.
+    Waiting,
+    /// On this node since then.
+    Running(NodeId, Duration),
+    /// Over.
+    Ended,
+}
+
+/// How near a task runs to its input; nearer is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Locality {
+    /// On a node that holds it, or it has none.
+    Node,
+    /// In a rack that holds it.
+    Rack,
+    /// In another rack.
+    Remote,
+}
+
+impl fmt::Display for Locality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Locality::Node => "node",
+            Locality::Rack => "rack",
+            Locality::Remote => "remote",
+        })
+    }
+}
+
+/// How fast input moves from node to node.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) within_rack: f64,
+    pub(crate) between_racks: f64,
+    pub(crate) pairs: BTreeMap<(NodeId, NodeId), f64>,
+}
+
+/// A checked cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) tasks: Vec<Task>,
+    /// At least one: that of the jobs in no group, when the input has none.
+    pub(crate) groups: Vec<Group>,
+    pub(crate) network: Option<Network>,
+    /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
+    pub(crate) queue: BTreeSet<(Reverse<Priority>, Duration, JobId)>,
+    /// Slots of all nodes, and what of them is free: sums that policies ask for at every heartbeat.
+    slots: u64,
+    free: u64,
+    /// Tasks that wait or run, by kind.
+    maps: usize,
+    reduces: usize,
+    /// Numbers to be used again.
+    pub(crate) spare_jobs: Vec<JobId>,
+    pub(crate) spare_tasks: Vec<TaskId>,
+}
+
+impl Cluster {
+    /// All nodes, in the order of the input.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
+    }
+
+    /// All jobs, in the order of the input.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> {
+        let jobs = self.jobs.iter().enumerate().filter(|(_, job)| !job.forgotten);
+        jobs.map(|(index, _)| JobId(index))
+    }
+
+    /// All tasks, in the order of the input.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> + use<> {
+        (0..self.tasks.len()).map(TaskId)
+    }
+
+    /// Slots of all nodes, free or not.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Whether the input says what each node has.
+    pub fn knows_capacity(&self) -> bool {
+        self.nodes.iter().all(|node| node.capacity.is_some())
+    }
+
+    /// What the tasks of a node may take together; nothing where the input does not say.
+    pub fn capacity(&self, node: NodeId) -> Resources {
+        self[node].capacity.unwrap_or_default()
+    }
+
+    /// What of it no task takes.
+    pub fn idle(&self, node: NodeId) -> Resources {
+        let used = self[node].running().map(|task| self[task].demand).sum();
+        self.capacity(node) - used
+    }
+
+    /// Free slots of all nodes.
+    pub fn free_slots(&self) -> u64 {
+        self.free
+    }
+
+    /// Maps among the tasks that wait or run, 0 to 1; 1 without tasks.
+    pub(crate) fn share_of_maps(&self) -> f64 {
+        let all = self.maps + self.reduces;
+        if all == 0 { 1.0 } else { self.maps as f64 / all as f64 }
+    }
+
+    pub(crate) fn count(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Map => &mut self.maps,
+            Kind::Reduce => &mut self.reduces,
+        }
+    }
+
+    pub(crate) fn add_node(&mut self, node: Node) {
+        self.slots += u64::from(node.slots());
+        self.free += u64::from(node.all_free());
+        self.nodes.push(node);
+    }
+
+    /// The only way to a node that changes, so that the sums stay right.
+    pub(crate) fn change(&mut self, node: NodeId, change: impl FnOnce(&mut Node)) {
+        let node = &mut self.nodes[node.0];
+        self.slots -= u64::from(node.slots());
+        self.free -= u64::from(node.all_free());
+        change(node);
+        self.slots += u64::from(node.slots());
+        self.free += u64::from(node.all_free());
+    }
+
+    /// A task of the job ended, with this rate: its rate is the mean over the ended ones (thesis 2.3).
+    /// One from the input counts until then.
+    pub fn learn(&mut self, job: JobId, rate: Share) {
+        let of = &mut self.jobs[job.0];
+        let before = of.rate.filter(|_| of.measured > 0).map_or(0.0, Share::value);
+        let sum = before * f64::from(of.measured) + rate.value();
+        of.measured = of.measured.saturating_add(1);
+        of.rate = Share::of(sum, f64::from(of.measured));
+    }
+
+    /// All groups, in the order of the input.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.groups.len()).map(GroupId)
+    }
+
+    /// The group of a task's job.
+    pub fn group_of(&self, task: TaskId) -> GroupId {
+        self[self[task].job].group
+    }
+
+    /// Whether the input has groups.
+    pub fn has_groups(&self) -> bool {
+        self.groups.iter().any(|group| !group.name.is_empty())
+    }
+
+    /// Jobs with waiting tasks: highest priority, then earliest arrival, first.
+    pub fn queue(&self) -> impl Iterator<Item = JobId> {
+        self.queue.iter().map(|(_, _, job)| *job)
+    }
+
+    /// How near `task` would be to its input on `node`.
+    pub fn locality(&self, task: TaskId, node: NodeId) -> Locality {
+        let replicas = &self[task].replicas;
+        let rack = self[node].rack;
+        if replicas.is_empty() || replicas.contains(&node) {
+            Locality::Node
+        } else if replicas.iter().any(|replica| self[*replica].rack == rack) {
+            Locality::Rack
+        } else {
+            Locality::Remote
+        }
+    }
+
+    /// Seconds in which the input of `task` gets to `node`, from the replica that is nearest in
+    /// bandwidth (Guo, Fox, Zhou 2012, section 3); `None` without a network in the input.
+    pub fn transfer_seconds(&self, task: TaskId, node: NodeId) -> Option<f64> {
+        if self.locality(task, node) == Locality::Node {
+            return Some(0.0);
+        }
+        let network = self.network.as_ref()?;
+        let best = self[task]
+            .replicas
+            .iter()
+            .map(|replica| {
+                let usual = if self[*replica].rack == self[node].rack {
+                    network.within_rack
+                } else {
+                    network.between_racks
+                };
+                network.pairs.get(&(*replica, node)).copied().unwrap_or(usual)
+            })
+            .fold(0.0, f64::max);
+        Some(self[task].bytes as f64 / best)
+    }
+
+    /// The lowest priority of what is active on `node` (thesis 3.3.3).
+    pub fn lowest_active(&self, node: NodeId) -> Option<Priority> {
+        self.last_active(node).map(|(priority, _)| priority)
+    }
+
+    /// Whether the input says how fast data moves.
+    pub fn knows_network(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// Puts a waiting task on a free slot; `false`, and nothing done, when the task does not wait
+    /// or the slot is not free. A node makes a passive task of higher priority than its lowest
+    /// active one active in that one's place (thesis 3.3.2), and so does this.
+    pub fn start(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) -> bool {
+        if self[task].state != State::Waiting || self[node].free(tier) == 0 {
+            return false;
+        }
+        self.unlist(task);
+        let priority = self[self[task].job].priority;
+        let lower = (tier == Tier::Passive)
+            .then(|| self.last_active(node).filter(|(lowest, _)| *lowest < priority))
+            .flatten();
+        match lower {
+            Some((_, index)) => {
+                self.change(node, |node| node.move_to(Tier::Passive, index));
+                self.seat(task, node, Tier::Active, now);
+            }
+            None => self.seat(task, node, tier, now),
+        }
+        true
+    }
+
+    /// A running task is over; the earliest of the highest passive priority moves up.
+    pub fn finish(&mut self, task: TaskId) {
+        if self.unseat(task) {
+            self.tasks[task.0].state = State::Ended;
+            *self.count(self[task].kind) -= 1;
+        }
+    }
+
+    /// Takes a running task off its node; `false` if it does not run.
+    pub(crate) fn unseat(&mut self, task: TaskId) -> bool {
+        let State::Running(node, _) = self[task].state else { return false };
+        let job = self[task].job;
+        self.jobs[job.0].running -= 1;
+        self.change(node, |node| node.remove(task));
+        if self[node].free(Tier::Active) > 0
+            && let Some((_, index)) = self
+                .seated(node, Tier::Passive)
+                .max_by_key(|(priority, index)| (*priority, Reverse(*index)))
+        {
+            self.change(node, |node| node.move_to(Tier::Active, index));
+        }
+        true
+    }
+
+    /// Puts a task, which is on no list, on a node.
+    pub(crate) fn seat(&mut self, task: TaskId, node: NodeId, tier: Tier, now: Duration) {
+        let job = self[task].job;
+        self.jobs[job.0].running += 1;
+        self.change(node, |node| node.add(task, tier));
+        self.tasks[task.0].state = State::Running(node, now);
+    }
+
+    /// Lists a task as waiting.
+    pub(crate) fn list(&mut self, task: TaskId) {
+        let racks = self.racks(task);
+        let of = &self.tasks[task.0];
+        let (job, kind) = (of.job, of.kind);
+        self.jobs[job.0].waiting_mut(kind).add(task, of, &racks);
+        self.queue.insert(self.place(job));
+    }
+
+    fn unlist(&mut self, task: TaskId) {
+        let racks = self.racks(task);
+        let of = &self.tasks[task.0];
+        let (job, kind) = (of.job, of.kind);
+        self.jobs[job.0].waiting_mut(kind).remove(task, of, &racks);
+        if self[job].waiting_tasks() == 0 {
+            self.queue.remove(&self.place(job));
+        }
+    }
+
+    /// The place of a job in the queue.
+    pub(crate) fn place(&self, job: JobId) -> (Reverse<Priority>, Duration, JobId) {
+        (Reverse(self[job].priority), self[job].arrived, job)
+    }
+
+    fn racks(&self, task: TaskId) -> BTreeSet<RackId> {
+        self[task].replicas.iter().map(|node| self[*node].rack).collect()
+    }
+
+    /// The active task that would go passive first: of the lowest priority, started last.
+    fn last_active(&self, node: NodeId) -> Option<(Priority, usize)> {
+        self.seated(node, Tier::Active).min_by_key(|(priority, index)| (*priority, Reverse(*index)))
+    }
+
+    /// Priority and place of what runs in a tier of a node.
+    fn seated(&self, node: NodeId, tier: Tier) -> impl Iterator<Item = (Priority, usize)> {
+        self[node].seated(tier).map(|(index, task)| (self[self[task].job].priority, index))
+    }
+}

@@ -1,0 +1,147 @@
+//! DLAforBT: data-local allocation for batch tasks (Ru et al.): matching, and waiting where a node
+//! with the input is free before the input could be moved.
+//!
+//! 1. Jobs get tasks admitted by dominant resource fairness over CPUs, memory and disk: always the
+//!    job whose largest share of any of them is smallest, while its next task fits into what is idle.
+//! 2. Admitted tasks and the nodes that hold their input and have room are matched at the largest sum
+//!    of weights; a weight is the idle share of the node. A node takes one task at each matching, and
+//!    is matched again with what it has left.
+//! 3. A task that is left over waits, if a task on a node with its input is predicted to end before
+//!    the input could be moved (`W_rel < T_tran`); else it starts on the node with room that its input
+//!    reaches first, the most idle one of equals.
+//!
+//! `T_tran` is size by bandwidth, which is the source's `|d| rtt / tcp_window`. The prediction is the
+//! caller's (`running.remaining_seconds`); a task without one is not waited for. Ours: the idle share is
+//! the mean over the three resources.
+
+use std::collections::BTreeMap;
+
+use crate::placement::cluster::{Cluster, JobId, NodeId, TaskId};
+use crate::placement::input::Kind;
+use crate::placement::resources::Resources;
+use crate::placement::solver::{MOST, solve};
+use crate::placement::turn::{Policy, Reason, Turn};
+
+/// The policy. It has no state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dla;
+
+impl Policy for Dla {
+    fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
+        let mut left = admit(turn.cluster(), nodes);
+        loop {
+            let before = left.len();
+            left = match_once(left, nodes, turn);
+            if left.len() == before {
+                break;
+            }
+        }
+        left.into_iter().for_each(|task| wait_or_move(task, nodes, turn));
+    }
+}
+
+/// The tasks that may start, by dominant resource fairness.
+fn admit(cluster: &Cluster, nodes: &[NodeId]) -> Vec<TaskId> {
+    let total: Resources = cluster.nodes().map(|node| cluster.capacity(node)).sum();
+    let mut idle: Resources = nodes.iter().map(|node| cluster.idle(*node)).sum();
+    let mut used: BTreeMap<JobId, Resources> = BTreeMap::new();
+    for task in cluster.nodes().flat_map(|node| cluster[node].running()) {
+        let used = used.entry(cluster[task].job).or_default();
+        *used = *used + cluster[task].demand;
+    }
+    let kinds = [Kind::Map, Kind::Reduce];
+    let mut waiting: BTreeMap<JobId, Vec<TaskId>> = cluster
+        .queue()
+        .map(|job| {
+            let tasks = kinds.iter().flat_map(|kind| cluster[job].waiting(*kind).iter());
+            let mut tasks: Vec<TaskId> = tasks.collect();
+            tasks.reverse();
+            (job, tasks)
+        })
+        .collect();
+    let mut admitted = Vec::new();
+    let share = |used: &BTreeMap<JobId, Resources>, job: &JobId| {
+        used.get(job).copied().unwrap_or_default().dominant(&total)
+    };
+    while admitted.len() < MOST {
+        let jobs = waiting.keys().copied();
+        let least = jobs.min_by(|a, b| {
+            let places = || cluster.place(*a).cmp(&cluster.place(*b));
+            share(&used, a).total_cmp(&share(&used, b)).then_with(places)
+        });
+        let Some(job) = least else { break };
+        let next = waiting.get_mut(&job).and_then(Vec::pop);
+        let Some(task) = next.filter(|task| cluster[*task].demand.fits(&idle)) else {
+            waiting.remove(&job);
+            continue;
+        };
+        idle = idle - cluster[task].demand;
+        let used = used.entry(job).or_default();
+        *used = *used + cluster[task].demand;
+        admitted.push(task);
+    }
+    admitted
+}
+
+/// Starts at most one task on each node that holds its input; what is left.
+fn match_once(tasks: Vec<TaskId>, nodes: &[NodeId], turn: &mut Turn<'_>) -> Vec<TaskId> {
+    let cluster = turn.cluster();
+    let free: Vec<(NodeId, f64)> = with_room(cluster, nodes).take(MOST).collect();
+    let at_home = |task: TaskId, node: NodeId| {
+        cluster[task].replicas.contains(&node) && cluster[task].demand.fits(&cluster.idle(node))
+    };
+    let (rows, mut left): (Vec<TaskId>, Vec<TaskId>) =
+        tasks.into_iter().partition(|task| free.iter().any(|(node, _)| at_home(*task, *node)));
+    let edges: Vec<Vec<bool>> = rows
+        .iter()
+        .map(|task| free.iter().map(|(node, _)| at_home(*task, *node)).collect())
+        .collect();
+    // The largest sum of weights is the least sum of what they lack of 1.
+    let cost = |row: usize, column: usize| {
+        if edges[row][column] { 1.0 - free[column].1 } else { 1.0 }
+    };
+    // Weights are shares, and there are no more than the solver takes.
+    let Ok(found) = solve(rows.len(), free.len(), cost) else { return [rows, left].concat() };
+    for (row, column) in found.into_iter().enumerate() {
+        let matched = column.filter(|column| edges[row][*column]).map(|column| free[column]);
+        let started = matched.is_some_and(|(node, idle)| {
+            let tier = turn.cluster()[node].next_free();
+            tier.is_some_and(|tier| turn.start(rows[row], node, tier, Reason::Matched(idle)))
+        });
+        if !started {
+            left.push(rows[row]);
+        }
+    }
+    left
+}
+
+fn wait_or_move(task: TaskId, nodes: &[NodeId], turn: &mut Turn<'_>) {
+    let cluster = turn.cluster();
+    let fits = |(node, _): &(NodeId, f64)| cluster[task].demand.fits(&cluster.idle(*node));
+    let nearest = with_room(cluster, nodes)
+        .filter(fits)
+        .filter_map(|(node, idle)| Some((cluster.transfer_seconds(task, node)?, idle, node)))
+        .min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    let Some((seconds, _, node)) = nearest else { return };
+    let job = cluster[task].job;
+    let running = cluster[task].replicas.iter().flat_map(|node| cluster[*node].running());
+    let release = running
+        .filter_map(|task| cluster[task].remaining)
+        .map(|remaining| remaining.as_secs_f64())
+        .min_by(f64::total_cmp);
+    match (release, cluster[node].next_free()) {
+        (Some(release), _) if release < seconds => turn.hold(job, Reason::FreeSoon(release)),
+        (_, Some(tier)) => {
+            turn.start(task, node, tier, Reason::SoonestInput);
+        }
+        (_, None) => {}
+    }
+}
+
+/// Nodes with a free slot, and the idle share of each.
+fn with_room<'a>(cluster: &'a Cluster, nodes: &'a [NodeId]) -> impl Iterator<Item = (NodeId, f64)> {
+    nodes
+        .iter()
+        .filter(|node| cluster[**node].next_free().is_some())
+        .map(|node| (*node, cluster.idle(*node).mean_share(&cluster.capacity(*node))))
+}

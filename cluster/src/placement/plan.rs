@@ -1,0 +1,139 @@
+//! One decision for a whole cluster: what a policy would start now, and what that costs.
+//!
+//! The nodes report in the order of the input, round after round, until a round starts nothing. That
+//! is what heartbeats do on a cluster while nothing ends, and it is what makes "never both tiers in
+//! one heartbeat" spread work over the nodes.
+
+use std::time::Duration;
+
+use lrs_core::model::Tier;
+use serde::Serialize;
+
+use crate::placement::catalogue::Entry;
+use crate::placement::check::Fault;
+use crate::placement::cluster::{Cluster, Locality, NodeId};
+use crate::placement::groups::warnings;
+use crate::placement::input::Kind;
+use crate::placement::turn::{Reason, Turn};
+
+/// What a policy starts, and what waits; the JSON of `lrs-place plan --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// The starts, in order.
+    pub assigned: Vec<Assigned>,
+    /// The jobs with tasks that wait.
+    pub waiting: Vec<Held>,
+    /// What does not fit together in the input.
+    pub warnings: Vec<String>,
+    /// Totals.
+    pub summary: Summary,
+}
+
+/// A task that starts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Assigned {
+    /// Name of the job.
+    pub job: String,
+    /// Name of the task.
+    pub task: String,
+    /// Map or reduce.
+    pub kind: Kind,
+    /// Name of the node.
+    pub node: String,
+    /// Its tier there.
+    pub tier: Tier,
+    /// How near its input is.
+    pub locality: Locality,
+    /// Until the input is there; `None`: the input has no network.
+    pub transfer_seconds: Option<f64>,
+    /// Why this task on this slot.
+    pub reason: String,
+}
+
+/// A job with tasks that wait.
+#[derive(Clone, Debug, Serialize)]
+pub struct Held {
+    /// Name of the job.
+    pub job: String,
+    /// How many of its tasks wait.
+    pub tasks: usize,
+    /// Why.
+    pub reason: String,
+}
+
+/// A plan in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Tasks that start.
+    pub assigned: usize,
+    /// Of these, on a node that holds the input.
+    pub node_local: usize,
+    /// In a rack that holds it.
+    pub rack_local: usize,
+    /// Elsewhere.
+    pub remote: usize,
+    /// In active slots.
+    pub active: usize,
+    /// Tasks that wait.
+    pub waiting: usize,
+    /// Seconds of moving input, summed; `None`: the input has no network.
+    pub transfer_seconds: Option<f64>,
+}
+
+/// Asks a policy for a cluster, which stays as it is.
+pub fn plan(entry: &Entry, cluster: &Cluster) -> Result<Plan, Fault> {
+    let mut policy = entry.policy(cluster)?;
+    let mut cluster = cluster.clone();
+    let now = cluster.jobs().map(|job| cluster[job].arrived).max().unwrap_or(Duration::ZERO);
+    let nodes: Vec<NodeId> = cluster.nodes().collect();
+    let mut turn = Turn::new(&mut cluster, now);
+    loop {
+        let before = turn.choices.len();
+        policy.assign(&nodes, &mut turn);
+        if turn.choices.len() == before {
+            break;
+        }
+    }
+    Ok(report(entry.name, turn))
+}
+
+fn report(policy: &'static str, turn: Turn<'_>) -> Plan {
+    let cluster = turn.cluster();
+    let no_slot = cluster.nodes().all(|node| cluster[node].next_free().is_none());
+    let mut summary = Summary { transfer_seconds: Some(0.0), ..Summary::default() };
+    let mut assigned = Vec::with_capacity(turn.choices.len());
+    for choice in &turn.choices {
+        let task = &cluster[choice.task];
+        summary.assigned += 1;
+        *match choice.locality {
+            Locality::Node => &mut summary.node_local,
+            Locality::Rack => &mut summary.rack_local,
+            Locality::Remote => &mut summary.remote,
+        } += 1;
+        summary.active += usize::from(choice.tier == Tier::Active);
+        let transfers = summary.transfer_seconds.zip(choice.transfer_seconds);
+        summary.transfer_seconds = transfers.map(|(sum, seconds)| sum + seconds);
+        assigned.push(Assigned {
+            job: cluster[task.job].name.clone(),
+            task: task.name.clone(),
+            kind: task.kind,
+            node: cluster[choice.node].name.clone(),
+            tier: choice.tier,
+            locality: choice.locality,
+            transfer_seconds: choice.transfer_seconds,
+            reason: choice.reason.to_string(),
+        });
+    }
+    let mut waiting = Vec::new();
+    for job in cluster.queue() {
+        let held = turn.held.get(&job).copied();
+        let reason = if no_slot { Reason::NoFreeSlot } else { held.unwrap_or(Reason::NotChosen) };
+        let job = &cluster[job];
+        let tasks = job.waiting_tasks();
+        summary.waiting += tasks;
+        waiting.push(Held { job: job.name.clone(), tasks, reason: reason.to_string() });
+    }
+    Plan { policy, assigned, waiting, warnings: warnings(cluster), summary }
+}

@@ -1,0 +1,186 @@
+//! One turn of a policy: what it reads, and the only way in which it starts a task.
+//!
+//! A policy changes nothing but through [`Turn::start`], which takes a waiting task and a free slot
+//! and nothing else. So no policy can give a slot twice, and every start has its reason. What it
+//! keeps waiting on purpose it says with [`Turn::hold`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use lrs_core::model::Tier;
+
+use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
+
+/// A policy: decides which waiting tasks start on which free slots.
+pub trait Policy {
+    /// Starts tasks on `nodes`, which have reported in this order. A policy that decides at each
+    /// heartbeat takes them one after the other; one that solves for the cluster, together.
+    fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>);
+
+    /// A job is over and is forgotten; its number may come back as another job's.
+    fn forget(&mut self, _job: JobId) {}
+}
+
+/// What a policy decides on, and what it has decided.
+pub struct Turn<'a> {
+    cluster: &'a mut Cluster,
+    now: Duration,
+    /// What has started, in order.
+    pub(crate) choices: Vec<Choice>,
+    /// Why jobs wait although slots are free.
+    pub(crate) held: BTreeMap<JobId, Reason>,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn at `now`, on the clock of the jobs' arrivals.
+    pub fn new(cluster: &'a mut Cluster, now: Duration) -> Turn<'a> {
+        Turn { cluster, now, choices: Vec::new(), held: BTreeMap::new() }
+    }
+
+    /// The cluster, with what has started so far.
+    pub fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// What has started, in order.
+    pub fn into_choices(self) -> Vec<Choice> {
+        self.choices
+    }
+
+    /// When this is.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Starts a task; `false` and nothing done when it does not wait or no slot of `tier` is free.
+    pub fn start(&mut self, task: TaskId, node: NodeId, tier: Tier, reason: Reason) -> bool {
+        let locality = self.cluster.locality(task, node);
+        let transfer_seconds = self.cluster.transfer_seconds(task, node);
+        let started = self.cluster.start(task, node, tier, self.now);
+        if started {
+            self.held.remove(&self.cluster[task].job);
+            self.choices.push(Choice { task, node, tier, locality, transfer_seconds, reason });
+        }
+        started
+    }
+
+    /// Keeps the waiting tasks of a job waiting; the last reason counts.
+    pub fn hold(&mut self, job: JobId, reason: Reason) {
+        self.held.insert(job, reason);
+    }
+}
+
+/// A task that starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The task.
+    pub task: TaskId,
+    /// Where it starts.
+    pub node: NodeId,
+    /// The slot it takes.
+    pub tier: Tier,
+    /// How near that is to its input.
+    pub locality: Locality,
+    /// Until its input is there; `None`: the network is not known.
+    pub transfer_seconds: Option<f64>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a task starts, or why a job waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// The next of its kind, of the first job that has one.
+    FirstInQueue,
+    /// The first of any job whose input is this near.
+    Nearest(Locality),
+    /// One reduce task at each heartbeat, before the maps.
+    OneReduce,
+    /// A map for a free active slot.
+    ActiveSlot,
+    /// A map of any job whose input is on the node, for a passive slot.
+    PassiveLocal,
+    /// A map for a passive slot, when none has its input on the node.
+    PassiveAny,
+    /// The sum over all starts is least; this is its own part.
+    LeastCost(f64),
+    /// It is its group's and its job's turn, and the input is on the node.
+    DueAtInput,
+    /// Its job has let enough slots pass; this one is not at its input.
+    WaitedLongEnough,
+    /// The first task of a job without a rate.
+    Sample,
+    /// Nothing runs on the node.
+    AloneOnNode,
+    /// With it the mean rate on the node is this.
+    SuitsNode(f64),
+    /// There are slots for all that waits.
+    MoreSlotsThanTasks,
+    /// Matched with a node that holds its input and is idle to this share.
+    Matched(f64),
+    /// Its input reaches this node first.
+    SoonestInput,
+    /// Its job's priority is above the lowest active one: the node makes it active.
+    AboveLowestActive,
+    /// The maps have as many slots of the node as their share of all tasks.
+    MapsHaveTheirShare,
+    /// The node is full of work of the same or a higher priority.
+    NotAboveLowestActive,
+    /// It waits for a slot this near to its input.
+    WaitsForInput(Locality),
+    /// The last free node would be bound by one resource with it.
+    SuitsNoNode,
+    /// Its rate is not known, and one of its tasks runs to be measured.
+    SampleRuns,
+    /// A node with its input is free in so many seconds, before the input could be moved.
+    FreeSoon(f64),
+    /// Every slot is taken.
+    NoFreeSlot,
+    /// The policy started none of its tasks on what is free.
+    NotChosen,
+}
+
+impl fmt::Display for Reason {
+    /// Short for what starts, since it is a column; a sentence for what waits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::LeastCost(own) => return write!(f, "least sum of costs, its own {own:.2}"),
+            Reason::SuitsNode(rate) => return write!(f, "suits, mean rate there {rate:.2}"),
+            Reason::Matched(idle) => return write!(f, "matched with its input, idle {idle:.2}"),
+            Reason::FreeSoon(seconds) => {
+                return write!(
+                    f,
+                    "a node with its input is free in {seconds:.1} s, before it moves"
+                );
+            }
+            Reason::FirstInQueue => "next of the first job in the queue",
+            Reason::Nearest(Locality::Node) => "input on the node, any job",
+            Reason::Nearest(Locality::Rack) => "input in the rack, none on the node",
+            Reason::Nearest(Locality::Remote) => "no input in the rack; first in queue",
+            Reason::OneReduce => "one reduce a heartbeat",
+            Reason::ActiveSlot => "free active slot, first job first",
+            Reason::PassiveLocal => "passive slot, input on the node",
+            Reason::PassiveAny => "passive slot, no input on the node",
+            Reason::DueAtInput => "its turn, and input on the node",
+            Reason::WaitedLongEnough => "its turn, has waited long enough",
+            Reason::Sample => "sample, its job has no rate",
+            Reason::AloneOnNode => "suits, nothing runs there",
+            Reason::MoreSlotsThanTasks => "more free slots than tasks",
+            Reason::SoonestInput => "input is there soonest",
+            Reason::AboveLowestActive => "priority above the lowest active",
+            Reason::MapsHaveTheirShare => "the maps have their share of the free slots",
+            Reason::NotAboveLowestActive => {
+                "no active slot is free, and its priority is not above the lowest active one"
+            }
+            Reason::WaitsForInput(Locality::Node) => "waits for a slot on a node with its input",
+            Reason::WaitsForInput(_) => "waits for a slot in a rack with its input",
+            Reason::SuitsNoNode => "the nodes with free slots would be bound by one resource",
+            Reason::SampleRuns => {
+                "has no computing rate yet; waits until its first task is measured"
+            }
+            Reason::NoFreeSlot => "no slot is free",
+            Reason::NotChosen => "the policy starts none of its tasks on the free slots",
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! The waiting tasks of a job, by where their input is.
+//!
+//! Sets in order, so that the question of every policy, "has this job a task whose input is here?",
+//! costs a search in a tree, and the answer does not depend on what was asked before.
+
+use std::collections::BTreeSet;
+
+use crate::placement::cluster::{Locality, NodeId, RackId, Task, TaskId};
+
+/// The waiting tasks of one kind of a job, in order, and by where their input is.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    all: BTreeSet<TaskId>,
+    by_node: BTreeSet<(NodeId, TaskId)>,
+    by_rack: BTreeSet<(RackId, TaskId)>,
+    /// Those without input, which run equally well anywhere.
+    free: BTreeSet<TaskId>,
+}
+
+impl Waiting {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = TaskId> {
+        self.all.iter().copied()
+    }
+
+    /// The first whose way to its input is no longer than `limit` on a node of a rack; the
+    /// shortest way wins.
+    pub fn first(&self, node: NodeId, rack: RackId, limit: Locality) -> Option<TaskId> {
+        let here = || after(&self.by_node, (node, TaskId(0))).filter(|(of, _)| *of == node);
+        let near = || after(&self.by_rack, (rack, TaskId(0))).filter(|(of, _)| *of == rack);
+        let mut found = here().map(|(_, task)| task).or_else(|| self.free.first().copied());
+        if limit >= Locality::Rack {
+            found = found.or_else(|| near().map(|(_, task)| task));
+        }
+        if limit >= Locality::Remote {
+            found = found.or_else(|| self.all.first().copied());
+        }
+        found
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
+        self.all.insert(id);
+        self.by_node.extend(task.replicas.iter().map(|node| (*node, id)));
+        self.by_rack.extend(racks.iter().map(|rack| (*rack, id)));
+        if task.replicas.is_empty() {
+            self.free.insert(id);
+        }
+    }
+
+    /// One less.
+    pub(crate) fn remove(&mut self, id: TaskId, task: &Task, racks: &BTreeSet<RackId>) {
+        self.all.remove(&id);
+        for node in &task.replicas {
+            self.by_node.remove(&(*node, id));
+        }
+        for rack in racks {
+            self.by_rack.remove(&(*rack, id));
+        }
+        self.free.remove(&id);
+    }
+}
+
+fn after<T: Copy + Ord>(set: &BTreeSet<T>, from: T) -> Option<T> {
+    set.range(from..).next().copied()
+}

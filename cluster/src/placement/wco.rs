@@ -1,0 +1,127 @@
+//! WCO: jobs that compute beside jobs that read and write (thesis ch. 2, Fig. 2.5).
+//!
+//! For a free slot of a node:
+//!
+//! 1. the first job without a rate, of which nothing runs, gets one task to be measured by (sampling;
+//!    the task is drawn at random, the source's other way is static analysis);
+//! 2. the first job with a rate that suits what runs on the node, by the same test that lrsd applies
+//!    ([`lrs_core::colocation`]);
+//! 3. where no fewer slots are free than tasks wait, the next task of the queue: waiting gains nothing.
+//!
+//! Only the first jobs of the queue are looked at, those that run included ([`Wco::pool`]): so no job
+//! is passed over for ever by later ones that suit better. [`crate::placement::cluster::Cluster::learn`] corrects
+//! a rate with every task that ends (adjustment).
+
+use lrs_core::colocation::{Advice, Question, Running, evaluate};
+use lrs_core::units::Share;
+
+use crate::placement::cluster::{Cluster, JobId, Locality, NodeId, TaskId};
+use crate::placement::fifo::first_in_queue;
+use crate::placement::input::Kind;
+use crate::placement::turn::{Policy, Reason, Turn};
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Wco {
+    /// Slack of the co-location test.
+    pub threshold: f64,
+    /// Jobs that are looked at, at most.
+    pub pool: usize,
+    random: fastrand::Rng,
+}
+
+impl Wco {
+    /// The threshold of the source (2.5), which is lrsd's default too, and a pool of 10 jobs.
+    pub fn new(random: fastrand::Rng) -> Wco {
+        Wco { threshold: 0.1, pool: 10, random }
+    }
+
+    fn next(&mut self, node: NodeId, turn: &mut Turn<'_>) -> Option<(TaskId, Reason)> {
+        let cluster = turn.cluster();
+        let mut pool = self.pool_of(cluster);
+        let mean_rate = mean_rate(cluster, &pool);
+        pool.retain(|job| cluster[*job].waiting_tasks() > 0);
+        let unmeasured =
+            |job: &&JobId| cluster[**job].rate.is_none() && cluster[**job].running() == 0;
+        if let Some(job) = pool.iter().find(unmeasured) {
+            return self.sample(cluster, *job).map(|task| (task, Reason::Sample));
+        }
+        let on_node = cluster[node].running();
+        let running: Running = on_node.map(|task| cluster[cluster[task].job].rate).collect();
+        let mut unsuited = Vec::new();
+        for job in pool {
+            let threshold = self.threshold;
+            let job_rate = cluster[job].rate;
+            match evaluate(&Question { job_rate, running, mean_rate, threshold }) {
+                Advice::Suits { new_rate, .. } => {
+                    let reason = new_rate.map_or(Reason::AloneOnNode, Reason::SuitsNode);
+                    return nearest(cluster, job, node).map(|task| (task, reason));
+                }
+                Advice::DoesNotSuit { .. } => unsuited.push((job, Reason::SuitsNoNode)),
+                Advice::SampleFirst => unsuited.push((job, Reason::SampleRuns)),
+            }
+        }
+        unsuited.into_iter().for_each(|(job, reason)| turn.hold(job, reason));
+        None
+    }
+
+    /// The first jobs that wait or run.
+    fn pool_of(&self, cluster: &Cluster) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = cluster
+            .jobs()
+            .filter(|job| cluster[*job].running() + cluster[*job].waiting_tasks() > 0)
+            .collect();
+        jobs.sort_by_key(|job| cluster.place(*job));
+        jobs.truncate(self.pool);
+        jobs
+    }
+
+    fn sample(&mut self, cluster: &Cluster, job: JobId) -> Option<TaskId> {
+        let kinds = [Kind::Map, Kind::Reduce];
+        let waiting = kinds.map(|kind| cluster[job].waiting(kind)).into_iter();
+        let waiting = waiting.into_iter().find(|waiting| !waiting.is_empty())?;
+        waiting.iter().nth(self.random.usize(0..waiting.len()))
+    }
+}
+
+impl Policy for Wco {
+    fn assign(&mut self, nodes: &[NodeId], turn: &mut Turn<'_>) {
+        // Each start takes one of both, so this holds for the whole turn.
+        let cluster = turn.cluster();
+        let waiting: usize = cluster.queue().map(|job| cluster[job].waiting_tasks()).sum();
+        let plenty = cluster.free_slots() >= waiting as u64;
+        for node in nodes {
+            while let Some(tier) = turn.cluster()[*node].next_free() {
+                let rest = |turn: &Turn<'_>| {
+                    let kinds = [Kind::Map, Kind::Reduce].into_iter();
+                    let mut first =
+                        kinds.filter_map(|kind| first_in_queue(turn.cluster(), *node, kind));
+                    first.next().map(|task| (task, Reason::MoreSlotsThanTasks))
+                };
+                let next = self.next(*node, turn);
+                let next = next.or_else(|| plenty.then(|| rest(turn)).flatten());
+                let Some((task, reason)) = next else { break };
+                turn.start(task, *node, tier, reason);
+            }
+        }
+    }
+}
+
+fn nearest(cluster: &Cluster, job: JobId, node: NodeId) -> Option<TaskId> {
+    [Kind::Map, Kind::Reduce].into_iter().find_map(|kind| {
+        cluster[job].waiting(kind).first(node, cluster[node].rack, Locality::Remote)
+    })
+}
+
+/// M: the mean rate of the jobs that run or are in the pool, as far as they have one. Those of which no
+/// task runs yet count: in a mean of what runs, the first job is alone, suits itself, and no other ever
+/// starts beside it. A pair of a computing and a writing job then took as long as with FIFO, and
+/// takes 0.79 of that so (`cluster/suites/tables/wco.toml`). docs/placement.md has the figures of the other readings.
+fn mean_rate(cluster: &Cluster, pool: &[JobId]) -> Option<Share> {
+    let rates: Vec<f64> = cluster
+        .jobs()
+        .filter(|job| cluster[*job].running() > 0 || pool.contains(job))
+        .filter_map(|job| cluster[job].rate.map(Share::value))
+        .collect();
+    Share::of(rates.iter().sum(), rates.len() as f64)
+}

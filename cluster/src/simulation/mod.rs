@@ -1,0 +1,45 @@
+//! A cluster around the placement policies: nodes that report, jobs that arrive, input that lies
+//! somewhere.
+//!
+//! [`crate::placement`] decides and this carries out: it has no rule of its own about which task goes
+//! where. So a published result can be held against the policy that `lrs-place plan` has, and all
+//! policies against each other on the same workload. A node with LRS is that of [`lrs_sim`].
+//!
+//! | module | what |
+//! |---|---|
+//! | [`scenario`] | what a case says, with its faults |
+//! | [`workload`] | jobs and their tasks, drawn from a seed when they arrive |
+//! | [`machine`] | nodes: slots that do not disturb each other, CPUs and a disk that are shared, LRS |
+//! | [`shaped`] | a node with the real core inside |
+//! | [`run`] | the queue of events |
+//! | [`once`] | one decision for one moment, many times |
+//! | [`formula`] | figures that need no cluster |
+//! | `forecast` | how long a task is going to run, by those that have ended |
+//! | [`figures`] | what is counted, in bounded memory |
+//! | [`suite`] | files of cases, and what the sources published beside what comes out |
+//! | [`bars`] | a figure of each case as a picture |
+//!
+//! The workload depends on the seed alone and not on the policy: the same jobs with the same work and
+//! the same replicas arrive at the same moments.
+//!
+//! Limits. A transfer takes the size by the bandwidth between two nodes, however many transfers there
+//! are. Reduces wait until all maps of their job have ended. No task is started a second time because
+//! it is slow. The input of a node that is down is read from it all the same, as from a copy that was
+//! made elsewhere.
+
+pub mod bars;
+pub mod figures;
+mod forecast;
+pub mod formula;
+pub mod machine;
+pub mod once;
+pub mod run;
+pub mod scenario;
+pub mod shaped;
+pub mod suite;
+#[cfg(test)]
+mod tests;
+pub mod workload;
+
+/// Reads a clock that only goes forward: the cost of deciding is measured with it, and nothing else.
+pub type Clock = fn() -> std::time::Duration;

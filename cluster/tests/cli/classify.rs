@@ -1,0 +1,49 @@
+//! `lrs-place classify`: a jar that javac made (`Count.java`), what is no jar.
+
+use crate::{Ended, lrs_place};
+
+const JAR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/Count.jar");
+
+fn classify(args: &[&str]) -> Ended {
+    lrs_place(&[&["classify"], args].concat())
+}
+
+#[test]
+fn map_and_reduce_classes_are_listed() {
+    let text = classify(&[JAR]);
+    assert_eq!((text.code, text.err.as_str()), (Some(0), ""), "{text:?}");
+    assert_eq!(text.out.lines().count(), 3, "{text:?}");
+    let json: serde_json::Value = serde_json::from_str(&classify(&[JAR, "--json"]).out).unwrap();
+    assert_eq!(json["skipped"].as_array().unwrap().len(), 0);
+    let words = &json["programs"][1];
+    assert_eq!((&words["class"], &words["kind"]), (&"Count$Words".into(), &"map".into()));
+    // Counted in what `javap -c` shows: 13 before the loop's body, 16 in it, 1 behind.
+    assert_eq!((&words["longest_path"], &words["threshold"]), (&30.into(), &500.into()));
+    assert_eq!(words["predicted"], "io");
+    assert_eq!(words["assumed_computing_rate"], 0.1);
+}
+
+#[test]
+fn a_class_is_chosen_by_the_end_of_its_name() {
+    let text = classify(&[JAR, "--class", "Sum"]);
+    assert_eq!((text.code, text.out.lines().count()), (Some(0), 2), "{text:?}");
+    let text = classify(&[JAR, "--class", "Count"]);
+    assert_eq!(text.code, Some(1), "{text:?}");
+    assert!(text.err.contains("is no map or reduce class"), "{text:?}");
+    let text = classify(&[JAR, "--class", "Average"]);
+    assert!(text.err.contains("has no class Average"), "{text:?}");
+}
+
+#[test]
+fn what_is_no_jar_is_named() {
+    for (file, says) in [
+        (concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "is not a jar"),
+        (env!("CARGO_MANIFEST_DIR"), "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        ("/nonexistent.jar", "cannot be read"),
+    ] {
+        let text = classify(&[file]);
+        assert_eq!((text.code, text.out.as_str()), (Some(1), ""), "{text:?}");
+        assert!(text.err.contains(file) && text.err.contains(says), "{text:?}");
+    }
+}
