@@ -1,4 +1,5 @@
-//! The modelled slow disk of `lrsctl bench`, under a cluster: that of the suite six-loads-slow.
+//! The modelled slow disk of `lrs-bench`, under a cluster: that of the suite six-loads-slow. Its program
+//! is beside lrsctl after `cargo build --release -p lrs-slow-disk`.
 //!
 //! It has the NodeManager's local directories and the data of the jobs. Before each run its files
 //! are no longer in memory, and while it runs only [`DIRTY_BYTES`] of what is written may wait there:
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise, syncfs};
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::cpus;
 
@@ -74,27 +74,27 @@ impl Disk {
     pub fn make() -> Disk {
         let spec = Spec::read();
         let seek = suffixed(&spec.seek, "ms");
-        let words = json!({
-            "size_bytes": (mib(&spec.size) + mib(&spec.size_per_core) * u64::from(cpus())) << 20,
-            "bandwidth_bytes_per_sec": mib(&spec.bandwidth) << 20,
-            "seek": { "secs": 0, "nanos": seek * 1_000_000 },
-            "scheduler": spec.scheduler,
-        });
+        let size = (mib(&spec.size) + mib(&spec.size_per_core) * u64::from(cpus())) << 20;
         let mount = std::env::temp_dir().join(MOUNT);
         fs::create_dir_all(&mount).expect("a place for the disk");
-        let mut server = Command::new(env!("CARGO_BIN_EXE_lrsctl"))
-            .args(["__disk", "--spec", &words.to_string(), "--mount"])
+        let program = Path::new(env!("CARGO_BIN_EXE_lrsctl")).with_file_name("lrs-slow-disk");
+        let mut server = Command::new(&program)
+            .args(["--size-bytes", &size.to_string()])
+            .args(["--bandwidth-bytes-per-sec", &(mib(&spec.bandwidth) << 20).to_string()])
+            .args(["--seek-micros", &(seek * 1000).to_string()])
+            .args(["--scheduler", &spec.scheduler, "--mount"])
             .arg(&mount)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the server of the disk");
+            .unwrap_or_else(|error| {
+                panic!("{}: {error}; cargo build --release -p lrs-slow-disk", program.display())
+            });
         let mut word = String::new();
         let stdout = server.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut word).expect("the server's word");
-        let told: serde_json::Value = serde_json::from_str(&word).unwrap_or_default();
-        let device = told["ready"]["device"].as_str().map(str::to_owned);
-        let device = device.unwrap_or_else(|| panic!("no modelled disk: {word}"));
+        let device = word.trim().to_owned();
+        assert!(!device.is_empty(), "no modelled disk; its error is above");
         let disk = Disk { server, mount, device };
         // strict_limit first: without it the other is a share of what nobody has reached yet.
         disk.set("strict_limit", 1);

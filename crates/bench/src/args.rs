@@ -31,8 +31,6 @@ pub(crate) struct Cli {
 pub(crate) enum Inner {
     #[command(name = "__bench", hide = true)]
     Bench(InnerArgs),
-    #[command(name = "__disk", hide = true)]
-    Disk(DiskArgs),
     /// The manual page on stdout
     #[command(name = "__man", hide = true)]
     Man,
@@ -130,15 +128,4 @@ pub struct InnerArgs {
     /// The command line as it was given
     #[arg(last = true)]
     pub(crate) command: Vec<String>,
-}
-
-/// What the bench tells the process that is its modelled disk.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DiskArgs {
-    /// The disk, as JSON
-    #[arg(long)]
-    pub(crate) spec: String,
-    /// Where to mount its file system
-    #[arg(long)]
-    pub(crate) mount: PathBuf,
 }

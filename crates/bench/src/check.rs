@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::runs_file;
 use super::suite::Suite;
+use super::{disk, runs_file};
 use lrs_term::Failure;
 
 use crate::args::BenchChoice;
@@ -44,7 +44,7 @@ fn known(option: &str, asked: &[String], names: &[String]) -> Result<(), Failure
         .hint(format!("it has {}", known.join(", "))))
 }
 
-/// Whether all programs are in PATH.
+/// Whether all programs are there.
 pub(super) fn programs(suite: &Suite) -> Result<(), Failure> {
     let missing: Vec<String> = suite
         .programs()
@@ -53,7 +53,7 @@ pub(super) fn programs(suite: &Suite) -> Result<(), Failure> {
         .map(|name| format!("{name} not found in PATH"))
         .collect();
     if missing.is_empty() {
-        return Ok(());
+        return suite.disk.as_ref().map_or(Ok(()), |_| disk::program().map(drop));
     }
     Err(Failure::failed(format!("the suite cannot run: {}", missing.join("; "))).hint(
         "install what is missing (--load leaves out what only its loads' commands begin with, \

@@ -66,7 +66,6 @@ pub fn main() -> ExitCode {
     let ended = match cli.inner {
         None => supervise(&cli.bench, &mut out),
         Some(Inner::Bench(args)) => run(&args, &mut out),
-        Some(Inner::Disk(args)) => disk::serve(&args, &mut out),
         Some(Inner::Man) => man(&mut out),
         Some(Inner::Completions { shell }) => {
             let mut script = Vec::new();

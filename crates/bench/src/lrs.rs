@@ -8,14 +8,18 @@ use std::process::Command;
 use lrs_term::Failure;
 use serde::Deserialize;
 
-/// The one beside this executable, as packages and cargo put it; else the first in PATH.
+/// The one to measure.
 pub(crate) fn lrsctl() -> Result<PathBuf, Failure> {
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("lrsctl")));
-    let beside = beside.filter(|file| file.is_file());
-    beside.or_else(|| in_path("lrsctl")).ok_or_else(|| {
+    beside_or_in_path("lrsctl").ok_or_else(|| {
         Failure::failed("lrsctl is neither beside this program nor in PATH")
             .hint("install LRS whole, or put lrsctl where lrs-bench is")
     })
+}
+
+/// The program of LRS's own beside this one, as packages and cargo put it; else the first in PATH.
+pub(crate) fn beside_or_in_path(name: &str) -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(name)));
+    beside.filter(|file| file.is_file()).or_else(|| in_path(name))
 }
 
 /// The first executable file of that name in PATH; a name with a slash is a path.

@@ -1,39 +1,15 @@
-//! A modelled slow disk, so that what tiers of disk are worth can be measured on a machine
-//! whose own disk is too fast to be waited for.
+//! The modelled slow disk of a suite with `[disk]`.
 //!
-//! ```text
-//! tasks -> ext4 -> loop device, queue under BFQ -> FUSE file -> lrs-bench __disk: one arm, memory
-//! ```
-//!
-//! The block layer above is the kernel's own, so that its scheduler decides who is served by
-//! the weights of the tasks' cgroups; a limit on bytes a second (blkio.throttle) would sit above
-//! the scheduler and leave it nothing to decide. What a request costs is in [`model`]; the
-//! server is a process of its own that a busy runtime of the bench cannot delay.
-//!
-//! Limits: no write cache (a flush costs nothing, a write is down when it is answered), no
-//! distance between places, no command queue. The page cache of ext4 is as ever: what was read
-//! or written lately is not read again. On cgroup v1 what the kernel writes back by itself is
-//! nobody's; what fsync(2) writes is the task's own. The bytes take up memory.
-//!
-//! The settings of the device are BFQ's defaults and `rotational = 1`. Measured once each, on a
-//! busy machine, with two writers of weights 1000 and 10 (80 MiB/s, 4 ms; Linux 6.18, cgroup v1):
-//! direct requests of 256 KiB share 55:1 to 100:1, 4 KiB reads 70:1, files of 2 MiB with fsync
-//! 2.5:1 to 5:1, of 16 MiB 2:1 to 3:1, for there the journal of the file system is in common.
-//! `low_latency = 0` halves the first and ends the third; `slice_idle = 0` ends the second and
-//! the third. `rotational = 0` and strict_guarantees made no difference beyond the spread.
+//! The disk is a program of its own, `lrs-slow-disk` (`tests/slow-disk` of the source), a test program
+//! that no package has. Here is what starts it, watches it and takes away what it leaves: the bench
+//! itself makes no file system and no device.
 //!
 //! Two traces of it in the system outlast a server that was killed: the mount, and the scheduler,
 //! which a loop device keeps when it is taken apart and would bring to its next user. Whoever
-//! holds the server takes both away, and so does the sweep ([`sweep`]). Loop device and FUSE mount
-//! are taken apart by the kernel when mount and server are gone, in whichever order. A server
+//! holds the server takes both away, and so does the sweep ([`sweep`]). A server
 //! killed in the moment between choosing the scheduler and mounting leaves the scheduler.
 
-mod loops;
-mod medium;
-mod model;
 mod place;
-mod room;
-mod server;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -48,15 +24,16 @@ use nix::unistd::Pid;
 use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{UnmountFlags, unmount};
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::lrs::beside_or_in_path;
 use lrs_core::units::Bytes;
 use lrs_term::Failure;
-use lrs_testbed::process::this_executable;
 
 pub(crate) use place::describe_directory;
-pub(crate) use server::serve;
+
+/// The program that serves the disk.
+const PROGRAM: &str = "lrs-slow-disk";
 
 /// The file system of the disk, in the working directory.
 const MOUNT: &str = "disk";
@@ -68,7 +45,7 @@ const READY: Duration = Duration::from_secs(30);
 const GONE: Duration = Duration::from_secs(8);
 
 /// Which disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DiskSpec {
     /// Of the device; a file system has a little less.
     pub(crate) size_bytes: u64,
@@ -92,12 +69,19 @@ pub(crate) struct Disk {
     server: Server,
 }
 
-/// What the server says on its standard output: one line.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Word {
-    Ready { device: String },
-    Failed { message: String, hint: Option<String> },
+/// The program that serves a modelled disk.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn program() -> Result<PathBuf, Failure> {
+    beside_or_in_path(PROGRAM).ok_or_else(|| {
+        Failure::failed(format!(
+            "the suite has a modelled disk, and {PROGRAM} is neither beside this program nor in PATH"
+        ))
+        .hint(format!(
+            "it is a test program of LRS's source: cargo build --release -p {PROGRAM}; nothing was run"
+        ))
+    })
 }
 
 impl Disk {
@@ -151,20 +135,22 @@ struct Server {
 
 impl Server {
     fn start(spec: &DiskSpec, mount: &Path) -> Result<Server, Failure> {
-        let failed = |what: &str, error: &dyn std::fmt::Display| {
-            Failure::failed(format!("cannot {what} the modelled disk: {error}"))
-        };
-        let spec = serde_json::to_string(spec).map_err(|error| failed("describe", &error))?;
-        let mut command = Command::new(this_executable());
-        command.args(["__disk", "--spec", &spec, "--mount"]).arg(mount);
+        let mut command = Command::new(program()?);
+        command.args(["--size-bytes", &spec.size_bytes.to_string()]);
+        command.args(["--bandwidth-bytes-per-sec", &spec.bandwidth_bytes_per_sec.to_string()]);
+        command.args(["--seek-micros", &spec.seek.as_micros().to_string()]);
+        // The mount is the last word, by which a server is known (`is_server`).
+        command.args(["--scheduler", &spec.scheduler, "--mount"]).arg(mount);
         // Ctrl-C is for the bench, which ends its tasks before it takes their disk away.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| failed("start", &error))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| Failure::failed(format!("cannot start the modelled disk: {error}")))?;
         let keeps = child.stdin.take();
         Ok(Server { child, keeps, mount: mount.to_owned() })
     }
 
-    /// Waits for its word; the device.
+    /// Waits until it prints its device, a line.
     fn ready(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(stdout) = self.child.stdout.take() {
@@ -177,14 +163,11 @@ impl Server {
             // A line this short is written at once (pipe(7)).
             let _ = BufReader::new(stdout).read_line(&mut line);
         }
-        match serde_json::from_str(&line) {
-            Ok(Word::Ready { device }) => Ok(device),
-            Ok(Word::Failed { message, hint: Some(hint) }) => {
-                Err(Failure::failed(message).hint(hint))
-            }
-            Ok(Word::Failed { message, hint: None }) => Err(Failure::failed(message)),
-            Err(_) => Err(Failure::failed("the modelled disk ended without a word")),
+        let device = line.trim();
+        if device.is_empty() {
+            return Err(Failure::failed(format!("{PROGRAM} made no disk; its error is above")));
         }
+        Ok(device.to_owned())
     }
 }
 
@@ -255,7 +238,7 @@ fn is_server(pid: i32, workdir: &Path) -> bool {
     let mount = workdir.join(MOUNT);
     let words = Process::new(pid).and_then(|process| process.cmdline());
     words.is_ok_and(|words| {
-        words.get(1).is_some_and(|word| word == "__disk")
+        words.first().is_some_and(|word| Path::new(word).file_name() == Some(PROGRAM.as_ref()))
             && words.last().is_some_and(|word| Path::new(word) == mount)
     })
 }

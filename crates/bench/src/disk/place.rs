@@ -51,7 +51,7 @@ fn scheduler(devices: &Path, number: &str) -> Option<String> {
 }
 
 /// The word in brackets of `queue/scheduler` (block/switching-sched.rst).
-pub(super) fn chosen(offered: &str) -> Option<&str> {
+fn chosen(offered: &str) -> Option<&str> {
     offered.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }
 

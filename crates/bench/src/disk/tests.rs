@@ -1,21 +1,4 @@
-use std::os::unix::fs::FileExt;
-
 use super::*;
-
-fn small() -> DiskSpec {
-    DiskSpec {
-        size_bytes: 64 << 20,
-        bandwidth_bytes_per_sec: 64 << 20,
-        seek: Duration::from_millis(1),
-        scheduler: String::from("none"),
-    }
-}
-
-#[test]
-fn a_spec_survives_the_command_line() {
-    let text = serde_json::to_string(&small()).unwrap();
-    assert_eq!(serde_json::from_str::<DiskSpec>(&text).unwrap(), small());
-}
 
 #[test]
 fn a_directory_without_a_disk_needs_no_sweep() {
@@ -24,35 +7,4 @@ fn a_directory_without_a_disk_needs_no_sweep() {
     std::fs::create_dir(workdir.path().join(MOUNT)).unwrap();
     assert!(sweep(workdir.path()).is_empty(), "not a mount");
     assert!(!is_server(std::process::id() as i32, workdir.path()));
-}
-
-#[test]
-#[ignore = "needs root and cgroups"]
-fn the_medium_keeps_what_was_written_and_is_released() {
-    let (sender, released) = std::sync::mpsc::channel();
-    let arm = model::Arm::new(1 << 30, Duration::ZERO);
-    let is_fuse = |entry: &std::path::PathBuf| {
-        std::fs::read_link(entry).is_ok_and(|file| file == Path::new("/dev/fuse"))
-    };
-    let mounted = medium::Medium::mount(16 << 20, arm, sender).unwrap();
-    mounted.timed.store(true, std::sync::atomic::Ordering::Relaxed);
-    // The file is open for direct I/O: memory and offset in whole blocks. 2 MiB is two requests.
-    let mut bytes = vec![0_u8; (2 << 20) + 4096];
-    let from = bytes.as_ptr().align_offset(4096);
-    let block = &mut bytes[from..from + (2 << 20)];
-    block.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index / 4096) as u8);
-    let written = block.to_vec();
-    mounted.file.write_all_at(block, 1 << 20).unwrap();
-    block.fill(0);
-    mounted.file.read_exact_at(block, 1 << 20).unwrap();
-    assert!(block == written, "what was read is not what was written");
-    assert_eq!(mounted.file.metadata().unwrap().len(), 16 << 20);
-    let beyond = mounted.file.write_all_at(block, 15 << 20).unwrap_err();
-    assert_eq!(beyond.raw_os_error(), Some(libc::ENOSPC));
-    let own = std::fs::read_dir("/proc/thread-self/fd").unwrap();
-    let own: Vec<_> = own.map(|entry| entry.unwrap().path()).collect();
-    assert!(!own.iter().any(is_fuse), "only the serving threads may have the FUSE device");
-    drop(mounted);
-    let word: Result<std::convert::Infallible, _> = released.recv();
-    word.expect_err("the channel ends with the medium");
 }

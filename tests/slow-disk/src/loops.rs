@@ -10,7 +10,6 @@ use linux_raw_sys::loop_device::{
     LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LOOP_CONFIGURE, LOOP_CTL_GET_FREE, loop_config,
 };
 
-use super::place::chosen;
 use lrs_term::Failure;
 
 /// Others look for free devices too, and a free one may be taken between two calls.
@@ -152,4 +151,9 @@ fn configure(device: &File, medium: &File) -> io::Result<()> {
     // SAFETY: `config` is what LOOP_CONFIGURE reads, and outlives the call.
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The word in brackets of `queue/scheduler` (block/switching-sched.rst).
+fn chosen(offered: &str) -> Option<&str> {
+    offered.split_once('[')?.1.split_once(']').map(|(chosen, _)| chosen)
 }

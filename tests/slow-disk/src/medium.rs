@@ -203,8 +203,8 @@ fn serve(
     drop(mount);
     match serving.join() {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => say(format_args!("lrs-bench: the modelled disk ended: {error}")),
-        Err(_) => say(format_args!("lrs-bench: the modelled disk ended: its thread panicked")),
+        Ok(Err(error)) => say(format_args!("lrs-slow-disk: the modelled disk ended: {error}")),
+        Err(_) => say(format_args!("lrs-slow-disk: the modelled disk ended: its thread panicked")),
     }
 }
 
