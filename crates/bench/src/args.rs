@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Inner {
     #[command(name = "__bench", hide = true)]
-    Bench(InnerArgs),
+    Bench(Box<InnerArgs>),
     /// The manual page on stdout
     #[command(name = "__man", hide = true)]
     Man,

@@ -325,7 +325,7 @@ fn flush_from_this_thread() {
     match configure_io_flusher_behavior(true) {
         Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::PERM) => {}
         Err(error) => say(format_args!(
-            "lrs-bench: the modelled disk may hang when memory is short: PR_SET_IO_FLUSHER: {error}"
+            "lrs-slow-disk: the modelled disk may hang when memory is short: PR_SET_IO_FLUSHER: {error}"
         )),
     }
 }
