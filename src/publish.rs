@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_fell_behind_is_told_how_many_it_lost() {
+    fn a_reader_that_fell_behind_learns_how_many_it_lost() {
         let ring = EventRing::new(3, (1..=5).map(|seq| event(seq, "a")));
         let page = ring.read(1, 10);
         assert_eq!((page.lost, seqs(&page)), (2, vec![3, 4, 5]));

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_weight_is_told_from_all_others() {
+    fn the_least_weight_is_distinguished_from_all_others() {
         let is_least = |file, value| Files::new(&[(CPU_IDLE, "0"), (file, value)]).1.record;
         let is_least = |file, value| has_least_cpu_weight(&is_least(file, value));
         assert!(is_least("cpu.shares", "2") && is_least("cpu.weight", "1"));

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_below_a_threaded_group_is_told_so() {
+    fn a_root_below_a_threaded_group_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(no_thread_root(dir.path()), Ok(()), "the real root");
         for (kind, fits) in [

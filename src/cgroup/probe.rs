@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_weights_beside_one_with_them_is_said_to_have_none() {
+    fn a_disk_without_weights_beside_one_with_them_is_reported_to_have_none() {
         let disks = [disk("loop0", "7:0", "bfq"), disk("vda", "254:0", "mq-deadline")];
         let finding = find(Version::V1, &["blkio.bfq.weight"], &disks, &[]);
         assert_eq!(finding.tiers, IoTiers::Bfq);

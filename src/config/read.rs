@@ -405,7 +405,7 @@ impl Reader<'_> {
                 Some(key) => {
                     format!("did you mean {}? put it below [{}]", key.path, key.section())
                 }
-                None => format!("every key stands in one of {}", all()),
+                None => format!("every key is in one of {}", all()),
             };
             self.fault(bare(name), Some(node), place, UNKNOWN_KEY, remedy);
         }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_said_once_whatever_its_numbers() {
+    fn each_reason_is_reported_once_whatever_its_numbers() {
         let mut refusals = Refusals::new(Duration::from_secs(1));
         let now = BootTime::default();
         assert!(refusals.add("12 were moved, 3 or more were still outside", now));

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_said_once() {
+    fn a_panic_is_reported_once() {
         let mut finder = Finder::of(|_| panic!("of the test")).unwrap();
         let now = clock::boot_time();
         assert!(news(&mut finder, now).unwrap().contains("lrs-find panicked"));
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_said_once_and_so_is_its_end() {
+    fn a_hang_is_reported_once_and_so_is_its_end() {
         let (go, wait) = mpsc::channel::<()>();
         let begun = clock::boot_time();
         let mut finder = Finder::of(move |busy| {

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_is_told_by_its_name_and_state() {
+    fn the_thread_is_recognised_by_its_name_and_state() {
         let proc = tempfile::tempdir().unwrap();
         let served = Socket::Served { pid: Some(7), answers: true };
         let read = || read(proc.path(), &served);

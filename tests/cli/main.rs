@@ -119,7 +119,7 @@ fn what_people_of_other_tools_type_first_gets_a_tip() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_said_after_two_seconds_and_given_up_after_the_timeout() {
+fn a_daemon_that_hangs_is_reported_after_two_seconds_and_given_up_after_the_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("lrsd.sock");
     let _never_accepts = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -481,7 +481,7 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
 }
 
 #[test]
-fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
+fn the_queue_reads_well_and_an_id_of_it_is_explained() {
     let now = lrs::clock::now().wall.unix_micros() / 1_000_000;
     let reservation = Queued {
         id: "r0000abc-3".into(),

@@ -36,7 +36,7 @@ fn ended(child: Child) -> (Option<i32>, String, String) {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn each_argument_is_a_task_and_failures_are_told() {
+fn each_argument_is_a_task_and_failures_are_reported() {
     let daemon = Daemon::start("each", SLOTS);
     let script = "echo $LRS_EACH_INDEX $LRS_EACH_ARG $1; test \"$1\" != bad";
     let command = ["sh", "-c", script, "sh", "{}"];

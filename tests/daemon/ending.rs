@@ -30,7 +30,7 @@ fn exit_of(daemon: &Daemon, name: &str) -> Value {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn whatever_way_a_task_ends_is_told_and_its_job_counts_failures() {
+fn whatever_way_a_task_ends_is_reported_and_its_job_counts_failures() {
     let mut daemon = Daemon::start("ends", "[slots]\nactive = 4\npassive = 8\nexpand = false\n");
     let core = "ulimit -c unlimited; cd \"$1\"; kill -ABRT $$";
     let dir = daemon.dir.path().to_str().expect("UTF-8").to_owned();

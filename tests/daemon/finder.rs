@@ -34,7 +34,7 @@ impl Drop for DeadMount {
 /// Hadoop's configuration is on a mount that does not answer.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
+fn a_finder_that_hangs_is_reported_and_tasks_are_shaped_meanwhile() {
     let mut daemon = Daemon::new("hang", "");
     let conf = daemon.dir.path().join("conf");
     std::fs::create_dir(&conf).unwrap();

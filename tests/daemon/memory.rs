@@ -116,7 +116,7 @@ fn on_v2() {
 /// The kernel counts that in the task's own group, where that has the memory controller.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_said() {
+fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_reported() {
     let mut daemon = Daemon::start("oom", "slots.active = 2\n");
     // Of a pipe it keeps the last bytes that it was asked for: 200 MB of them.
     let script = "read go; head -c 300000000 /dev/zero | tail -c 200000000 >/dev/null; exit 3";

@@ -52,7 +52,7 @@ fn what_cannot_be_a_task_is_refused_with_the_reason() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn members_of_a_task_are_told_which() {
+fn members_of_a_task_learn_which() {
     let mut daemon = Daemon::start("member", TWO);
     let main = daemon.run(&[], &["sh", "-c", "exec 3<&0; cat <&3 & wait"]);
     let task = daemon.task_of(main);

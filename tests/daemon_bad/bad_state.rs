@@ -20,7 +20,7 @@ fn journals(daemon: &Daemon) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_lost_history_is_said_and_loses_no_task() {
+fn a_lost_history_is_reported_and_loses_no_task() {
     let mut daemon = Daemon::start("history", TWO);
     let pids: Vec<i32> = (0..3).map(|_| daemon.run(&["--name", "precious"], &["cat"])).collect();
     daemon.eventually("three tasks", |daemon| (daemon.tasks().len() == 3).then_some(()));

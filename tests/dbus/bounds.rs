@@ -50,7 +50,7 @@ async fn one_user_cannot_have_more_calls_than_its_share() {
 
 /// Enough to be answered by name, as in gRPC: what comes back is short whatever was sent.
 #[tokio::test]
-async fn a_call_is_small_and_so_is_what_is_said_about_it() {
+async fn a_call_and_its_error_are_small() {
     let bench = Bench::start().await;
     let client = bench.bus.connect().await;
     let refused = manager(&client, "GetTask", &("x".repeat(65 << 10),)).await.unwrap_err();

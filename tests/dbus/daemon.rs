@@ -106,7 +106,7 @@ impl Drop for Process {
 }
 
 #[tokio::test]
-async fn a_task_lives_and_everybody_is_told() {
+async fn a_task_lives_and_every_watcher_sees_it() {
     let bus = Bus::start();
     let _lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;
@@ -279,7 +279,7 @@ async fn a_stop_answers_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_reload_is_told_and_a_restart_key_is_refused() {
+async fn a_reload_is_reported_and_a_restart_key_is_refused() {
     let bus = Bus::start();
     let lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;

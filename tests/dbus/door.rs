@@ -228,7 +228,7 @@ async fn every_kind_of_error_has_its_name() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_is_said() {
+async fn what_is_wrong_with_a_call_is_reported() {
     let bench = Bench::start().await;
     let client = bench.bus.connect().await;
     let invalid = format!("{ERROR}InvalidArgument");

@@ -86,7 +86,7 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
 
 #[test]
 #[ignore = "needs root, cgroups, Hadoop and its container-executor"]
-fn a_strict_quota_is_told() {
+fn a_strict_quota_is_reported() {
     let site = &mut Site::start("strict", options(Some(Quota::Strict)), TWO, "");
     let job = jobs::sleep(&mut site.cluster, 1, 0, 15);
     site.all_found(2);

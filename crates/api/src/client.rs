@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_a_unix_socket_whose_path_the_kernel_takes() {
+    fn an_endpoint_is_a_unix_socket_with_a_path_the_kernel_takes() {
         let path = |text: &str| text.parse::<Endpoint>().map(|e| e.path().to_owned());
         assert_eq!(path("unix:/run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
         assert_eq!(path("unix:///run/x.sock"), Ok(PathBuf::from("/run/x.sock")));

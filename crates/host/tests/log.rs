@@ -173,7 +173,7 @@ fn panics_beside_a_full_pipe() {
 }
 
 #[test]
-fn a_stderr_that_takes_nothing_is_told_and_waited_for_by_nobody() {
+fn a_stderr_that_takes_nothing_is_reported_and_never_waited_for() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "logs_to_a_full_disk", "--ignored", "--test-threads=1", "--nocapture"])

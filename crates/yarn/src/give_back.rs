@@ -197,7 +197,7 @@ mod tests {
     const OFFER: Resource = Resource { memory_mib: 9216, vcores: 9 };
 
     #[test]
-    fn nobody_is_told_to_send_by_hand_what_would_kill() {
+    fn no_advice_to_send_by_hand_what_would_kill() {
         let dir = tempfile::tempdir().unwrap();
         let file = LedgerFile::in_dir(dir.path());
         let offered = Ledger::new("node1:45454".parse().unwrap(), SITE)

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_what_changed_is_reported() {
         let mut played = Played::default();
         played.run("container_1_0001_01_000002", Some("GUARANTEED"));
         played.run("container_e1_1_0002_01_000007", Some("OPPORTUNISTIC"));

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn kerberos_is_told_from_a_refusal() {
+    fn kerberos_is_distinguished_from_a_refusal() {
         let negotiate = Answer::status(401).with("WWW-Authenticate", "Negotiate");
         let found = problem(negotiate);
         assert_eq!(found, Problem::Kerberos(401));

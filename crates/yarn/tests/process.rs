@@ -43,7 +43,7 @@ fn it_waits_for_lrsd_alone_and_ends_well() {
 }
 
 #[test]
-fn nothing_is_given_back_where_nothing_was_offered_and_what_stands_is_said() {
+fn without_an_offer_nothing_is_given_back_and_a_remaining_one_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let give_back = || {
         let output = program(dir.path()).arg("--give-back").output().unwrap();

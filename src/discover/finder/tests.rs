@@ -37,7 +37,7 @@ fn find_hinted(finder: &mut RuleFinder, hints: &Hints, seconds: u64) -> Vec<Foun
 }
 
 #[test]
-fn what_a_rule_says_is_what_is_told() {
+fn what_a_rule_says_is_reported() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let found = find(&mut finder(&tree, RUN), 1).remove(0);
@@ -52,7 +52,7 @@ fn what_a_rule_says_is_what_is_told() {
 }
 
 #[test]
-fn each_is_told_once() {
+fn each_is_reported_once() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     tree.process(51, 8).command(&["run", "b"]);
@@ -75,7 +75,7 @@ fn each_is_told_once() {
 }
 
 #[test]
-fn what_is_refused_is_told_again_after_growing_pauses() {
+fn what_is_refused_is_reported_again_after_growing_pauses() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let mut finder = finder(&tree, RUN);
@@ -127,7 +127,7 @@ fn a_group_that_empties_is_forgotten() {
 }
 
 #[test]
-fn a_thousand_that_start_at_once_are_told_in_the_order_of_their_start() {
+fn a_thousand_that_start_at_once_are_reported_in_the_order_of_their_start() {
     let tree = Tree::new();
     for pid in 1000..2000 {
         tree.process(pid, 5000 - pid as u64).command(&["run", &format!("t{pid}")]);
@@ -202,7 +202,7 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
 }
 
 #[test]
-fn what_is_said_of_a_name_that_a_process_chose_changes_nothing() {
+fn what_is_reported_of_a_name_that_a_process_chose_changes_nothing() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let (mut finder, mut hints) = (finder(&tree, RUN), Hints::default());

@@ -177,7 +177,7 @@ fn who_vanishes_while_read_is_neither_found_nor_an_error() {
 }
 
 #[test]
-fn an_unreadable_file_is_told() {
+fn an_unreadable_file_is_reported() {
     let tree = Tree::new();
     tree.process(80, 10).raw("stat", b"nonsense");
     tree.process(81, 10);

@@ -121,7 +121,7 @@ fn memory_pressure_and_autogroup() {
 }
 
 #[test]
-fn sockets_are_told_apart() {
+fn sockets_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     assert_eq!(socket(&path), Socket::Absent);

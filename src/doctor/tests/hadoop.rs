@@ -84,7 +84,7 @@ fn a_good_yarn_node_has_no_complaint() {
 }
 
 #[test]
-fn what_a_yarn_node_lacks_is_said() {
+fn what_a_yarn_node_lacks_is_reported() {
     const LCE: (&str, &str) = (
         "yarn.nodemanager.container-executor.class",
         "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor",
@@ -142,7 +142,7 @@ fn what_a_yarn_node_lacks_is_said() {
 }
 
 #[test]
-fn what_lrs_yarn_lacks_is_said() {
+fn what_lrs_yarn_lacks_is_reported() {
     let on = "[yarn]\nenabled = true\n";
     let served = Socket::Served { pid: None, answers: true };
     let found = |change: &dyn Fn(&mut Facts), id: &str, words: &str| {
@@ -180,7 +180,7 @@ fn what_lrs_yarn_lacks_is_said() {
 }
 
 #[test]
-fn what_would_end_containers_with_their_node_manager_is_said() {
+fn what_would_end_containers_with_their_node_manager_is_reported() {
     let on = "[yarn]\nenabled = true\n";
     let good = || hadoop(&[ADDRESS, RECOVERY, SUPERVISED]);
     let of = |change: &dyn Fn(&mut Yarn), id: &str| {

@@ -44,7 +44,7 @@ fn a_limit_is_named_with_what_is_reserved_of_it() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_is_said() {
+fn a_limit_that_cannot_be_read_is_reported() {
     let problem = String::from("cannot read /cg/memory.stat: no");
     let facts = with(v2(), |facts| facts.memory_limits.problems = vec![problem]);
     let found = check(&facts, "", "memory");
@@ -53,7 +53,7 @@ fn a_limit_that_cannot_be_read_is_said() {
 }
 
 #[test]
-fn what_is_not_known_without_the_memory_controller_is_said() {
+fn what_is_not_known_without_the_memory_controller_is_reported() {
     let lacks = with(v2(), |facts| unified(facts).available = strings("cpu io"));
     const OFF: &str = "cgroup.memory_controller = false";
     for (facts, settings, said, unknown) in [

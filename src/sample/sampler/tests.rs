@@ -108,7 +108,7 @@ fn kept_files_are_given_back() {
 }
 
 #[test]
-fn a_vanished_group_is_left_out_and_garbage_is_said() {
+fn a_vanished_group_is_left_out_and_garbage_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut sampler = sampler();
     sampler.watch(id(1), TaskSource::Group(group(dir.path(), "soon\n")));

@@ -83,7 +83,7 @@ how = "cgroup"
 }
 
 #[test]
-fn every_fault_is_told_with_its_line() {
+fn every_fault_is_reported_with_its_line() {
     let text = r#"name = "Bad Name"
 round = 3
 time_limit = 5
@@ -214,7 +214,7 @@ fn what_no_task_would_find_is_refused() {
 }
 
 #[test]
-fn broken_toml_and_empty_files_are_told() {
+fn broken_toml_and_empty_files_are_reported() {
     assert!(read("name = \n").unwrap_err().contains("s.toml:1:"));
     let told = read("").unwrap_err();
     assert!(told.contains("name: is missing"), "{told}");

@@ -32,7 +32,7 @@ fn refused(place: &Place, args: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn what_is_missing_is_told_before_anything_runs() {
+fn what_is_missing_is_reported_before_anything_runs() {
     let command = "[[load.tasks]]\nname = \"t\"\ncommand = [\"no-such-program-1\", \"x\"]\n";
     let place = Place::new(&format!("programs = [\"no-such-program-2\"]\n{}", suite(command)));
     let both = ["no-such-program-1", "no-such-program-2", "nothing was run"];
@@ -79,7 +79,7 @@ fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
 }
 
 #[test]
-fn an_unwritable_place_is_told() {
+fn an_unwritable_place_is_reported() {
     let place = Place::new(&suite(TRUE));
     std::fs::write(place.path().join("file"), "").unwrap();
     let mut command = Command::new(lrsctl());

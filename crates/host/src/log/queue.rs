@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_room_are_counted_and_that_is_said_once_the_others_are_out() {
+    fn lines_without_room_are_counted_and_that_is_reported_once_the_others_are_out() {
         let queue = Queue::new();
         let long = || line(&"x".repeat(ROOM / 4));
         for _ in 0..7 {

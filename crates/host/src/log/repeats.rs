@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_after_a_minute_is_said_again() {
+    fn what_comes_again_after_a_minute_is_reported_again() {
         let repeats = Repeats::new();
         assert!(repeats.is_news(Level::ERROR, words("a"), at(1)));
         assert!(repeats.is_news(Level::ERROR, words("a"), at(61)));

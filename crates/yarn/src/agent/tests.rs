@@ -159,7 +159,7 @@ fn a_node_manager_with_another_port_is_followed() {
 }
 
 #[test]
-fn a_manager_that_restarts_or_changes_is_told_again() {
+fn a_manager_that_restarts_or_changes_is_reported_again() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
     scene.cluster.rm_down = true;
@@ -251,7 +251,7 @@ fn the_record_follows_a_node_that_registered_with_other_values() {
 }
 
 #[test]
-fn nobody_is_told_to_lower_a_node_that_was_decommissioned() {
+fn no_advice_to_lower_a_node_that_was_decommissioned() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
     scene.cluster.state = "DECOMMISSIONING";
@@ -529,7 +529,7 @@ fn of_several_node_managers_none_is_offered_to_until_one_is_named() {
 }
 
 #[test]
-fn a_fault_in_hadoops_files_is_said_and_nobody_is_asked() {
+fn a_fault_in_hadoops_files_is_reported_and_no_request_sent() {
     let fault = Some(String::from("a key is wrong"));
     let mut scene = Scene::with(Endpoints { fault, ..Endpoints::default() }, OfferBy::Rest);
     scene.settle(&view(2));

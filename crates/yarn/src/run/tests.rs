@@ -314,7 +314,7 @@ fn a_stop_waits_until_the_command_has_taken_the_offer_back() {
 }
 
 #[test]
-fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
+fn what_the_command_could_not_take_back_is_reported_and_made_up_for() {
     let node = Unseen::new("if [ -e broken ]; then echo no ticket; exit 1; fi");
     let running = node.start(true);
     running.offered(&mut Vec::new());

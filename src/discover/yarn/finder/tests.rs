@@ -305,7 +305,7 @@ fn hints_change_how_a_container_stands() {
 }
 
 #[test]
-fn a_refusal_is_said_and_asked_again_later() {
+fn a_refusal_is_reported_and_asked_again_later() {
     let _manager = Daemon::start(NODE_MANAGER);
     let mut node = Node::new();
     let mut child = node.start(id(2), &map(2));

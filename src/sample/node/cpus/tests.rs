@@ -79,7 +79,7 @@ fn the_cpuset_of_lrsds_group_counts_on_v1_and_an_empty_one_is_none() {
 }
 
 #[test]
-fn what_leaves_no_cpu_or_cannot_be_read_is_said_and_does_not_count() {
+fn what_leaves_no_cpu_or_cannot_be_read_is_reported_and_does_not_count() {
     let fixture = Fixture::new();
     let mut settings = fixture.settings();
     settings.cpuset_dirs = vec![fixture.path("set")];

@@ -125,7 +125,7 @@ fn the_best_is_chosen_among_those_with_the_most_rounds_beside_lrs() {
 }
 
 #[test]
-fn a_load_without_a_comparison_and_notes_are_told() {
+fn a_load_without_a_comparison_and_notes_are_reported() {
     let mut runs = synthetic::runs(6);
     for run in runs.iter_mut().filter(|run| run.load == "pi" && run.setting.contains("cgroups")) {
         run.makespan_seconds = None;
@@ -234,7 +234,7 @@ fn means_over_loads_leave_out_what_is_not_asked_for() {
 }
 
 #[test]
-fn a_busy_node_is_told() {
+fn a_busy_node_is_reported() {
     let mut runs = synthetic::runs(6);
     for run in runs.iter_mut().filter(|run| run.load == "pi" && run.setting == "lrs") {
         run.node.others = Some(0.3);

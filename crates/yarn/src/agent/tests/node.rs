@@ -95,7 +95,7 @@ fn a_new_lrsd_takes_back_what_stands_although_the_node_manager_is_down() {
 }
 
 #[test]
-fn a_name_that_cannot_be_looked_up_is_said() {
+fn a_name_that_cannot_be_looked_up_is_reported() {
     let mut scene = Scene::new();
     let names = scene.cluster.here.take();
     scene.run(&view(2), A_WHILE);

@@ -61,7 +61,7 @@ fn the_pause_grows_to_a_minute_whatever_is_wanted_by_then() {
 }
 
 #[test]
-fn another_reason_is_told_and_a_lower_figure_does_not_wait() {
+fn another_reason_is_reported_and_a_lower_figure_does_not_wait() {
     let mut scene = Scene::new();
     scene.settle(&view(4));
     scene.cluster.refuses = true;
