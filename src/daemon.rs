@@ -443,7 +443,7 @@ async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
                     let commands = access.commands.clone();
                     // Not awaited here: a loop that is busy must not keep signals waiting.
                     tokio::spawn(async move {
-                        // One that stops has nobody left to tell.
+                        // A daemon that stops has no client left to warn.
                         let _ = commands.send(Command::FinderTrouble(trouble)).await;
                     });
                 }
@@ -469,7 +469,7 @@ async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
         }
     };
     if tokio::time::timeout(STOP_SERVERS_WITHIN, close).await.is_err() {
-        tracing::warn!("clients were cut off: they did not let go within a second");
+        tracing::warn!("clients were cut off: they did not close them within a second");
     }
     match failed {
         Some(Ok(Err(error))) => Err(error.into()),

@@ -1,6 +1,6 @@
 //! How the kernel schedules the daemon's own threads.
 
-/// The loop must run at once when a task ends, also on a node whose CPUs are all busy.
+/// The loop must run at once when a task ends, also on a node with all CPUs busy.
 ///
 /// SCHED_FIFO at its lowest priority. Nice -20 and a short slice keep the median at 0.2 ms, but
 /// one promotion in fifty then waits 4 to 12 ms for a tick (measured, Linux 6.18); this leaves

@@ -162,7 +162,7 @@ impl Job {
     }
 
     /// Waits until setpriv has made it so.
-    fn becomes_nobodys(&self) {
+    fn becomes_the_account_nobody(&self) {
         let status = format!("/proc/{}/status", self.process().pid);
         while !fs::read_to_string(&status).unwrap().contains("Uid:\t65534\t65534") {
             std::thread::yield_now();
@@ -421,7 +421,7 @@ fn a_second_daemon_on_the_same_root_refuses() {
 /// no holder of it.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_strangers_lock_keeps_nobody_out() {
+fn a_foreign_lock_keeps_no_daemon_out() {
     let name = format!("lrs-test-{}-stranger", std::process::id());
     // A root of before, with its lock's group, that lasts.
     let tree = cgroup::open(&settings(&name)).unwrap();
@@ -453,7 +453,7 @@ fn a_strangers_lock_keeps_nobody_out() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_group_removed_in_one_hierarchy_is_made_again_and_nobody_leaves() {
+fn a_group_removed_in_one_hierarchy_is_made_again_and_no_process_leaves() {
     let mut fixture = Fixture::new("half-gone");
     let job = Job::sh("sleep 600 & echo begun; wait");
     let mut job = job;
@@ -1223,12 +1223,12 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_child_that_is_somebody_elses_undoes_the_attach() {
+fn a_child_of_another_user_undoes_the_attach() {
     let mut fixture = Fixture::new("owner");
     let script = "sleep 600 & echo $!; exec setpriv --reuid=65534 --clear-groups sleep 600";
     let mut job = Job::sh(script);
     let child = Pid::new(job.line().parse().unwrap()).unwrap();
-    job.becomes_nobodys();
+    job.becomes_the_account_nobody();
     let process = job.process();
     let places = || (memberships(process.pid), memberships(child));
     let before = places();
@@ -1287,7 +1287,7 @@ fn leaderless_helper() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_process_whose_main_thread_ended_is_held_where_the_others_are() {
+fn a_process_without_a_main_thread_is_held_where_the_others_are() {
     let mut fixture = Fixture::new("leaderless");
     let this = std::env::current_exe().unwrap();
     let mut job = Job::spawn_with(
@@ -1327,7 +1327,7 @@ fn everybody_in_a_foreign_group_and_below_has_to_be_its_owners() {
     assert_eq!(tree.holds(&group, foreign.job.process()).unwrap(), Some(true));
 
     let nobody = Job::spawn("setpriv", &["--reuid=65534", "--clear-groups", "sleep", "600"]);
-    nobody.becomes_nobodys();
+    nobody.becomes_the_account_nobody();
     let below = foreign.dirs[0].join("below");
     fs::create_dir(&below).unwrap();
     write(&below, "cgroup.procs", &nobody.process().pid.to_string());
@@ -1718,7 +1718,7 @@ fn the_root_follows_what_active_tasks_want() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_root_somebody_removed_is_made_anew_and_locked_anew() {
+fn a_removed_root_is_made_anew_and_locked_anew() {
     let mut fixture = Fixture::new("removed");
     fixture.tree().shape_root(&PLAN).unwrap();
     let weight = |group: &Group| {

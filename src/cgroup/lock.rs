@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_not_told_to_become_root() {
+    fn no_advice_to_root_to_become_root() {
         let error = io::Error::from_raw_os_error(libc::EACCES);
         let said = creation_failed(Path::new("/c/lrs"), error).to_string();
         let root = rustix::process::geteuid().is_root();

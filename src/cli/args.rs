@@ -81,8 +81,8 @@ pub(super) enum Command {
     /// Jobs, their computing rates and failures
     ///
     /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
-    /// their mean time from admission to the end, FAILED tasks apart: those whose main process ended
-    /// otherwise than with status 0, as far as that is known. `--json` has more.
+    /// their mean time from admission to the end, FAILED tasks apart: those with a main process
+    /// that ended otherwise than with status 0, as far as that is known. `--json` has more.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
@@ -234,13 +234,13 @@ pub(super) enum Command {
     Plan(PlanArgs),
     /// The class of the map and reduce programs in a jar, predicted from their bytecode
     ///
-    /// For a job that has never run and has no computing rate: a program whose longest path through
-    /// its bytecode is short is predicted to wait for its input (io), one with a long path to compute
-    /// (cpu). PATH counts instructions, with those of the jar's methods that are called; LIMIT is
-    /// what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing rate to
-    /// assume in the file for `lrsctl plan` until `lrsctl jobs` has one. A measured rate is better.
-    /// Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Needs no daemon, runs
-    /// nothing of the jar; jars inside it are not opened.
+    /// For a job that has never run and has no computing rate: a program with a short longest path
+    /// through its bytecode is predicted to wait for its input (io), one with a long path to
+    /// compute (cpu). PATH counts instructions, with those of the jar's methods that are called;
+    /// LIMIT is what it is compared with, 500 for map and 1,000 for reduce; RATE is a computing
+    /// rate to assume in the file for `lrsctl plan` until `lrsctl jobs` has one. A measured rate is
+    /// better. Finds subclasses of Hadoop's Mapper and Reducer, old API and new. Needs no daemon,
+    /// runs nothing of the jar; jars inside it are not opened.
     #[command(after_help = "Examples:\n  \
         lrsctl classify app.jar\n  \
         lrsctl classify app.jar --class 'WordCount$TokenizerMapper' --json")]

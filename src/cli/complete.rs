@@ -21,7 +21,7 @@ use super::queue::{title, whole};
 
 /// Names the shell when a script asks; of our own, since others use clap's `COMPLETE`.
 const VARIABLE: &str = "LRSCTL_COMPLETE";
-/// Nobody waits longer for a list.
+/// No shell waits longer for a list.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Answers a script of [`script`] and ends the process; returns if none asks.

@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::args::RunArgs;
 use super::client::{Lrsd, ask};
 use super::exec::Program;
-use super::failure::{Asked, Exit, Failure};
+use super::failure::{Purpose, Exit, Failure};
 use super::output::{printable, say};
 use crate::proto;
 
@@ -41,17 +41,17 @@ const AHEAD: u32 = 4;
 const NAMED: usize = 10;
 /// How long after Ctrl-C requests may take to give up.
 const GIVE_UP: Duration = Duration::from_secs(2);
-/// How long the others wait to hear from the first whose slot they would use. An lrsd that has to look
-/// for the task that this runs in takes less.
+/// How long the others wait for the first to report the slot that they would use too. An lrsd that has
+/// to search for the task that this runs in takes less.
 const FIRST_ALONE: Duration = Duration::from_secs(10);
 /// Arguments read ahead from standard input.
 const READ_AHEAD: usize = 64;
 
 /// `lrsctl run --each ARG... -- CMD`
 pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
-    // Not found is said once, and not by each child.
+    // Not found is reported once, and not by each child.
     Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
-    let status = ask(lrsd, Asked::ForSlot, |mut lrsd| async move {
+    let status = ask(lrsd, Purpose::ForSlot, |mut lrsd| async move {
         lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
     })?;
     let slots = status.slots.unwrap_or_default();
@@ -95,7 +95,7 @@ struct Running {
     argument: OsString,
 }
 
-/// Whose slots the children use.
+/// Which slots the children use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slots {
     /// Not known yet.
@@ -166,7 +166,7 @@ impl Batch<'_> {
                 _ = interrupts.recv() => return self.interrupt(Signal::INT, &mut ends).await,
                 _ = terminations.recv() => return self.interrupt(Signal::TERM, &mut ends).await,
                 _ = ends.recv() => self.reap(),
-                said = heard(&mut self.waits), if self.slots == Slots::Unknown => self.slots = said,
+                slots = heard(&mut self.waits), if self.slots == Slots::Unknown => self.slots = slots,
                 () = sleep_until(alone_until), if self.slots == Slots::Unknown => {
                     self.slots = Slots::Own;
                 }
@@ -333,7 +333,7 @@ async fn heard(waits: &mut Option<(StdUnixStream, UnixStream)>) -> Slots {
     }
 }
 
-/// What a child says whose slot is its own, and one that runs inside a task.
+/// What a child with a slot of its own writes, and one that runs inside a task.
 const OWN: u8 = b'o';
 const OUTER: u8 = b'i';
 
@@ -342,7 +342,7 @@ pub(super) fn tell(parent: Option<i32>, outer: bool) {
     let Some(fd) = parent else { return };
     // SAFETY: only written to; who names another descriptor than run --each does harms itself.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-    // It may be gone; nobody has to be told then. The first word is the one that is read.
+    // The reader may be gone, which does no harm. The first word is the one that is read.
     let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
     let _ = rustix::net::send(fd, &[if outer { OUTER } else { OWN }], flags);
 }

@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::args::EventsArgs;
 use super::client::{self, Lrsd, in_time};
-use super::failure::{Asked, Failure, from_status};
+use super::failure::{Purpose, Failure, from_status};
 use super::handle::{one, stands_for};
 use super::output::{Output, say};
 use super::show::events::{Names, line};
@@ -73,7 +73,7 @@ pub(super) fn events(
 }
 
 fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {
-    let failure = from_status(status, Asked::Other);
+    let failure = from_status(status, Purpose::Other);
     match next {
         Some(seq) => failure.hint(format!("go on with `lrsctl events --since {seq}`")),
         None => failure,

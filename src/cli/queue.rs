@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
-use super::failure::{Asked, Failure};
+use super::failure::{Purpose, Failure};
 use super::handle::stands_for;
 use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, seconds_age, tier_word};
@@ -20,7 +20,7 @@ use crate::wire::wall_time;
 
 /// `lrsctl queue`
 pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(), Failure> {
-    let mut queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
+    let mut queue = ask(lrsd, Purpose::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
     let own = rustix::process::geteuid().as_raw();
     queue.retain(|one| {
         (!args.mine || one.uid == own) && (args.job.is_none() || one.job == args.job)
@@ -74,7 +74,7 @@ pub(super) fn is_queued(word: &str) -> bool {
 /// `lrsctl task ID` of something in the queue.
 pub(super) fn one(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failure> {
     let asked = ListQueueRequest { id: Some(id), ..ListQueueRequest::default() };
-    let queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, asked.clone()))?;
+    let queue = ask(lrsd, Purpose::Other, |lrsd| whole(lrsd, asked.clone()))?;
     if out.is_json() {
         return queue.first().map_or(Ok(()), |one| out.json(one));
     }

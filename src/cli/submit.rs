@@ -241,8 +241,8 @@ fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> R
     if ended.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    let failure = Failure::failed(format!("systemd-run failed: {}", printable(said.trim())));
+    let output = String::from_utf8_lossy(&ended.stderr);
+    let failure = Failure::failed(format!("systemd-run failed: {}", printable(output.trim())));
     Err(match user {
         true => failure.hint(
             "it needs your user manager: log in through PAM, or `loginctl enable-linger` and set \
@@ -365,7 +365,7 @@ pub(super) fn log(lrsd: &Lrsd, args: LogArgs) -> Result<Infallible, Failure> {
         .execute()
 }
 
-/// Whose output is asked for.
+/// The task or unit to print the output of.
 struct Logged {
     name: String,
     uid: Option<u32>,

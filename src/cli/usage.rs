@@ -27,8 +27,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("detach", "`lrsctl release ID` gives a task back to where it came from"),
 ];
 
-/// Prints the error and says how the command ends: 2, or 125 for `run`, whose command has the low
-/// exit codes.
+/// Prints the error and says how the command ends: 2, or 125 for `run`, which leaves the low
+/// exit codes to its command.
 pub(super) fn report(mut error: Error) -> ExitCode {
     let run =
         command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");

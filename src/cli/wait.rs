@@ -20,7 +20,7 @@ use tonic::Streaming;
 
 use super::args::WaitArgs;
 use super::client::{Lrsd, connect, in_time};
-use super::failure::{Asked, Exit, Failure, from_status};
+use super::failure::{Purpose, Exit, Failure, from_status};
 use super::handle::{one, stands_for};
 use super::output::{Output, Talk, printable, say};
 use super::queue::{title, whole};
@@ -32,9 +32,10 @@ use crate::wire::wall_time;
 
 /// Between two attempts to reach a daemon that is away.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks at the queue.
+/// Between two readings of the queue.
 const LOOK: Duration = Duration::from_secs(1);
-/// In so many looks one that waited is not found before it counts as gone: its admission may be told late.
+/// A request that waited counts as gone after so many readings without it: its admission may show
+/// late.
 const LOOKS: u32 = 2;
 /// How long after the end of a task its exit status may come.
 const LATE: Duration = Duration::from_secs(1);
@@ -174,14 +175,14 @@ impl Waiting {
 
 async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, Failure> {
     let mut waiting = None;
-    let mut said = false;
+    let mut reported = false;
     loop {
         match attempt(lrsd, words, &mut waiting, talk).await {
             // Whoever waited already waits on.
             Err(failure) if waiting.is_some() && failure.is(Exit::Unreachable) => {}
             ended => return ended,
         }
-        if !std::mem::replace(&mut said, true) {
+        if !std::mem::replace(&mut reported, true) {
             say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
         }
         sleep(PAUSE).await;
@@ -189,7 +190,7 @@ async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, 
 }
 
 fn failed(status: tonic::Status) -> Failure {
-    from_status(&status, Asked::Other)
+    from_status(&status, Purpose::Other)
 }
 
 async fn attempt(

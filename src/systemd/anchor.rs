@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lives_until_it_is_let_go() {
+    fn it_lives_until_it_is_released() {
         // The test binary takes the option for a filter that no test matches, and ends at once;
         // `cat` has the anchor's behaviour.
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();

@@ -168,7 +168,7 @@ async fn unread_answers_of_a_user_are_bounded() {
 
 #[tokio::test]
 #[ignore = "needs root and cgroups"]
-async fn a_reader_that_stops_is_closed_and_told_what_it_lost() {
+async fn a_reader_that_stops_is_closed_with_the_number_it_lost() {
     const EVENTS: u64 = 2_000;
     let limits =
         Limits { slow_reader: Duration::from_millis(300), streams: 1, ..Limits::default() };
@@ -260,7 +260,7 @@ async fn a_reader_without_any_window_is_reset() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and cgroups"]
-async fn four_thousand_unread_streams_cost_little_and_lock_nobody_out() {
+async fn four_thousand_unread_streams_cost_little_and_lock_no_user_out() {
     const EVENTS: u64 = 10_200;
     let limits = Limits { slow_reader: Duration::from_secs(2), ..Limits::default() };
     let mut bench = bench(limits, EVENTS);

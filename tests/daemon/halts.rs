@@ -211,7 +211,7 @@ fn the_removal_of_lrs_leaves_frozen_what_is() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn into_a_frozen_root_nobody_is_moved() {
+fn into_a_frozen_root_no_process_is_moved() {
     let mut daemon = Daemon::start("haltroot", SLOTS);
     let pid = daemon.run(&[], &["cat"]);
     daemon.task_of(pid);

@@ -158,7 +158,7 @@ fn tasks_below_a_root_that_changed_in_the_same_restart_are_given_back_too() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn groups_whose_records_are_lost_are_given_back_too() {
+fn groups_without_records_are_given_back_too() {
     let seconds = seconds(7);
     let enforce = format!("{SLOTS}{}", sleepers(seconds));
     let mut daemon = Daemon::new("modes-lost", &enforce);

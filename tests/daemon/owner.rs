@@ -362,7 +362,7 @@ fn a_task_that_is_limited_from_outside_is_left_there_also_after_a_restart() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_group_in_place_that_somebody_else_enters_is_let_go() {
+fn a_group_in_place_that_another_user_enters_is_released() {
     let mut daemon = with_members("entered", SETTINGS);
     daemon.run(&[], &["cat"]);
     daemon.eventually("the active slot is taken", |d| (d.tasks().len() == 1).then_some(()));

@@ -68,7 +68,7 @@ fn goes_on(name: &str, stderr: OwnedFd) {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_full_pipe_that_nobody_reads_stops_nothing() {
+fn a_full_unread_pipe_stops_nothing() {
     let (_reader, writer) = full_pipe();
     goes_on("pipe", writer);
 }

@@ -194,7 +194,7 @@ fn ten_thousand_reservations() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn garbage_and_silence_on_the_socket_stop_nobody() {
+fn garbage_and_silence_on_the_socket_stop_no_other_client() {
     let daemon = Daemon::start("garbage", TWO);
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let settings = [0u8, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -277,7 +277,7 @@ fn two_hundred_at_once() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_stopped_daemon_and_stopped_clients_hold_nobody_up() {
+fn a_stopped_daemon_and_stopped_clients_delay_no_other() {
     let mut daemon = Daemon::start("sigstop", TWO);
     let active: Vec<i32> = (0..2).map(|_| daemon.run(&[], &["cat"])).collect();
     for pid in &active {

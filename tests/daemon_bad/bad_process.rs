@@ -242,7 +242,7 @@ fn drifts(daemon: &Daemon) -> usize {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_process_moved_by_somebody_else_is_moved_back_three_times() {
+fn a_process_moved_by_others_is_moved_back_three_times() {
     let mut daemon = Daemon::start("moved", &format!("{QUICK}{TWO}"));
     let pid = daemon.run(&[], &["cat"]);
     let task = daemon.task_of(pid);

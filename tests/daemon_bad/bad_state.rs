@@ -205,7 +205,7 @@ fn what_was_planted_is_refused_with_the_remedy() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn nobody_else_can_hold_the_lock_and_keep_lrsd_down() {
+fn no_other_user_can_hold_the_lock_and_keep_lrsd_down() {
     let mut daemon = with_members("heldlock", TWO);
     let lock = daemon.runtime().join("lock");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -276,7 +276,7 @@ impl Drop for Small {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_full_disk_refuses_newcomers_and_harms_nobody() {
+fn a_full_disk_refuses_newcomers_and_harms_no_task() {
     let mut daemon = Daemon::new("full", &format!("{QUICK}{TWO}"));
     let disk = Small::mount(&daemon.runtime());
     daemon.launch();

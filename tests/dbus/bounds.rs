@@ -100,7 +100,7 @@ fn ask(calls: usize, client: &Connection) -> JoinSet<Result<Message, (String, St
 }
 
 #[tokio::test]
-async fn a_flood_of_newcomers_is_answered_or_refused_and_keeps_nobody_out() {
+async fn a_flood_of_newcomers_is_answered_or_refused_and_keeps_no_user_out() {
     let bench = Bench::start().await;
     let mut flood = Vec::new();
     for _ in 0..150 {
@@ -219,7 +219,7 @@ async fn a_missing_policy_is_survived_and_taken_up_when_it_comes() {
 }
 
 #[tokio::test]
-async fn no_bus_at_all_does_not_keep_the_door_from_stopping() {
+async fn no_bus_at_all_does_not_keep_the_server_from_stopping() {
     let mut bus = Bus::start();
     bus.kill();
     let mut bench = Bench::closed(bus, limits());

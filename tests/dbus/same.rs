@@ -474,7 +474,7 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
 }
 
 #[tokio::test]
-async fn both_doors_give_the_same_answers() {
+async fn both_servers_give_the_same_answers() {
     let bus = Bus::start();
     let one = Lrsd::start(&bus).await;
     name_owned(&bus).await;
@@ -547,7 +547,7 @@ fn yarn_containers() -> Vec<proto::YarnContainer> {
 
 /// The real lrsd of the script is on no YARN node: here both doors show one snapshot.
 #[tokio::test]
-async fn both_doors_tell_the_same_of_yarn() {
+async fn both_servers_report_the_same_of_yarn() {
     let bench = Bench::start().await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lrsd.sock");

@@ -13,7 +13,7 @@ use crate::bench::{Container, Loop, groups_of};
 const OBSERVE: &str = "daemon.mode = \"observe\"\nslots.active = 1";
 
 #[test]
-fn observe_mode_books_a_session_and_touches_nothing() {
+fn observe_mode_records_a_session_and_touches_nothing() {
     let daemon = Loop::start("observe", OBSERVE);
     let container = Container::start("echo ready; sleep 600 & wait");
     let pid = container.process().pid.to_string();

@@ -109,7 +109,7 @@ impl Cluster {
             fs::create_dir(cluster.dir().join(name)).expect("a directory");
         }
         if cluster.options.helper.is_some() {
-            cluster.open_to_nobody();
+            cluster.open_to_no_other();
         }
         if cluster.options.https {
             certificate::make(cluster.dir(), &cluster.hadoop.java_home);
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// What a job reads and writes that is not run by the user of the daemons.
-    fn open_to_nobody(&self) {
+    fn open_to_no_other(&self) {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
         };

@@ -67,7 +67,7 @@ fn logs_and_ends() {
 }
 
 #[test]
-fn whoever_logs_to_a_pipe_that_nobody_reads_goes_on_and_ends() {
+fn a_process_with_an_unread_log_goes_on_and_ends() {
     let begun = Instant::now();
     let (mut child, reader) = process("logs_more_than_there_is_room_for");
     assert!(child.wait().unwrap().success());

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn no_active_one_names_what_each_said() {
+    fn no_active_one_names_the_answer_of_each() {
         let (standby, broken) = (rm("STANDBY"), Server::start(|_| Answer::status(500)));
         let error = client(&[&standby, &broken]).active().unwrap_err().to_string();
         assert!(error.contains("is STANDBY") && error.contains("status 500"), "{error}");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_cannot_be_read_keeps_nobody_from_the_rest() {
+    fn an_application_that_cannot_be_read_hides_no_other() {
         let reason = || String::from("x");
         for problem in [
             Problem::NotFound(reason()),

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_says_so() {
+    fn a_missing_daemon_is_reported() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/x", gone.local_addr().unwrap());
         drop(gone);

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_somebody_elses_is_the_new_configured_value() {
+    fn a_figure_of_others_is_the_new_configured_value() {
         let more = Resource { memory_mib: 16_384, vcores: 16 };
         let found = recognised(Some(&offered()), more, Some(SITE));
         assert_eq!(found, Ledger { era: ERA, ..Ledger::new(node(), more) });
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_ledger_every_figure_is_somebodys() {
+    fn without_a_ledger_every_figure_is_foreign() {
         for site in [Some(SITE), None] {
             let raised = recognised(None, OFFER, site);
             assert_eq!((raised.configured, raised.lowered_from()), (OFFER, None));
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_figure_that_somebody_set_is_theirs() {
+    fn an_earlier_figure_that_others_set_is_theirs() {
         let set = recognise(Some(&offered()), &node(), OLDER, Some(SITE), ERA, false);
         assert_eq!(set, Ledger { era: ERA, ..Ledger::new(node(), OLDER) });
         assert_eq!(recognised(Some(&offered()), OLDER, Some(SITE)), offered(), "it came back");

@@ -59,7 +59,7 @@ pub(in crate::cli) struct HistoryArgs {
     /// Only ends of so long ago at most (10m, 2h)
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(in crate::cli) since: Option<Duration>,
-    /// Only tasks whose main process ended otherwise than with status 0
+    /// Only tasks with a main process that ended otherwise than with status 0
     #[arg(long)]
     pub(in crate::cli) failed: bool,
     /// Columns, by the names of the fields in the JSON
@@ -182,7 +182,7 @@ pub(in crate::cli) struct RunArgs {
     /// With --each: Ctrl-C ends what waits for a slot and leaves the tasks that run
     #[arg(long, requires = "each")]
     pub(in crate::cli) leave: bool,
-    /// A socket: gives up waiting when it is closed, and says there whose slot it has
+    /// A socket: gives up waiting when it is closed, and reports there which slot it has
     #[arg(long, hide = true, value_name = "FD")]
     pub(in crate::cli) parent: Option<i32>,
     /// The command and its arguments

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_there_and_a_number_nobody_has_is_not() {
+    fn this_process_is_there_and_an_unused_number_is_not() {
         let own = Pid::new(std::process::id() as i32).unwrap();
         let seen = look(own).unwrap().unwrap();
         assert_eq!(owner(own).unwrap(), Some(rustix::process::geteuid().as_raw()));

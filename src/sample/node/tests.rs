@@ -99,7 +99,7 @@ fn a_disk_that_appears_is_counted_from_then_on() {
 }
 
 #[test]
-fn without_sysfs_disks_are_unknown_and_said_so() {
+fn without_sysfs_disks_are_reported_unknown() {
     let fixture = Fixture::new();
     fs::remove_dir_all(fixture.path("sys/block")).unwrap();
     let node = read(&mut NodeReader::new(&fixture.settings()));

@@ -18,7 +18,7 @@ command = ["true"]
 "#;
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn what_is_left_out_has_a_default() {
     let suite = read(SMALL).unwrap();
     assert_eq!((suite.rounds, suite.time_limit), (10, Duration::from_secs(300)));
     assert!(suite.programs().into_iter().eq(["true"]));

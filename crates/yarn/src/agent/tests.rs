@@ -271,7 +271,7 @@ fn no_advice_to_lower_a_node_that_was_decommissioned() {
 }
 
 #[test]
-fn a_node_that_somebody_keeps_small_stays_small() {
+fn a_node_that_others_keep_small_stays_small() {
     for site in [None, Some(SITE)] {
         let endpoints = Endpoints { configured: site, ..Endpoints::default() };
         let mut scene = Scene::with(endpoints, OfferBy::Rest);
@@ -368,7 +368,7 @@ fn a_node_with_gpus_keeps_them() {
 }
 
 #[test]
-fn nobody_to_say_which_node_this_is() {
+fn nothing_names_this_node() {
     let mut scene = Scene::new();
     scene.cluster.nm_down = true;
     scene.settle(&view(3));
@@ -385,7 +385,7 @@ fn an_offer_that_cannot_be_written_down_is_not_sent() {
 }
 
 #[test]
-fn what_could_not_be_written_is_written_later_and_said_once() {
+fn what_could_not_be_written_is_written_later_and_reported_once() {
     let mut scene =
         Scene::with(Endpoints { configured: Some(SITE), ..Endpoints::default() }, OfferBy::Rest);
     let state = scene.dir.path().join("state");
@@ -403,7 +403,7 @@ fn what_could_not_be_written_is_written_later_and_said_once() {
 }
 
 #[test]
-fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
+fn what_a_node_shows_while_it_is_decommissioned_is_no_setting() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
     let allocated = Resource { memory_mib: 3072, vcores: 3 };

@@ -351,7 +351,7 @@ fn a_command_that_hangs_does_not_hold_up_the_stop() {
 
 /// Without Hadoop's files nobody is called; an offer of the time before may stand all the same.
 #[test]
-fn a_stop_says_what_stands_though_nobody_talked_to_yarn() {
+fn a_stop_names_the_offer_without_a_word_to_yarn() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let left_at_a_stop = |settings: Option<&Settings>| {

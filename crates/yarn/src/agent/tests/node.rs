@@ -70,7 +70,7 @@ fn who_answers_in_the_node_managers_place_changes_nothing() {
 }
 
 #[test]
-fn what_was_offered_is_taken_back_while_nobody_knows_the_node() {
+fn what_was_offered_is_taken_back_while_the_node_is_unknown() {
     let mut scene = Scene::new();
     scene.settle(&view(3));
     scene.cluster.node_id = "node2:45454".into();

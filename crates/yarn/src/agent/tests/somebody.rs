@@ -49,7 +49,7 @@ fn a_node_raised_while_it_was_decommissioned_stays_so() {
 }
 
 #[test]
-fn what_somebody_else_set_becomes_the_configured_value() {
+fn a_figure_set_by_others_becomes_the_configured_value() {
     let mut scene = Scene::new();
     scene.settle(&view(2));
     scene.run(&view(2), Duration::from_secs(70));
@@ -63,7 +63,7 @@ fn what_somebody_else_set_becomes_the_configured_value() {
 }
 
 #[test]
-fn an_earlier_figure_of_ours_that_somebody_sets_is_theirs() {
+fn an_earlier_figure_of_ours_that_others_set_is_theirs() {
     // While an offer stands, and after it was given back.
     for (now, set) in [(view(4), 2), (view(0), 2), (view(0), 4)] {
         let mut scene = at_site();
@@ -105,7 +105,7 @@ fn an_update_that_was_given_up_and_is_carried_out_late_is_ours() {
 }
 
 #[test]
-fn its_own_figure_set_by_somebody_is_not_told_as_a_restart() {
+fn its_own_figure_set_by_others_is_not_taken_for_a_restart() {
     for (started, words) in [(1, "somebody gave the node 8192 MiB"), (2, "registered anew")] {
         let mut scene = at_site();
         scene.run(&view(2), Duration::from_secs(70));
