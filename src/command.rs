@@ -16,7 +16,7 @@ use crate::core::event::Change;
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
 pub use crate::core::queue::Mark as QueueMark;
 use crate::core::state::Lease;
-use crate::found::{Found, Hint};
+use crate::found::{DiscoveredTask, Hint};
 use crate::kernfs::name;
 use crate::proto;
 use crate::systemd::unit::UnitName;
@@ -90,7 +90,7 @@ pub enum Command {
     /// is in a task that was announced or found before. `FailedPrecondition`: it may not be
     /// taken, or not now; the message says why.
     Discover {
-        found: Box<Found>,
+        found: Box<DiscoveredTask>,
         reply: Reply<TaskId>,
     },
     Admit {

@@ -1,6 +1,6 @@
 //! What finders, servers and the loop say to each other of tasks that run already: plain data.
 //!
-//! A finder ([`crate::discover`]) proposes a task as [`Found`]; a scheduler's [`Hint`] goes by the loop to
+//! A finder ([`crate::discover`]) proposes a task as [`DiscoveredTask`]; a scheduler's [`Hint`] goes by the loop to
 //! the finders. Both pass through [`crate::command`], so they belong to neither side.
 
 use crate::core::model::{Label, Labels, Priority, Standing};
@@ -9,7 +9,7 @@ use crate::units::ProcessRef;
 
 /// A task found running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredTask {
     /// Its main process, pinned by start time.
     pub process: ProcessRef,
     /// `name` is what its owner calls it: a container id, an allocation.

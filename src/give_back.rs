@@ -160,10 +160,8 @@ impl Desk {
         }
         if let Some(group) = record.group.as_ref().filter(|_| self.was_cut_short(record)) {
             if !self.groups.roll_back(group)? {
-                return Ok(
-                    "its admission was not done, and others froze it: neutral \
-                           weights; its processes stay in its cgroup, and the next lrsd knows it",
-                );
+                return Ok("its admission was not done, and others froze it: neutral \
+                           weights; its processes stay in its cgroup, and the next lrsd knows it");
             }
             self.release(record)?;
             return Ok("its admission was not done; its processes are back where they were");
@@ -176,10 +174,10 @@ impl Desk {
         let set = set?.unwrap_or(true);
         let attachment = record.group.as_ref().map(|group| group.attachment);
         match attachment {
-            Some(Attachment::Own) if occupied && halted => Ok(
-                "neutral weights; others froze or stopped it, and it stays so in its cgroup, \
-                 which goes with its last process under the next lrsd, or by rmdir",
-            ),
+            Some(Attachment::Own) if occupied && halted => {
+                Ok("neutral weights; others froze or stopped it, and it stays so in its cgroup, \
+                 which goes with its last process under the next lrsd, or by rmdir")
+            }
             Some(Attachment::Own) if occupied => {
                 Ok("neutral weights; it runs on in its cgroup, and the next lrsd knows it")
             }

@@ -823,7 +823,7 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
     let group = fixture.create();
     let tree = fixture.tree();
     let error = tree.attach_if(&group, leader, Kin::Session, if_at(&judged)).unwrap_err();
-    assert!(error.to_string().contains("somebody moved it meanwhile"), "{error}");
+    assert!(error.to_string().contains("it was moved meanwhile"), "{error}");
     assert_eq!(tree.processes(&group).unwrap(), []);
     let after = (memberships(leader.pid), memberships(Pid::new(child.parse().unwrap()).unwrap()));
     assert_eq!(after, before);

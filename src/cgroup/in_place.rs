@@ -1,4 +1,4 @@
-//! Groups that somebody else owns (YARN's, Slurm's, a systemd unit's): LRS edits their weights,
+//! Groups that other software owns (YARN's, Slurm's, a systemd unit's): LRS edits their weights,
 //! remembers what it found, and gives that back. It never moves processes there, adds children
 //! or writes `cpu.idle`, except to leave an idle state its owner set, when the task is active.
 //!
@@ -371,7 +371,7 @@ mod tests {
         let record = super::heeded(&files.1, &[("cpu.weight", 700)]).unwrap().unwrap();
         assert_eq!(found_number(&record, CPU_IDLE), Some(0), "no longer idle by its owner");
         assert_eq!(found_number(&record, "cpu.weight"), Some(300));
-        assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: nobody knows");
+        assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: unknown");
     }
 
     #[test]

@@ -99,8 +99,8 @@ impl IoFinding {
 pub struct IoFacts<'a> {
     /// Version of the hierarchy in use.
     pub version: Version,
-    /// Directory whose files show what a task group will have: the root of LRS. `None`: the io
-    /// controller cannot be had.
+    /// Directory with the files that show what a task group will have: the root of LRS. `None`: the
+    /// io controller cannot be had.
     pub group: Option<&'a Path>,
     /// The node's disks.
     pub disks: &'a [Disk],

@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
-use super::failure::{Purpose, Exit, Failure, from_status};
+use super::failure::{Exit, Failure, Purpose, from_status};
 use super::output::{Output, Talk, printable, say};
 use super::values::{Patience, millis};
 use crate::units::BootTime;

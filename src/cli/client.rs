@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lrs_api::client::{self, ANSWER_TIMEOUT, Connection, Endpoint};
 
-use super::failure::{Purpose, Failure, from_status};
+use super::failure::{Failure, Purpose, from_status};
 use super::output::say;
 
 /// After so long without an answer a command says that it waits: silence looks like a fault of

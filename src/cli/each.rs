@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::args::RunArgs;
 use super::client::{Lrsd, ask};
 use super::exec::Program;
-use super::failure::{Purpose, Exit, Failure};
+use super::failure::{Exit, Failure, Purpose};
 use super::output::{printable, say};
 use crate::proto;
 

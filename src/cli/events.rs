@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::args::EventsArgs;
 use super::client::{self, Lrsd, in_time};
-use super::failure::{Purpose, Failure, from_status};
+use super::failure::{Failure, Purpose, from_status};
 use super::handle::{one, stands_for};
 use super::output::{Output, say};
 use super::show::events::{Names, line};

@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::args::KillArgs;
 use super::client::{Lrsd, ask};
-use super::failure::{Purpose, Failure};
+use super::failure::{Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Talk, say};
 use crate::cgroup::{Membership, task_group};

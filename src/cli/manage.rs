@@ -4,7 +4,7 @@ use tokio::time::timeout;
 
 use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
-use super::failure::{Purpose, Failure, from_status};
+use super::failure::{Failure, Purpose, from_status};
 use super::handle::with_id;
 use super::output::{Output, printable, say};
 use super::queue::{id_of, is_queued};

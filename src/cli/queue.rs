@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
-use super::failure::{Purpose, Failure};
+use super::failure::{Failure, Purpose};
 use super::handle::stands_for;
 use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, seconds_age, tier_word};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::args::{HistoryArgs, TasksArgs};
 use super::client::{Lrsd, ask};
-use super::failure::{Purpose, Exit, Failure};
+use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
 use super::show;

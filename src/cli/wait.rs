@@ -20,7 +20,7 @@ use tonic::Streaming;
 
 use super::args::WaitArgs;
 use super::client::{Lrsd, connect, in_time};
-use super::failure::{Purpose, Exit, Failure, from_status};
+use super::failure::{Exit, Failure, Purpose, from_status};
 use super::handle::{one, stands_for};
 use super::output::{Output, Talk, printable, say};
 use super::queue::{title, whole};

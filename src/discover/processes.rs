@@ -1,11 +1,11 @@
 //! One process as a finder reads it: as much of it as is asked for, each file once.
 //!
-//! A process may end between two reads, and another may get its number. The first is told by
-//! [`Reader::gone`] and is no error; the second by comparing the start times before and after
+//! A process may end between two reads, and another may get its number. The first is known from
+//! [`Reader::gone`] and is no error; the second from comparing the start times before and after
 //! ([`Reader::still_there`]), which whoever acts on what was read has to ask for.
 //!
 //! Command lines and environments are what the process says of itself: it may have overwritten
-//! both. Beyond [`MAX_TEXT`] they count as not readable, so that nobody makes a pass slow by
+//! both. Beyond [`MAX_TEXT`] they count as not readable, so that no user makes a pass slow by
 //! filling megabytes of arguments.
 //!
 //! The directory is a parameter, so that tests read trees they have made up.
@@ -156,7 +156,7 @@ impl Reader<'_> {
         ProcessRef { pid: self.pid, start_ticks: self.stat.start_ticks }
     }
 
-    /// What its stat file said first.
+    /// The first content of its stat file.
     pub fn stat(&self) -> Stat {
         self.stat
     }

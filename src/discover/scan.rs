@@ -3,13 +3,13 @@
 //! A pass lists /proc and reads only what may have changed: processes that are new, those that
 //! are young (what runs in a process is decided by the exec that follows its fork, often by
 //! several in a row), and a thirty-second of the others, so that a late exec or a move to another
-//! group is noticed within 32 passes. New ones are told from old ones by the inode that comes
+//! group is noticed within 32 passes. New ones differ from old ones by the inode that comes
 //! with the list, without a read of its own.
 //!
 //! Of what matches, one process stands for each task. Of processes to be moved it is the top-most:
-//! one whose ancestor matches the same rule with the same id belongs to that ancestor's task, as
-//! the launcher's shell and the program below it do. Of processes in a group to be managed in
-//! place it is the oldest in the group itself or, where there is none, below it.
+//! one with an ancestor that matches the same rule with the same id belongs to that ancestor's
+//! task, as the launcher's shell and the program below it do. Of processes in a group to be managed
+//! in place it is the oldest in the group itself or, where there is none, below it.
 //!
 //! Never proposed: threads of the kernel, process 1, the daemon and its children, what has ended,
 //! what is in a group of LRS's already, the root group and a group that holds LRS's root.
@@ -81,7 +81,7 @@ pub struct Group {
 pub struct Scan {
     node: Node,
     rules: Vec<Rule>,
-    seen: HashMap<Pid, Seen>,
+    seen: HashMap<Pid, ProcessEntry>,
     pass: u32,
     /// Processes read in this pass.
     read: usize,
@@ -89,7 +89,7 @@ pub struct Scan {
 }
 
 #[derive(Debug)]
-struct Seen {
+struct ProcessEntry {
     process: ProcessRef,
     inode: u64,
     parent: Option<Pid>,
@@ -202,19 +202,21 @@ impl Scan {
             return;
         }
         let fingerprint = fingerprint(&verdict, &mut reader);
-        let unchanged = |seen: &&Seen| seen.process == process && seen.fingerprint == fingerprint;
+        let unchanged =
+            |seen: &&ProcessEntry| seen.process == process && seen.fingerprint == fingerprint;
         let known = self.seen.get(&listed.pid).filter(unchanged);
         let young = known.map_or(YOUNG, |seen| seen.young.saturating_sub(1));
         let pass = self.pass;
         let inode = listed.inode;
-        let seen = Seen { process, inode, parent, young, exempt, pass, fingerprint, verdict };
+        let seen =
+            ProcessEntry { process, inode, parent, young, exempt, pass, fingerprint, verdict };
         self.seen.insert(listed.pid, seen);
     }
 
     /// What the rules make of the processes that the last pass saw, oldest first.
     pub fn candidates(&self) -> Vec<Candidate> {
         let mut found = Vec::new();
-        let mut groups: HashMap<&str, Vec<(&Seen, bool)>> = HashMap::new();
+        let mut groups: HashMap<&str, Vec<(&ProcessEntry, bool)>> = HashMap::new();
         for seen in self.seen.values() {
             match &seen.verdict {
                 Verdict::No | Verdict::Own { inside: true, .. } => {}
@@ -240,13 +242,18 @@ impl Scan {
         found
     }
 
-    fn belongs_to_ancestor(&self, of: &Seen, its_rule: usize, its_name: &Option<Label>) -> bool {
+    fn belongs_to_ancestor(
+        &self,
+        of: &ProcessEntry,
+        its_rule: usize,
+        its_name: &Option<Label>,
+    ) -> bool {
         let mut child = of;
         for _ in 0..GENERATIONS {
             let Some(parent) = child.parent.and_then(|parent| self.seen.get(&parent)) else {
                 return false;
             };
-            // A parent's number may have gone to somebody younger since it was read.
+            // A parent's number may have gone to a younger process since it was read.
             if parent.process.start_ticks > child.process.start_ticks {
                 return false;
             }
@@ -262,7 +269,7 @@ impl Scan {
     }
 }
 
-impl Seen {
+impl ProcessEntry {
     fn is_steady(&self) -> bool {
         self.young < YOUNG
     }
@@ -279,7 +286,7 @@ fn age(process: ProcessRef) -> (u64, i32) {
 }
 
 /// The task that the group at `path` is.
-fn in_place(path: &str, members: &[(&Seen, bool)]) -> Option<Candidate> {
+fn in_place(path: &str, members: &[(&ProcessEntry, bool)]) -> Option<Candidate> {
     let (main, _) = members.iter().min_by_key(|(seen, direct)| (!direct, age(seen.process)))?;
     let Verdict::InPlace { rule, labels, .. } = &main.verdict else { return None };
     let mut members: Vec<ProcessRef> = members.iter().map(|(seen, _)| seen.process).collect();

@@ -59,9 +59,9 @@ pub(super) struct Facts {
     pub(super) descriptors: Descriptors,
     /// The first socket of `grpc.listen`.
     pub(super) socket: Socket,
-    /// Whether somebody holds `<runtime_dir>/lock`.
+    /// Whether a process holds `<runtime_dir>/lock`.
     pub(super) locked: Reading<bool>,
-    /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
+    /// The LRS root in the CPU controller's hierarchy and whether a process holds its lock;
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
     /// Busy groups beside the LRS root; `None`: there is no hierarchy with the CPU controller.
@@ -185,11 +185,11 @@ pub(super) struct Descriptors {
 pub(super) enum Socket {
     /// No file.
     Absent,
-    /// A file nobody listens on.
+    /// A file without a listener.
     Stale,
-    /// Somebody listens: who, if in this pid namespace, and whether they speak HTTP/2.
+    /// A process listens: which, if in this pid namespace, and whether they speak HTTP/2.
     Served { pid: Option<i32>, answers: bool },
-    /// Cannot be told.
+    /// Not known.
     Unknown(String),
 }
 
@@ -269,7 +269,7 @@ fn place(path: &Path) -> Place {
     Place { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
 }
 
-/// A place in which lrsd works only if nobody else could have put or changed what is there.
+/// A place in which lrsd works only if no other user could have put or changed what is there.
 fn believed(place: Place) -> Place {
     let refused = trust::check_path(&place.path).err();
     let objection = refused.and_then(|refused| {
@@ -297,7 +297,7 @@ fn writable(path: &Path) -> Reading<()> {
         .map_err(|errno| format!("no write access to {}: {}", path.display(), errno.kind()))
 }
 
-/// Files whose presence says what the kernel can do, and, for those that groups only have
+/// Files that exist if the kernel can do something, and, for those that groups only have
 /// with a controller, whether there is a group to look at.
 const FILES: [&str; 8] = [
     "cpu.idle",
@@ -519,7 +519,7 @@ fn socket(path: &Path) -> Socket {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR) => return Socket::Absent,
         Err(Errno::CONNREFUSED) => return Socket::Stale,
-        // The queue of connections is full: somebody listens and does not accept.
+        // The queue of connections is full: a process listens and does not accept.
         Err(Errno::AGAIN) => return Socket::Served { pid: None, answers: false },
         Err(errno) => {
             return Socket::Unknown(format!("cannot connect to {}: {errno}", path.display()));

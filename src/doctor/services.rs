@@ -76,7 +76,7 @@ pub(super) fn systemd(facts: &Facts, config: &Config) -> Check {
             return Check::warn(
                 ID,
                 "runs, but has no lrsd.service: a daemon started by hand ends with the session, \
-                 and nobody starts it again",
+                 and nothing starts it again",
                 "install the package, or systemd/lrsd.service, systemd/lrsd.slice and systemd/lrs.slice",
             );
         }

@@ -76,7 +76,7 @@ use crate::core::model::{Standing, TaskId};
 use crate::core::state::{Need, Request};
 use crate::core::step::{FoundAgain, Input};
 use crate::core::task::{FoundRecord, Task, Who};
-use crate::discover::{Attach, Finder, Found, Presumed};
+use crate::discover::{Attach, DiscoveredTask, Finder, Presumed};
 use crate::rights::{Action, Role};
 use crate::units::{Moment, ProcessRef};
 
@@ -94,7 +94,7 @@ pub(super) struct Place {
 
 impl Driver {
     /// [`crate::command::Command::Discover`].
-    pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>, now: Moment) {
+    pub(super) fn discover(&mut self, found: DiscoveredTask, reply: Reply<TaskId>, now: Moment) {
         if self.asks_about_found(&found) {
             let found = Box::new(found);
             return self.workers.ask(UnitJob::LookFound { found, reply });
@@ -105,7 +105,7 @@ impl Driver {
     /// `said`: of the unit that it is in.
     pub(super) fn discover_as(
         &mut self,
-        found: Found,
+        found: DiscoveredTask,
         said: &Said,
         reply: Reply<TaskId>,
         now: Moment,
@@ -121,7 +121,7 @@ impl Driver {
 
     fn begin_discovery(
         &mut self,
-        found: Found,
+        found: DiscoveredTask,
         said: &Said,
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
@@ -150,7 +150,7 @@ impl Driver {
             )));
         }
         let place = self.place_of(&found, &pinned, said)?;
-        let Found { labels, priority, standing, presumed, finder, .. } = found;
+        let DiscoveredTask { labels, priority, standing, presumed, finder, .. } = found;
         let standing = standing.or_else(|| match presumed {
             Presumed::Slot => None,
             Presumed::Slotless => Some(Standing::Slotless),
@@ -187,7 +187,12 @@ impl Driver {
     }
 
     /// How the process is taken, if it may be taken that way.
-    fn place_of(&self, found: &Found, pinned: &Pinned, said: &Said) -> Result<Place, CommandError> {
+    fn place_of(
+        &self,
+        found: &DiscoveredTask,
+        pinned: &Pinned,
+        said: &Said,
+    ) -> Result<Place, CommandError> {
         let process = pinned.process;
         let origin = self.tree.origin(process).map_err(cgroup_error)?;
         let kin = match &found.attach {
@@ -238,7 +243,7 @@ impl Driver {
     fn found_again(
         &mut self,
         id: TaskId,
-        found: Found,
+        found: DiscoveredTask,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,
@@ -281,7 +286,7 @@ impl Driver {
     fn attach_found(
         &mut self,
         id: TaskId,
-        found: &Found,
+        found: &DiscoveredTask,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
         now: Moment,

@@ -6,15 +6,17 @@ use std::time::Duration;
 use super::group::{Context, GroupReader};
 use super::node::NodeReader;
 use super::tree::{ProcessTable, TreeReader};
-use super::{NodeSample, Said, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
+use super::{
+    NodeSample, ReportedFiles, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook,
+};
 use crate::core::model::TaskId;
 use crate::kernfs::files::{Descriptors, read_once};
 use crate::units::{BootTime, Bytes};
 
-/// Problems reported per cycle; of more, the number is said.
+/// Problems reported per cycle; of more, only the number.
 const MOST_PROBLEMS: usize = 16;
 
-/// Reads the node and the tasks it was told to watch. Not shared: one thread owns it.
+/// Reads the node and the tasks it was set to watch. Not shared: one thread owns it.
 #[derive(Debug)]
 pub struct Sampler {
     settings: Settings,
@@ -22,7 +24,7 @@ pub struct Sampler {
     node: NodeReader,
     tasks: BTreeMap<TaskId, Reader>,
     buffer: Vec<u8>,
-    said: Said,
+    reported: ReportedFiles,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl Sampler {
             node: NodeReader::new(&settings),
             tasks: BTreeMap::new(),
             buffer,
-            said: Said::default(),
+            reported: ReportedFiles::default(),
             settings,
         })
     }
@@ -74,8 +76,8 @@ impl Sampler {
         (self.descriptors.kept(), self.descriptors.budget())
     }
 
-    /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be told
-    /// from partitions.
+    /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be
+    /// distinguished from partitions.
     pub fn whole_disks(&self) -> Vec<(u32, u32)> {
         self.node.whole_disks().to_vec()
     }
@@ -86,7 +88,7 @@ impl Sampler {
     }
 
     /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
-    /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
+    /// tasks to look at the threads of. [`Sample::took`] is left to the caller, which
     /// has the clock.
     pub fn sample(&mut self, now: BootTime, look_at: &[TaskId]) -> Sample {
         self.read_all(now, None, look_at)
@@ -113,7 +115,7 @@ impl Sampler {
                 descriptors: &self.descriptors,
                 buffer: &mut self.buffer,
                 problems: &mut problems,
-                said: &mut self.said,
+                reported: &mut self.reported,
             };
             let sample = match (&mut *reader, &table) {
                 (Reader::Group(group), _) => {
@@ -145,7 +147,7 @@ impl Sampler {
     }
 
     /// The node and the sizes of tasks in groups, between two readings, of which nothing is kept. What
-    /// could not be read is left out; why will be said by the next reading.
+    /// could not be read is left out; the next reading reports why.
     pub fn read_ahead(&mut self) -> (NodeSample, Vec<Bytes>) {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
@@ -155,7 +157,7 @@ impl Sampler {
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
             problems: &mut node.problems,
-            said: &mut self.said,
+            reported: &mut self.reported,
         };
         let groups = self.tasks.values().filter_map(|reader| match reader {
             Reader::Group(group) => Some(group),
@@ -166,17 +168,17 @@ impl Sampler {
     }
 
     /// Looks at the threads of tasks between two readings, so that one cycle yields several
-    /// looks. Tasks that are gone or could not be looked at are left out; why will be said by
-    /// the next reading.
+    /// thread samples. Tasks that are gone or could not be looked at are left out; the next reading
+    /// reports why.
     pub fn look(&mut self, tasks: &[TaskId]) -> Vec<(TaskId, ThreadLook)> {
-        let mut unsaid = Vec::new();
+        let mut unreported = Vec::new();
         let mut context = Context {
             proc: &self.settings.proc,
             page_size: self.settings.page_size,
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
-            problems: &mut unsaid,
-            said: &mut self.said,
+            problems: &mut unreported,
+            reported: &mut self.reported,
         };
         let mut seen = Vec::with_capacity(tasks.len());
         for &id in tasks {

@@ -67,7 +67,7 @@ pub fn list(
 }
 
 /// One of them.
-pub(super) fn told(access: &Access, task: &Ended) -> proto::EndedTask {
+pub(super) fn message(access: &Access, task: &Ended) -> proto::EndedTask {
     let snapshot = access.snapshot.borrow().clone();
     ended(task, snapshot.config.as_ref().map(|config| &config.classify))
 }

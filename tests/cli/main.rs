@@ -134,7 +134,10 @@ fn a_daemon_that_hangs_is_reported_after_two_seconds_and_given_up_after_the_time
         let ended = Ended::from(command.output().unwrap());
         assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
         let lines: Vec<&str> = ended.err.lines().collect();
-        assert!(lines[0].contains("no answer from lrsd") && lines[0].contains("2.5 s"), "{ended:?}");
+        assert!(
+            lines[0].contains("no answer from lrsd") && lines[0].contains("2.5 s"),
+            "{ended:?}"
+        );
         let limit = if args.contains(&"--wait=1s") { "3.5 s" } else { "2.5 s" };
         assert!(lines[1].contains(&format!("did not answer within {limit}")), "{ended:?}");
     }

@@ -66,7 +66,7 @@ fn a_session_is_moved_whole_and_nothing_else_is() {
         node.prepare(3, MAP, 0);
         fs::write(node.pid_file(0, 3), format!("{victim}\n")).expect("a pid file");
         let reason = ignored_reason(&daemon, 3);
-        assert!(reason.contains("somebody put it there"), "{reason}");
+        assert!(reason.contains("it was put there"), "{reason}");
 
         // Found after all of them, and after the next listing of everything.
         node.start_default(4, 1, "sleep 600");

@@ -204,7 +204,7 @@ fn the_removal_of_lrs_leaves_frozen_what_is() {
     daemon.stop();
     let (code, said) = daemon.give_back();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("frozen or stopped by somebody else"), "{said}");
+    assert!(said.contains("others froze or stopped it"), "{said}");
     assert_eq!(fs::read_to_string(&file).unwrap().trim(), knob.1);
     assert_eq!(procs(&daemon.cpu_dir(&task)), [pid]);
 }

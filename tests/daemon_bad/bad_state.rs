@@ -235,7 +235,7 @@ fn a_removed_socket_is_put_back() {
         fs::remove_file(daemon.socket()).unwrap();
         daemon.serving(|daemon| daemon.ctl(&["status"]).status.success().then_some(()));
     }
-    assert!(daemon.log().contains("somebody removed the socket"), "{}", daemon.log());
+    assert!(daemon.log().contains("was removed; it is there again"), "{}", daemon.log());
     daemon.finish(pid);
     daemon.join(pid);
     daemon.nothing_left();

@@ -247,7 +247,7 @@ async fn a_second_lrsd_says_that_the_name_is_taken_and_serves_grpc() {
     let mut first = Lrsd::start(&bus).await;
     name_owned(&bus).await;
     let mut second = Lrsd::start(&bus).await;
-    second.logged("somebody else owns org.lrs.Shaper1").await;
+    second.logged("another process owns org.lrs.Shaper1").await;
     let answer = second.grpc().await.get_status(proto::GetStatusRequest {}).await;
     assert!(answer.is_ok());
     assert_eq!(first.stop().0, Some(0));

@@ -3,7 +3,7 @@
 use lrs::command::{Caller, Command as Order, ErrorKind, JobPriority};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::{Label, Priority};
-use lrs::discover::{Attach, Finder, Found, Hint, Word};
+use lrs::discover::{Attach, DiscoveredTask, Finder, Hint, Word};
 use lrs::rights::Role;
 
 use lrs_testbed::groups::cpu_mount;
@@ -82,7 +82,7 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
 
     // News of what was a task makes none, whichever of its processes they name.
     let other = Container::start("echo ready; sleep 600 & wait");
-    let error = daemon.discover(&Found { again: true, ..other.found() }).unwrap_err();
+    let error = daemon.discover(&DiscoveredTask { again: true, ..other.found() }).unwrap_err();
     assert!(error.message.contains("was released"), "{error}");
     daemon.discover(&other.found()).unwrap();
 }

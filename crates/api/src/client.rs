@@ -91,7 +91,7 @@ pub enum ConnectError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What connect(2) said.
+        /// The error of connect(2).
         source: io::Error,
     },
     /// The socket was reached and the connection ended before HTTP/2 began.
@@ -99,7 +99,7 @@ pub enum ConnectError {
     Handshake {
         /// The socket.
         path: PathBuf,
-        /// What the transport said.
+        /// The error of the transport.
         source: tonic::transport::Error,
     },
     /// The name of the client is no header value.

@@ -40,7 +40,7 @@ impl RuntimeLock {
     pub fn take(dir: &Path) -> Result<RuntimeLock, LockError> {
         let path = dir.join("lock");
         let mut options = OpenOptions::new();
-        // Whoever can open it can lock it, for reading too (flock(2)): nobody else may.
+        // Whoever can open it can lock it, for reading too (flock(2)): no other user may.
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file =
             trust::open(&path, &mut options).map_err(|error| at(&path, "open", error))?;

@@ -80,7 +80,7 @@ impl Drop for Group {
 /// Writes out what earlier work left dirty in the file system of `directory`, so that it does not
 /// slow what follows; answers whether it was done within `limit`. On a disk that others keep busy
 /// it may not be; then it goes on in the background.
-pub async fn settle(directory: &Path, limit: Duration) -> Result<bool, Failure> {
+pub async fn write_back(directory: &Path, limit: Duration) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot sync {}: {error}", directory.display()))
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::args::YarnCommand;
 use super::client::{self, Lrsd, ask};
-use super::failure::{Purpose, Failure};
+use super::failure::{Failure, Purpose};
 use super::output::Output;
 use super::show;
 use crate::{clock, proto, wire};

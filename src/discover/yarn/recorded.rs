@@ -1,5 +1,5 @@
 //! A node with LinuxContainerExecutor as it was: Hadoop 3.4.2, cgroup v1 with `cpu` mounted apart,
-//! two local directories. Its helper `container-executor` is published by nobody, so that no test
+//! two local directories. Its helper `container-executor` is not published, so that no test
 //! can start it; the files below `recorded/` are what /proc and `nmPrivate` held while it ran,
 //! users and paths renamed. `.script` is the NodeManager's copy of launch_container.sh, `.leader`
 //! and `.java` are the arguments of a container's main process and of its child.
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::classify::{self, Kind};
 use super::ids::ContainerId;
 use super::managers::Managers;
-use super::proc::Seen;
+use super::proc::Process;
 use super::verify::{Claim, Evidence, Rules, Verdict, judge};
 use crate::cgroup::Places;
 use crate::discover::Attach;
@@ -139,7 +139,7 @@ fn verdict(look: &Look<'_>) -> Verdict {
     let claim = Claim { container: id(&MAP), known, manager_uid: MANAGER_UID };
     let evidence = Evidence {
         // container-executor calls setsid() before it writes the pid file.
-        seen: Seen { process, parent: Pid::new(32262), leads: true },
+        seen: Process { process, parent: Pid::new(32262), leads: true },
         uid: look.uid,
         container: look.has_id.then(|| MAP.container.to_owned()),
         places: Places::recorded(look.mounts, look.cgroup),

@@ -1,33 +1,33 @@
-//! Whether a process is the container it is said to be, and how LRS may take it.
+//! Whether a process is the container that its pid file names, and how LRS may take it.
 //!
 //! A pid file names a process, but under DefaultContainerExecutor every container runs as the
 //! NodeManager's user and may write one; an environment is what its owner makes of it. So one
 //! never counts without the others: the process leads its session, has the container's id in its
 //! environment, began before its pid file was first read, and is where containers of that
-//! NodeManager are. What is anywhere else was put there by somebody and stays there.
+//! NodeManager are. What is anywhere else was put there on purpose and stays there.
 //!
-//! When a file was written only the wall clock tells, and what that was then nobody knows any more:
-//! compared with it, all that ran before somebody set the clock forward would have begun after
+//! Only the wall clock tells when a file was written, and what it showed then is unknown: compared
+//! with it, all that ran before the clock was set forward would have begun after
 //! its pid file. So two times since boot are compared: that at which LRS first read this file, and
 //! that at which the process began.
 //!
 //! A pid file comes before the last exec of the launch script, and under LinuxContainerExecutor
 //! before the move into the container's group. [`Verdict::Wait`] is for that time.
 //!
-//! Limit: a number that was used again before LRS first read the pid file is told by session,
+//! Limit: a number that was used again before LRS first read the pid file is recognised by session,
 //! environment, user and cgroup alone.
 
 use std::io;
 
 use super::ids::ContainerId;
 use super::managers::Managers;
-use super::proc::{self, Seen};
+use super::proc::{self, Process};
 use crate::cgroup::{Places, Whereabouts};
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid};
 use lrs_hadoop_conf::site::CgroupLayout;
 
-/// A process that is said to be a container.
+/// A process that may be a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) container: ContainerId,
@@ -51,7 +51,7 @@ pub(super) struct Rules {
 /// What /proc tells of it.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
-    pub(super) seen: Seen,
+    pub(super) seen: Process,
     pub(super) uid: u32,
     /// `CONTAINER_ID` of its environment.
     pub(super) container: Option<String>,
@@ -165,8 +165,8 @@ fn place(
     }
     Verdict::Foreign(if managers.any_of(claim.manager_uid) {
         format!(
-            "process {pid} is in the cgroup {path}, where no NodeManager of user {} is: somebody \
-             put it there",
+            "process {pid} is in the cgroup {path}, where no NodeManager of user {} is: it was \
+             put there",
             claim.manager_uid
         )
     } else {
@@ -206,7 +206,7 @@ mod tests {
                 manager_uid: 7,
             },
             evidence: Evidence {
-                seen: Seen { process, parent: Pid::new(1), leads: true },
+                seen: Process { process, parent: Pid::new(1), leads: true },
                 uid: 7,
                 container: Some(ID.to_owned()),
                 places: Places::made_up("/system.slice/nm.service"),
@@ -260,9 +260,9 @@ mod tests {
         let in_place = Attach::InPlace { cgroup: path.clone() };
         assert_eq!(verdict(|c| linux(c, &path)), Verdict::Take(in_place));
         for foreign in ["/hadoop-yarn/container_1_0001_01_000003", "/other/x", "/a/hadoop-yarn"] {
-            ignored(verdict(|c| linux(c, foreign)), "somebody put it there");
+            ignored(verdict(|c| linux(c, foreign)), "it was put there");
         }
-        ignored(verdict(|c| linux(c, &format!("/x/hadoop-yarn/{ID}"))), "somebody");
+        ignored(verdict(|c| linux(c, &format!("/x/hadoop-yarn/{ID}"))), "it was put there");
         let early = verdict(|c| linux(c, "/system.slice/nm.service"));
         assert!(matches!(early, Verdict::Wait(_)), "{early:?}");
     }

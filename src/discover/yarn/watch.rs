@@ -136,7 +136,7 @@ impl Watch {
         self.dirs.iter().filter_map(|dir| dir.owner.or(dir.above)).collect()
     }
 
-    /// Adds the containers whose pid file has appeared. `true`: something may have been missed,
+    /// Adds the containers with a new pid file. `true`: something may have been missed,
     /// list all.
     pub(super) fn events(&mut self, found: &mut BTreeSet<ContainerId>) -> bool {
         let mut missed = false;
@@ -261,7 +261,7 @@ impl Watch {
     fn list_root(&mut self, root: Root, found: &mut BTreeSet<ContainerId>) -> io::Result<()> {
         let Some(dir) = self.dirs.get_mut(root) else { return Ok(()) };
         let private = dir.private.clone();
-        // If it cannot be read, neither can nmPrivate, whose error is the one that is told.
+        // If it cannot be read, neither can nmPrivate; the error of the latter is reported.
         if let Some(Ok(above)) = private.parent().map(fs::metadata) {
             dir.above = Some(above.uid());
         }

@@ -128,7 +128,7 @@ fn sockets_are_distinguished() {
 
     let listener = UnixListener::bind(&path).unwrap();
     let own = std::process::id() as i32;
-    // Accepted by the kernel, answered by nobody.
+    // Accepted by the kernel, never answered.
     assert_eq!(socket(&path), Socket::Served { pid: Some(own), answers: false });
 
     let server = std::thread::spawn(move || {

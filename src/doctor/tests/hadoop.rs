@@ -5,7 +5,7 @@ use crate::doctor::yarn::{ManagerUnit, Reported, Yarn};
 use crate::proto;
 use lrs_hadoop_conf::site::Site;
 
-/// The same as a YARN node whose yarn-site.xml has these properties.
+/// The same as a YARN node with these properties in yarn-site.xml.
 fn hadoop(properties: &[(&str, &str)]) -> Facts {
     let all = [("yarn.nodemanager.local-dirs", "/disk1/yarn,/disk2/yarn")];
     let property = |(name, value): &(&str, &str)| {
@@ -224,7 +224,7 @@ fn room_for_offers_goes_by_what_the_node_has() {
     raised.status.configured = Some(proto::YarnResource { memory_mib: 6144, vcores: 16 });
     let found = of(raised);
     assert!(
-        found.contains("6.0 GiB set by somebody") && found.contains("room for 1 slots"),
+        found.contains("6.0 GiB set by another client") && found.contains("room for 1 slots"),
         "{found}"
     );
 }

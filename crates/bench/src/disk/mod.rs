@@ -1,5 +1,5 @@
 //! A modelled slow disk, so that what tiers of disk are worth can be measured on a machine
-//! whose own disk is too fast to be waited for.
+//! with a disk too fast to be waited for.
 //!
 //! ```text
 //! tasks -> ext4 -> loop device, queue under BFQ -> FUSE file -> lrs-bench __disk: one arm, memory
@@ -13,7 +13,7 @@
 //! Limits: no write cache (a flush costs nothing, a write is down when it is answered), no
 //! distance between places, no command queue. The page cache of ext4 is as ever: what was read
 //! or written lately is not read again. On cgroup v1 what the kernel writes back by itself is
-//! nobody's; what fsync(2) writes is the task's own. The bytes take up memory.
+//! no task's; what fsync(2) writes is the task's own. The bytes take up memory.
 //!
 //! The settings of the device are BFQ's defaults and `rotational = 1`. Measured once each, on a
 //! busy machine, with two writers of weights 1000 and 10 (80 MiB/s, 4 ms; Linux 6.18, cgroup v1):
@@ -207,7 +207,7 @@ fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool, Failure> {
 }
 
 impl Drop for Server {
-    /// Lets the server end by itself, for it waits until the device has let go; takes the disk
+    /// Lets the server end by itself, for it waits until the device is released; takes the disk
     /// down in its place where it cannot.
     fn drop(&mut self) {
         drop(self.keeps.take());
@@ -221,10 +221,10 @@ impl Drop for Server {
     }
 }
 
-/// For a supervisor whose bench was killed: lets the server of its modelled disk take the disk
+/// For a supervisor after its bench was killed: lets the server of its modelled disk take the disk
 /// down and end by itself. What waits for that disk cannot be ended before it is answered, so
 /// the server is the last that is killed, and only when it took too long.
-pub(crate) fn let_go(workdir: &Path) {
+pub(crate) fn release(workdir: &Path) {
     let is_ours = |pid: &Pid| is_server(pid.as_raw(), workdir);
     let mut servers: Vec<Pid> = children().into_iter().filter(is_ours).collect();
     if servers.is_empty() {
@@ -232,7 +232,7 @@ pub(crate) fn let_go(workdir: &Path) {
     }
     let kept: Vec<u32> =
         servers.iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
-    // What is left then is said when the server is gone too.
+    // What is left then is reported when the server is gone too.
     let _ = end_processes(&kept);
     wait_while(|| {
         servers.retain(|server| {
@@ -260,7 +260,7 @@ fn is_server(pid: i32, workdir: &Path) -> bool {
     })
 }
 
-/// For a supervisor whose bench was killed, after the processes below it are gone: detaches the
+/// For a supervisor after its bench was killed and the processes below it are gone: detaches the
 /// disk of `workdir`, if there is one, and answers what it could not. Its device and its medium
 /// go by themselves.
 pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
@@ -270,7 +270,7 @@ pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
 /// Takes away what a killed server leaves; answers what stays. Nothing is there in most cases.
 fn take_down(mount: &Path) -> Vec<String> {
     let mut left = Vec::new();
-    // Before the mount goes, which makes sure of whose device it is.
+    // Before the mount goes, which proves which device it is.
     if let Some(scheduler) = place::scheduler_of_loop(mount)
         && let Err(error) = std::fs::write(&scheduler, "none")
     {

@@ -27,9 +27,9 @@ use crate::args::DiskArgs;
 use lrs_core::units::Bytes;
 
 /// How long a task that still has files on the disk may hold it up.
-const LET_GO: Duration = Duration::from_secs(5);
+const RELEASE: Duration = Duration::from_secs(5);
 
-/// Serves the disk until nobody wants it any more.
+/// Serves the disk until it is not wanted any more.
 pub(crate) fn serve(args: &DiskArgs, out: &mut Output) -> Result<(), Failure> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     // Before there is a second thread, which inherits the mask.
@@ -121,7 +121,7 @@ impl Made<'_> {
         // Another may have unmounted it.
         let _ = unmount(self.mount, UnmountFlags::DETACH);
         // Who still has a file open gets errors from here on.
-        match self.released.recv_timeout(LET_GO) {
+        match self.released.recv_timeout(RELEASE) {
             Ok(never) => match never {},
             Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {}
         }
@@ -141,6 +141,6 @@ fn format(device: &LoopDevice) -> Result<(), Failure> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    Err(Failure::failed(format!("mkfs.ext4 failed ({}): {}", done.status, said.trim())))
+    let output = String::from_utf8_lossy(&done.stderr);
+    Err(Failure::failed(format!("mkfs.ext4 failed ({}): {}", done.status, output.trim())))
 }

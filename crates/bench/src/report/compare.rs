@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
     Faster,
     /// Takes more time.
     Slower,
-    /// Nothing that can be told from noise.
+    /// Nothing that can be distinguished from noise.
     NoDifference,
     /// Not enough pairs to say; for a mean not enough of LRS with itself either.
     TooFewPairs,
@@ -107,7 +107,7 @@ pub(crate) struct Comparison {
 pub(crate) enum Over {
     /// All of the suite.
     All,
-    /// Those whose class is `moderate` or `io`.
+    /// Those of class `moderate` or `io`.
     ModerateAndIo,
 }
 
@@ -221,12 +221,12 @@ pub(super) fn comparisons(
         with_mean(),
         with_best(Against::BestStaticCgroup, SettingKind::StaticCgroup),
     ];
-    let told = made.into_iter().flatten().map(|(against, with, ratio)| {
+    let comparisons = made.into_iter().flatten().map(|(against, with, ratio)| {
         let verdict = ratio.verdict(noise);
         let floor = floor(noise.and_then(|noise| noise.interval));
         Comparison { words: words::verdict(&ratio, verdict, floor), against, with, ratio, verdict }
     });
-    told.collect()
+    comparisons.collect()
 }
 
 /// Geometric means over the loads.

@@ -46,7 +46,7 @@ pub(crate) struct LoadReport {
     pub(crate) warnings: Vec<String>,
     /// Every run that does not count.
     pub(crate) failed: Vec<Failed>,
-    /// The round the timelines show: the one whose makespan of the reference is nearest to
+    /// The round the timelines show: the one with the makespan of the reference nearest to
     /// its median, among those with the most complete runs.
     pub(crate) shown_round: Option<u32>,
 }

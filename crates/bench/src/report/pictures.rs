@@ -1,4 +1,4 @@
-//! The pictures, drawn by plotters as SVG that stands in the page.
+//! The pictures, drawn by plotters as SVG inside the page.
 //!
 //! No picture says by colour alone what it says: marks, dashes and words stand beside. The four
 //! colours are Okabe and Ito's, which the colour-blind and a printer can tell apart; their names

@@ -134,7 +134,9 @@ pub(super) fn verdict(ratio: &Ratio, verdict: Verdict, floor: Option<f64>) -> St
             percent(high)
         ),
         (Verdict::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
-        (Verdict::NoDifference, _) => "no difference that can be told from noise".to_owned(),
+        (Verdict::NoDifference, _) => {
+            "no difference that can be distinguished from noise".to_owned()
+        }
     }
 }
 
@@ -209,7 +211,7 @@ pub(super) fn machine(machine: &Machine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whose CPU time that of others is.
+/// The owners of the CPU time of others.
 pub(super) const NOT_THE_TASKS: &str =
     "not the tasks' own (kernel threads, write-back, the modelled disk and lrsd included)";
 
@@ -240,7 +242,7 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
         "Noise floor: the farther end of the 95 % interval of LRS over itself; of a mean, that of \
          the mean of LRS over itself. A difference is one if the interval excludes 1 and the \
          ratio is farther from 1 than the floor. + LRS takes less time, ! LRS takes more, = no \
-         difference that can be told from noise, ? too few pairs (for a mean, of LRS with itself \
+         difference that can be distinguished from noise, ? too few pairs (for a mean, of LRS with itself \
          too)."
             .to_owned(),
         "The order of the settings turns and is reversed from round to round, and neighbours stay \

@@ -1,4 +1,4 @@
-//! A suite as it stands in its file; `docs/bench.md` has every key. What a key may be is in its
+//! A suite as written in its file; `docs/bench.md` has every key. What a key may be is in its
 //! type ([`super::values`]), what keys mean together is in [`super::read`].
 
 use std::collections::BTreeMap;

@@ -32,7 +32,7 @@ pub(super) fn suite(text: &str, file: &Path, cpus: u32, judge: Judge<'_>) -> Res
     let read = reader.faults.read::<file::File>();
     match read.and_then(|file| reader.whole(file)) {
         Some(suite) if reader.faults.is_empty() => Ok(suite),
-        _ => Err(reader.faults.told()),
+        _ => Err(reader.faults.into_text()),
     }
 }
 
@@ -145,7 +145,7 @@ impl Reader<'_> {
         let after: Vec<Vec<String>> =
             tables.iter().map(|table| table.get_ref().after.clone()).collect();
         let groups: Vec<_> = tables.into_iter().map(|table| self.group(table)).collect();
-        // With one missing, what follows it would be said to follow nothing.
+        // With one missing, what follows it would be reported to follow nothing.
         let mut groups: Vec<Group> = groups.into_iter().collect::<Option<_>>()?;
         let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
         for ((group, after), &at) in groups.iter_mut().zip(after).zip(&places) {

@@ -34,7 +34,7 @@ pub(super) fn read(
         judge(reader, "lrsd", table.span().start, &keys, &places);
         keys
     });
-    // What does not fit in [lrsd] is told once, not of each setting over it.
+    // What does not fit in [lrsd] is reported once, not for each setting over it.
     let base_fits = reader.faults.count() == faults;
     if tables.is_empty() {
         return defaults(&base, reader.cpus);
@@ -135,7 +135,7 @@ fn keys(reader: &mut Reader<'_>, name: &str, table: &Spanned<Table>) -> (Keys, P
         let reserved = RESERVED.contains(&&**path) || path == "daemon.mode";
         if reserved {
             let at = places.get(path).copied().unwrap_or_default();
-            let problem = "is set by the bench, whose lrsd is a private one that shapes";
+            let problem = "is set by the bench, since its lrsd is a private one that shapes";
             reader.faults.note(at, &format!("{name}.\"{path}\""), problem, "remove it");
         }
         !reserved

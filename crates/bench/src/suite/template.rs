@@ -128,7 +128,7 @@ impl Template {
         }
     }
 
-    /// The data sets whose parts it names, as in `{data}/NAME-{part}`.
+    /// The data sets with parts that it names, as in `{data}/NAME-{part}`.
     pub(super) fn sets(&self) -> impl Iterator<Item = &str> {
         self.0.windows(3).filter_map(|pieces| match pieces {
             [Piece::Hole(Hole::Data), Piece::Text(text), Piece::Hole(Hole::Part)] => {

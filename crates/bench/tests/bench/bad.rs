@@ -66,8 +66,8 @@ fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
     let keys =
         "\"slots.expnad\" = false, \"daemon.sample_period\" = \"1ms\", \"dbus.bus\" = \"off\"";
     let bad = with("", &format!("{keys}, \"x\" = 1"));
-    let told = ["suite.toml:11: setting.lrs.", "slots.expand", "daemon.sample_period", "dbus.bus"];
-    refused(&bad, &[], 1, &told);
+    let words = ["suite.toml:11: setting.lrs.", "slots.expand", "daemon.sample_period", "dbus.bus"];
+    refused(&bad, &[], 1, &words);
     let both = with("\"slots.passive\" = 6", "\"slots.passive_max\" = 4");
     refused(&both, &[], 1, &["suite.toml:11: setting.lrs.\"slots.passive_max\""]);
     refused(
@@ -108,8 +108,8 @@ fn a_task_that_fails_fails_its_run_and_no_other() {
     assert_eq!(bad.tasks[1].outcome, Outcome::Exit(3));
     assert_eq!(bad.tasks[0].outcome, Outcome::Ok);
     assert!(good.makespan_seconds.is_some() && good.faults.is_empty());
-    let said = std::fs::read_to_string(place.output().join("logs/l-two-0-bad-1.log")).unwrap();
-    assert_eq!(said, "no luck\n");
+    let text = std::fs::read_to_string(place.output().join("logs/l-two-0-bad-1.log")).unwrap();
+    assert_eq!(text, "no luck\n");
     assert_eq!(place.left(), [""; 0]);
 }
 
@@ -236,8 +236,8 @@ fn a_bench_that_was_cut_off_is_resumed_with_whole_rounds() {
     assert_eq!(place.left(), [""; 0]);
 }
 
-/// `lrsctl` as an account without rights: as root by becoming nobody, with a copy of the
-/// executables that nobody can reach.
+/// `lrsctl` as an account without rights: as root under the uid of `nobody`, with a copy of the
+/// executables which that account can reach.
 fn unprivileged(place: &Place, args: &[&str]) -> Ended {
     let mut command = place.command(args);
     // SAFETY: it only asks.

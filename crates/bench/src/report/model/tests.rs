@@ -59,7 +59,7 @@ fn a_setting_against_itself_is_no_difference() {
         (0..10).flat_map(|number| round(number, &[("static 1", 9.0), ("lrs", 9.0)])).collect();
     let one = &of(&runs).comparisons[0];
     assert_eq!((one.ratio.median, one.verdict), (1.0, Verdict::NoDifference));
-    assert_eq!(one.words, "no difference that can be told from noise");
+    assert_eq!(one.words, "no difference that can be distinguished from noise");
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn the_best_is_chosen_among_those_with_the_most_rounds_beside_lrs() {
     let load = of(&runs);
     assert_eq!(load.comparisons[0].with, ["static 1"]);
     assert_eq!(load.comparisons[0].ratio.pairs.len(), 8);
-    let told = load.warnings.join("\n");
+    let text = load.warnings.join("\n");
     assert!(
-        told.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"),
-        "{told}"
+        text.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"),
+        "{text}"
     );
-    assert!(told.contains("no comparison with the best static in cgroups"), "{told}");
+    assert!(text.contains("no comparison with the best static in cgroups"), "{text}");
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_load_without_a_comparison_and_notes_are_reported() {
         run.notes.push("the disk was not idle before".to_owned());
     }
     let report = Report::new(&synthetic::machine(), &runs);
-    let told = "no comparison with the best static in cgroups, so in none of its means: pi";
-    assert_eq!(report.warnings, [told]);
+    let text = "no comparison with the best static in cgroups, so in none of its means: pi";
+    assert_eq!(report.warnings, [text]);
     let noted: Vec<&String> =
         report.loads[1].warnings.iter().filter(|one| one.contains("not idle")).collect();
     assert_eq!(noted.len(), 1);
@@ -225,9 +225,9 @@ fn means_over_loads_leave_out_what_is_not_asked_for() {
         synthetic::runs(6).into_iter().filter(|run| run.setting != "lrs again").collect();
     let report_without = Report::new(&synthetic::machine(), &alone);
     assert!(report_without.means.iter().all(|mean| mean.verdict == Verdict::TooFewPairs));
-    let told = &report_without.loads[0];
-    assert!(told.warnings.iter().any(|one| one.contains("no round has LRS complete twice")));
-    assert!(told.comparisons[0].words.ends_with("; the noise floor is not known"));
+    let load = &report_without.loads[0];
+    assert!(load.warnings.iter().any(|one| one.contains("no round has LRS complete twice")));
+    assert!(load.comparisons[0].words.ends_with("; the noise floor is not known"));
     let verdicts: Vec<Verdict> =
         report.loads.iter().map(|load| load.comparisons[0].verdict).collect();
     assert_eq!(verdicts[..2], [Verdict::Faster, Verdict::Slower]);
@@ -241,12 +241,12 @@ fn a_busy_node_is_reported() {
         run.node.steal = Some(0.05);
     }
     let report = Report::new(&synthetic::machine(), &runs);
-    let told = report.loads[2].warnings.join("\n");
+    let text = report.loads[2].warnings.join("\n");
     assert!(
-        told.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"),
-        "{told}"
+        text.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"),
+        "{text}"
     );
-    assert!(told.contains("up to 5.0 % of the CPU time"), "{told}");
+    assert!(text.contains("up to 5.0 % of the CPU time"), "{text}");
     assert!(!report.loads[0].warnings.join("\n").contains("hypervisor"));
     // The server of a modelled disk is no disturbance until it takes more than it may.
     let mut machine = synthetic::machine();
