@@ -11,7 +11,7 @@
 //! | own group of an admission cut short, such as of a request that waited | its processes go back where they were; group and record gone |
 //! | group in place | what was found, also set in systemd for its units; released, record gone |
 //! | the root, left idle by a daemon that was killed | neutral weight |
-//! | no process in its group any more | weights as above; the next daemon books the end |
+//! | no process in its group any more | weights as above; the next daemon records the end |
 //!
 //! What YARN was offered is given back by `lrs-yarn --give-back`, which has the ledger.
 //!

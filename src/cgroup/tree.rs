@@ -557,7 +557,7 @@ impl TierTree {
     /// Why only root may have `process` moved, and `lrsctl run` does not leave
     /// its unit by itself: the limit on CPU, memory, I/O
     /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
-    /// to do about it depends on who asks.
+    /// to do about it depends on the caller.
     pub fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         self.escapes_limits_of(process, None)
     }

@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use super::args::EventsArgs;
 use super::client::{self, Lrsd, in_time};
 use super::failure::{Failure, Purpose, from_status};
-use super::handle::{one, stands_for};
+use super::handle::{one, refers_to};
 use super::output::{Output, say};
 use super::show::events::{Names, line};
 use super::show::when::Times;
@@ -203,7 +203,7 @@ impl Reader<'_> {
     fn wants(&self, event: &proto::Event, names: Option<&Names>) -> bool {
         let name = names.and_then(|names| names.name.as_deref());
         let is_task =
-            |word: &str| event.task.as_deref().is_some_and(|id| stands_for(word, id, name));
+            |word: &str| event.task.as_deref().is_some_and(|id| refers_to(word, id, name));
         self.from.is_none_or(|from| is_since(event, from))
             && self.task.as_deref().is_none_or(is_task)
             && self

@@ -9,7 +9,7 @@ use tonic::Status;
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
 use super::failure::{Failure, Purpose};
-use super::handle::stands_for;
+use super::handle::refers_to;
 use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, seconds_age, tier_word};
 use crate::clock;
@@ -55,7 +55,7 @@ pub(super) async fn whole(
 /// INVALID_ARGUMENT if there are several.
 pub(super) async fn id_of(lrsd: Connection, word: &str) -> Result<Option<String>, Status> {
     let queue = whole(lrsd, ListQueueRequest::default()).await?;
-    let mut meant = queue.into_iter().filter(|one| stands_for(word, &one.id, one.name.as_deref()));
+    let mut meant = queue.into_iter().filter(|one| refers_to(word, &one.id, one.name.as_deref()));
     let first = meant.next().map(|one| one.id);
     match meant.next() {
         None => Ok(first),

@@ -32,7 +32,7 @@ use super::args::{LogArgs, SubmitArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
 use super::failure::Failure;
-use super::handle::{is_id, stands_for, with_id};
+use super::handle::{is_id, refers_to, with_id};
 use super::kill;
 use super::output::{Output, printable, say};
 use super::queue::{is_queued, whole};
@@ -389,7 +389,7 @@ fn name_of(lrsd: &Lrsd, word: String) -> Result<Logged, Failure> {
         // An earlier lrsd knows no history.
         let kept = ended_tasks(connection.clone(), ListHistoryRequest::default()).await;
         let mut kept = kept.unwrap_or_default();
-        kept.retain(|end| stands_for(&word, &end.id, end.name.as_deref()));
+        kept.retain(|end| refers_to(&word, &end.id, end.name.as_deref()));
         if let Some(end) = kept.pop() {
             return Ok(Some((end.name, end.uid)));
         }

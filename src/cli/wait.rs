@@ -21,7 +21,7 @@ use tonic::Streaming;
 use super::args::WaitArgs;
 use super::client::{Lrsd, connect, in_time};
 use super::failure::{Exit, Failure, Purpose, from_status};
-use super::handle::{one, stands_for};
+use super::handle::{one, refers_to};
 use super::output::{Output, Talk, printable, say};
 use super::queue::{title, whole};
 use super::read::ended_tasks;
@@ -334,11 +334,11 @@ fn resolve(
             let of_a_job = tasks.iter().filter(|task| of_job(task.job.as_ref()));
             running.extend(of_a_job.map(|task| task.id.clone()));
             queue(&|one| of_job(one.job.as_ref()));
-        } else if queue(&|one| stands_for(word, &one.id, one.name.as_deref()))
+        } else if queue(&|one| refers_to(word, &one.id, one.name.as_deref()))
             || queue(&|one| of_job(one.job.as_ref()))
         {
         } else if let Some(end) =
-            kept.iter().rfind(|end| stands_for(word, &end.id, end.name.as_deref()))
+            kept.iter().rfind(|end| refers_to(word, &end.id, end.name.as_deref()))
         {
             all.insert(end.id.clone());
         } else if kept.iter().any(|end| of_job(end.job.as_ref())) {

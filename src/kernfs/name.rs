@@ -1,7 +1,7 @@
 //! Names that are bytes, kept as text without a loss.
 //!
 //! Paths of cgroups are bytes to the kernel and text to all others: records are JSON, messages
-//! are text. A byte that is part of no UTF-8 letter stands in such a text as one character
+//! are text. A byte that is part of no UTF-8 letter is in such a text one character
 //! of a private range without a use, U+10FF80 to U+10FFFF for 0x80 to 0xff, as in Python's
 //! `surrogateescape`; a name that has a character of that range has it as its four bytes. So
 //! [`bytes`] of [`text`] is always what came in, and all that is UTF-8 stays as it is.

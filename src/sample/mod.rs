@@ -7,7 +7,7 @@
 //! kernel (PSI takes a mutex, memory.stat flushes per-CPU counters) and must not delay a
 //! promotion. What it costs is bounded in three ways: files of the hot path stay open
 //! ([`crate::kernfs::files`]), resident memory is refreshed for a few processes per cycle and carried over in
-//! between, and threads are looked at only for tasks whose computing rate needs it
+//! between, and threads are looked at only for tasks with a computing rate that needs it
 //! ([`crate::core::rate::RateMeter::looks_wanted`]).
 //!
 //! Limits: in observe mode a task is the process and the descendants that were seen while

@@ -36,7 +36,7 @@ use tonic_prost::ProstCodec;
 use crate::bench::{Bench, event, soon, task, task_id};
 use crate::flood::{HUGE, ask, connect_as, memory};
 
-/// Nobody's on any node.
+/// Of no user on any node.
 const USER: u32 = 4_000_001;
 const OTHER: u32 = 4_000_002;
 
@@ -195,7 +195,7 @@ async fn a_reader_that_stops_is_closed_with_the_number_it_lost() {
         "{:?}",
         boot_time().since(began)
     );
-    let told = loop {
+    let status = loop {
         match next().await {
             Ok(seq) => {
                 assert_eq!(seq, seen + 1);
@@ -204,10 +204,10 @@ async fn a_reader_that_stops_is_closed_with_the_number_it_lost() {
             Err(status) => break status,
         }
     };
-    assert_eq!(told.code(), Code::ResourceExhausted, "{told}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     let lost = format!("{} events were not sent", EVENTS - seen);
-    assert!(told.message().contains(&lost), "{told}");
-    assert!(told.message().contains(&format!("since {}", seen + 1)), "{told}");
+    assert!(status.message().contains(&lost), "{status}");
+    assert!(status.message().contains(&format!("since {}", seen + 1)), "{status}");
     assert!(seen < EVENTS, "nothing was lost");
     drop(other);
     let mut stream = until(async || watch_events(&mut client, seen + 1).await).await;

@@ -25,7 +25,7 @@ fn tasks_tiers_reservations_and_drain_survive_a_kill() {
     };
     let stamps = modified(&dirs);
     daemon.kill();
-    // One of them ends while nobody looks.
+    // One of them ends while no daemon runs.
     let gone = i32::try_from(before[0]["pid"].as_i64().unwrap()).unwrap();
     daemon.finish(gone);
     daemon.join(gone);

@@ -202,9 +202,9 @@ fn the_removal_of_lrs_leaves_frozen_what_is() {
     let _frozen = Frozen::new(file.clone(), knob);
     has(&daemon, pid, "frozen", true);
     daemon.stop();
-    let (code, said) = daemon.give_back();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("others froze or stopped it"), "{said}");
+    let (code, output) = daemon.give_back();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("others froze or stopped it"), "{output}");
     assert_eq!(fs::read_to_string(&file).unwrap().trim(), knob.1);
     assert_eq!(procs(&daemon.cpu_dir(&task)), [pid]);
 }

@@ -73,8 +73,8 @@ fn on_v1(group: &Path) {
     assert!(memory(&status)["node_available_bytes"].as_u64() > Some(400 * MIB));
     assert_eq!(status["state"], "accepting");
     let text = daemon.ok(&["status"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = format!("70.0 MiB of 400.0 MiB available (the limit in {file})");
-    assert!(text.contains(&said), "{text}");
+    let output = format!("70.0 MiB of 400.0 MiB available (the limit in {file})");
+    assert!(text.contains(&output), "{text}");
 
     put(&dir, "memory.usage_in_bytes", &format!("{}\n", 395 * MIB));
     let status = until(&daemon, "the guard", |status| status["state"] == "holding");
@@ -85,7 +85,7 @@ fn on_v1(group: &Path) {
     assert_eq!(held["inputs"]["memory_limit_file"], *file, "{held}");
     assert_eq!(held["inputs"]["memory_limit_bytes"], 400 * MIB, "{held}");
 
-    // What cannot be read costs the limit, is said, and is no 0.
+    // What cannot be read costs the limit, is reported, and is no 0.
     put(&dir, "memory.usage_in_bytes", "plenty\n");
     let named = |status: &Value| status["warnings"].to_string().contains("memory.usage_in_bytes");
     let status =
@@ -143,6 +143,6 @@ fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_reported() {
     let text = daemon.ok(&["history"]);
     // Behind the status, which kernels before 6.15 do not tell.
     assert!(text.contains("oom  ") || text.contains("3+oom"), "{text}");
-    let said = daemon.ok(&["events", "--no-follow", "--since", "1"]);
-    assert!(said.contains("for want of memory"), "{said}");
+    let output = daemon.ok(&["events", "--no-follow", "--since", "1"]);
+    assert!(output.contains("for want of memory"), "{output}");
 }

@@ -172,7 +172,7 @@ fn a_foreign_change_of_weights_is_repaired_and_then_left_alone() {
 fn in_place_edits_weights_only_and_release_gives_them_back() {
     let mut daemon = Daemon::start("inplace", TWO);
     assert_eq!(daemon.groups_in_roots(), Vec::<std::path::PathBuf>::new());
-    // Somebody else's group, beside ours.
+    // A foreign group, beside ours.
     let base = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
     let foreign = base.with_file_name(format!("{}-owner", daemon.root));
     fs::create_dir(&foreign).unwrap();

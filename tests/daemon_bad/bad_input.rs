@@ -1,4 +1,4 @@
-//! Requests nobody should make, clients that misbehave, and too much of everything.
+//! Requests that no client should make, clients that misbehave, and too much of everything.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
@@ -246,7 +246,7 @@ fn waiters_that_die_make_room_for_those_behind_them() {
     waiting(&daemon, 1);
     daemon.refused(&["run", "--wait=300ms", "--", "true"], 124, "");
     waiting(&daemon, 1);
-    // A drain keeps those who wait, and lets nobody in.
+    // A drain keeps those who wait, and lets no task in.
     daemon.ok(&["drain"]);
     daemon.finish(holder);
     daemon.join(holder);
@@ -329,7 +329,7 @@ fn releases_race_with_ends_and_reloads_storm() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() || text.contains("no task"), "{text}");
         released += u64::from(output.status.success());
-        assert!(daemon.join(pid).success(), "a release harms nobody");
+        assert!(daemon.join(pid).success(), "a release harms no process");
     }
     daemon.nothing_left();
     let totals = daemon.status()["totals"].clone();

@@ -42,8 +42,8 @@ fn a_lost_history_is_reported_and_loses_no_task() {
             }
         }
         daemon.consistent();
-        let said = daemon.events().iter().any(|event| event["type"] == "recovered");
-        assert_eq!(said, damage.is_some(), "after {damage:?}");
+        let recovered = daemon.events().iter().any(|event| event["type"] == "recovered");
+        assert_eq!(recovered, damage.is_some(), "after {damage:?}");
     }
     for pid in pids {
         daemon.finish(pid);
@@ -217,8 +217,8 @@ fn no_other_user_can_hold_the_lock_and_keep_lrsd_down() {
         .arg("true")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&hold.stderr);
-    assert!(!hold.status.success() && said.contains("Permission denied"), "{said}");
+    let stderr = String::from_utf8_lossy(&hold.stderr);
+    assert!(!hold.status.success() && stderr.contains("Permission denied"), "{stderr}");
     assert_eq!(daemon.stop().0, Some(0));
     fs::set_permissions(&lock, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     daemon.launch();

@@ -1,4 +1,4 @@
-//! What no caller and no bus can do to the door: floods, leaving, stops, a bus that goes, a
+//! What no caller and no bus can do to the server: floods, leaving, stops, a bus that goes, a
 //! name that is taken.
 
 use std::sync::Arc;
@@ -158,7 +158,7 @@ async fn stopping_ends_what_waits_within_its_time() {
     bench.begin_stop();
     let error = soon(asked).await.unwrap().unwrap_err();
     assert_eq!(error.0, format!("{ERROR}Unavailable"), "{error:?}");
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn the_bus_goes_and_comes_back() {
     bench.publish(|_| {});
     assert_eq!(signals.next().await.member, "TaskPromoted");
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_name_that_is_taken_is_tried_again() {
     let other = bus.connect().await;
     other.request_name("org.lrs.Shaper1").await.unwrap();
     let bench = Bench::closed(bus, limits());
-    // The owner goes; the door takes over by itself.
+    // The owner goes; the server takes over by itself.
     other.release_name("org.lrs.Shaper1").await.unwrap();
     let client = bench.bus.connect().await;
     let served = async {
@@ -209,13 +209,13 @@ async fn a_missing_policy_is_survived_and_taken_up_when_it_comes() {
     let client = bench.bus.connect().await;
     let proxy = zbus::fdo::DBusProxy::new(&client).await.unwrap();
     let owned = proxy.name_has_owner("org.lrs.Shaper1".try_into().unwrap()).await.unwrap();
-    assert!(!owned && !bench.door.is_finished());
+    assert!(!owned && !bench.server.is_finished());
     bench.bus.kill();
     bench.bus.policy("<allow own=\"*\"/>");
     bench.bus.run();
     name_owned(&bench.bus).await;
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
@@ -224,5 +224,5 @@ async fn no_bus_at_all_does_not_keep_the_server_from_stopping() {
     bus.kill();
     let mut bench = Bench::closed(bus, limits());
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }

@@ -117,7 +117,7 @@ impl Loop {
         self.runtime.block_on(self.commands.ask(|reply| order(caller, reply)))
     }
 
-    /// Sends what nobody waits for.
+    /// Sends a command without waiting for an answer.
     pub fn tell(&self, order: Order) {
         self.runtime.block_on(self.commands.send(order)).unwrap();
     }

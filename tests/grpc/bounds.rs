@@ -1,4 +1,4 @@
-//! Bad and greedy clients: each is ended or told, and the others are served on.
+//! Bad and greedy clients: each is ended or gets an error, and the others are served on.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ async fn a_status_watcher_sees_now_and_every_change_once() {
     bench.publish(|snapshot| snapshot.colocation_threshold = 1.0); // not of the status
     waiting(&bench, 2);
     assert_eq!(next_waiting(&mut stream).await, 2);
-    // Nobody reads between these: the newest is enough.
+    // Nothing is read between these: the newest is enough.
     waiting(&bench, 3);
     waiting(&bench, 4);
     assert_eq!(next_waiting(&mut stream).await, 4);

@@ -103,7 +103,7 @@ fn log_lines() {
             "line {number} of some length, so that there is no room for all of them here"
         );
     }
-    assert!(trouble().unwrap().contains("nobody reads them"), "{:?}", trouble());
+    assert!(trouble().unwrap().contains("no program reads them"), "{:?}", trouble());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! One HTTP call: bounded in time and size, following nobody, with errors an operator can act on.
+//! One HTTP call: bounded in time and size, following no redirect, with errors an operator can act
+//! on.
 //!
 //! A web service of Hadoop's answers with more than JSON: a login asked for by SPNEGO, an HTML
 //! page of a proxy or of the wrong port, a redirect of a standby ResourceManager. Each is an
@@ -457,11 +458,11 @@ mod tests {
 
     #[test]
     fn advice_about_a_certificate_is_for_what_is_wrong_with_it() {
-        let said = |reason: &str| Problem::Tls(reason.to_owned()).to_string();
-        assert!(said("invalid peer certificate: UnknownIssuer").contains("yarn.ca_file"));
-        let authority = said("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        let text = |reason: &str| Problem::Tls(reason.to_owned()).to_string();
+        assert!(text("invalid peer certificate: UnknownIssuer").contains("yarn.ca_file"));
+        let authority = text("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
         assert!(authority.contains("CA:FALSE"), "{authority}");
-        let other = said("invalid peer certificate: certificate not valid for name \"a\"");
+        let other = text("invalid peer certificate: certificate not valid for name \"a\"");
         assert!(other.contains("subjectAltName"), "{other}");
     }
 

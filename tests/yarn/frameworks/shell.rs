@@ -100,7 +100,7 @@ fn a_master_outside_of_yarn_leaves_the_first_number_to_a_command() {
     words.extend([UNMANAGED, "-appname", "unmanaged", "-cmd", &master].map(str::to_owned));
     let job = Job::of(cluster.program(&words), "an unmanaged master".to_owned());
     let application = job.application(&site.cluster);
-    // The first is what it claims until the ResourceManager has said where the master is.
+    // The first is what it claims until the ResourceManager has reported where the master is.
     site.cluster.patiently("no master in a container", |_| {
         let tasks = site.daemon.tasks();
         (tasks.len() == 3 && tasks.iter().all(|task| task["slotless"] == false)).then_some(())

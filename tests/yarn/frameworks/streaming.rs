@@ -1,4 +1,4 @@
-//! Streaming: maps and reduces whose work is done by children.
+//! Streaming: maps and reduces that leave the work to children.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
