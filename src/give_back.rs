@@ -196,7 +196,7 @@ impl Desk {
             {
                 Err(TaskError::CutShort)
             }
-            Some(Attachment::Own | Attachment::InPlace) | None => Ok("nobody is left in it"),
+            Some(Attachment::Own | Attachment::InPlace) | None => Ok("no process is left in it"),
         }
     }
 

@@ -1216,7 +1216,7 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     job.end();
     assert_eq!(tree.holds(&group, process).unwrap(), None);
     assert!(cgroup::has_ended(process));
-    tree.check_owner(&group, 0, &mut Vec::new()).expect("nobody is in it");
+    tree.check_owner(&group, 0, &mut Vec::new()).expect("no process is in it");
     tree.remove(&group).unwrap();
     fixture.close();
 }

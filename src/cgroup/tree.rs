@@ -624,11 +624,11 @@ impl TierTree {
         Ok((elsewhere && members::is_younger(self.primary(), &path, own)).then_some(path))
     }
 
-    /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody
-    /// in it and below, whom a tier of it slows down or speeds up, belongs to that uid alone, and on
-    /// v2 that uid may put processes into it. `known`, sorted, are those found to at the last look,
-    /// who are not looked at again: what they become later they become inside. It is replaced by
-    /// those who are there now.
+    /// Whether `owner`, who has no admin's rights, may have `group` managed in place: every process
+    /// in it and below, since a tier changes its speed, belongs to that uid alone, and on v2 that
+    /// uid may put processes into it. `known`, sorted, are the processes that passed the last check.
+    /// They are not checked again, since any child that they start is in the group. It is replaced
+    /// by those that are there now.
     ///
     /// # Errors
     /// `Denied`, also when some are of a pid namespace that this daemon cannot see.

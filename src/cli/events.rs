@@ -59,7 +59,7 @@ pub(super) fn events(
             None => ((args.no_follow || args.last.is_some()).then_some(1), None),
         };
         let mut reader =
-            Reader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
+            EventReader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
         let mut next = since;
         if args.last.is_some() {
             next = reader.read(&mut connection, next, true, out).await?;
@@ -81,7 +81,7 @@ fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {
 }
 
 /// Picks and prints.
-struct Reader<'a> {
+struct EventReader<'a> {
     lrsd: &'a Lrsd,
     args: &'a EventsArgs,
     times: &'a Times,
@@ -97,7 +97,7 @@ struct Reader<'a> {
     lost: Option<u64>,
 }
 
-impl Reader<'_> {
+impl EventReader<'_> {
     /// Reads a stream to its end; answers the number after the last event.
     async fn read(
         &mut self,

@@ -29,7 +29,7 @@ pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(
         return out.json(&queue);
     }
     if queue.is_empty() {
-        say(format_args!("nobody waits for a slot, and none is reserved"));
+        say(format_args!("no request waits for a slot, and none is reserved"));
         return Ok(());
     }
     let table = table(&queue, clock::now().wall, out.width());

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
-use super::processes::{Listed, Proc, Reader, Unreadable};
+use super::processes::{Listed, Proc, ProcessReader, Unreadable};
 use super::rules::{self, Subject as _};
 use crate::config::rule::{Means, Rule};
 use crate::core::model::{Label, Labels};
@@ -60,7 +60,7 @@ pub struct Candidate {
     /// What the rule's templates made.
     pub labels: Labels,
     /// The group to manage in place; `None`: the process is to be moved.
-    pub group: Option<Group>,
+    pub group: Option<GroupMembers>,
     /// The group it was seen in, where the rule asks for one.
     pub place: Option<String>,
     /// Seen the same twice: before, it may be a child between fork and exec.
@@ -69,7 +69,7 @@ pub struct Candidate {
 
 /// A group that a rule names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupMembers {
     /// Below the mount, with a leading slash.
     pub path: String,
     /// Processes that matched in it and below, in ascending order.
@@ -101,11 +101,11 @@ struct ProcessEntry {
     pass: u32,
     /// Of what was read, to notice a change.
     fingerprint: u64,
-    verdict: Verdict,
+    verdict: Match,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Verdict {
+enum Match {
     /// No rule, or a place LRS must not touch.
     No,
     /// To be moved.
@@ -192,13 +192,13 @@ impl Scan {
             || listed.pid == self.node.daemon
             || parent == Some(self.node.daemon);
         let verdict = if exempt || stat.ended() {
-            Verdict::No
+            Match::No
         } else {
             verdict(&self.node, &self.rules, &mut reader)
         };
         self.trouble.extend(reader.trouble());
         // What is missing of a process that went says nothing of one that took its number.
-        if reader.gone() || verdict != Verdict::No && !reader.still_there() {
+        if reader.gone() || verdict != Match::No && !reader.still_there() {
             return;
         }
         let fingerprint = fingerprint(&verdict, &mut reader);
@@ -219,8 +219,8 @@ impl Scan {
         let mut groups: HashMap<&str, Vec<(&ProcessEntry, bool)>> = HashMap::new();
         for seen in self.seen.values() {
             match &seen.verdict {
-                Verdict::No | Verdict::Own { inside: true, .. } => {}
-                Verdict::Own { rule, labels, inside: false, place } => {
+                Match::No | Match::Own { inside: true, .. } => {}
+                Match::Own { rule, labels, inside: false, place } => {
                     if !self.belongs_to_ancestor(seen, *rule, &labels.name) {
                         found.push(Candidate {
                             process: seen.process,
@@ -232,7 +232,7 @@ impl Scan {
                         });
                     }
                 }
-                Verdict::InPlace { group, direct, .. } => {
+                Match::InPlace { group, direct, .. } => {
                     groups.entry(group).or_default().push((seen, *direct));
                 }
             }
@@ -257,7 +257,7 @@ impl Scan {
             if parent.process.start_ticks > child.process.start_ticks {
                 return false;
             }
-            if let Verdict::Own { rule, labels, .. } = &parent.verdict
+            if let Match::Own { rule, labels, .. } = &parent.verdict
                 && *rule == its_rule
                 && labels.name == *its_name
             {
@@ -288,24 +288,24 @@ fn age(process: ProcessRef) -> (u64, i32) {
 /// The task that the group at `path` is.
 fn in_place(path: &str, members: &[(&ProcessEntry, bool)]) -> Option<Candidate> {
     let (main, _) = members.iter().min_by_key(|(seen, direct)| (!direct, age(seen.process)))?;
-    let Verdict::InPlace { rule, labels, .. } = &main.verdict else { return None };
+    let Match::InPlace { rule, labels, .. } = &main.verdict else { return None };
     let mut members: Vec<ProcessRef> = members.iter().map(|(seen, _)| seen.process).collect();
     members.sort_unstable();
     Some(Candidate {
         process: main.process,
         rule: *rule,
         labels: labels.clone(),
-        group: Some(Group { path: path.to_owned(), members }),
+        group: Some(GroupMembers { path: path.to_owned(), members }),
         place: None,
         steady: main.is_steady(),
     })
 }
 
-fn verdict(node: &Node, rules: &[Rule], reader: &mut Reader<'_>) -> Verdict {
-    let Some(found) = rules::first_match(rules, reader) else { return Verdict::No };
-    let Some(means) = rules.get(found.rule).map(|rule| rule.attach) else { return Verdict::No };
+fn verdict(node: &Node, rules: &[Rule], reader: &mut ProcessReader<'_>) -> Match {
+    let Some(found) = rules::first_match(rules, reader) else { return Match::No };
+    let Some(means) = rules.get(found.rule).map(|rule| rule.attach) else { return Match::No };
     // Outside of what the mount shows nothing can be moved or weighed.
-    let Some(path) = reader.cgroup() else { return Verdict::No };
+    let Some(path) = reader.cgroup() else { return Match::No };
     let within =
         |path: &str, group: Option<&str>| group.is_some_and(|group| is_within(path, group));
     let root = node.lrs_root.as_deref();
@@ -315,23 +315,23 @@ fn verdict(node: &Node, rules: &[Rule], reader: &mut Reader<'_>) -> Verdict {
         (Means::Own, _) => {
             let place = rules.get(rule).and_then(|rule| rule.cgroup.as_ref());
             let place = place.map(|_| path.to_owned());
-            Verdict::Own { rule, labels, inside: within(path, root), place }
+            Match::Own { rule, labels, inside: within(path, root), place }
         }
         (Means::InPlace, Some(group)) => {
             let holds_root = root.is_some_and(|root| is_within(root, &group));
             if group == "/" || holds_root || within(&group, root) {
-                return Verdict::No;
+                return Match::No;
             }
             let direct = path == group;
-            Verdict::InPlace { rule, labels, group, direct }
+            Match::InPlace { rule, labels, group, direct }
         }
         // The configuration refuses a rule in place that names no group.
-        (Means::InPlace, None) => Verdict::No,
+        (Means::InPlace, None) => Match::No,
     }
 }
 
 /// Of the verdict and of the command line, where it was read for it.
-fn fingerprint(verdict: &Verdict, reader: &mut Reader<'_>) -> u64 {
+fn fingerprint(verdict: &Match, reader: &mut ProcessReader<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     verdict.hash(&mut hasher);
     reader.command_read().hash(&mut hasher);

@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub(super) memory_limits: MemoryLimits,
     /// `None`: the kernel has no autogroups.
     pub(super) autogroup: Reading<Option<bool>>,
-    pub(super) runtime_dir: Place,
+    pub(super) runtime_dir: DirFacts,
     /// Whether the group of [`DoctorOptions::group`] exists.
     pub(super) group: Reading<bool>,
     pub(super) descriptors: Descriptors,
@@ -103,7 +103,7 @@ pub(super) struct Hierarchy {
     /// v1: those that LRS uses.
     pub(super) controllers: Vec<String>,
     /// Where the LRS root is or would be.
-    pub(super) root: Place,
+    pub(super) root: DirFacts,
     /// Whether this process may make and use it.
     pub(super) usable: Result<(), Obstacle>,
     /// Whether the mount shows the group this process is in.
@@ -146,7 +146,7 @@ pub(super) struct Unified {
 
 /// Whether something can be made at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DirFacts {
     /// What was asked for.
     pub(super) path: PathBuf,
     pub(super) exists: bool,
@@ -265,19 +265,19 @@ fn kernel(proc: &Path) -> Reading<Kernel> {
 }
 
 /// Whether `path` is there and may be written, or else the nearest directory above it.
-fn place(path: &Path) -> Place {
-    Place { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
+fn place(path: &Path) -> DirFacts {
+    DirFacts { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
 }
 
 /// A place in which lrsd works only if no other user could have put or changed what is there.
-fn believed(place: Place) -> Place {
+fn believed(place: DirFacts) -> DirFacts {
     let refused = trust::check_path(&place.path).err();
     let objection = refused.and_then(|refused| {
         let remedy = trust::objection_in(&refused.source)?.remedy();
         Some(format!("{}: {}; {remedy}", refused.path.display(), refused.source))
     });
     match objection {
-        Some(objection) => Place { writable: Err(objection), ..place },
+        Some(objection) => DirFacts { writable: Err(objection), ..place },
         None => place,
     }
 }

@@ -52,7 +52,7 @@ impl Services {
             yarn_unit: first(&UNIT_DIRS, YARN_UNIT),
             bus: UnixStream::connect(SOCKET)
                 .map(drop)
-                .map_err(|error| format!("nobody answers at {SOCKET} ({error})")),
+                .map_err(|error| format!("no service answers at {SOCKET} ({error})")),
             policy: first(&POLICY_DIRS, POLICY),
         }
     }

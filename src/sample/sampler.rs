@@ -22,13 +22,13 @@ pub struct Sampler {
     settings: Settings,
     descriptors: Descriptors,
     node: NodeReader,
-    tasks: BTreeMap<TaskId, Reader>,
+    tasks: BTreeMap<TaskId, TaskReader>,
     buffer: Vec<u8>,
     reported: ReportedFiles,
 }
 
 #[derive(Debug)]
-enum Reader {
+enum TaskReader {
     Group(Box<GroupReader>),
     Tree(Box<TreeReader>),
 }
@@ -54,8 +54,10 @@ impl Sampler {
     /// Begins to read a task. Watching one that is watched already starts it anew.
     pub fn watch(&mut self, id: TaskId, source: TaskSource) {
         let reader = match source {
-            TaskSource::Group(dirs) => Reader::Group(Box::new(GroupReader::new(dirs, id.number))),
-            TaskSource::Processes(main) => Reader::Tree(Box::new(TreeReader::new(main))),
+            TaskSource::Group(dirs) => {
+                TaskReader::Group(Box::new(GroupReader::new(dirs, id.number)))
+            }
+            TaskSource::Processes(main) => TaskReader::Tree(Box::new(TreeReader::new(main))),
         };
         self.tasks.insert(id, reader);
     }
@@ -104,7 +106,7 @@ impl Sampler {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
         let mut problems = std::mem::take(&mut node.problems);
-        let trees = self.tasks.values().any(|reader| matches!(reader, Reader::Tree(_)));
+        let trees = self.tasks.values().any(|reader| matches!(reader, TaskReader::Tree(_)));
         let table = trees.then(|| ProcessTable::read(&self.settings.proc, &mut problems));
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (&id, reader) in &mut self.tasks {
@@ -118,14 +120,14 @@ impl Sampler {
                 reported: &mut self.reported,
             };
             let sample = match (&mut *reader, &table) {
-                (Reader::Group(group), _) => {
+                (TaskReader::Group(group), _) => {
                     let due = due.is_none_or(|due| due.binary_search(&id).is_ok());
                     group.read(&mut context, due, |device| self.node.is_whole_disk(device))
                 }
-                (Reader::Tree(tree), Some(table)) => {
+                (TaskReader::Tree(tree), Some(table)) => {
                     tree.read(&mut context, table, self.settings.ticks_per_second)
                 }
-                (Reader::Tree(_), None) => None,
+                (TaskReader::Tree(_), None) => None,
             };
             if let Some(mut sample) = sample {
                 if look_at.binary_search(&id).is_ok() {
@@ -160,8 +162,8 @@ impl Sampler {
             reported: &mut self.reported,
         };
         let groups = self.tasks.values().filter_map(|reader| match reader {
-            Reader::Group(group) => Some(group),
-            Reader::Tree(_) => None,
+            TaskReader::Group(group) => Some(group),
+            TaskReader::Tree(_) => None,
         });
         let sizes = groups.filter_map(|group| group.size(&mut context)).collect();
         (node, sizes)
@@ -192,9 +194,9 @@ impl Sampler {
     }
 }
 
-fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
+fn look(reader: &mut TaskReader, context: &mut Context<'_>) -> Option<ThreadLook> {
     match reader {
-        Reader::Group(group) => {
+        TaskReader::Group(group) => {
             let mut watch = std::mem::take(&mut group.watch);
             let mut listing = Vec::new();
             let seen = watch.look(
@@ -208,7 +210,7 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
             group.watch = watch;
             seen
         }
-        Reader::Tree(tree) => {
+        TaskReader::Tree(tree) => {
             let pids = tree.pids();
             tree.watch.look(
                 context.proc,
@@ -221,13 +223,13 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
     }
 }
 
-fn look_into(reader: &mut Reader, sample: &mut TaskSample, context: &mut Context<'_>) {
+fn look_into(reader: &mut TaskReader, sample: &mut TaskSample, context: &mut Context<'_>) {
     let seen = look(reader, context);
     sample.asleep = seen.map(|look| look == ThreadLook::Asleep);
     sample.disk_wait = seen.map(|look| look == ThreadLook::DiskWait);
     let watch = match reader {
-        Reader::Group(group) => &mut group.watch,
-        Reader::Tree(tree) => &mut tree.watch,
+        TaskReader::Group(group) => &mut group.watch,
+        TaskReader::Tree(tree) => &mut tree.watch,
     };
     sample.thread =
         watch.counters(context.proc, context.descriptors, context.buffer, context.problems);

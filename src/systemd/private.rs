@@ -30,14 +30,14 @@ pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 /// Nothing listens there, or this process may not connect (systemd wants root).
 pub(super) async fn connect(socket: &Path) -> zbus::Result<zbus::Connection> {
     let (reader, writer) = UnixStream::connect(socket).await?.into_split();
-    let reader = Reader { inner: reader, sender: SenderName::default() };
+    let reader = MessageReader { inner: reader, sender: SenderName::default() };
     let split = BoxedSplit::new(Box::new(reader), Box::new(writer));
     zbus::connection::Builder::socket(split).p2p().build().await
 }
 
 /// The receiving end, which corrects the sender.
 #[derive(Debug)]
-struct Reader {
+struct MessageReader {
     inner: OwnedReadHalf,
     sender: SenderName,
 }
@@ -45,7 +45,7 @@ struct Reader {
 /// What [`ReadHalf::recvmsg`] answers.
 type Received = io::Result<(usize, Vec<OwnedFd>)>;
 
-impl ReadHalf for Reader {
+impl ReadHalf for MessageReader {
     /// Not for the descriptors, of which there are none, but for the handshake: its last question
     /// makes zbus wait for an answer before it sends a call. A call that systemd reads together
     /// with the end of the handshake lies there until the next one comes (*measured* on 252).

@@ -412,7 +412,7 @@ fn a_group_in_place_that_another_user_enters_is_released() {
     assert_eq!(weight(), "321");
     let reason = contested(&daemon, &id).unwrap();
     assert!(reason.contains("does not belong to uid 65534 alone"), "{reason}");
-    assert_eq!(procs(&foreign.0).len(), 2, "nobody was moved");
+    assert_eq!(procs(&foreign.0).len(), 2, "no process was moved");
     assert_eq!(daemon.status()["totals"]["released"], 1);
     daemon.consistent();
 }

@@ -189,7 +189,7 @@ fn in_place_edits_weights_only_and_release_gives_them_back() {
         assert_eq!(task["id"], id.trim());
         assert_eq!(task["attachment"], "in_place");
         assert!(number(&foreign, file).unwrap() >= 321);
-        assert_eq!(crate::harness::procs(&foreign), [pid], "nobody was moved");
+        assert_eq!(crate::harness::procs(&foreign), [pid], "no process was moved");
         let again = daemon.ctl(&["admit", "--in-place", &pid.to_string()]);
         assert!(again.status.success(), "the same caller asking again gets the same task");
         daemon.ok(&["release", id.trim()]);

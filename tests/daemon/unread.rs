@@ -21,7 +21,7 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let other = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("the pipe again");
     let mut other = fs::File::from(other);
-    while other.write(b"nobody reads this\n").is_ok() {}
+    while other.write(b"never read\n").is_ok() {}
     (reader, writer)
 }
 

@@ -382,7 +382,7 @@ fn foreign_groups_below_the_root_are_left_alone() {
     assert!(daemon.tasks().is_empty());
     daemon.ok(&["run", "--", "true"]);
     assert_eq!(daemon.stop().0, Some(0));
-    assert_eq!(procs(&other), [pid], "nobody was moved, nothing removed");
+    assert_eq!(procs(&other), [pid], "no process was moved, nothing removed");
     daemon.launch();
     daemon.finish(pid);
     daemon.join(pid);

@@ -131,7 +131,7 @@ async fn a_client_that_comes_before_the_daemon_is_ready_waits() {
     let socket = serve::bind(&path).unwrap();
     let mut early = UnixStream::connect(&path).await.unwrap();
     early.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    assert!(early.try_read(&mut [0; 1]).is_err(), "nobody answers yet");
+    assert!(early.try_read(&mut [0; 1]).is_err(), "no server answers yet");
 
     let (commands, _receiver) = lrs::command::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());

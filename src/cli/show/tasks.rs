@@ -148,7 +148,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
         ("unit", text(&task.unit)),
-        ("found by", task.found_by.clone().unwrap_or_else(|| "nobody: admitted".to_owned())),
+        ("found by", task.found_by.clone().unwrap_or_else(|| "none: admitted".to_owned())),
         (
             "quota",
             known(task.cpu_quota, |cpus| {

@@ -110,7 +110,7 @@ fn a_group_is_one_task_while_anybody_stays_in_it() {
     }
     tree.remove(51);
     tree.process(52, 9).cgroup("/yard/a");
-    assert_eq!(find(&mut finder, 11).len(), 1, "nobody is left of those who were there");
+    assert_eq!(find(&mut finder, 11).len(), 1, "no process is left of those before");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::containers::{ContainerInfo, Entry, Hint, State};
 use super::ids::ContainerId;
 use super::managers::Managers;
 use super::proc::{self, Process};
-use super::verify::{self, Claim, Rules, Verdict};
+use super::verify::{self, Claim, Decision, Rules};
 use super::watch::{PidFile, Watch};
 use crate::cgroup::Whereabouts;
 use crate::command::{CommandError, ErrorKind};
@@ -296,15 +296,15 @@ impl NodeFinder {
             return None;
         }
         match verify::judge(&claim, &evidence, &self.rules, &self.managers) {
-            Verdict::Wait(why) => entry.wait(now.boot, why),
-            Verdict::Ignore(why) => entry.ignore(why),
-            Verdict::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
-            Verdict::Foreign(why) => {
+            Decision::Wait(why) => entry.wait(now.boot, why),
+            Decision::Ignore(why) => entry.ignore(why),
+            Decision::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
+            Decision::Foreign(why) => {
                 // Its NodeManager may have come since NodeManagers were last looked for.
                 entry.wait(now.boot, why);
                 self.next_list = self.next_list.min(self.last_list.after(MIN_PAUSE));
             }
-            Verdict::Take(attach) => {
+            Decision::Take(attach) => {
                 let (launch, is_proven) = self.launch(entry, pid);
                 entry.launch = Some(launch);
                 entry.masters = is_proven

@@ -36,7 +36,7 @@ pub(crate) struct Ratio {
 /// What a ratio says of its numerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum Difference {
     /// Takes less time.
     Faster,
     /// Takes more time.
@@ -47,17 +47,17 @@ pub(crate) enum Verdict {
     TooFewPairs,
 }
 
-impl Verdict {
+impl Difference {
     /// Of a median ratio; without a floor the interval alone decides.
-    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Verdict {
+    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Difference {
         match interval {
-            None => Verdict::TooFewPairs,
-            Some(interval) if interval.contains(1.0) => Verdict::NoDifference,
+            None => Difference::TooFewPairs,
+            Some(interval) if interval.contains(1.0) => Difference::NoDifference,
             Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => {
-                Verdict::NoDifference
+                Difference::NoDifference
             }
-            Some(_) if median < 1.0 => Verdict::Faster,
-            Some(_) => Verdict::Slower,
+            Some(_) if median < 1.0 => Difference::Faster,
+            Some(_) => Difference::Slower,
         }
     }
 }
@@ -96,7 +96,7 @@ pub(crate) struct Comparison {
     pub(crate) with: Vec<String>,
     /// Below 1: LRS takes less time.
     pub(crate) ratio: Ratio,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Difference,
     /// The verdict in words.
     pub(crate) words: String,
 }
@@ -123,8 +123,8 @@ pub(crate) struct Mean {
     pub(crate) interval: Option<Interval>,
     /// The same mean of LRS over itself, 95 %; None if a load has too few such pairs.
     pub(crate) noise: Option<Interval>,
-    /// [`Verdict::TooFewPairs`] without `noise`.
-    pub(crate) verdict: Verdict,
+    /// [`Difference::TooFewPairs`] without `noise`.
+    pub(crate) verdict: Difference,
 }
 
 impl Ratio {
@@ -135,8 +135,8 @@ impl Ratio {
     }
 
     /// `noise` is the reference over itself.
-    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Verdict {
-        Verdict::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
+    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Difference {
+        Difference::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
     }
 }
 
@@ -260,8 +260,8 @@ fn mean(loads: &[LoadReport], over: Over, against: Against) -> Option<Mean> {
     let medians: Vec<f64> = groups.iter().map(Spread::median).collect();
     let (ratio, interval) = (geometric_mean(&medians)?, geometric_mean_interval(&groups));
     let verdict = match floor(noise) {
-        None => Verdict::TooFewPairs,
-        floor => Verdict::new(ratio, interval, floor),
+        None => Difference::TooFewPairs,
+        floor => Difference::new(ratio, interval, floor),
     };
     Some(Mean { against, over, loads: names, ratio, interval, noise, verdict })
 }

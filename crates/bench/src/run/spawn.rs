@@ -28,7 +28,7 @@ pub(super) fn start(
     load: &str,
     lrs: Option<(&Path, &Daemon)>,
     log: &Path,
-) -> Result<std::io::Result<process::Group>, Failure> {
+) -> Result<std::io::Result<process::ProcessGroup>, Failure> {
     let mut words = task.command.iter();
     let mut command = match lrs {
         None => {
@@ -56,14 +56,14 @@ fn spawned(
     command: &mut Command,
     directory: &Path,
     log: &Path,
-) -> Result<std::io::Result<process::Group>, Failure> {
+) -> Result<std::io::Result<process::ProcessGroup>, Failure> {
     let cannot =
         |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
     let output = File::create(log).map_err(cannot)?;
     // Not /dev/null: grep recognises it and stops at the first match.
     let results = output.try_clone().map_err(cannot)?;
     command.current_dir(directory).stdin(Stdio::null()).stdout(results).stderr(output);
-    Ok(process::Group::spawn(command))
+    Ok(process::ProcessGroup::spawn(command))
 }
 
 /// How it ended.

@@ -17,7 +17,7 @@ use lrs_core::units::WallTime;
 use lrs_term::Failure;
 use lrs_testbed::node::Ticks;
 use lrs_testbed::private::{Daemon, last_words};
-use lrs_testbed::process::Group;
+use lrs_testbed::process::ProcessGroup;
 use lrs_testbed::supervise::until;
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub(super) struct Began {
 /// A task that has begun.
 pub(super) struct Running {
     index: usize,
-    child: Group,
+    child: ProcessGroup,
 }
 
 /// What a run is made of, and what came of it so far.

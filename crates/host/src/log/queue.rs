@@ -181,7 +181,7 @@ mod tests {
             queue.push(long());
         }
         let trouble = queue.trouble().unwrap();
-        assert!(trouble.contains("4 lines") && trouble.contains("nobody reads"), "{trouble}");
+        assert!(trouble.contains("4 lines") && trouble.contains("no program reads"), "{trouble}");
         for lost in [None, None, Some(4)] {
             assert!(queue.take(Duration::ZERO).is_some());
             assert_eq!(queue.wrote(Ok(())), lost);

@@ -1,14 +1,13 @@
 //! Offering to a ResourceManager that shows the node: everything that was read meets here.
 //!
-//! What a node shows is judged while it is RUNNING and no else. A node being decommissioned shows
-//! what its containers have at the moment, one that is unhealthy or lost whatever was there
-//! before; neither is a value that an administrator configured.
+//! Only the figures of a node that is RUNNING are used. A node that is being decommissioned shows
+//! what its containers have at the moment, one that is unhealthy or lost what it had before;
+//! neither is a value that an administrator configured.
 //!
-//! Lowering an offer and giving it back are not held up by what holds up a raise: a node that is
-//! unhealthy, a record that cannot be written, a raise that was sent and does not show yet. The one
-//! exception is a node that would kill containers for it ([`Ledger::decommissioned`]): whatever
-//! was free when it was read may be in use when the figure arrives, so nothing is sent there.
-
+//! A fault that holds up a raise (an unhealthy node, a record that cannot be written, a raise that
+//! was sent and does not show yet) does not hold up a lower offer or giving back. The one exception
+//! is a node that would kill containers for it ([`Ledger::decommissioned`]): the room that was free
+//! at the reading may be in use when the figure arrives, so nothing is sent there.
 use super::{
     Agent, AgentError, BootTime, Cause, Cluster, Era, LATE, LESS_AFTER, Ledger, Moment, Node,
     NodeId, Outcome, Pending, VERIFY_FIRST, View, due, figure, recognise,

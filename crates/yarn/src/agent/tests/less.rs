@@ -53,7 +53,7 @@ fn more_right_after_less_keeps_its_pace() {
     let mut scene = Scene::new();
     scene.reconcile(&view(2));
     sent(&mut scene, &view(0), 2);
-    assert!(sent(&mut scene, &view(4), 3) > SECOND, "nobody registered anew");
+    assert!(sent(&mut scene, &view(4), 3) > SECOND, "no manager registered anew");
 }
 
 #[test]
