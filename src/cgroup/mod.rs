@@ -16,8 +16,7 @@
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
 //! | `surroundings` | who holds a process: none, a unit of systemd's, or another manager |
-//! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; which
-//! limits of memory bound tasks |
+//! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; which limits of memory bound tasks |
 //! | `owner` | who owns the processes |
 //! | `members` | who is in a group, whether they are frozen |
 //! | `obstacle` | what makes admissions impossible, in words that doctor shares |

@@ -7,8 +7,7 @@
 //! |---|---|
 //! | [`ids`], [`classify`] | ids; what a launch script or a command line starts (pure) |
 //! | `watch` | pid files noticed in `nmPrivate` |
-//! | `managers`, `verify` | where NodeManagers are; whether a process is the container that its pid
-//! file names |
+//! | `managers`, `verify` | where NodeManagers are; whether a process is the container that its pid file names |
 //! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
 //! | [`join`] | `[yarn]` and Hadoop's files together; the list of containers for clients |
 //!
