@@ -324,7 +324,7 @@ fn run_on(
     // The servers get no more of the CPU than other programs (clients could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = schedule::shorten_slice(nice) {
-        tracing::debug!(%error, "the servers are scheduled like everybody: {error}");
+        tracing::debug!(%error, "the servers keep the default scheduling: {error}");
     }
     let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
     let paths = paths.join(" ");

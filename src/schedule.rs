@@ -20,7 +20,7 @@ pub(crate) fn favour_this_thread() {
     let nice = rustix::process::setpriority_process(Some(me), -20).map_err(Into::into);
     if let Err(error) = nice.and_then(|()| shorten_slice(-20)) {
         // Without the right (an unprivileged observer) it waits its turn like others.
-        tracing::debug!(%error, "the control loop is scheduled like everybody: {error}");
+        tracing::debug!(%error, "the control loop keeps the default scheduling: {error}");
     }
 }
 

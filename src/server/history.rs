@@ -37,7 +37,7 @@ pub fn list(
         "" => 0,
         token => token.parse().map_err(|_| {
             request::invalid(
-                "page_token is none of ours; send next_page_token of the page before as it is",
+                "page_token is not valid; send next_page_token of the page before, unchanged",
             )
         })?,
     };

@@ -131,7 +131,7 @@ pub fn changes(changes: Vec<proto::IntegrationChange>) -> Result<Vec<Change>, Co
             "offer_failed" => EventKind::OfferFailed,
             other => {
                 return Err(invalid(format!(
-                    "a change of type {other:?} is none of an integration's; those are \
+                    "a change of type {other:?} is not one that an integration may report; those are \
                      \"offered\" and \"offer_failed\""
                 )));
             }
@@ -255,7 +255,7 @@ pub fn queue(
     let after = match request.page_token.as_str() {
         "" => None,
         token => Some(queue_mark(token).ok_or_else(|| {
-            invalid("page_token is none of ours; send next_page_token of the page before as it is")
+            invalid("page_token is not valid; send next_page_token of the page before, unchanged")
         })?),
     };
     let size = match request.page_size as usize {

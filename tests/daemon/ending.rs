@@ -188,11 +188,11 @@ fn a_status_of_0_counts_only_where_lrsd_may_read_it() {
         daemon.ok(&["admit", "--name", name, &pid.to_string()]);
         daemon.finish(pid);
         daemon.eventually("its end", |daemon| daemon.tasks().is_empty().then_some(()));
-        let exit_of = |daemon: &Daemon| {
+        let exit_event = |daemon: &Daemon| {
             let named = |event: &Value| event["inputs"]["name"] == name;
             daemon.events().into_iter().find(|event| event["type"] == "exit" && named(event))
         };
-        match (status, exit_of(&daemon)) {
+        match (status, exit_event(&daemon)) {
             (0, exit) => assert_eq!(exit, None, "the 0 that the zombie shows may mean anything"),
             (_, Some(exit)) => assert_eq!(exit["inputs"]["exit_status"], status, "{exit}"),
             (_, None) => {}

@@ -50,8 +50,8 @@ fn a_finder_that_hangs_is_reported_and_tasks_are_shaped_meanwhile() {
         let mut all = warnings.as_array().cloned().unwrap_or_default().into_iter();
         all.find(|warning| warning.as_str().unwrap_or_default().contains("lrs-find"))
     };
-    let warning = daemon.eventually("a warning", warning);
-    assert!(warning.as_str().unwrap().contains("hangs"), "{warning}");
+    let text = daemon.eventually("a warning", warning);
+    assert!(text.as_str().unwrap().contains("hangs"), "{text}");
     assert!(daemon.log().contains("lrs-find hangs"), "{}", daemon.log());
 
     let (first, second) = (daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"]));

@@ -101,7 +101,7 @@ impl Callers {
             tracing::debug!(caller = %name, "calls of {name} are refused: {reason}");
             CallError::from(CommandError::new(
                 ErrorKind::PermissionDenied,
-                format!("the bus does not say who {name} is: {reason}"),
+                format!("the bus does not identify {name}: {reason}"),
             ))
         })?;
         if self.0.len() >= MOST_KNOWN {

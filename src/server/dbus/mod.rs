@@ -131,7 +131,7 @@ enum BusError {
     Refused(#[from] fdo::Error),
     #[error("the bus took the name {NAME} away")]
     NameLost,
-    #[error("the bus did not say within {0:?} who calls")]
+    #[error("the bus did not identify the caller within {0:?}")]
     Silent(Duration),
     #[error("the bus closed the connection")]
     Closed,

@@ -122,7 +122,7 @@ pub(super) async fn accept_loop(
             Ok(caller) => caller,
             Err(error) => {
                 // Rights belong to a uid, and without credentials there is none.
-                tracing::warn!(%error, "closed a connection: cannot read who it is: {error}");
+                tracing::warn!(%error, "closed a connection: cannot read its credentials: {error}");
                 continue;
             }
         };
