@@ -1,31 +1,28 @@
-//! Which processes a caller without an admin's rights may have shaped: its own, by all four uids.
+//! Which processes a caller without an admin's rights (a member) may have shaped: its own, by all
+//! four uids of every thread.
 //!
-//! lrsd moves processes and writes weights with its own rights, so the kernel does not check
-//! whether the caller might have. The rule is LRS's own and the same on v1 and v2: real, effective,
-//! saved and file system uid are the caller's. A daemon of root's that serves a user for a moment
-//! with that user's effective uid stays root's, and so does a program that is setuid.
+//! lrsd moves processes and writes weights with its own rights, so the kernel does not check the
+//! caller. The rule is LRS's own and the same on v1 and v2: real, effective, saved and file system
+//! uid are the caller's. A daemon of root's that has a user's effective uid for a moment stays
+//! root's, and so does a setuid program. Every thread counts, since threads of a process may have
+//! different uids (raw system calls, setfsuid(2)), and the kernel's own check of a move sees one.
 //!
-//! A program can become another user's between the look and the move. So it is held by a pidfd and
-//! looked at again after the move; what became of it later, inside the task, is the task's own.
+//! The rule holds for each process that moves, descendants included. A program can become another
+//! user's between the check and the move, so a pidfd holds it, and it is checked before the move
+//! and after it. One that fails refuses the admission, and everything that moved goes back. What
+//! becomes another user's later, inside the task (`sudo`), belongs to the task, but is not moved
+//! back once it was moved out: the task is then what is left inside. A member's process or a found
+//! one that others move into a group with a limit stays there too.
 //!
-//! A caller without an admin's rights (a member) has its own processes managed and no others: real,
-//! effective, saved and file system uid are all its own. That holds for each process that moves,
-//! descendants and all, looked at while a pidfd holds it, before the move and after it; one that is
-//! another user's refuses the admission, and everything that moved goes back. What becomes another
-//! user's later, inside the task (`sudo`), is the task's own, but it is not moved back into it when
-//! it was moved out: the task is then what is left inside. Moved by others into a group with a
-//! limit, a member's process and a found one stay there too. In place the same is asked of everybody
-//! in the group and below, and on v2 that its `cgroup.procs` is the member's to write. Every cycle
-//! looks at who is new there; a group that another user has entered gets its weights back and is no
-//! task any more (`contested`, then `released`). The record says whether an admin admitted it.
+//! In place the rule holds for every process in the group and below, and on v2 its `cgroup.procs`
+//! has to be the member's to write. Every cycle checks new processes there. Once another user has
+//! entered, the group gets its weights back and is no task any more (`contested`, then
+//! `released`). The record says whether an admin admitted it.
 //!
-//! The uids are those of every thread: a process may have threads of several users (raw system calls,
-//! setfsuid(2)), of which the kernel's own check of a move sees one.
-//!
-//! Limits. A process with more than [`MOST_THREADS`] threads is refused to a member. A program that is
-//! setuid (sudo, fusermount) and is there at a check ends a member's
-//! task in place, as any other user's process does: only its descent would distinguish it. A group
-//! in place counts as writable by its owner or by everybody; the caller's groups are not looked at.
+//! Limits. A process with more than [`MOST_THREADS`] threads is refused to a member. A setuid
+//! program (sudo, fusermount) that is there at a check ends a member's task in place, as any other
+//! user's process does: only its descent would distinguish it. A group in place counts as writable
+//! by its owner or by everybody; the caller's groups are not looked at.
 
 use std::path::{Path, PathBuf};
 

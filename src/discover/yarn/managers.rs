@@ -7,8 +7,7 @@
 //! Anybody may run a program under a NodeManager's name. It counts only if its user owns a local
 //! directory of the node's NodeManagers; until one of these can be looked at, no process counts.
 //! What runs as that same user (all containers do, under DefaultContainerExecutor) is not
-//! distinguished:
-//! it could do by itself whatever LRS does for it.
+//! distinguished: it could do by itself whatever LRS does for it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;

@@ -7,8 +7,7 @@
 //! NodeManager are. What is anywhere else was put there on purpose and stays there.
 //!
 //! Only the wall clock tells when a file was written, and what it showed then is unknown: compared
-//! with it, all that ran before the clock was set forward would have begun after
-//! its pid file. So two times since boot are compared: that at which LRS first read this file, and
+//! with it, all that ran before the clock was set forward would have begun after its pid file. So two times since boot are compared: that at which LRS first read this file, and
 //! that at which the process began.
 //!
 //! A pid file comes before the last exec of the launch script, and under LinuxContainerExecutor
