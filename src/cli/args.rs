@@ -1,5 +1,4 @@
-//! The command table of spec 7, as far as it is built. A command that is not built yet does
-//! not exist.
+//! The command table of `lrsctl`. A command that is not built yet does not exist.
 
 mod options;
 

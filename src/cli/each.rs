@@ -1,14 +1,15 @@
 //! `lrsctl run --each`: a task for each argument.
 //!
-//! Each is a child that is `lrsctl run --wait` itself, so that there is one way to become a task. Only as many
-//! children as the node can run at once and a few that wait are there at any time; the other
-//! arguments are read as slots come free, so that a hundred thousand cost no memory.
+//! Each task is a child that runs `lrsctl run --wait`, so that there is one way to become a task.
+//! At any time there are only as many children as the node can run at once, and a few that wait.
+//! The other arguments are read as slots come free, so that a hundred thousand of them need no
+//! memory.
 //!
-//! A child that waits holds one end of a socket (`--parent`), and gives up when this process closes the
-//! other end or is gone: so a request ends or is a task, and nothing in between has to be guessed. By
-//! the same socket a child says whether it has a slot of its own or runs inside a task, which has one
-//! slot: there one line runs at a time. So the first goes alone until that is known.
-//! Children are in process groups of their own: a Ctrl-C reaches this process alone, which then decides.
+//! A child that waits holds one end of a socket (`--parent`). It gives up when this process closes
+//! the other end or ends: so each request either ends or becomes a task. Through the same socket a
+//! child reports whether it has a slot of its own or runs inside a task. A task has one slot, so
+//! that one line runs at a time there; until that is known only the first child runs. Children are
+//! in process groups of their own: Ctrl-C reaches this process alone, which then decides.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Arguments;

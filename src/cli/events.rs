@@ -1,10 +1,10 @@
-//! `lrsctl events`: the decisions as they happen, and those that are kept.
+//! `lrsctl events`: decisions as they happen, and those that are kept.
 //!
-//! lrsd sends every event; what is asked for is picked here. An event has the id of its task and
-//! only that of an admission its names, so the names are kept from one to the other.
+//! lrsd sends every event, and this module picks the requested ones. An event has the id of its
+//! task, but only the event of an admission has the name, so the names are remembered.
 //!
-//! A stream that breaks is not taken up again by itself: which events to see next is the
-//! reader's to say, with `--since`; the hint has the number.
+//! A stream that breaks is not opened again by itself: the reader decides with `--since` which
+//! event comes next, and the hint has the number.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};

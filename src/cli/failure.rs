@@ -1,4 +1,4 @@
-//! What an answer of lrsd's that is none means for the exit code.
+//! Messages and exit codes for errors that lrsd answers.
 
 use lrs_term::printable;
 pub(crate) use lrs_term::{Exit, Failure};

@@ -1,9 +1,9 @@
-//! Words that stand for a task: its id, the number at the end of its id, its name.
+//! Words for a task: its id, the number at the end of its id, or its name.
 //!
-//! lrsd knows ids alone. A word of the form of an id is one and never a name, so that no user can
-//! catch what is meant for the task of another; a word that is the name of one task and the number of
-//! another is refused. Where no running task has the name, the one of it that ended last is meant. Limit: a
-//! number serves for a running task only.
+//! lrsd knows ids alone. A word in the form of an id is never a name, so that no user can intercept
+//! a command for another user's task. A word that is the name of one task and the number of another
+//! is refused. If no running task has the name, it means the one that ended last. Limit: a number
+//! means a running task only.
 
 use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};

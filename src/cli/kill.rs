@@ -2,10 +2,10 @@
 //!
 //! The daemon ends no task; this is kill(1) for a group. The processes are those with the task's
 //! cgroup or one below it in `/proc/PID/cgroup`, in the hierarchy of the tiers. Each is opened as a
-//! pidfd and looked at again before it is signalled, so
-//! that a recycled pid is never hit. It looks again until it finds none that is new, since a task may
-//! fork meanwhile. Limits: a task without a cgroup (observe mode) gets the signal in its main process
-//! alone; whoever runs in another cgroup namespace than lrsd sees no process of a task.
+//! pidfd and checked again before the signal, so that a recycled pid is never hit. The search
+//! repeats until it finds no new process, since a task may fork meanwhile. Limits: in a task
+//! without a cgroup (observe mode) only the main process gets the signal; a caller in another
+//! cgroup namespace than lrsd's sees no process of a task.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

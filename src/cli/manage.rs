@@ -1,4 +1,4 @@
-//! Commands that change something and have little to show for it: silence is success.
+//! Commands that change something; they print little or nothing on success.
 
 use tokio::time::timeout;
 

@@ -1,4 +1,4 @@
-//! `lrsctl queue`: who waits for a slot, in the order in which they are served.
+//! `lrsctl queue`: the requests that wait for a slot, in the order of service.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! `lrsctl wait`: until tasks have ended, with their exit status as its own.
 //!
-//! The stream of events begins with those that are kept: lrsd tells an end before its list of tasks is
-//! without the task, so that a stream from now on could miss one that is still listed. A
-//! stream that breaks is opened anew, also across a restart of the daemon, and what is not listed then has
-//! ended. A process that still waits for its slot is no task yet: the event of its admission says which one
-//! it becomes. That it gave up is no event, so the queue is looked at while one waits.
+//! The stream of events begins with those that are kept: lrsd sends an end before it removes the
+//! task from its list, so a stream of new events could miss the end of a task that is still listed.
+//! A stream that breaks is opened again, also across a restart of the daemon; a task that is not
+//! listed then has ended. A process that waits for its slot is no task yet: the event of its
+//! admission names the task that it becomes. There is no event when it gives up, so the queue is
+//! read while one waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
