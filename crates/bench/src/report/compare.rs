@@ -36,7 +36,7 @@ pub(crate) struct Ratio {
 /// What a ratio says of its numerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Difference {
+pub(crate) enum Effect {
     /// Takes less time.
     Faster,
     /// Takes more time.
@@ -47,17 +47,15 @@ pub(crate) enum Difference {
     TooFewPairs,
 }
 
-impl Difference {
+impl Effect {
     /// Of a median ratio; without a floor the interval alone decides.
-    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Difference {
+    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Effect {
         match interval {
-            None => Difference::TooFewPairs,
-            Some(interval) if interval.contains(1.0) => Difference::NoDifference,
-            Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => {
-                Difference::NoDifference
-            }
-            Some(_) if median < 1.0 => Difference::Faster,
-            Some(_) => Difference::Slower,
+            None => Effect::TooFewPairs,
+            Some(interval) if interval.contains(1.0) => Effect::NoDifference,
+            Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => Effect::NoDifference,
+            Some(_) if median < 1.0 => Effect::Faster,
+            Some(_) => Effect::Slower,
         }
     }
 }
@@ -96,7 +94,7 @@ pub(crate) struct Comparison {
     pub(crate) with: Vec<String>,
     /// Below 1: LRS takes less time.
     pub(crate) ratio: Ratio,
-    pub(crate) verdict: Difference,
+    pub(crate) verdict: Effect,
     /// The verdict in words.
     pub(crate) words: String,
 }
@@ -123,8 +121,8 @@ pub(crate) struct Mean {
     pub(crate) interval: Option<Interval>,
     /// The same mean of LRS over itself, 95 %; None if a load has too few such pairs.
     pub(crate) noise: Option<Interval>,
-    /// [`Difference::TooFewPairs`] without `noise`.
-    pub(crate) verdict: Difference,
+    /// [`Effect::TooFewPairs`] without `noise`.
+    pub(crate) verdict: Effect,
 }
 
 impl Ratio {
@@ -135,8 +133,8 @@ impl Ratio {
     }
 
     /// `noise` is the reference over itself.
-    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Difference {
-        Difference::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
+    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Effect {
+        Effect::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
     }
 }
 
@@ -260,8 +258,8 @@ fn mean(loads: &[LoadReport], over: Over, against: Against) -> Option<Mean> {
     let medians: Vec<f64> = groups.iter().map(Spread::median).collect();
     let (ratio, interval) = (geometric_mean(&medians)?, geometric_mean_interval(&groups));
     let verdict = match floor(noise) {
-        None => Difference::TooFewPairs,
-        floor => Difference::new(ratio, interval, floor),
+        None => Effect::TooFewPairs,
+        floor => Effect::new(ratio, interval, floor),
     };
     Some(Mean { against, over, loads: names, ratio, interval, noise, verdict })
 }

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::compare::{self, Comparison, Difference, Mean, Ratio};
+use super::compare::{self, Comparison, Effect, Mean, Ratio};
 use super::figures::{self, Alone, Figures};
 use super::warnings;
 use crate::record::{Load, Machine, Run, SettingKind};
@@ -65,7 +65,7 @@ pub(crate) struct SettingReport {
     /// Makespan of the reference over that of the setting, by round. None for the reference.
     pub(crate) ratio: Option<Ratio>,
     /// What the ratio says about the reference.
-    pub(crate) verdict: Option<Difference>,
+    pub(crate) verdict: Option<Effect>,
 }
 
 /// A run that does not count.

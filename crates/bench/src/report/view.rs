@@ -3,7 +3,7 @@
 
 use lrs_term::printable;
 
-use super::compare::Difference;
+use super::compare::Effect;
 use super::figures::Figures;
 use super::model::{Failed, LoadReport, Report, SettingReport};
 use super::words;
@@ -91,11 +91,11 @@ fn safe(text: &str) -> String {
 }
 
 /// How a verdict of LRS looks.
-pub(super) fn style(verdict: Difference) -> &'static str {
+pub(super) fn style(verdict: Effect) -> &'static str {
     match verdict {
-        Difference::Faster => "faster",
-        Difference::Slower => "slower",
-        Difference::NoDifference | Difference::TooFewPairs => "level",
+        Effect::Faster => "faster",
+        Effect::Slower => "slower",
+        Effect::NoDifference | Effect::TooFewPairs => "level",
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn head(load: &LoadReport) -> String {
 }
 
 /// What the comparisons say, each with its verdict.
-pub(super) fn comparisons(load: &LoadReport) -> Vec<(Difference, String)> {
+pub(super) fn comparisons(load: &LoadReport) -> Vec<(Effect, String)> {
     let lines = load.comparisons.iter().map(|one| {
         let sentence = format!(
             "LRS against the {} ({}): {}, {}",
@@ -180,10 +180,10 @@ pub(super) fn comparisons(load: &LoadReport) -> Vec<(Difference, String)> {
     let mut lines: Vec<_> = lines.collect();
     if lines.is_empty() {
         let nothing = "nothing to compare: no round has both LRS and a static setting";
-        lines.push((Difference::TooFewPairs, nothing.to_owned()));
+        lines.push((Effect::TooFewPairs, nothing.to_owned()));
     }
     let noise = load.noise.as_ref().map(|noise| {
-        (Difference::NoDifference, format!("LRS over itself: {}", words::ratio_with_pairs(noise)))
+        (Effect::NoDifference, format!("LRS over itself: {}", words::ratio_with_pairs(noise)))
     });
     lines.extend(noise);
     lines

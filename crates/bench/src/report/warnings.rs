@@ -1,7 +1,7 @@
 //! What makes figures doubtful, written beside them: a disturbed node, runs that are missing, a
 //! noise floor that is not known or too high, and notes of the runs themselves.
 
-use super::compare::{self, Against, Comparison, Difference, Ratio};
+use super::compare::{self, Against, Comparison, Effect, Ratio};
 use super::figures::Figures;
 use super::model::{LoadReport, SettingReport, kind_name};
 use super::words::{self, NOT_THE_TASKS};
@@ -56,7 +56,7 @@ pub(super) fn of_load(
         warnings.push(format!("fewer than {ENOUGH_PAIRS} complete pairs ({fewest})"));
     }
     let best = comparisons.iter().find(|one| one.against == Against::BestStatic);
-    if let Some(best) = best.filter(|best| best.verdict != Difference::TooFewPairs) {
+    if let Some(best) = best.filter(|best| best.verdict != Effect::TooFewPairs) {
         warnings.extend(noisy(best, noise));
     }
     warnings.extend(notes(load, runs));

@@ -1,6 +1,6 @@
 //! Figures as text, the same in the terminal, in HTML and in Markdown. Unknown is a dash.
 
-use super::compare::{Against, Difference, Mean, Over, Ratio};
+use super::compare::{Against, Effect, Mean, Over, Ratio};
 use super::figures::Summary;
 use super::model::{LoadReport, Report};
 use crate::record::{LoadClass, Machine, SettingKind};
@@ -112,7 +112,7 @@ pub(super) fn number(value: Option<f64>) -> String {
 
 /// What the ratio of LRS over something says: `LRS takes 12 % less time (8.1 to 15 %)`. Without
 /// a noise `floor` it says that too.
-pub(super) fn verdict(ratio: &Ratio, verdict: Difference, floor: Option<f64>) -> String {
+pub(super) fn verdict(ratio: &Ratio, verdict: Effect, floor: Option<f64>) -> String {
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0) * 100.0;
         if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
@@ -121,32 +121,32 @@ pub(super) fn verdict(ratio: &Ratio, verdict: Difference, floor: Option<f64>) ->
     let less = |ratio: f64| percent(2.0 - ratio);
     let unsure = if floor.is_none() { "; the noise floor is not known" } else { "" };
     match (verdict, ratio.interval) {
-        (Difference::Faster, Some(Interval { low, high })) => format!(
+        (Effect::Faster, Some(Interval { low, high })) => format!(
             "LRS takes {} % less time ({} to {} %){unsure}",
             less(ratio.median),
             less(high),
             less(low)
         ),
-        (Difference::Slower, Some(Interval { low, high })) => format!(
+        (Effect::Slower, Some(Interval { low, high })) => format!(
             "LRS takes {} % more time ({} to {} %){unsure}",
             percent(ratio.median),
             percent(low),
             percent(high)
         ),
-        (Difference::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
-        (Difference::NoDifference, _) => {
+        (Effect::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
+        (Effect::NoDifference, _) => {
             "no difference that can be distinguished from noise".to_owned()
         }
     }
 }
 
 /// A mark for those who skim; words stand beside it.
-pub(super) fn mark(verdict: Difference) -> &'static str {
+pub(super) fn mark(verdict: Effect) -> &'static str {
     match verdict {
-        Difference::Faster => "+",
-        Difference::Slower => "!",
-        Difference::NoDifference => "=",
-        Difference::TooFewPairs => "?",
+        Effect::Faster => "+",
+        Effect::Slower => "!",
+        Effect::NoDifference => "=",
+        Effect::TooFewPairs => "?",
     }
 }
 

@@ -34,14 +34,14 @@ fn ratios_are_taken_round_by_round() {
         ));
     }
     let load = of(&runs);
-    let found: Vec<(Against, f64, Difference)> =
+    let found: Vec<(Against, f64, Effect)> =
         load.comparisons.iter().map(|one| (one.against, one.ratio.median, one.verdict)).collect();
     assert_eq!(
         found,
         [
-            (Against::BestStatic, 0.8, Difference::Faster),
-            (Against::MeanStatic, 8.0 / 14.0, Difference::Faster),
-            (Against::BestStaticCgroup, 0.5, Difference::Faster),
+            (Against::BestStatic, 0.8, Effect::Faster),
+            (Against::MeanStatic, 8.0 / 14.0, Effect::Faster),
+            (Against::BestStaticCgroup, 0.5, Effect::Faster),
         ]
     );
     assert_eq!(load.comparisons[0].with, ["static 1.5"]);
@@ -58,7 +58,7 @@ fn a_setting_against_itself_is_no_difference() {
     let runs: Vec<Run> =
         (0..10).flat_map(|number| round(number, &[("static 1", 9.0), ("lrs", 9.0)])).collect();
     let one = &of(&runs).comparisons[0];
-    assert_eq!((one.ratio.median, one.verdict), (1.0, Difference::NoDifference));
+    assert_eq!((one.ratio.median, one.verdict), (1.0, Effect::NoDifference));
     assert_eq!(one.words, "no difference that can be distinguished from noise");
 }
 
@@ -73,9 +73,9 @@ fn a_difference_within_the_noise_floor_is_none() {
         let load = of(&runs);
         (load.comparisons[0].verdict, load.warnings.iter().any(|one| one.contains("too noisy")))
     };
-    assert_eq!(with_noise(1.0), (Difference::Slower, false));
-    assert_eq!(with_noise(1.05), (Difference::NoDifference, true));
-    assert_eq!(with_noise(0.95), (Difference::NoDifference, true));
+    assert_eq!(with_noise(1.0), (Effect::Slower, false));
+    assert_eq!(with_noise(1.05), (Effect::NoDifference, true));
+    assert_eq!(with_noise(0.95), (Effect::NoDifference, true));
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn a_noise_floor_reaches_to_the_end_of_its_interval() {
         })
         .collect();
     let load = of(&runs);
-    assert_eq!(load.comparisons[0].verdict, Difference::NoDifference);
+    assert_eq!(load.comparisons[0].verdict, Effect::NoDifference);
     assert!(load.warnings.iter().any(|one| one.contains("too noisy")), "{:?}", load.warnings);
     let few = of(&runs
         .into_iter()
         .filter(|run| run.setting != "lrs again" || run.round < 4)
         .collect::<Vec<_>>());
-    assert_eq!(few.comparisons[0].verdict, Difference::Slower);
+    assert_eq!(few.comparisons[0].verdict, Effect::Slower);
     assert!(few.warnings.iter().any(|one| one.contains("too few complete pairs (4")));
 }
 
@@ -147,7 +147,7 @@ fn few_pairs_decide_nothing() {
     let runs: Vec<Run> =
         (0..5).flat_map(|number| round(number, &[("static 1", 20.0), ("lrs", 10.0)])).collect();
     let one = &of(&runs).comparisons[0];
-    assert_eq!((one.ratio.interval, one.verdict), (None, Difference::TooFewPairs));
+    assert_eq!((one.ratio.interval, one.verdict), (None, Effect::TooFewPairs));
     assert_eq!(one.words, "too few pairs for a verdict");
 }
 
@@ -224,13 +224,13 @@ fn means_over_loads_leave_out_what_is_not_asked_for() {
     let alone: Vec<Run> =
         synthetic::runs(6).into_iter().filter(|run| run.setting != "lrs again").collect();
     let report_without = Report::new(&synthetic::machine(), &alone);
-    assert!(report_without.means.iter().all(|mean| mean.verdict == Difference::TooFewPairs));
+    assert!(report_without.means.iter().all(|mean| mean.verdict == Effect::TooFewPairs));
     let load = &report_without.loads[0];
     assert!(load.warnings.iter().any(|one| one.contains("no round has LRS complete twice")));
     assert!(load.comparisons[0].words.ends_with("; the noise floor is not known"));
-    let verdicts: Vec<Difference> =
+    let verdicts: Vec<Effect> =
         report.loads.iter().map(|load| load.comparisons[0].verdict).collect();
-    assert_eq!(verdicts[..2], [Difference::Faster, Difference::Slower]);
+    assert_eq!(verdicts[..2], [Effect::Faster, Effect::Slower]);
 }
 
 #[test]
