@@ -107,23 +107,23 @@ impl HeldContainers {
             (files.filter(|file| held(&file.file_name())).count() == count).then_some(())
         });
         let (passive, active) = self.split(site);
-        self.release(&active);
+        self.let_end(&active);
         site.cluster.patiently("passive containers that are promoted", |_| {
             // Tez keeps one that was released for its next task.
             let (waiting, running) = self.split(site);
             (waiting.is_empty() && running.is_superset(&passive)).then_some(())
         });
-        self.release(&passive);
+        self.let_end(&passive);
     }
 
     /// Whatever `release` did not.
     fn release_all(&self, site: &Site) {
         let (passive, active) = self.split(site);
-        self.release(&passive);
-        self.release(&active);
+        self.let_end(&passive);
+        self.let_end(&active);
     }
 
-    fn release(&self, containers: &BTreeSet<String>) {
+    fn let_end(&self, containers: &BTreeSet<String>) {
         for id in containers {
             fs::write(self.dir.join(id), "").expect("a file");
         }
