@@ -16,7 +16,7 @@ use crate::core::event::Change;
 use crate::core::model::{Label, Labels, Priority, ReservationId, TaskId, WaiterId};
 pub use crate::core::queue::Mark as QueueMark;
 use crate::core::state::Lease;
-use crate::found::{Found, Hint};
+use crate::found::{DiscoveredTask, Hint};
 use crate::kernfs::name;
 use crate::proto;
 use crate::systemd::unit::UnitName;
@@ -35,7 +35,7 @@ pub enum Role {
     Admin,
 }
 
-/// Who asks, as the kernel says (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
+/// The caller, as the kernel names it (SO_PEERCRED, SO_PEERGROUPS; unix(7)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Effective uid at connect time.
@@ -44,7 +44,7 @@ pub struct Caller {
     pub gids: Vec<u32>,
     /// The process, where the server can know it.
     pub process: CallerProcess,
-    /// What somebody entitled to (polkit) granted for this one call. It adds to the table of
+    /// What an authority (polkit) granted for this one call. It adds to the table of
     /// [`crate::rights`], it never takes away.
     pub granted: Option<Role>,
 }
@@ -87,10 +87,10 @@ pub enum Command {
     /// processes are in place.
     ///
     /// Never refused for want of a slot. `NotFound`: the process has ended. `AlreadyExists`: it
-    /// is in a task that somebody else announced or found. `FailedPrecondition`: it may not be
+    /// is in a task that was announced or found before. `FailedPrecondition`: it may not be
     /// taken, or not now; the message says why.
     Discover {
-        found: Box<Found>,
+        found: Box<DiscoveredTask>,
         reply: Reply<TaskId>,
     },
     Admit {
@@ -157,13 +157,14 @@ pub enum Command {
         changes: Vec<Change>,
         reply: Reply<()>,
     },
-    /// Why no task is found, a sentence for the operator; `None`: all is well again. Nobody waits
-    /// for an answer.
+    /// Why no task is found, a sentence for the operator; `None`: all is well again. The sender
+    /// does not wait for an answer.
     FinderTrouble(Option<String>),
-    /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
-    YarnFound(YarnFound),
-    /// The thread that finds tasks has looked at all there is, as it was asked to. Nobody waits for an
+    /// The containers on this node, from the thread that finds them, which does not wait for an
     /// answer.
+    YarnFound(YarnFound),
+    /// The thread that finds tasks has finished the pass that it was asked for. It does not wait for
+    /// an answer.
     Looked,
 }
 
@@ -294,7 +295,7 @@ pub struct ReserveRequest {
 pub struct JobPriority {
     /// The job, all kinds of it.
     pub job: Label,
-    /// Whose; `None`: the caller's, or of an admin's call everybody's.
+    /// The owner; `None`: the caller, or any user if an admin calls.
     pub uid: Option<u32>,
     /// The new priority.
     pub priority: Priority,

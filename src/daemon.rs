@@ -324,7 +324,7 @@ fn run_on(
     // The servers get no more of the CPU than other programs (clients could spend it), but at once.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(error) = schedule::shorten_slice(nice) {
-        tracing::debug!(%error, "the servers are scheduled like everybody: {error}");
+        tracing::debug!(%error, "the servers keep the default scheduling: {error}");
     }
     let paths: Vec<_> = sockets.iter().map(|socket| socket.path().to_string_lossy()).collect();
     let paths = paths.join(" ");
@@ -443,7 +443,7 @@ async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
                     let commands = access.commands.clone();
                     // Not awaited here: a loop that is busy must not keep signals waiting.
                     tokio::spawn(async move {
-                        // One that stops has nobody left to tell.
+                        // A daemon that stops has no client left to warn.
                         let _ = commands.send(Command::FinderTrouble(trouble)).await;
                     });
                 }
@@ -469,7 +469,7 @@ async fn serve<Ready: Fn(), Ended: Fn() -> bool>(
         }
     };
     if tokio::time::timeout(STOP_SERVERS_WITHIN, close).await.is_err() {
-        tracing::warn!("clients were cut off: they did not let go within a second");
+        tracing::warn!("clients were cut off: they did not close them within a second");
     }
     match failed {
         Some(Ok(Err(error))) => Err(error.into()),

@@ -1,6 +1,6 @@
 //! What finders, servers and the loop say to each other of tasks that run already: plain data.
 //!
-//! A finder ([`crate::discover`]) proposes a task as [`Found`]; a scheduler's [`Hint`] goes by the loop to
+//! A finder ([`crate::discover`]) proposes a task as [`DiscoveredTask`]; a scheduler's [`Hint`] goes by the loop to
 //! the finders. Both pass through [`crate::command`], so they belong to neither side.
 
 use crate::core::model::{Label, Labels, Priority, Standing};
@@ -9,7 +9,7 @@ use crate::units::ProcessRef;
 
 /// A task found running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredTask {
     /// Its main process, pinned by start time.
     pub process: ProcessRef,
     /// `name` is what its owner calls it: a container id, an allocation.
@@ -19,7 +19,7 @@ pub struct Found {
     pub priority: Option<Priority>,
     /// What kind of place it needs. `None`: as above; a new one gets what is `presumed`.
     pub standing: Option<Standing>,
-    /// What it needs while nobody has said it.
+    /// What it needs until its scheduler reports that.
     pub presumed: Presumed,
     /// How its processes are taken.
     pub attach: Attach,
@@ -29,8 +29,8 @@ pub struct Found {
     pub finder: Finder,
 }
 
-/// What kind of place a task needs while nobody has said it. It takes nothing back that was said
-/// before, be it to an earlier lrsd.
+/// What kind of place a task needs until its scheduler reports that. It does not override an
+/// earlier report, be it to an earlier lrsd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presumed {
     /// A slot.
@@ -68,7 +68,7 @@ pub enum Attach {
 impl Attach {
     /// The group the main process was in when the finder judged that it may be moved out of it,
     /// as a path below the mount of the hierarchy with the cpu controller, with a leading slash.
-    /// A process that somebody has put elsewhere since is not moved. `None`: the place did not
+    /// A process that has been moved elsewhere since is not moved. `None`: the place did not
     /// matter to the finder, or the group is managed in place.
     pub fn from(&self) -> Option<&str> {
         match self {

@@ -1,4 +1,4 @@
-//! `lrsd --give-back`: the removal of LRS leaves no weight behind that nobody looks after. Nor
+//! `lrsd --give-back`: the removal of LRS leaves no weight behind without an owner. Nor
 //! does a change from `daemon.mode = "enforce"` to `"observe"` ([`before_observing`]).
 //!
 //! A daemon that ends leaves all weights as they are, because the next one goes on from there.
@@ -9,9 +9,9 @@
 //! |---|---|
 //! | own group | neutral weights; processes and record stay, a daemon installed again goes on |
 //! | own group of an admission cut short, such as of a request that waited | its processes go back where they were; group and record gone |
-//! | group in place | what was found, told to systemd too for its units; released, record gone |
+//! | group in place | what was found, also set in systemd for its units; released, record gone |
 //! | the root, left idle by a daemon that was killed | neutral weight |
-//! | nobody in its group any more | weights as above; the next daemon books the end |
+//! | no process in its group any more | weights as above; the next daemon records the end |
 //!
 //! What YARN was offered is given back by `lrs-yarn --give-back`, which has the ledger.
 //!
@@ -117,8 +117,8 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
     let (store, recovered) =
         Store::open(runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let mut complete = recovered.damaged_tasks.is_empty();
-    for said in recovered.damage_said() {
-        last_words(&format!("lrsd: {said}"));
+    for line in recovered.damage_said() {
+        last_words(&format!("lrsd: {line}"));
     }
     if recovered.tasks.is_empty() {
         nothing_recorded(runtime_dir);
@@ -160,36 +160,34 @@ impl Desk {
         }
         if let Some(group) = record.group.as_ref().filter(|_| self.was_cut_short(record)) {
             if !self.groups.roll_back(group)? {
-                return Ok(
-                    "its admission was not done, and it is frozen by somebody else: neutral \
-                           weights; its processes stay in its cgroup, and the next lrsd knows it",
-                );
+                return Ok("its admission was not done, and others froze it: neutral \
+                           weights; its processes stay in its cgroup, and the next lrsd knows it");
             }
             self.release(record)?;
             return Ok("its admission was not done; its processes are back where they were");
         }
         let halted = record.group.as_ref().is_some_and(|group| self.groups.is_halted(group));
         let files = record.group.as_ref().map(|group| self.groups.give_back(group)).transpose();
-        // Told even where the files could not be written: systemd writes them too.
-        let told = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
+        // // Set in systemd even where the files could not be written: systemd writes them too.
+        let set = record.who.unit.as_ref().map(|unit| self.tell(unit)).transpose();
         let occupied = files?.unwrap_or(false);
-        let told = told?.unwrap_or(true);
+        let set = set?.unwrap_or(true);
         let attachment = record.group.as_ref().map(|group| group.attachment);
         match attachment {
-            Some(Attachment::Own) if occupied && halted => Ok(
-                "neutral weights; it is frozen or stopped by somebody else, and stays so in its cgroup, \
-                 which goes with its last process under the next lrsd, or by rmdir",
-            ),
+            Some(Attachment::Own) if occupied && halted => {
+                Ok("neutral weights; others froze or stopped it, and it stays so in its cgroup, \
+                 which goes with its last process under the next lrsd, or by rmdir")
+            }
             Some(Attachment::Own) if occupied => {
                 Ok("neutral weights; it runs on in its cgroup, and the next lrsd knows it")
             }
             Some(Attachment::InPlace) if occupied => {
                 self.release(record)?;
-                Ok(if told {
+                Ok(if set {
                     "it has the weights back that were found, and is released"
                 } else {
                     "its files have the weights back that were found, and it is released; systemd \
-                     does not run here and was not told"
+                     does not run here and did not get them"
                 })
             }
             Some(Attachment::None) => Ok("only booked: no weight was changed"),
@@ -198,18 +196,19 @@ impl Desk {
             {
                 Err(TaskError::CutShort)
             }
-            Some(Attachment::Own | Attachment::InPlace) | None => Ok("nobody is left in it"),
+            Some(Attachment::Own | Attachment::InPlace) | None => Ok("no process is left in it"),
         }
     }
 
-    /// Whether nobody was answered for a task whose group LRS made: a daemon would undo it.
+    /// Whether the client got no answer for a task in a group that LRS made: a daemon would undo
+    /// it.
     fn was_cut_short(&self, record: &Task) -> bool {
         let own = record.group.as_ref().is_some_and(|g| g.attachment == Attachment::Own);
         let known = self.store.standing().live.contains_key(&record.id);
         own && record.is_new() && !known
     }
 
-    /// Gives the unit's properties back. `false`: there is no systemd to be told.
+    /// Gives the unit's properties back. `false`: no systemd runs here.
     fn tell(&self, unit: &UnitRecord) -> Result<bool, ManagerError> {
         if !crate::systemd::is_running() {
             return Ok(false);
@@ -217,7 +216,7 @@ impl Desk {
         Manager::default().give_back(unit).map(|()| true)
     }
 
-    /// The event first: a record whose end is in the history is only to be cleaned up.
+    /// The event first: if the end is in the history, the record is only cleaned up.
     fn release(&mut self, record: &Task) -> Result<(), StateError> {
         let standing = self.store.standing();
         match standing.live.get(&record.id) {
@@ -236,7 +235,7 @@ impl Desk {
                 };
                 self.store.append(&event)?;
             }
-            // Nobody was answered: the promise it was to use holds again.
+            // The client got no answer: the reservation it was to use holds again.
             None => {
                 if let Some((id, reservation)) = record.promise().cloned() {
                     self.store.put_reservation(&ReservationRecord { id, reservation })?;

@@ -40,14 +40,14 @@ pub struct Snapshot {
     pub config_toml: Arc<str>,
     /// `classify.colocation_threshold` in force.
     pub colocation_threshold: f64,
-    /// Sequence number of the newest event whose outcome this shows; 0: none yet. A server that
-    /// sends events and shows tasks waits for it, so that one is never ahead of the other.
+    /// Sequence number of the newest event that this includes the outcome of; 0: none yet. A server
+    /// that sends events and shows tasks waits for it, so that one is never ahead of the other.
     pub last_event: u64,
     /// The same settings for the daemon's own threads; `None` before the first turn.
     pub config: Option<Arc<Config>>,
     /// How the node stands with YARN; `None`: it is no YARN node.
     pub yarn: Option<Arc<proto::YarnStatus>>,
-    /// What was found of it on the node; whether tasks are active stands in `tasks`.
+    /// What was found of it on the node; whether tasks are active is in `tasks`.
     pub yarn_found: Arc<YarnFound>,
 }
 
@@ -121,8 +121,8 @@ impl Access {
     }
 }
 
-/// The last events, bounded; readers hold a position and learn when they fell behind. Whose events go
-/// first is said in [`history`](crate::core::history).
+/// The last events, bounded; readers hold a position and learn when they fell behind.
+/// [`history`](crate::core::history) has the rule of which events go first.
 #[derive(Debug)]
 pub struct EventRing {
     kept: RwLock<Kept>,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_fell_behind_is_told_how_many_it_lost() {
+    fn a_reader_that_fell_behind_learns_how_many_it_lost() {
         let ring = EventRing::new(3, (1..=5).map(|seq| event(seq, "a")));
         let page = ring.read(1, 10);
         assert_eq!((page.lost, seqs(&page)), (2, vec![3, 4, 5]));

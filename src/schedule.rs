@@ -1,6 +1,6 @@
 //! How the kernel schedules the daemon's own threads.
 
-/// The loop must run at once when a task ends, also on a node whose CPUs are all busy.
+/// The loop must run at once when a task ends, also on a node with all CPUs busy.
 ///
 /// SCHED_FIFO at its lowest priority. Nice -20 and a short slice keep the median at 0.2 ms, but
 /// one promotion in fifty then waits 4 to 12 ms for a tick (measured, Linux 6.18); this leaves
@@ -20,7 +20,7 @@ pub(crate) fn favour_this_thread() {
     let nice = rustix::process::setpriority_process(Some(me), -20).map_err(Into::into);
     if let Err(error) = nice.and_then(|()| shorten_slice(-20)) {
         // Without the right (an unprivileged observer) it waits its turn like others.
-        tracing::debug!(%error, "the control loop is scheduled like everybody: {error}");
+        tracing::debug!(%error, "the control loop keeps the default scheduling: {error}");
     }
 }
 

@@ -162,7 +162,7 @@ impl Job {
     }
 
     /// Waits until setpriv has made it so.
-    fn becomes_nobodys(&self) {
+    fn becomes_uid_65534(&self) {
         let status = format!("/proc/{}/status", self.process().pid);
         while !fs::read_to_string(&status).unwrap().contains("Uid:\t65534\t65534") {
             std::thread::yield_now();
@@ -421,7 +421,7 @@ fn a_second_daemon_on_the_same_root_refuses() {
 /// no holder of it.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_strangers_lock_keeps_nobody_out() {
+fn a_foreign_lock_keeps_no_daemon_out() {
     let name = format!("lrs-test-{}-stranger", std::process::id());
     // A root of before, with its lock's group, that lasts.
     let tree = cgroup::open(&settings(&name)).unwrap();
@@ -438,9 +438,9 @@ fn a_strangers_lock_keeps_nobody_out() {
             Job::spawn("setpriv", &[&who[..], &[dir.to_str().unwrap()]].concat())
         })
         .collect();
-    let said: Vec<String> = strangers.iter_mut().map(Job::first_words).collect();
-    assert!(said.iter().any(|line| line == "done"), "the roots can be locked: {said:?}");
-    assert!(said.iter().any(String::is_empty), "the lock's group cannot be opened: {said:?}");
+    let words: Vec<String> = strangers.iter_mut().map(Job::first_words).collect();
+    assert!(words.iter().any(|line| line == "done"), "the roots can be locked: {words:?}");
+    assert!(words.iter().any(String::is_empty), "the lock's group cannot be opened: {words:?}");
 
     let tree = cgroup::open(&settings(&name)).expect("uid 65534 cannot keep root out");
     job.end();
@@ -453,7 +453,7 @@ fn a_strangers_lock_keeps_nobody_out() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_group_removed_in_one_hierarchy_is_made_again_and_nobody_leaves() {
+fn a_group_removed_in_one_hierarchy_is_made_again_and_no_process_leaves() {
     let mut fixture = Fixture::new("half-gone");
     let job = Job::sh("sleep 600 & echo begun; wait");
     let mut job = job;
@@ -515,13 +515,13 @@ fn a_restarted_daemon_finds_its_groups_and_may_remove_its_root() {
 fn foreign_groups_in_the_root_are_named_and_left_alone() {
     let mut fixture = Fixture::new("foreign");
     let group = fixture.create();
-    let foreign = group.dirs.cpu.as_ref().unwrap().parent().unwrap().join("somebody");
+    let foreign = group.dirs.cpu.as_ref().unwrap().parent().unwrap().join("others");
     fs::create_dir(&foreign).unwrap();
     fixture.tree().remove(&group).unwrap();
     drop(fixture.tree.take());
 
     let tree = cgroup::open(&settings(&fixture.name)).unwrap();
-    assert!(tree.capabilities().reason.contains("somebody"), "{}", tree.capabilities().reason);
+    assert!(tree.capabilities().reason.contains("others"), "{}", tree.capabilities().reason);
     assert_eq!(tree.existing().unwrap(), []);
     tree.close().unwrap();
     assert!(foreign.exists());
@@ -754,7 +754,7 @@ fn a_session_comes_along_with_its_orphans_and_theirs_and_goes_back() {
         "(sh -c 'setsid sleep 600 & echo $!; sleep 600 & wait' & echo $!); sleep 600 & echo $!; wait",
     );
     let pids: Vec<String> = (0..3).map(|_| job.line()).collect();
-    // One of the session sits in a group that somebody chose for it.
+    // One of the session sits in a group that another program chose for it.
     let mut apart = session("sleep 600 & echo $!; wait");
     let apart_child = apart.line();
     for dir in &foreign.dirs {
@@ -823,7 +823,7 @@ fn who_was_put_elsewhere_since_it_was_judged_is_left_there() {
     let group = fixture.create();
     let tree = fixture.tree();
     let error = tree.attach_if(&group, leader, Kin::Session, if_at(&judged)).unwrap_err();
-    assert!(error.to_string().contains("somebody moved it meanwhile"), "{error}");
+    assert!(error.to_string().contains("it was moved meanwhile"), "{error}");
     assert_eq!(tree.processes(&group).unwrap(), []);
     let after = (memberships(leader.pid), memberships(Pid::new(child.parse().unwrap()).unwrap()));
     assert_eq!(after, before);
@@ -950,7 +950,7 @@ fn groups_the_task_made_below_its_own_go_with_it() {
     fixture.close();
 }
 
-/// A group of somebody else's, with one process in it, beside the LRS root.
+/// A foreign group with one process in it, beside the LRS root.
 struct Foreign {
     dirs: Vec<PathBuf>,
     job: Job,
@@ -963,11 +963,11 @@ impl Foreign {
         let mut dirs = Vec::new();
         let roots = [&probe.dirs.cpu, &probe.dirs.cpuacct, &probe.dirs.io, &probe.dirs.unified];
         let roots = roots.into_iter().flatten().map(|dir| dir.parent().unwrap().parent().unwrap());
-        // As the groups of a unit are, also in the hierarchy in which systemd keeps its books.
-        let books = mounts()
+        // As the groups of a unit are, also in the hierarchy in which systemd tracks units.
+        let systemd = mounts()
             .into_iter()
             .filter(|mount| mount.ends_with("systemd") && mount.join(&fixture.name).exists());
-        for root in roots.map(Path::to_path_buf).chain(books) {
+        for root in roots.map(Path::to_path_buf).chain(systemd) {
             let dir = root.join(&name);
             if !dir.exists() {
                 fs::create_dir(&dir).unwrap();
@@ -1216,19 +1216,19 @@ fn a_process_moved_out_of_one_hierarchy_is_not_held() {
     job.end();
     assert_eq!(tree.holds(&group, process).unwrap(), None);
     assert!(cgroup::has_ended(process));
-    tree.check_owner(&group, 0, &mut Vec::new()).expect("nobody is in it");
+    tree.check_owner(&group, 0, &mut Vec::new()).expect("no process is in it");
     tree.remove(&group).unwrap();
     fixture.close();
 }
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_child_that_is_somebody_elses_undoes_the_attach() {
+fn a_child_of_another_user_undoes_the_attach() {
     let mut fixture = Fixture::new("owner");
     let script = "sleep 600 & echo $!; exec setpriv --reuid=65534 --clear-groups sleep 600";
     let mut job = Job::sh(script);
     let child = Pid::new(job.line().parse().unwrap()).unwrap();
-    job.becomes_nobodys();
+    job.becomes_uid_65534();
     let process = job.process();
     let places = || (memberships(process.pid), memberships(child));
     let before = places();
@@ -1236,8 +1236,8 @@ fn a_child_that_is_somebody_elses_undoes_the_attach() {
     let tree = fixture.tree();
     let owner = |owner| Conditions { owner, ..Conditions::default() };
     let refuse = || {
-        let nobodys = owner(Some(65534));
-        let error = tree.attach_if(&group, process, Kin::Descendants, nobodys).unwrap_err();
+        let theirs = owner(Some(65534));
+        let error = tree.attach_if(&group, process, Kin::Descendants, theirs).unwrap_err();
         let words = format!("process {child} does not belong to uid 65534 alone");
         assert!(matches!(&error, CgroupError::Denied(text) if text.contains(&words)), "{error}");
         assert_eq!(places(), before);
@@ -1263,7 +1263,7 @@ fn a_child_that_is_somebody_elses_undoes_the_attach() {
 /// Environment variable that makes [`leaderless_helper`] one.
 const LEADERLESS_HELPER: &str = "LRS_TEST_LEADERLESS_HELPER";
 
-/// A process whose main thread ends while another one runs; a test only by name.
+/// A process that runs on after its main thread has ended; a test only by name.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn leaderless_helper() {
@@ -1287,7 +1287,7 @@ fn leaderless_helper() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_process_whose_main_thread_ended_is_held_where_the_others_are() {
+fn a_process_without_a_main_thread_is_held_where_the_others_are() {
     let mut fixture = Fixture::new("leaderless");
     let this = std::env::current_exe().unwrap();
     let mut job = Job::spawn_with(
@@ -1326,22 +1326,22 @@ fn everybody_in_a_foreign_group_and_below_has_to_be_its_owners() {
     assert_eq!(known, [foreign.job.process().pid]);
     assert_eq!(tree.holds(&group, foreign.job.process()).unwrap(), Some(true));
 
-    let nobody = Job::spawn("setpriv", &["--reuid=65534", "--clear-groups", "sleep", "600"]);
-    nobody.becomes_nobodys();
+    let foreign_job = Job::spawn("setpriv", &["--reuid=65534", "--clear-groups", "sleep", "600"]);
+    foreign_job.becomes_uid_65534();
     let below = foreign.dirs[0].join("below");
     fs::create_dir(&below).unwrap();
-    write(&below, "cgroup.procs", &nobody.process().pid.to_string());
+    write(&below, "cgroup.procs", &foreign_job.process().pid.to_string());
     let error = tree.check_owner(&group, 0, &mut known).unwrap_err();
-    let words = format!("process {} does not belong to uid 0 alone", nobody.process().pid);
+    let words = format!("process {} does not belong to uid 0 alone", foreign_job.process().pid);
     assert!(matches!(&error, CgroupError::Denied(text) if text.contains(&words)), "{error}");
-    known = vec![foreign.job.process().pid, nobody.process().pid];
+    known = vec![foreign.job.process().pid, foreign_job.process().pid];
     known.sort();
     tree.check_owner(&group, 0, &mut known).expect("those known are not looked at again");
     let mut inner = group.clone();
     inner.record.path.push_str("/below");
     inner.dirs = lrs::cgroup::GroupDirs { cpu: Some(below.clone()), ..Default::default() };
     tree.check_owner(&inner, 65534, &mut Vec::new()).unwrap();
-    nobody.end();
+    foreign_job.end();
     empty(tree, &inner);
     fs::remove_dir(&below).unwrap();
 
@@ -1542,7 +1542,7 @@ fn share_of_the_active(passive_cpu: PassiveCpu, plan: &WeightPlan, passive: u32)
         }
         (sums, Instant::now())
     };
-    std::thread::sleep(Duration::from_millis(500)); // settle
+    std::thread::sleep(Duration::from_millis(500)); // the kernel's files follow
     let (before, began) = usage(&hogs);
     std::thread::sleep(Duration::from_secs(3));
     let (after, ended) = usage(&hogs);
@@ -1598,7 +1598,7 @@ fn leaf_helper() {
     assert!(is_in(&name), "back where it was");
     assert!(!outer.join("lrsd").exists() && !outer.join("lrs").exists());
 
-    // With somebody else there, LRS makes no room.
+    // With another process there, LRS makes no room.
     let job = Job::sleeper();
     write(outer, "cgroup.procs", &job.process().pid.to_string());
     let opened = cgroup::open(&settings(&format!("{name}/lrs")));
@@ -1633,7 +1633,7 @@ fn alone_in_its_group_the_daemon_becomes_a_leaf_and_returns() {
 }
 
 /// What the cycle sees from kept files is what reading by path sees, whatever was changed
-/// between two looks, and threads begun meanwhile get the tier's I/O priority.
+/// between two readings, and threads begun meanwhile get the tier's I/O priority.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn the_look_of_a_cycle_is_reading_back_and_judging_drift() {
@@ -1711,14 +1711,14 @@ fn the_root_follows_what_active_tasks_want() {
     assert!(!idle());
     assert_eq!(read(&root, file), (neutral * 2).to_string());
     write(root.as_ref().unwrap(), file, &neutral.to_string());
-    assert_eq!(tree.weigh_root(RootWeight::Weight(200)).unwrap().len(), 1, "somebody wrote it");
+    assert_eq!(tree.weigh_root(RootWeight::Weight(200)).unwrap().len(), 1, "it was overwritten");
     tree.remove(&group).unwrap();
     fixture.close();
 }
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_root_somebody_removed_is_made_anew_and_locked_anew() {
+fn a_removed_root_is_made_anew_and_locked_anew() {
     let mut fixture = Fixture::new("removed");
     fixture.tree().shape_root(&PLAN).unwrap();
     let weight = |group: &Group| {
@@ -1739,7 +1739,7 @@ fn a_root_somebody_removed_is_made_anew_and_locked_anew() {
     }
     let job = Job::sleeper();
     let group = fixture.admit(job.process());
-    assert!(fixture.tree().take_remade(), "said, so that its weight is written again");
+    assert!(fixture.tree().take_remade(), "reported, so that its weight is written again");
     fixture.tree().shape_root(&PLAN).unwrap();
     assert_eq!(weight(&group), shaped, "the root has its weight again");
     let error = cgroup::open(&settings(&fixture.name)).err().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! What a slot costs the one who asks, and how long a status takes.
+//! What a slot costs the caller, and how long a status takes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -136,19 +136,21 @@ fn status_times(socket: PathBuf, calls: usize, real_time: bool) -> Vec<Duration>
     client.join().expect("the client")
 }
 
-/// What the doors' thread would answer in with more weight; its slice stays as it is. One round
+/// What the servers' thread would answer in with more weight; its slice stays as it is. One round
 /// of each after the other, so that all see the same node.
 pub fn by_nice(effort: Effort) {
     const NICE: [i32; 4] = [0, -5, -10, -20];
     let (rounds, calls) = effort.pick((10, 400), (5, 200));
-    section(&format!("Status on a saturated node by nice value of the doors, {rounds} x {calls}"));
+    section(&format!(
+        "Status on a saturated node by nice value of the servers, {rounds} x {calls}"
+    ));
     let mut node = Node::start(&format!("slots.expand = false\nslots.passive = {}", 4 * cpus()));
     (0..5 * cpus()).for_each(|_| drop(node.task(&["hog"])));
-    let doors = rustix::process::Pid::from_raw(node.pid() as i32);
+    let servers = rustix::process::Pid::from_raw(node.pid() as i32);
     let mut times = [const { Vec::new() }; NICE.len()];
     for _ in 0..rounds {
         for (nice, times) in NICE.into_iter().zip(&mut times) {
-            rustix::process::setpriority_process(doors, nice).expect("setpriority");
+            rustix::process::setpriority_process(servers, nice).expect("setpriority");
             times.extend(status_times(node.socket(), calls, true));
         }
     }

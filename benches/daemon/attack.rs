@@ -17,7 +17,7 @@ use crate::harness::signal;
 use crate::node::{Node, Rpc};
 use crate::{Effort, section};
 
-/// nobody, where there is one; it needs no name.
+/// The account `nobody`, where there is one; it needs no name.
 const USER: u32 = 65_534;
 
 pub fn run(effort: Effort) {

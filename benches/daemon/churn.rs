@@ -42,8 +42,8 @@ pub fn run(effort: Effort) {
 
     let ended: HashMap<i32, i64> = pids.iter().copied().zip(killed.iter().copied()).collect();
     let (mut completed, mut lost, mut late, mut after) = (0, 0, Vec::new(), Vec::new());
-    // Ends of active tasks whose slot nobody has got yet, in the order of the events: an end is
-    // told before the promotion that follows from it.
+    // Ends of active tasks with a slot that is free yet, in the order of the events: an end is
+    // reported before the promotion that follows from it.
     let mut freed = VecDeque::new();
     let mut promoted = 0;
     for item in follower.join().expect("the events") {

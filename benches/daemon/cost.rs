@@ -14,19 +14,19 @@ use crate::node::Node;
 use crate::{Effort, busy_share, section};
 
 pub fn run(effort: Effort) {
-    let (settle, cycles) = effort.pick((4, 10), (2, 3));
+    let (aged, cycles) = effort.pick((4, 10), (2, 3));
     section(&format!("The daemon's cost, 3 s cycle, {cycles} cycles"));
     println!(
         "| tasks | CPU per cycle ms | of a core | by thread, ms per cycle | RSS MiB | of it heap \
          MiB | threads | descriptors | node busy |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    measure("0", 0, &["sleep"], settle, cycles);
-    measure("100 sleeping", 100, &["sleep"], settle, cycles);
-    measure("100 busy: 0.3 of every 10 ms", 100, &["pulse", "300", "10000"], settle, cycles);
-    measure("100 x 40 threads, sleeping", 100, &["threads", "40"], settle, cycles);
-    measure("1000 sleeping", 1000, &["sleep"], settle, cycles);
-    measure("1000 busy: 0.3 of every 100 ms", 1000, &["pulse", "300", "100000"], settle, cycles);
+    measure("0", 0, &["sleep"], aged, cycles);
+    measure("100 sleeping", 100, &["sleep"], aged, cycles);
+    measure("100 busy: 0.3 of every 10 ms", 100, &["pulse", "300", "10000"], aged, cycles);
+    measure("100 x 40 threads, sleeping", 100, &["threads", "40"], aged, cycles);
+    measure("1000 sleeping", 1000, &["sleep"], aged, cycles);
+    measure("1000 busy: 0.3 of every 100 ms", 1000, &["pulse", "300", "100000"], aged, cycles);
     growth(effort);
     history(effort);
 }
@@ -34,8 +34,8 @@ pub fn run(effort: Effort) {
 /// The same from 10 to 10,000 sleeping tasks, beside what `pidstat` and `atop` take for the same
 /// tasks and period: windows with and without them in turn.
 fn growth(effort: Effort) {
-    let (settle, cycles, rounds) = effort.pick((20, 10, 2), (2, 2, 1));
-    section(&format!("Growth, {rounds} x {cycles} cycles of 3 s each, tasks {settle} cycles old"));
+    let (aged, cycles, rounds) = effort.pick((20, 10, 2), (2, 2, 1));
+    section(&format!("Growth, {rounds} x {cycles} cycles of 3 s each, tasks {aged} cycles old"));
     println!(
         "| sleeping tasks | daemon, ms per cycle | of a core | us per task and cycle | RSS MiB | \
          pidstat -u -d 3, ms per cycle | lrsd / pidstat | atop 3, ms per cycle | |"
@@ -44,7 +44,7 @@ fn growth(effort: Effort) {
     for tasks in effort.pick(&[10, 100, 1_000, 3_000, 10_000][..], &[10, 100]) {
         let mut node = Node::start("slots.expand = false\nslots.passive = 20000");
         let pids = node.nest(*tasks);
-        std::thread::sleep(PERIOD * settle);
+        std::thread::sleep(PERIOD * aged);
         let (mut own, mut pidstat, mut atop) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
             own.push(spent(node.pid(), cycles));
@@ -120,12 +120,12 @@ fn atop_to_nowhere() -> Command {
 
 const PERIOD: Duration = Duration::from_secs(3);
 
-fn measure(name: &str, tasks: usize, worker: &[&str], settle: u32, cycles: u32) {
+fn measure(name: &str, tasks: usize, worker: &[&str], aged: u32, cycles: u32) {
     let mut node = Node::start("slots.expand = false\nslots.passive = 2000");
     for _ in 0..tasks {
         node.task(worker);
     }
-    std::thread::sleep(PERIOD * settle);
+    std::thread::sleep(PERIOD * aged);
     let (begun, before) = (boot_time(), cpu_by_thread(node.pid()));
     let busy = busy_share(PERIOD * cycles);
     let (took, after) = (boot_time().since(begun), cpu_by_thread(node.pid()));

@@ -47,7 +47,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// `full`, or `quick` when only a look is wanted.
+    /// `full`, or `quick` for a first impression.
     pub fn pick<T>(self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
@@ -63,7 +63,7 @@ const SECTIONS: [Section; 14] = [
     ("neighbours", neighbours::run),
     ("cost", cost::run),
     ("admission", admission::run),
-    ("doors", admission::by_nice),
+    ("servers", admission::by_nice),
     ("restart", restart::run),
     ("rpc", rpc::run),
     ("watchers", watchers::run),

@@ -19,9 +19,9 @@ use crate::node::{Node, bare_name};
 use crate::work::{self, Timed};
 use crate::{Effort, cpus, section};
 
-/// So that a root that follows the tasks has followed within [`SETTLED`].
+/// So that a root that follows the tasks has followed within [`FOLLOWED`].
 const PERIOD: &str = "daemon.sample_period = \"200ms\"";
-const SETTLED: Duration = Duration::from_millis(1500);
+const FOLLOWED: Duration = Duration::from_millis(1500);
 
 pub fn run(effort: Effort) {
     let rounds = effort.pick(5, 2);
@@ -83,14 +83,14 @@ fn beside(group: &Outside, weight: &str, active: &str, load: &Load, rounds: usiz
     };
     let (mut kept, mut later, mut late) = (Vec::new(), Vec::new(), Vec::new());
     send(Signal::STOP);
-    std::thread::sleep(SETTLED);
+    std::thread::sleep(FOLLOWED);
     let mut before = group.serve(load);
     for _ in 0..rounds {
         send(Signal::CONT);
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(FOLLOWED);
         let with = group.serve(load);
         send(Signal::STOP);
-        std::thread::sleep(SETTLED / 4);
+        std::thread::sleep(FOLLOWED / 4);
         let after = group.serve(load);
         kept.push(2.0 * with.requests / (before.requests + after.requests));
         later.push(2.0 * with.p99 / (before.p99 + after.p99));
@@ -121,13 +121,13 @@ fn wake(group: &Outside, weight: &str, rounds: usize) {
             worker
         };
         let mut alone = task();
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(FOLLOWED);
         alone.go();
         let before = alone.took();
         alone.end();
         let mut worker = task();
         let hogs: Vec<Hog> = (0..2 * cpus()).map(|_| Hog(group.start(&["hog"]))).collect();
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(FOLLOWED);
         worker.go();
         took.push(worker.took().as_secs_f64() / before.as_secs_f64());
         drop(hogs);

@@ -71,7 +71,7 @@ impl Node {
         self.daemon.kill();
     }
 
-    /// Waits for the end of a daemon that was told to.
+    /// Waits for the end of a daemon after the signal to end.
     pub fn ended(&mut self) {
         self.rpc = None;
         self.daemon.wait_exit();
@@ -212,7 +212,7 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// `None`: nobody listens.
+    /// `None`: no listener.
     pub fn connect(socket: &Path) -> Option<Rpc> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).ok()?;

@@ -3,7 +3,7 @@
 //! Seen from outside, by two threads of this process under SCHED_FIFO that sleep until the
 //! kernel wakes them: one polls a pidfd of the task that is going to be killed, the other
 //! reads an inotify watch on the weight file of the task that is going to be promoted (write(2)
-//! to a file of kernfs is told to inotify like any other). Neither runs in between, so the
+//! to a file of kernfs reaches inotify like any other). Neither runs in between, so the
 //! daemon is disturbed by two wake-ups and nothing else. Both stamps are late by one wake-up of
 //! such a thread, which is measured too: the difference is off by the difference of two
 //! wake-ups.

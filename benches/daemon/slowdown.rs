@@ -3,7 +3,7 @@
 //! A round is three runs of the same fixed work in A active slots: beside an empty passive
 //! tier, beside a full one, and beside an empty one again, in an order that changes from round
 //! to round. Full over empty is the slowdown, empty over empty the noise floor. The active
-//! tasks keep their slots until all have finished, so that nobody is promoted meanwhile.
+//! tasks keep their slots until all have finished, so that no task is promoted meanwhile.
 
 use lrs_bench::stats::{Interval, Spread, median_interval};
 

@@ -183,7 +183,7 @@ fn answer(rounds: u64) {
 }
 
 /// Says "ready", starts at a line on stdin, says how many microseconds it took, ends at the
-/// end of stdin: so it keeps its slot until all are done, and nobody is promoted meanwhile.
+/// end of stdin: so it keeps its slot until all are done, and no task is promoted meanwhile.
 fn timed(work: impl FnOnce()) {
     let mut line = String::new();
     let say = |text: String| {

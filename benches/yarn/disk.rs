@@ -3,10 +3,10 @@
 //!
 //! It has the NodeManager's local directories and the data of the jobs. Before each run its files
 //! are no longer in memory, and while it runs only [`DIRTY_BYTES`] of what is written may wait there:
-//! on a node whose containers have its memory neither would be otherwise, and with this node's
+//! on a node with its memory used by containers neither would be otherwise, and with this node's
 //! page cache no job would ever meet its disk.
 //!
-//! Limits: on cgroup v1 what the kernel writes back by itself is nobody's, and so has no tier.
+//! Limits: on cgroup v1 what the kernel writes back by itself has no owner, and so no tier.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use crate::cpus;
 
-/// The suite whose disk it is.
+/// The suite that uses the disk.
 const SUITE: &str = include_str!("../../config/bench/six-loads-slow.toml");
 
 /// Pages of the disk that may wait to be written.
@@ -96,7 +96,7 @@ impl Disk {
         let device = word.trim().to_owned();
         assert!(!device.is_empty(), "no modelled disk; its error is above");
         let disk = Disk { server, mount, device };
-        // strict_limit first: without it the other is a share of what nobody has reached yet.
+        // strict_limit first: without it the other is a share of a limit that is not reached yet.
         disk.set("strict_limit", 1);
         disk.set("max_bytes", DIRTY_BYTES);
         disk

@@ -62,7 +62,7 @@ use options::{Medium, Options, Scheduling};
 use record::{Machine, Records};
 use settings::Setting;
 
-/// Starts of a cluster before it is given up: somebody else may take a port that was free.
+/// Starts of a cluster before it is given up: another process may take a port that was free.
 const STARTS: u32 = 3;
 
 fn main() -> ExitCode {

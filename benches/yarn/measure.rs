@@ -12,7 +12,7 @@ use crate::record::Run;
 use crate::rest;
 use crate::settings::Setting;
 
-/// How often containers are counted. A look reads a few small files for each.
+/// How often containers are counted. Each count reads a few small files for each.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A job that takes longer is stuck.
@@ -129,7 +129,7 @@ impl CpuTime {
         CpuTime { all, idle: fields[3], waiting: fields[4], stolen: fields[7] }
     }
 
-    /// Busy, idle with somebody waiting for a disk, and taken by the hypervisor.
+    /// Busy, idle with a thread that waits for a disk, and taken by the hypervisor.
     fn shares_since(&self, before: &CpuTime) -> [f64; 3] {
         let all = (self.all - before.all).max(1) as f64;
         // The kernel takes iowait back at times.

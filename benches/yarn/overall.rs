@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use lrs_bench::stats::{LEAST_FOR_INTERVAL, Spread, geometric_mean, median_interval};
 
 use crate::settings::Setting;
-use crate::tables::{Group, settings};
+use crate::tables::{LoadRuns, settings};
 
 /// A line for each setting; nothing where only one thing was measured.
-pub fn table(text: &mut String, groups: &[Group<'_>]) -> std::fmt::Result {
+pub fn table(text: &mut String, groups: &[LoadRuns<'_>]) -> std::fmt::Result {
     if groups.len() < 2 {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub fn table(text: &mut String, groups: &[Group<'_>]) -> std::fmt::Result {
 }
 
 /// LRS over a static setting, each pair of the same load, scheduler and round.
-fn ratio(groups: &[Group<'_>], setting: &str) -> String {
+fn ratio(groups: &[LoadRuns<'_>], setting: &str) -> String {
     let pairs = groups.iter().flat_map(|group| group.pairs(|round| group.seconds(setting, round)));
     let Some(ratios) = Spread::new(pairs.collect()) else { return "-".to_owned() };
     let (median, count) = (ratios.median(), ratios.count());

@@ -94,7 +94,7 @@ impl Machine {
     }
 }
 
-/// What to type for the same: where this program lies and where its runs went is nobody's business.
+/// What to type for the same: without the places of this program and of its runs.
 fn command(mut arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut words = ["cargo", "bench", "--bench", "yarn", "--"].map(str::to_owned).to_vec();
     while let Some(word) = arguments.next() {

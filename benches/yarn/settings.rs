@@ -2,7 +2,7 @@
 //!
 //! The NodeManager is configured once, with LRS's base: two containers a core and one for a
 //! master. A static number is set between runs by the ResourceManager's node-resource call, after
-//! which the scheduler sees what a NodeManager configured so would have told it: a NodeManager
+//! which the scheduler sees what a NodeManager configured so would have reported: a NodeManager
 //! does not count the containers it is given.
 
 use std::time::Duration;

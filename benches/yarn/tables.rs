@@ -15,7 +15,7 @@ use crate::record::{Machine, Records, Run};
 use crate::settings::Setting;
 
 /// The runs of one load under one scheduler.
-pub struct Group<'a> {
+pub struct LoadRuns<'a> {
     load: Load,
     runs: Vec<&'a Run>,
 }
@@ -24,11 +24,11 @@ pub fn of(records: &Records) -> String {
     let mut text = node(&records.machine);
     let mut all = Vec::new();
     for scheduling in [Scheduling::Capacity, Scheduling::Fair] {
-        let groups: Vec<Group> = Load::ALL
+        let groups: Vec<LoadRuns> = Load::ALL
             .into_iter()
             .map(|load| {
                 let ours = |run: &&Run| run.scheduler == scheduling && run.load == load;
-                Group { load, runs: records.runs.iter().filter(ours).collect() }
+                LoadRuns { load, runs: records.runs.iter().filter(ours).collect() }
             })
             .filter(|group| !group.runs.is_empty())
             .collect();
@@ -64,7 +64,7 @@ fn node(machine: &Machine) -> String {
     text
 }
 
-fn section(text: &mut String, scheduling: Scheduling, groups: &[Group]) -> std::fmt::Result {
+fn section(text: &mut String, scheduling: Scheduling, groups: &[LoadRuns]) -> std::fmt::Result {
     writeln!(text, "\n#### {}\n", scheduling.title())?;
     writeln!(
         text,
@@ -108,7 +108,7 @@ pub fn settings() -> impl Iterator<Item = &'static str> {
     Setting::STATICS.into_iter().chain([Setting::LRS])
 }
 
-impl Group<'_> {
+impl LoadRuns<'_> {
     fn of(&self, setting: &str) -> impl Iterator<Item = &Run> {
         self.runs.iter().copied().filter(move |run| run.setting == setting)
     }

@@ -7,15 +7,15 @@
 //! hierarchy: so the limits of the main process's groups are those of all that moves, and to go
 //! back is for all of them to go where the main process was.
 //!
-//! A parent may end between being seen and being moved, which orphans children nobody can link
+//! A parent may end between being seen and being moved, which orphans children that nothing links
 //! to the task any more, except that they are in its session, in its old group, younger than
 //! it, and children of a reaper outside of the session: those are taken too.
 //!
 //! A task that is a session is more than its descendants: see [`super::kin`].
 //!
 //! Everything moved is remembered. On any error all of it goes back, with whatever was forked
-//! inside meanwhile. Who asks without an admin's rights has only its own processes moved: one that
-//! is not ([`super::owner`]) is such an error.
+//! inside meanwhile. For a caller without an admin's rights only its own processes are moved: one
+//! that is not ([`super::owner`]) is such an error.
 //!
 //! One thread places all tasks, so no family may keep it: an attach and a release have
 //! [`BUDGET`] each, looked at between processes. What an attach has moved by then goes back,
@@ -27,7 +27,7 @@
 //!
 //! Limits. A descendant that stays elsewhere in a second hierarchy of v1 is neither counted nor
 //! shaped there: its disk I/O is missing from the task's, for instance. Its end is still waited for,
-//! for that is told by the hierarchy of the cpu controller.
+//! for the hierarchy of the cpu controller shows that.
 
 use std::collections::HashMap;
 use std::io;
@@ -133,7 +133,7 @@ impl Mover<'_> {
             return Err(CgroupError::Refused(match name::task(task) {
                 Some(task) => format!("process {pid} is in the group of {task} already"),
                 None => format!(
-                    "process {pid} is in {origin}, which somebody else made or filled below the \
+                    "process {pid} is in {origin}, which other software made or filled below the \
                      LRS root; move it to a group outside of {} first",
                     self.root
                 ),
@@ -203,7 +203,7 @@ impl Mover<'_> {
         )))
     }
 
-    /// The task of this root whose group `pid` is in.
+    /// The task of this root that has `pid` in its group.
     pub(super) fn task_of(&self, pid: Pid) -> Result<Option<TaskId>, CgroupError> {
         let Some(membership) = Membership::of_process(pid)? else { return Ok(None) };
         let name = membership.path_in(self.primary()).and_then(|path| {
@@ -217,7 +217,7 @@ impl Mover<'_> {
         &self.hierarchies[0]
     }
 
-    /// Refuses a process that somebody has moved since it was found to be at `from`: it may be
+    /// Refuses a process that has been moved since it was found to be at `from`: it may be
     /// where it must not be taken out of.
     fn refuse_elsewhere(
         &self,
@@ -240,11 +240,11 @@ impl Mover<'_> {
         let deadline = Deadline::after(self.budget);
         let facts = Stat::read(pid)?.ok_or(CgroupError::ProcessGone(pid))?;
         super::kin::check(kin, pid, &facts)?;
-        match self.settle(pid, &facts, intake)? {
+        match self.bring_inside(pid, &facts, intake)? {
             Step::Gone => return Err(CgroupError::ProcessGone(pid)),
             Step::Moved => {}
             Step::Stays if facts.ended() => return Err(CgroupError::ProcessGone(pid)),
-            // Inside already, or moved by somebody since `origin` was read.
+            // Inside already, or moved by others since `origin` was read.
             Step::Stays => {
                 let present = Membership::of_living_thread(pid, &facts)?;
                 let present = present.ok_or(CgroupError::ProcessGone(pid))?;
@@ -270,7 +270,7 @@ impl Mover<'_> {
                     return Err(self.too_slow(pid, intake, &format!("up to {left}")));
                 }
                 let Some(facts) = Stat::read(member)? else { continue };
-                match self.settle(member, &facts, intake)? {
+                match self.bring_inside(member, &facts, intake)? {
                     Step::Moved => outside += 1,
                     Step::Stays => {}
                     Step::Gone => lost.push(facts),
@@ -330,7 +330,7 @@ impl Mover<'_> {
             // The leader of a session has its parent outside by nature.
             if orphaned
                 && facts.session != pid.raw()
-                && matches!(self.settle(pid, &facts, intake)?, Step::Moved)
+                && matches!(self.bring_inside(pid, &facts, intake)?, Step::Moved)
             {
                 found += 1;
             }
@@ -340,7 +340,7 @@ impl Mover<'_> {
     }
 
     /// Brings one process inside in every hierarchy where it is one of ours to bring.
-    pub(super) fn settle(
+    pub(super) fn bring_inside(
         &self,
         pid: Pid,
         facts: &Stat,
@@ -420,7 +420,7 @@ impl Mover<'_> {
 fn elsewhere(pid: Pid, present: Option<&str>, judged: Option<&str>) -> CgroupError {
     const HIDDEN: &str = "one that cannot be seen from here";
     CgroupError::Refused(format!(
-        "process {pid} is in the cgroup {}, and not in {} any more: somebody moved it meanwhile; \
+        "process {pid} is in the cgroup {}, and not in {} any more: it was moved meanwhile; \
          it is left there",
         present.unwrap_or(HIDDEN),
         judged.unwrap_or(HIDDEN)

@@ -6,9 +6,10 @@ use super::CgroupError;
 use super::mounts::Mounts;
 use super::process::Membership;
 
-/// Groups whose cpuset may be that of LRS's tasks, nearest first: on v2 the group `root` and those
-/// above it, on v1 the one in which lrsd was started and those above it. `membership` is the file
-/// `/proc/PID/cgroup` of lrsd. The cpuset controller is in one hierarchy, so one half has no files.
+/// Groups with the cpuset that LRS's tasks may have, nearest first: on v2 the group `root` and
+/// those above it, on v1 the one in which lrsd was started and those above it. `membership` is the
+/// file `/proc/PID/cgroup` of lrsd. The cpuset controller is in one hierarchy, so one half has no
+/// files.
 ///
 /// # Errors
 /// `membership` cannot be read.

@@ -105,7 +105,7 @@ pub(super) fn of_group(
         },
         Version::V2 => {
             let dir = hierarchies[0].dir(&record.path);
-            // Its files say which controllers act: in a group of somebody else's, and where an
+            // Its files say which controllers act: in a group of others, and where an
             // earlier daemon with another tiers.io enabled one.
             let with = |file: &str| dir.join(file).exists().then(|| dir.clone());
             GroupDirs {
@@ -141,11 +141,11 @@ fn cause(error: cgroups_rs::fs::error::Error) -> io::Error {
     errno.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
-/// Makes a group that should be there; that it was not is said.
+/// Makes a group that should be there, and logs that it was missing.
 pub(super) fn make_if_missing(dir: &Path) -> Result<(), CgroupError> {
     match std::fs::create_dir(dir) {
         Ok(()) => {
-            tracing::warn!(cgroup = %dir.display(), "somebody removed the cgroup {} of a running task; made it anew", dir.display());
+            tracing::warn!(cgroup = %dir.display(), "the cgroup {} of a running task was removed; made it anew", dir.display());
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -25,7 +25,7 @@ pub struct Effects {
     pub(super) sched_ext: Option<String>,
 }
 
-/// [`Effects`] as they are used, and what clients are told of them.
+/// [`Effects`] as they are used, and what clients read of them.
 #[derive(Debug)]
 pub(super) struct Present {
     pub(super) effects: Effects,

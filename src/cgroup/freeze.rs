@@ -3,7 +3,7 @@
 //!
 //! The cgroup2 file comes first, since a task frozen by it can be killed; one frozen by v1 dies only when
 //! it is thawed. The kernel freezes behind the write: the `frozen` of a reading says when it is done.
-//! What somebody else froze is neither frozen again nor thawed.
+//! What others froze is neither frozen again nor thawed.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(super) fn freeze(hierarchies: &[Hierarchy], group: &Group) -> Result<(), Cgr
     };
     match files::read_value_if_there(&knob.file)? {
         Some(state) if state == knob.off => files::write_value(&knob.file, knob.on),
-        Some(_) => Err(CgroupError::Refused(format!("{path} is frozen by somebody else"))),
+        Some(_) => Err(CgroupError::Refused(format!("{path} is frozen by other software"))),
         None => Err(CgroupError::Refused(format!("{path} is gone"))),
     }
 }

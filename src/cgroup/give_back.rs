@@ -6,8 +6,8 @@
 //!
 //! Processes of an admission that was cut short (those of requests that wait, above all) go back to
 //! where they were. Any other group of LRS's own keeps its processes, and its files say what those of a new group say:
-//! a passive task must not stay behind all others when nobody is left to promote it. A group of
-//! somebody else's gets what was found there.
+//! a passive task must not stay behind all others when no daemon is left to promote it. A group of
+//! others gets what was found there.
 //!
 //! Limits. What the owner of a group in place has written since the daemon's end is overwritten
 //! with what was found, as [`super::in_place`] says; of units systemd knows better. A process that
@@ -105,7 +105,7 @@ impl RecordedGroups {
     }
 
     /// Moves what is in a group that LRS made in its root back to where it was, as a daemon does,
-    /// and removes the group. Fine when it is gone. `false`: somebody froze it, and it keeps its
+    /// and removes the group. Fine when it is gone. `false`: others froze it, and it keeps its
     /// processes, with neutral weights.
     ///
     /// # Errors
@@ -146,9 +146,9 @@ pub(super) fn neutralise(group: &Group) -> Result<(), CgroupError> {
 
 fn neutralise_cpu(dir: &Path) -> Result<(), CgroupError> {
     // Before the weight, which an idle group does not take.
-    settle(dir, CPU_IDLE, "0")?;
+    set_if_different(dir, CPU_IDLE, "0")?;
     for scale in [CPU_WEIGHT, CPU_SHARES] {
-        settle(dir, scale.file, &scale.neutral.to_string())?;
+        set_if_different(dir, scale.file, &scale.neutral.to_string())?;
     }
     Ok(())
 }
@@ -160,17 +160,17 @@ pub(super) fn neutralise_disk(
 ) -> Result<(), CgroupError> {
     for scale in DISK_SCALES {
         if !in_use(scale.file) {
-            settle(dir, scale.file, &scale.neutral.to_string())?;
+            set_if_different(dir, scale.file, &scale.neutral.to_string())?;
         }
     }
     if !in_use(in_place::IO_PRIO_CLASS) {
-        settle(dir, in_place::IO_PRIO_CLASS, "no-change")?;
+        set_if_different(dir, in_place::IO_PRIO_CLASS, "no-change")?;
     }
     Ok(())
 }
 
 /// Writes `value` where the file is there and says something else.
-fn settle(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
+fn set_if_different(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     let path = dir.join(file);
     match files::read_value_if_there(&path)? {
         Some(present) if present.strip_prefix("default ").unwrap_or(&present) != value => {

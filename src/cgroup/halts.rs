@@ -2,8 +2,9 @@
 //!
 //! Frozen is a group that is frozen itself, or by one above it, in the cgroup2 hierarchy
 //! (`cgroup.freeze`, cgroup-v2.rst; `cgroup.events` says so a moment longer than it is) or in the freezer
-//! of v1, whose `freezer.state` says `FROZEN` or `FREEZING` also for the sake of a group above
-//! (freezer-subsystem.rst); and one whose processes are all in groups below that are. Stopped are threads in state `T` or `t` (proc_pid_stat(5)).
+//! of v1, where `freezer.state` says `FROZEN` or `FREEZING` also for the sake of a group above
+//! (freezer-subsystem.rst); and one with all its processes in groups below that are. Stopped are
+//! threads in state `T` or `t` (proc_pid_stat(5)).
 //!
 //! A group in place is looked at where the process was found in each hierarchy.
 //!

@@ -1,24 +1,23 @@
-//! Groups that somebody else owns (YARN's, Slurm's, a systemd unit's): LRS edits their weights,
+//! Groups that other software owns (YARN's, Slurm's, a systemd unit's): LRS edits their weights,
 //! remembers what it found, and gives that back. It never moves processes there, adds children
 //! or writes `cpu.idle`, except to leave an idle state its owner set, when the task is active.
 //!
-//! Of the other hierarchies only those are used where the process's group has the same path: a
-//! different one (often the root, or a group of many tasks) would count and shape strangers.
+//! Of the other hierarchies LRS uses only those where the group of the process has the same path: a
+//! different one (often the root, or a group of many tasks) would count and shape other processes.
 //!
 //! The owner may write while LRS manages (YARN gives a container that it promotes 1024 shares
-//! instead of 2). What is there and is not what LRS wrote last is its owner's new word: it counts
-//! as found from then on ([`heeded`]), so that the tiers keep beside it and it is given back. And
-//! giving back restores a value only where the present one is what LRS writes for a tier, under
-//! one of the plans this daemon has used for the group. Of a group that only an earlier daemon
-//! has written the plans are not known: what was found is restored there, since LRS's passive
-//! weight must not stay.
-//!
+//! instead of 2). A value that is not the last one written by LRS is a new value of the owner. From
+//! then on it counts as found ([`heeded`]): the tiers respect it, and giving back restores it.
+//! Giving back restores a value only where the present one is one that LRS writes for a tier, under
+//! one of the plans this daemon has used for the group. If only an earlier daemon has written the
+//! group, the plans are not known: then the found value is restored in any case, since LRS's
+//! passive weight must not stay.
 //! A file of weights may have lines of single devices after its default (`disk_lines`); they come back
 //! too.
 //!
 //! Limits. An owner that writes what LRS has just written has not been heard, nor has one that
-//! wrote while no daemon ran.
-
+//! Limits. An owner's write goes unnoticed if it has the value that LRS has just written, or if no
+//! daemon runs.
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -371,7 +370,7 @@ mod tests {
         let record = super::heeded(&files.1, &[("cpu.weight", 700)]).unwrap().unwrap();
         assert_eq!(found_number(&record, CPU_IDLE), Some(0), "no longer idle by its owner");
         assert_eq!(found_number(&record, "cpu.weight"), Some(300));
-        assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: nobody knows");
+        assert_eq!(super::heeded(&files.1, &[]).unwrap(), None, "never written: unknown");
     }
 
     #[test]
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_weight_is_told_from_all_others() {
+    fn the_least_weight_is_distinguished_from_all_others() {
         let is_least = |file, value| Files::new(&[(CPU_IDLE, "0"), (file, value)]).1.record;
         let is_least = |file, value| has_least_cpu_weight(&is_least(file, value));
         assert!(is_least("cpu.shares", "2") && is_least("cpu.weight", "1"));

@@ -30,7 +30,7 @@ const WHOLE_PAGE: usize = 4000;
 
 /// Files of one group that are read again and again. Empty: the group is read by path.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct OpenFiles {
     idle: Option<KeptFile>,
     weight: Option<KeptFile>,
     io_weight: Option<KeptFile>,
@@ -39,7 +39,7 @@ pub struct Kept {
     threads: Option<KeptFile>,
 }
 
-/// What a look needs beside the group: whose descriptors, and room to read.
+/// What an inspection needs beside the group: the budget of descriptors, and room to read.
 #[derive(Debug)]
 pub struct Reading {
     /// The budget of files kept open, shared with the sampler.
@@ -78,9 +78,9 @@ impl Reading {
 
 impl TierTree {
     /// What [`TierTree::inspect`] keeps open for `group`.
-    pub fn keep(&self, group: &Group) -> Kept {
+    pub fn keep(&self, group: &Group) -> OpenFiles {
         let (Attachment::Own, Some(cpu)) = (group.record.attachment, &group.dirs.cpu) else {
-            return Kept::default();
+            return OpenFiles::default();
         };
         let present = self.present();
         let mut io_weights = present.knobs().iter().filter_map(|knob| match knob {
@@ -90,7 +90,7 @@ impl TierTree {
         let io_weight = io_weights.next();
         if io_weights.next().is_some() || present.knobs().contains(&IoKnob::PriorityClass) {
             // More to compare than what is shown; by path, where all of it is.
-            return Kept::default();
+            return OpenFiles::default();
         }
         let io = |file: &str| group.dirs.io.as_ref().map(|dir| KeptFile::new(dir.join(file)));
         let threads = || {
@@ -106,7 +106,7 @@ impl TierTree {
             Some(dir) => Some(dir.join("cgroup.events")),
             None => by_v1(),
         };
-        Kept {
+        OpenFiles {
             idle: self.idle_exists.then(|| KeptFile::new(cpu.join(CPU_IDLE))),
             weight: Some(KeptFile::new(cpu.join(self.scale.file))),
             io_weight: io_weight.and_then(io),
@@ -120,7 +120,7 @@ impl TierTree {
     pub fn inspect(
         &self,
         group: &Group,
-        kept: &mut Kept,
+        kept: &mut OpenFiles,
         reading: &mut Reading,
         level: impl Into<Level>,
         plan: &WeightPlan,
@@ -145,7 +145,7 @@ impl TierTree {
     pub fn renew_io(
         &self,
         group: &Group,
-        kept: &mut Kept,
+        kept: &mut OpenFiles,
         reading: &mut Reading,
         tier: Tier,
     ) -> Result<(), CgroupError> {
@@ -161,7 +161,7 @@ impl TierTree {
     fn reapply_by_list(
         &self,
         group: &Group,
-        kept: &mut Kept,
+        kept: &mut OpenFiles,
         reading: &mut Reading,
         tier: Tier,
     ) -> Result<bool, CgroupError> {

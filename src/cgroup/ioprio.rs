@@ -2,8 +2,8 @@
 //!
 //! A passive thread gets the idle class, an active one gets its default back. A thread that has
 //! chosen a priority of its own (ionice(1)) is left alone: the idle priority LRS writes carries
-//! a level no tool writes ([`MARK`]), so what LRS set and what the task set can be told
-//! apart without keeping a record. Children inherit the priority of their parent; a walk in each
+//! a level no tool writes ([`MARK`]), so what LRS set and what the task set differ
+//! without a record. Children inherit the priority of their parent; a walk in each
 //! cycle in which the task used the CPU catches what was forked meanwhile.
 
 use std::fs;

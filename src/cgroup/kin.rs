@@ -7,13 +7,13 @@
 //!
 //! Only what shares the main process's group is ever moved, so the members are looked for in
 //! that group's `cgroup.procs`, not in all of /proc: with a thousand containers starting at once
-//! the list grows shorter with every one that is moved. That nothing is left outside can only be
-//! told by a list made after the last move, so each attach makes its own, and asks for the session
-//! of everybody in it: by getsid(2), since `/proc/PID/stat` costs more than ten times as much and
-//! made a burst of containers wait for it.
+//! the list grows shorter with every one that is moved. Only a list made after the last move shows
+//! that nothing is left outside, so each attach makes its own, and asks for the session of
+//! everybody in it: by getsid(2), since `/proc/PID/stat` costs more than ten times as much and made
+//! a burst of containers wait for it.
 //!
-//! Limits. A process that began a session of its own and whose ancestors have all ended belongs
-//! to nobody that can be told.
+//! Limits. A process that began a session of its own belongs to no known task once all its
+//! ancestors have ended.
 
 use std::collections::HashSet;
 use std::fs;
@@ -61,7 +61,7 @@ impl Mover<'_> {
             let Some(facts) = Stat::read(pid)?.filter(|facts| facts.session == main.raw()) else {
                 continue;
             };
-            if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
+            if matches!(self.bring_inside(pid, &facts, intake)?, Step::Moved) {
                 found += 1;
             }
         }
@@ -82,7 +82,7 @@ impl Mover<'_> {
                     return Ok(None);
                 }
                 let Some(facts) = Stat::read(pid)? else { continue };
-                if matches!(self.settle(pid, &facts, intake)?, Step::Moved) {
+                if matches!(self.bring_inside(pid, &facts, intake)?, Step::Moved) {
                     found += 1;
                 }
             }

@@ -6,10 +6,10 @@
 //! `pids` and `cpuset` alone. The process asked about speaks for all that would move with it: those
 //! are in the same groups ([`super::attach`]).
 //!
-//! Limits. `pids.max` is let go: systemd gives every unit one (DefaultTasksMax=), so heeding it
+//! Limits. `pids.max` is ignored: systemd gives every unit one (DefaultTasksMax=), so heeding it
 //! would refuse all there is on v2, and the LRS root can be given one of its own. So is
 //! `cpu.rt_runtime_us` of v1: every group has a finite one, and one that LRS makes has 0, so that
-//! nobody gains real-time budget by a move. The rarer maxima of v2 (hugetlb, misc, rdma, dmem)
+//! no process gains real-time budget by a move. The rarer maxima of v2 (hugetlb, misc, rdma, dmem)
 //! are not looked at.
 
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::process::{Membership, is_within};
 use super::{CgroupError, Origin, files};
 use crate::units::ProcessRef;
 
-/// The first limit that would be escaped, in a sentence; also when it cannot be told. `home`: where
+/// The first limit that would be escaped, in a sentence; also when it cannot be read. `home`: where
 /// the process was, by hierarchy, if that is not where it is.
 pub(super) fn escaped(
     mover: &Mover<'_>,
@@ -76,7 +76,7 @@ fn find(
     process: ProcessRef,
     home: Option<&Origin>,
 ) -> Result<Option<String>, CgroupError> {
-    // Refuses a process whose place cannot be seen.
+    // Refuses a process in a place that cannot be seen.
     mover.present_group(process.pid)?;
     let membership = Membership::read(process.pid)?.ok_or(CgroupError::ProcessGone(process.pid))?;
     for hierarchy in mover.hierarchies {

@@ -58,7 +58,7 @@ impl RootLock {
         Ok(lock.is_of(root).then_some(lock))
     }
 
-    /// Whether `root` is still the root whose lock this is.
+    /// Whether `root` is still the root that this locks.
     pub(super) fn is_of(&self, root: &Path) -> bool {
         match (rustix::fs::fstat(&self.directory), rustix::fs::stat(root.join(LOCK))) {
             (Ok(locked), Ok(there)) => {
@@ -93,7 +93,7 @@ pub(super) fn remove_lock(root: &Path) -> Result<(), CgroupError> {
 }
 
 /// The pid of the holder of the lock on `directory`, for people; `None` when the kernel does
-/// not tell, because it is outside of this pid namespace or took the lock for somebody else.
+/// not show it, because it is outside of this pid namespace or took the lock for another process.
 fn holder(directory: &OwnedFd) -> Option<i32> {
     let stat = rustix::fs::fstat(directory).ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -138,7 +138,7 @@ pub(super) fn make_root(mount: &Path, path: &str) -> Result<(), CgroupError> {
 }
 
 /// Without the mark an empty root stays behind after a crash and a restart: harmless, and
-/// said in the module's page.
+/// described on the module's page.
 fn mark(directory: &Path) {
     if let Err(errno) = rustix::fs::setxattr(directory, MADE_BY_LRSD, b"1", XattrFlags::empty()) {
         let directory = directory.display();
@@ -167,7 +167,7 @@ pub(super) fn remove_root(mount: &Path, path: &str) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Somebody has groups or processes there: leaving it is right, not an error.
+/// Others have groups or processes there: leaving it is right, not an error.
 fn is_in_use(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::ENOTEMPTY))
 }
@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn root_is_not_told_to_become_root() {
+    fn no_advice_to_root_to_become_root() {
         let error = io::Error::from_raw_os_error(libc::EACCES);
-        let said = creation_failed(Path::new("/c/lrs"), error).to_string();
+        let message = creation_failed(Path::new("/c/lrs"), error).to_string();
         let root = rustix::process::geteuid().is_root();
-        assert_eq!(said.contains("security module"), root, "{said}");
-        assert_eq!(said.contains("run lrsd as root"), !root, "{said}");
+        assert_eq!(message.contains("security module"), root, "{message}");
+        assert_eq!(message.contains("run lrsd as root"), !root, "{message}");
     }
 
     #[test]

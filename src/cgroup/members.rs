@@ -75,7 +75,7 @@ pub(super) fn is_younger(hierarchy: &Hierarchy, path: &str, own: &str) -> bool {
 }
 
 /// Whether every process of the group is frozen, by the cgroup2 group or the v1 freezer, be it
-/// by LRS or by somebody else. `None` where neither is there.
+/// by LRS or by others. `None` where neither is there.
 pub(super) fn frozen(
     hierarchies: &[Hierarchy],
     group: &Group,

@@ -1,5 +1,5 @@
-//! The groups whose limits of memory bound the tasks. They are only read: LRS writes no limit, and on v1
-//! moves nothing in `memory`.
+//! The groups with the limits of memory that bound the tasks. They are only read: LRS writes no limit,
+//! and on v1 moves nothing in `memory`.
 
 use std::path::{Path, PathBuf};
 
@@ -24,8 +24,8 @@ impl MemoryGroups {
 
     /// v1: tasks live in the group of the process with this `/proc/PID/cgroup`, for LRS leaves them in
     /// the group of `memory` that they were started in. Where systemd started the daemon that is not the
-    /// daemon's own, whose limits are those of its service, but the one that everything descends from:
-    /// init's. `None`: no `memory` is mounted.
+    /// daemon's own, which has the limits of its service, but the one that everything descends
+    /// from: init's. `None`: no `memory` is mounted.
     pub(crate) fn v1(mounts: &Mounts, cgroup_file: &Path) -> Option<MemoryGroups> {
         let memory = mounts.memory()?;
         // Outside of what the mount shows, its topmost group is what is known to be above.

@@ -15,9 +15,9 @@
 //! | `inspect` | the look at every group's weights, every few cycles |
 //! | `process`, `attach`, `evacuate` | identity and kind of a process; moving it and its descendants, and back |
 //! | `in_place`, `limits`, `ioprio` | groups of others; limits a move escapes; thread priorities |
-//! | `surroundings` | who holds a process: nobody, a unit of systemd's, or another manager |
-//! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; whose limits of memory bound tasks |
-//! | `owner` | whose processes they are |
+//! | `surroundings` | who holds a process: none, a unit of systemd's, or another manager |
+//! | `kin`, `quota`, `memory` | the processes of a session; what a quota lets a group have; which limits of memory bound tasks |
+//! | `owner` | who owns the processes |
 //! | `members` | who is in a group, whether they are frozen |
 //! | `obstacle` | what makes admissions impossible, in words that doctor shares |
 //! | `trial` | an admission before any task is: the start's proof |
@@ -87,7 +87,7 @@ mod whereabouts;
 pub use effects::Effects;
 pub use give_back::RecordedGroups;
 pub use in_place::has_least_cpu_weight;
-pub use inspect::{Kept, Reading};
+pub use inspect::{OpenFiles, Reading};
 pub(crate) use lock::LOCK;
 pub use memory::MemoryGroups;
 pub use name::task_group;
@@ -196,7 +196,7 @@ pub struct TreeSettings {
 ///
 /// The idle I/O class is no default, because it loses: mq-deadline serves it only while nothing
 /// of a higher class is queued or in flight (`dd_dispatch_request`, block/mq-deadline.c), so
-/// passive writers leave the disk idle, and an active task whose commit waits for a passive
+/// passive writers leave the disk idle, and an active task with a commit that waits for a passive
 /// request in the same journal transaction waits as long (docs/performance.md has the figures).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskTiers {
@@ -277,7 +277,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Whether it is somebody else's, whose weights are edited.
+    /// Whether other software owns it, so that its weights are edited.
     pub fn is_in_place(&self) -> bool {
         self.record.attachment == Attachment::InPlace
     }
@@ -340,7 +340,7 @@ pub struct Attached {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions<'a> {
     /// The main process is where it was when it was judged, in every hierarchy in use: what
-    /// [`TierTree::origin`] said then. `None`: it is moved from wherever it is.
+    /// [`TierTree::origin`] answered then. `None`: it is moved from wherever it is.
     pub from: Option<&'a [(String, String)]>,
     /// Every process that is moved belongs to this uid alone (all four uids), before and after the
     /// move. `None`: it may be anybody's.
@@ -385,7 +385,7 @@ pub enum CgroupError {
     /// what to do.
     #[error("{0}")]
     Refused(String),
-    /// The process or its group is not the caller's to have managed; the text says whose it is
+    /// The process or its group is not the caller's to have managed; the text names the owner
     /// and who may.
     #[error("{0}")]
     Denied(String),

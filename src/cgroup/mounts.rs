@@ -4,8 +4,8 @@
 //! mode, finders and doctor. A line that cannot be understood costs that line, never the cgroups.
 //!
 //! A mount that others cover is left out: paths lead to what is on top, and the kernel lists the
-//! covered one first. What covers a mount, at the same place or at one above it, is told by the
-//! ids of parents (proc_pid_mountinfo(5)) and not by the order of lines, which is that of ids.
+//! covered one first. The ids of parents (proc_pid_mountinfo(5)) show what covers a mount, at the
+//! same place or at one above it; the order of lines does not, which is that of ids.
 //!
 //! Of v1 only the controllers of [`V1_CONTROLLERS`] are ever used, and `name=systemd` where
 //! systemd runs as PID 1: moving a task in `memory`, `pids`, `devices` or `cpuset` would take it

@@ -21,7 +21,7 @@ pub(super) fn of(id: TaskId, label: Option<&Label>) -> String {
     name
 }
 
-/// The task whose group is called `name`.
+/// The task that has the group `name`.
 pub(super) fn task(name: &str) -> Option<TaskId> {
     let id = name.split_once('.').map_or(name, |(id, _)| id);
     id.parse().ok()

@@ -104,7 +104,7 @@ mod tests {
     use crate::units::Pid;
 
     #[test]
-    fn books_without_a_group() {
+    fn records_without_a_group() {
         let settings = TreeSettings {
             root: None,
             version: None,

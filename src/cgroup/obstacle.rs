@@ -1,4 +1,4 @@
-//! What stands in the way of admissions, in the same words wherever it is met: lrsd, which does not
+//! What prevents admissions, in the same words wherever it is met: lrsd, which does not
 //! start without tasks then, doctor, and a refusal.
 
 use std::fmt;
@@ -93,7 +93,7 @@ pub(crate) fn out_of_sight(point: &Path, root: &str) -> Obstacle {
         found: format!(
             "{point} shows the groups from {root} on (a bind mount of a part, or that of another \
              cgroup namespace), and the group of this process is not among them, so no process \
-             can be told to be in its group"
+             can be shown to be in its group"
         ),
         remedy: format!(
             "mount the whole hierarchy there, start lrsd where its own group is seen, or {OBSERVE}"
@@ -204,23 +204,23 @@ mod tests {
         let group = parent.join("task");
         let put =
             |dir: &Path, file: &str, text: &str| std::fs::write(dir.join(file), text).unwrap();
-        let said = |errno| unusable(&group, &failure(errno)).to_string();
+        let text = |errno| unusable(&group, &failure(errno)).to_string();
         put(&parent, "cgroup.max.descendants", "max\n");
         put(&parent, "cgroup.stat", "nr_descendants 7\nnr_dying_descendants 0\n");
-        assert!(said(libc::EAGAIN).contains("of a group above"), "{}", said(libc::EAGAIN));
+        assert!(text(libc::EAGAIN).contains("of a group above"), "{}", text(libc::EAGAIN));
         put(&parent, "cgroup.max.descendants", "7\n");
         let file = parent.join("cgroup.max.descendants");
-        assert!(said(libc::EAGAIN).contains(&format!("{} is 7", file.display())));
+        assert!(text(libc::EAGAIN).contains(&format!("{} is 7", file.display())));
         put(&parent, "cgroup.max.descendants", "8\n");
         put(top.path(), "cgroup.max.depth", "1\n");
         let file = top.path().join("cgroup.max.depth");
-        assert!(said(libc::EAGAIN).contains(&format!("{} is 1", file.display())));
-        assert!(said(libc::ENOSPC).contains("65,535"));
-        assert!(said(libc::EROFS).contains("read-only"));
+        assert!(text(libc::EAGAIN).contains(&format!("{} is 1", file.display())));
+        assert!(text(libc::ENOSPC).contains("65,535"));
+        assert!(text(libc::EROFS).contains("read-only"));
     }
 
     #[test]
-    fn a_root_below_a_threaded_group_is_told_so() {
+    fn a_root_below_a_threaded_group_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(no_thread_root(dir.path()), Ok(()), "the real root");
         for (kind, fits) in [

@@ -9,7 +9,7 @@
 //! in such a group; other people's processes are never moved to make room, and then only
 //! observe mode is left.
 //!
-//! A root that somebody removed while the daemon runs is made anew with the next admission.
+//! A root that is removed while the daemon runs is made anew with the next admission.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -54,12 +54,12 @@ pub(super) struct Root {
     leaf: Option<Leaf>,
     /// Whether systemd owns the root.
     pub(super) is_scope: bool,
-    held: Mutex<Held>,
+    held: Mutex<Ownership>,
 }
 
-/// What keeps the root ours. It is renewed when somebody removed the root.
+/// The lock and the scope of the root. They are renewed when the root was removed.
 #[derive(Debug)]
-struct Held {
+struct Ownership {
     lock: Option<RootLock>,
     /// Where systemd owns the root.
     scope: Option<Scope>,
@@ -102,7 +102,7 @@ impl Root {
                 Err(obstacle) => warnings.push(not_used(&other, &obstacle)),
             }
         }
-        let mut held = Held { lock: None, scope };
+        let mut held = Ownership { lock: None, scope };
         match held.take(&hierarchies, &path) {
             Ok(()) => {}
             // Tried again with the next admission.
@@ -162,7 +162,7 @@ impl Root {
             takes_over: false,
             leaf: None,
             is_scope,
-            held: Mutex::new(Held { lock: None, scope: None }),
+            held: Mutex::new(Ownership { lock: None, scope: None }),
         }
     }
 
@@ -171,7 +171,7 @@ impl Root {
         self.hierarchies[0].dir(&self.path)
     }
 
-    /// Makes the root anew if it is gone: somebody removed it, or stopped the scope. Answers
+    /// Makes the root anew if it was removed or the scope was stopped. Answers
     /// whether it had to be made.
     pub(super) fn restore(&self) -> Result<bool, CgroupError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +181,7 @@ impl Root {
         held.take(&self.hierarchies, self.path.trim_start_matches('/'))?;
         for hierarchy in &self.hierarchies[1..] {
             match lock::make_root(&hierarchy.mount.point, &self.path) {
-                // Tasks do without a twin, which is said as they are made.
+                // Tasks do without a twin, which is logged as they are made.
                 Err(_) if hierarchy.is_unified() => {}
                 made => made?,
             }
@@ -199,7 +199,7 @@ impl Root {
         Ok(true)
     }
 
-    /// Moves the processes of a task whose old home is gone to a scope of their own. Without
+    /// Moves the processes of a task with no home any more to a scope of their own. Without
     /// systemd, or without its help, they go where the kernel takes them.
     pub(super) fn rehome(&self, id: TaskId, origin: &Origin, processes: &[Pid]) {
         let of_systemd = scope::tracked(&self.hierarchies).find_map(|hierarchy| {
@@ -216,7 +216,7 @@ impl Root {
     pub(super) fn close(&self) -> Result<(), CgroupError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(scope) = &mut held.scope {
-            scope.let_go();
+            scope.release();
         }
         if let Some(lock) = &held.lock
             && lock.is_of(&self.dir())
@@ -358,7 +358,7 @@ impl Root {
                 }
                 if let Err(error) = std::fs::remove_dir(&group) {
                     self.notes.push(format!(
-                        "{} is left of a task whose creation was cut short: {error}",
+                        "{} is left of an admission that was cut short: {error}",
                         group.display()
                     ));
                 }
@@ -459,8 +459,8 @@ fn not_used(hierarchy: &Hierarchy, why: &dyn std::fmt::Display) -> String {
     format!("tasks get no group in {}: {why}", hierarchy.mount.point.display())
 }
 
-/// Whether tasks live in systemd's scope: the service does so unless told otherwise; a daemon
-/// started by hand on the same machine has nothing to do with it.
+/// Whether tasks live in systemd's scope: the service does so unless the configuration forbids it;
+/// a daemon started by hand on the same machine has nothing to do with it.
 fn is_scope(settings: &TreeSettings) -> bool {
     settings.root.is_none() && crate::systemd::started_this_process()
 }
@@ -493,7 +493,7 @@ fn other_v1_hierarchies(mounts: &Mounts) -> impl Iterator<Item = Hierarchy> {
     v1.chain(mounts.systemd().filter(|_| systemd_runs)).chain(mounts.unified())
 }
 
-impl Held {
+impl Ownership {
     /// Makes and locks the root.
     fn take(&mut self, hierarchies: &[Hierarchy], path: &str) -> Result<(), CgroupError> {
         let primary = &hierarchies[0];
@@ -518,7 +518,7 @@ impl Held {
             }
         }
         Err(CgroupError::Refused(format!(
-            "the cgroup root {} is removed again and again by somebody else",
+            "the cgroup root {} is removed again and again by other software",
             primary.dir(path).display()
         )))
     }

@@ -1,32 +1,28 @@
-//! Whose processes a caller without an admin's rights may have shaped: its own, by all four uids.
+//! Which processes a caller without an admin's rights (a member) may have shaped: its own, by all
+//! four uids of every thread.
 //!
-//! lrsd moves processes and writes weights with its own rights, so the kernel asks nobody whether
-//! the caller might have. The rule is LRS's own and the same on v1 and v2: real, effective, saved
-//! and file system uid are the caller's. A daemon of root's that serves a user for a moment with
-//! that user's effective uid stays root's, and so does a program that is setuid.
+//! lrsd moves processes and writes weights with its own rights, so the kernel does not check the
+//! caller. The rule is LRS's own and the same on v1 and v2: real, effective, saved and file system
+//! uid are the caller's. A daemon of root's that has a user's effective uid for a moment stays
+//! root's, and so does a setuid program. Every thread counts, since threads of a process may have
+//! different uids (raw system calls, setfsuid(2)), and the kernel's own check of a move sees one.
 //!
-//! A program can become another user's between the look and the move. So it is held by a pidfd and
-//! looked at again after the move; what became of it later, inside the task, is the task's own.
+//! The rule holds for each process that moves, descendants included. A program can become another
+//! user's between the check and the move, so a pidfd holds it, and it is checked before the move
+//! and after it. One that fails refuses the admission, and everything that moved goes back. What
+//! becomes another user's later, inside the task (`sudo`), belongs to the task, but is not moved
+//! back once it was moved out: the task is then what is left inside. A member's process or a found
+//! one that others move into a group with a limit stays there too.
 //!
-//! Who asks without an admin's rights (a member) has its own processes managed and no others: real,
-//! effective, saved and file system uid are all its own. That holds for each process that moves,
-//! descendants and all, looked at while a pidfd holds it, before the move and after it; one that is
-//! somebody else's refuses the admission, and everything that moved goes back. What becomes somebody
-//! else's later, inside the task (`sudo`), is the task's own, but it is not moved back into it when it
-//! was moved out: the task is then what is left inside. Moved by somebody into a group with a limit, a
-//! member's process and a found one stay there too. In place the same is asked of everybody in the
-//! group and below, and on v2 that its `cgroup.procs` is the member's to write. Every cycle looks at
-//! who is new there; a group that somebody else has entered gets its weights back and is no task any
-//! more (`contested`, then `released`). The record says whether an admin admitted it.
+//! In place the rule holds for every process in the group and below, and on v2 its `cgroup.procs`
+//! has to be the member's to write. Every cycle checks new processes there. Once another user has
+//! entered, the group gets its weights back and is no task any more (`contested`, then
+//! `released`). The record says whether an admin admitted it.
 //!
-//! The uids are those of every thread: a process may have threads of several users (raw system calls,
-//! setfsuid(2)), of which the kernel's own check of a move sees one.
-//!
-//! Limits. A process with more than [`MOST_THREADS`] threads is refused to a member. A program that is
-//! setuid (sudo, fusermount) and is there at a look ends a member's
-//! task in place, as everybody else's process does: only its descent could tell it apart. A group in
-//! place counts as writable by its owner or by everybody; the caller's
-//! groups are not looked at.
+//! Limits. A process with more than [`MOST_THREADS`] threads is refused to a member. A setuid
+//! program (sudo, fusermount) that is there at a check ends a member's task in place, as any other
+//! user's process does: only its descent would distinguish it. A group in place counts as writable
+//! by its owner or by everybody; the caller's groups are not looked at.
 
 use std::path::{Path, PathBuf};
 
@@ -128,7 +124,7 @@ fn check_threads(pid: Pid, owner: u32, left: &mut usize) -> Result<bool, CgroupE
             let thread = thread.file_name();
             return Err(CgroupError::Denied(format!(
                 "thread {} of process {pid} does not belong to uid {owner} alone (its uids: {uids}), \
-                 and without an admin's rights only processes all of whose threads do can be \
+                 and without an admin's rights only processes with all threads under that uid can be \
                  managed: ask root or a uid listed in [grpc] admins",
                 thread.to_string_lossy()
             )));
@@ -157,7 +153,7 @@ pub(super) fn sole_owner(group: &Group) -> Option<u32> {
     let present = present(group).ok()?;
     let path = proc_file(*present.first()?, "status");
     let owner = uids_in(&read_if_there(&path).ok()??, &path).ok()?.real;
-    // One that has ended meanwhile belongs to nobody else.
+    // One that has ended meanwhile has no other owner.
     let mut left = MOST_THREADS;
     present.iter().all(|pid| check_threads(*pid, owner, &mut left).is_ok()).then_some(owner)
 }
@@ -246,7 +242,7 @@ fn listed(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
     let pids = text.lines().map(|line| line.parse().ok().and_then(Pid::new));
     pids.collect::<Option<Vec<Pid>>>().ok_or_else(|| {
         CgroupError::Denied(format!(
-            "{} holds processes of another pid namespace, whose owner cannot be told; ask an \
+            "{} holds processes of another pid namespace with an unknown owner; ask an \
              administrator, or run lrsd in the node's own pid namespace",
             dir.display()
         ))
@@ -260,12 +256,12 @@ mod tests {
     #[test]
     fn the_threads_that_are_looked_at_are_bounded() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, tids) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            send.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             stopped.recv()
         });
-        let tid = Pid::new(told.recv().unwrap()).unwrap();
+        let tid = Pid::new(tids.recv().unwrap()).unwrap();
         let pid = Pid::new(std::process::id() as i32).unwrap();
         let me = rustix::process::geteuid().as_raw();
         let looked_at = |pid, most: usize| {

@@ -99,8 +99,8 @@ impl IoFinding {
 pub struct IoFacts<'a> {
     /// Version of the hierarchy in use.
     pub version: Version,
-    /// Directory whose files show what a task group will have: the root of LRS. `None`: the io
-    /// controller cannot be had.
+    /// Directory with the files that show what a task group will have: the root of LRS. `None`: the
+    /// io controller cannot be had.
     pub group: Option<&'a Path>,
     /// The node's disks.
     pub disks: &'a [Disk],
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_weights_beside_one_with_them_is_said_to_have_none() {
+    fn a_disk_without_weights_beside_one_with_them_is_reported_to_have_none() {
         let disks = [disk("loop0", "7:0", "bfq"), disk("vda", "254:0", "mq-deadline")];
         let finding = find(Version::V1, &["blkio.bfq.weight"], &disks, &[]);
         assert_eq!(finding.tiers, IoTiers::Bfq);

@@ -18,7 +18,7 @@ pub(super) use crate::kernfs::process::{Stat, proc_file, vanished};
 use crate::kernfs::{name, parse};
 use crate::units::{Pid, ProcessRef};
 
-/// A process held by a pidfd whose start time was checked: until [`Pinned::alive`] says no,
+/// A process held by a pidfd, with its start time checked: until [`Pinned::alive`] says no,
 /// the number means this process and no other.
 #[derive(Debug)]
 pub(super) struct Pinned {
@@ -306,7 +306,7 @@ fn descendants_by_scan(root: Pid, give_up: &dyn Fn() -> bool) -> Result<Family, 
     Ok(Family { pids: family, whole: !give_up() })
 }
 
-/// Every process of the node that could be read, or those read before `give_up` said so.
+/// Every process of the node that could be read, or those read before `give_up` returned true.
 pub(super) fn all(give_up: &dyn Fn() -> bool) -> Result<Vec<(Pid, Stat)>, CgroupError> {
     let proc = Path::new("/proc");
     let entries = fs::read_dir(proc).map_err(|error| files::failed("list", proc, None, error))?;

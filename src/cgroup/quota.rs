@@ -23,7 +23,7 @@ impl CpuQuota {
     }
 }
 
-/// The quota of the group itself. `None`: unlimited, or no group of somebody else's.
+/// The quota of the group itself. `None`: unlimited, or a group of LRS.
 pub(super) fn read(group: &Group) -> Result<Option<CpuQuota>, CgroupError> {
     let (Attachment::InPlace, Some(dir)) = (group.record.attachment, &group.dirs.cpu) else {
         return Ok(None);

@@ -42,7 +42,7 @@ const V1_CONTROLLERS: &[&str] = &["cpuacct", "blkio"];
 /// daemon-reload keeps systemd busy for tens of seconds. TimeoutStartSec= is 60 s.
 const PATIENCE_AT_START: Duration = Duration::from_secs(45);
 
-/// After so long the wait at the start is said.
+/// After so long the wait at the start is logged.
 const WORTH_A_WORD: Duration = Duration::from_secs(5);
 
 /// The same, and for any answer of systemd's, once there are tasks that wait for their turn.
@@ -52,16 +52,16 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// them. systemd answers within a few milliseconds; without it they are taken over all the same.
 const PATIENCE_WITH_TASKS: Duration = Duration::from_millis(500);
 
-/// Between two looks at a scope that is going away.
+/// Between two checks of a scope that is going away.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest wait for the anchor's end when the daemon stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How a try to hold the scope came out.
-enum Held {
+/// The result of a try to hold the scope.
+enum Attempt {
     /// The anchor is in.
-    Yes(Anchor),
+    Holds(Anchor),
     /// There is no scope to be in now; the anchor is where it was.
     Outside(Anchor),
     /// The anchor joined a scope that was going away.
@@ -97,14 +97,14 @@ impl Scope {
                 None => self.try_hold(hierarchies, new_anchor()?, give_up)?,
             };
             match held {
-                Held::Yes(anchor) => {
+                Attempt::Holds(anchor) => {
                     self.anchor = Some(anchor);
                     self.started = true;
                     return Ok(());
                 }
-                Held::Outside(unused) => anchor = Some(unused),
+                Attempt::Outside(unused) => anchor = Some(unused),
                 // It went down with the scope, or must not keep it up.
-                Held::Spent(spent) => drop(spent.end(FAREWELL)),
+                Attempt::Spent(spent) => drop(spent.end(FAREWELL)),
             }
             if clock::boot_time() >= give_up {
                 return Err(CgroupError::Refused(format!(
@@ -121,7 +121,7 @@ impl Scope {
         hierarchies: &[Hierarchy],
         anchor: Anchor,
         give_up: BootTime,
-    ) -> Result<Held, CgroupError> {
+    ) -> Result<Attempt, CgroupError> {
         let is_back = !self.started && has_others(hierarchies, anchor.pid())?;
         let left = if is_back { PATIENCE_WITH_TASKS } else { left(give_up) };
         let state = match patiently(left, |manager| manager.active_state(SCOPE)) {
@@ -137,21 +137,21 @@ impl Scope {
             // Joining one that is going away would only keep it from going.
             Some("active") => {
                 if !join(hierarchies, anchor.pid())? {
-                    return Ok(Held::Outside(anchor));
+                    return Ok(Attempt::Outside(anchor));
                 }
                 // systemd hears of an empty group before it answers: if the scope was empty a
                 // moment ago, and is to end for that, it says so now. With tasks it was not.
                 match Manager::within(left).active_state(SCOPE) {
-                    Ok(Some(still)) if still == "active" => Ok(Held::Yes(anchor)),
-                    Ok(_) => Ok(Held::Spent(anchor)),
-                    Err(_) if has_others(hierarchies, anchor.pid())? => Ok(Held::Yes(anchor)),
+                    Ok(Some(still)) if still == "active" => Ok(Attempt::Holds(anchor)),
+                    Ok(_) => Ok(Attempt::Spent(anchor)),
+                    Err(_) if has_others(hierarchies, anchor.pid())? => Ok(Attempt::Holds(anchor)),
                     Err(error) => Err(unusable(&error)),
                 }
             }
-            Some(_) => Ok(Held::Outside(anchor)),
+            Some(_) => Ok(Attempt::Outside(anchor)),
             None if has_others(hierarchies, anchor.pid())? => {
                 tracing::warn!(
-                    "systemd has lost {SCOPE}, whose tasks still run; they are taken over, and the scope is made anew after them"
+                    "systemd has lost {SCOPE} while its tasks still run; they are taken over, and the scope is made anew after them"
                 );
                 take_over(hierarchies, anchor)
             }
@@ -167,7 +167,7 @@ impl Scope {
         hierarchies: &[Hierarchy],
         anchor: Anchor,
         give_up: BootTime,
-    ) -> Result<Held, CgroupError> {
+    ) -> Result<Attempt, CgroupError> {
         let scope = NewScope {
             name: SCOPE,
             slice: SLICE,
@@ -177,12 +177,12 @@ impl Scope {
         };
         match Manager::within(left(give_up)).start_scope(&scope, &[anchor.pid()]) {
             Ok(()) => {}
-            Err(error) if error.unit_exists() => return Ok(Held::Outside(anchor)),
+            Err(error) if error.unit_exists() => return Ok(Attempt::Outside(anchor)),
             Err(error) => return Err(unusable(&error)),
         }
         // Out of the scope's own group and into the leaf.
         if join(hierarchies, anchor.pid())? {
-            return Ok(Held::Yes(anchor));
+            return Ok(Attempt::Holds(anchor));
         }
         Err(CgroupError::Unsupported(format!(
             "systemd started {SCOPE}, but not as /{PATH}; set cgroup.root to a group that lrsd \
@@ -190,8 +190,8 @@ impl Scope {
         )))
     }
 
-    /// Lets go; systemd ends a scope in which nothing is left.
-    pub(super) fn let_go(&mut self) {
+    /// Releases the scope; systemd ends a scope in which nothing is left.
+    pub(super) fn release(&mut self) {
         if let Some(anchor) = self.anchor.take()
             && !anchor.end(FAREWELL)
         {
@@ -302,10 +302,10 @@ fn join(hierarchies: &[Hierarchy], anchor: Pid) -> Result<bool, CgroupError> {
     Ok(found)
 }
 
-/// Joins a scope whose tasks run, whatever systemd says of it.
-fn take_over(hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Held, CgroupError> {
+/// Joins a scope with running tasks, whatever systemd reports of it.
+fn take_over(hierarchies: &[Hierarchy], anchor: Anchor) -> Result<Attempt, CgroupError> {
     let joined = join(hierarchies, anchor.pid())?;
-    Ok(if joined { Held::Yes(anchor) } else { Held::Outside(anchor) })
+    Ok(if joined { Attempt::Holds(anchor) } else { Attempt::Outside(anchor) })
 }
 
 /// The scope itself is never made here: that is systemd's to do.

@@ -1,4 +1,4 @@
-//! Who holds a process: nobody, a unit of systemd's, or another manager; and whether its group could
+//! Who holds a process: none, a unit of systemd's, or another manager; and whether its group could
 //! be a task as it is.
 //!
 //! All of it is read from the cgroups, for systemd knows nothing of the units of a user's own
@@ -10,8 +10,8 @@
 //! What no unit explains is another manager's: a group below a unit, which only that unit's
 //! own program can have made; a unit that is delegated; any other path (`/docker/ID`, `/slurm/...`).
 //! That a unit is delegated is read from its mark (`user.delegate`, systemd 251; `trusted.delegate` is
-//! older, but takes CAP_SYS_ADMIN to read, which lrsd.service has not; v1 knows only that one) or told
-//! by who has asked systemd.
+//! older, but takes CAP_SYS_ADMIN to read, which lrsd.service has not; v1 knows only that one) or
+//! passed in by a caller that has asked systemd.
 //!
 //! Limits. Only the hierarchies that LRS moves processes in are looked at.
 
@@ -38,11 +38,11 @@ pub struct Surroundings {
 /// Who manages the groups of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeldBy {
-    /// Nobody: it is in the root of each hierarchy or in LRS's own tree.
-    Nobody,
+    /// No manager: it is in the root of each hierarchy or in LRS's own tree.
+    None,
     /// systemd, in this unit, which is not delegated.
     Systemd(UnitPlace),
-    /// Somebody else.
+    /// Another manager.
     Manager(Manager),
 }
 
@@ -98,12 +98,12 @@ impl UnitPlace {
     }
 }
 
-/// What [`of`] is told by others.
+/// What [`of`] cannot find out itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct UnitFacts {
     /// systemd is the init of this node.
     pub(super) systemd_runs: bool,
-    /// systemd said that the unit is delegated, or that it knows no such unit.
+    /// systemd reported that the unit is delegated, or that it knows no such unit.
     pub(super) foreign_unit: bool,
 }
 
@@ -112,15 +112,15 @@ pub(super) fn of(
     mover: &Mover<'_>,
     process: ProcessRef,
     members: Members,
-    told: Told,
+    facts: UnitFacts,
 ) -> Result<Surroundings, CgroupError> {
     let gone = || CgroupError::ProcessGone(process.pid);
     let membership = Membership::of_process(process.pid)?.ok_or_else(gone)?;
-    let unit = told.systemd_runs.then(|| unit_of(mover, &membership)).flatten();
+    let unit = facts.systemd_runs.then(|| unit_of(mover, &membership)).flatten();
     let primary = &mover.hierarchies[0];
     let path = membership.path_in(primary).unwrap_or("/");
     let weight = || primary.dir(path).join(super::weights::CPU_WEIGHT.file);
-    let held_by = held_by(mover, &membership, unit.as_ref(), told.foreign_unit);
+    let held_by = held_by(mover, &membership, unit.as_ref(), facts.foreign_unit);
     let (dir, weighed) = match (&held_by, unit) {
         (HeldBy::Systemd(_), Some((hierarchy, place))) => {
             // On v1 the hierarchy with the weights may show a group of many units.
@@ -158,10 +158,10 @@ fn held_by(
             && !foreign_unit
             && !is_delegated(&hierarchy.dir(&place.path))
     });
-    let nobodys = |path: &str| path == "/" || is_within(path, mover.root);
+    let free = |path: &str| path == "/" || is_within(path, mover.root);
     let paths = || {
         mover.hierarchies.iter().filter_map(|hierarchy| {
-            Some((hierarchy, membership.path_in(hierarchy).filter(|path| !nobodys(path))?))
+            Some((hierarchy, membership.path_in(hierarchy).filter(|path| !free(path))?))
         })
     };
     // systemd makes groups for a unit and its slices only where they need one.
@@ -169,7 +169,7 @@ fn held_by(
     let foreign = paths().find(|(_, path)| !systemds(path));
     let Some((hierarchy, path)) = foreign else {
         let place = own.filter(|_| paths().next().is_some());
-        return place.map_or(HeldBy::Nobody, |(_, place)| HeldBy::Systemd(place.clone()));
+        return place.map_or(HeldBy::None, |(_, place)| HeldBy::Systemd(place.clone()));
     };
     let weights =
         |hierarchy: &Hierarchy| ["cpu", "cpuacct", "blkio"].iter().any(|name| hierarchy.has(name));
@@ -191,7 +191,7 @@ fn manager_name(path: &str) -> &str {
     names().find(is_unit).or_else(|| names().next()).unwrap_or(path)
 }
 
-/// Whether nobody but `task` is in the group at `dir` and below.
+/// Whether no other than `task` is in the group at `dir` and below.
 fn holds_only(dir: &Path, task: &[Pid]) -> Result<bool, CgroupError> {
     let file = dir.join("cgroup.procs");
     let is_one =
@@ -304,7 +304,7 @@ mod tests {
         let membership = Membership::parse(membership.as_bytes());
         let unit = systemd_runs.then(|| unit_of(&mover, &membership)).flatten();
         match held_by(&mover, &membership, unit.as_ref(), foreign_unit) {
-            HeldBy::Nobody => "nobody".to_owned(),
+            HeldBy::None => "nobody".to_owned(),
             HeldBy::Systemd(place) => format!("systemd {}", place.name),
             HeldBy::Manager(Manager { name, group, apart_from_weights }) => {
                 format!("{name} {group}{}", if apart_from_weights { " apart" } else { "" })
@@ -348,7 +348,7 @@ mod tests {
             at(["/", "/", "/slurm_a/uid_0/job_1", "/system.slice/slurmd.service"]),
             "slurm_a freezer:/slurm_a/uid_0/job_1 apart"
         );
-        // The cpu controller of all units of a slice is nobody's to leave but systemd's.
+        // Only systemd may leave the cpu controller of all units of a slice.
         assert_eq!(at(["/system.slice", "/", "/", "/system.slice/a.service"]), "systemd a.service");
     }
 

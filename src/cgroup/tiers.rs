@@ -117,7 +117,7 @@ impl TierTree {
                 }
                 Ok(drifts)
             }
-            Err(error) if in_place => Err(match unsettle(group, &drifts) {
+            Err(error) if in_place => Err(match undo(group, &drifts) {
                 Ok(()) => error,
                 Err(undo) => CgroupError::Refused(format!("{error}; and undoing failed: {undo}")),
             }),
@@ -125,7 +125,7 @@ impl TierTree {
         }
     }
 
-    /// Gives the root its weight among its siblings, in its files: what systemd was told of it is the
+    /// Gives the root its weight among its siblings, in its files: what systemd has is the
     /// most it may have. Answers what differed.
     pub fn weigh_root(&self, weight: RootWeight) -> Result<Vec<Drift>, CgroupError> {
         if self.observing {
@@ -147,7 +147,7 @@ impl TierTree {
     }
 
     /// The weight files of an in-place `group` and what [`TierTree::write_tier`] makes them say:
-    /// what its owner has to be told, where that is systemd. Of an idle group that may stay
+    /// what has to be set in its owner, where that is systemd. Of an idle group that may stay
     /// idle, `cpu.idle`.
     pub fn tier_files(
         &self,
@@ -169,7 +169,7 @@ impl TierTree {
         in_place::heeded(group, &self.plans.last(&group.record))
     }
 
-    /// The weights of a group of somebody else's at `level`, whether or not it may stay idle.
+    /// The weights of a foreign group at `level`, whether or not it may stay idle.
     fn weights_of(
         &self,
         record: &GroupRecord,
@@ -361,7 +361,7 @@ impl TierTree {
 }
 
 /// Takes back what was written, the last first: leaving idle comes before the weight.
-fn unsettle(group: &Group, written: &[Drift]) -> Result<(), CgroupError> {
+fn undo(group: &Group, written: &[Drift]) -> Result<(), CgroupError> {
     for drift in written.iter().rev() {
         let is_cpu = drift.file.starts_with("cpu.");
         let dir = if is_cpu { &group.dirs.cpu } else { &group.dirs.io };

@@ -38,7 +38,7 @@ use crate::units::{Pid, ProcessRef};
 /// different threads, never for the same group at once.
 ///
 /// In observe mode nothing is written and tasks are booked with [`Attachment::None`]: they have no
-/// processes but their main one, whose pidfd alone tells of their end.
+/// processes but their main one, with a pidfd that alone shows their end.
 #[derive(Debug)]
 pub struct TierTree {
     /// Nothing is written: observe mode.
@@ -329,7 +329,7 @@ impl TierTree {
         Ok(None)
     }
 
-    /// The same where it cannot be told whether it is there.
+    /// The same where its presence is unknown.
     pub fn presumed(&self, record: &GroupRecord) -> Group {
         let dirs = match self.observing || record.attachment == Attachment::None {
             true => GroupDirs::default(),
@@ -388,7 +388,7 @@ impl TierTree {
             Attachment::Own if !self.observing => {
                 let path = &group.record.path;
                 // Others of the task are in: what is brought back to them is not undone, and a
-                // hierarchy in which somebody removed the group gets it again.
+                // hierarchy in which the group was removed gets it again.
                 let again = !members::processes(group)?.is_empty();
                 if again {
                     for hierarchy in members::in_use(&self.root.hierarchies, &group.record) {
@@ -429,7 +429,7 @@ impl TierTree {
     /// Freezes a group of LRS's own. The kernel does it behind the answer.
     ///
     /// # Errors
-    /// `Refused` where somebody else froze it, `Unsupported` where the node has no freezer.
+    /// `Refused` where others froze it, `Unsupported` where the node has no freezer.
     pub fn freeze(&self, group: &Group) -> Result<(), CgroupError> {
         if self.observing || group.record.attachment != Attachment::Own {
             return Err(CgroupError::Refused("it is in no group of LRS's own".into()));
@@ -450,7 +450,7 @@ impl TierTree {
         members::processes(group)
     }
 
-    /// The same without those directly in groups below whose path is `excepted`.
+    /// The same without those directly in groups below with a path in `excepted`.
     ///
     /// # Errors
     /// As of [`TierTree::processes`].
@@ -472,7 +472,7 @@ impl TierTree {
     /// parent and the group is removed; in place gets the values found, except where its owner
     /// has written another meanwhile.
     ///
-    /// A move would thaw what somebody froze: such a group of LRS's own keeps its processes, with
+    /// A move would thaw what others froze: such a group of LRS's own keeps its processes, with
     /// neutral weights, and is to be removed when they have ended. Answers so.
     ///
     /// # Errors
@@ -546,7 +546,7 @@ impl TierTree {
             .collect())
     }
 
-    /// The task of this root in whose own group `process` is, by path.
+    /// The task of this root that has `process` in its own group, by path.
     pub fn task_of(&self, process: ProcessRef) -> Result<Option<TaskId>, CgroupError> {
         if self.observing {
             return Ok(None);
@@ -554,10 +554,10 @@ impl TierTree {
         self.mover().task_of(process.pid)
     }
 
-    /// Why nobody without root's rights may have `process` moved, and `lrsctl run` does not leave
+    /// Why only root may have `process` moved, and `lrsctl run` does not leave
     /// its unit by itself: the limit on CPU, memory, I/O
     /// or CPUs above it (v1: cpu.cfs_quota_us or blkio.throttle) that the move would escape. What
-    /// to do about it depends on who asks.
+    /// to do about it depends on the caller.
     pub fn escapes_limits(&self, process: ProcessRef) -> Option<String> {
         self.escapes_limits_of(process, None)
     }
@@ -578,8 +578,8 @@ impl TierTree {
         limits::escaped(&Mover { root: group, ..self.mover() }, process, None)
     }
 
-    /// Who holds `process`, and whether its group holds nobody but `members`. `foreign_unit`:
-    /// systemd said that its unit is delegated, or that it has no such unit. `None`: nothing is
+    /// Who holds `process`, and whether its group holds only `members`. `foreign_unit`:
+    /// systemd reported that its unit is delegated, or that it has no such unit. `None`: nothing is
     /// moved here ([`Attachment::None`]).
     ///
     /// # Errors
@@ -593,8 +593,9 @@ impl TierTree {
         if self.observing {
             return Ok(None);
         }
-        let told = surroundings::Told { systemd_runs: crate::systemd::is_running(), foreign_unit };
-        surroundings::of(&self.mover(), process, members, told).map(Some)
+        let unit =
+            surroundings::UnitFacts { systemd_runs: crate::systemd::is_running(), foreign_unit };
+        surroundings::of(&self.mover(), process, members, unit).map(Some)
     }
 
     /// Whether `process` is in `group` or below it in every hierarchy in use; one read of
@@ -623,11 +624,11 @@ impl TierTree {
         Ok((elsewhere && members::is_younger(self.primary(), &path, own)).then_some(path))
     }
 
-    /// Whether `group` may be managed in place for `owner`, who has no admin's rights: everybody
-    /// in it and below, whom a tier of it slows down or speeds up, belongs to that uid alone, and on
-    /// v2 that uid may put processes into it. `known`, sorted, are those found to at the last look,
-    /// who are not looked at again: what they become later they become inside. It is replaced by
-    /// those who are there now.
+    /// Whether `owner`, who has no admin's rights, may have `group` managed in place: every process
+    /// in it and below, since a tier changes its speed, belongs to that uid alone, and on v2 that
+    /// uid may put processes into it. `known`, sorted, are the processes that passed the last check.
+    /// They are not checked again, since any child that they start is in the group. It is replaced
+    /// by those that are there now.
     ///
     /// # Errors
     /// `Denied`, also when some are of a pid namespace that this daemon cannot see.
@@ -640,13 +641,13 @@ impl TierTree {
         owner::check_group(group, owner, known)
     }
 
-    /// The user all of whose uids every process in the group and below has; `None`: there are others,
-    /// or none, or more than are looked at, or that cannot be told.
+    /// The user that every process in the group and below runs as, by all uids; `None`: there are
+    /// others, or none, or more than are looked at, or it cannot be read.
     pub fn sole_owner(&self, group: &Group) -> Option<u32> {
         owner::sole_owner(group)
     }
 
-    /// The root and the groups above it, whose quotas bound what the tasks may use.
+    /// The root and the groups above it, with the quotas that bound the tasks.
     pub fn quota_dirs(&self) -> Vec<QuotaDirs> {
         if self.observing {
             return Vec::new();
@@ -658,7 +659,7 @@ impl TierTree {
         dirs.map(|(quota, usage)| QuotaDirs { quota, usage }).collect()
     }
 
-    /// Groups whose cpuset may be that of the tasks, nearest first.
+    /// Groups with the cpuset that the tasks may have, nearest first.
     ///
     /// # Errors
     /// The mounts, or in which groups lrsd is, cannot be read.
@@ -666,7 +667,7 @@ impl TierTree {
         cpus::cpuset_dirs(&Mounts::read()?, &self.root.path, Path::new("/proc/self/cgroup"))
     }
 
-    /// The groups whose limits of memory bound the tasks; `None`: there are none.
+    /// The groups with the limits of memory that bound the tasks; `None`: there are none.
     pub fn memory_groups(&self) -> Option<MemoryGroups> {
         let primary = self.root.hierarchies.first()?;
         // What is only observed lives anywhere below the mount.

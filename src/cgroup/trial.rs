@@ -3,7 +3,7 @@
 //! What makes admissions impossible by itself is looked up ([`super::obstacle`]); what else may stand
 //! in the way (a security module, a filter of system calls, mounts of an unheard-of kind) shows when it
 //! is tried. So a daemon that starts without tasks puts a process of its own into a group made like
-//! a task's, with a tier, reads back where it is, and takes both away. Nobody is told of it.
+//! a task's, with a tier, reads back where it is, and takes both away. No client sees it.
 //!
 //! The process is a fork of this one that makes system calls alone until the pipe to it is closed,
 //! by hand or by the end of the daemon. lrsd has the log's thread beside it then, and no descriptor that another
@@ -34,7 +34,7 @@ impl TierTree {
             return Ok(());
         }
         if let Some(file) = self.frozen_root()? {
-            // Its process could not end there; status says what admits nobody meanwhile.
+            // Its process could not end there; status names what prevents admissions meanwhile.
             tracing::warn!(file = %file.display(), "whether a task can be admitted was not tried: others froze the root by {}", file.display());
             return Ok(());
         }

@@ -107,7 +107,7 @@ impl Pair {
     /// Beside `found`, what the group's owner had given it: no tier is between the two. An
     /// active task gets no less, and a passive one no more (YARN gives opportunistic containers 2
     /// of 1024 shares). 0 is what an idle group shows on v2. Unless it `rises`, an active task gets
-    /// no more either: nobody but an administrator may take from the owner's other groups.
+    /// no more either: only an administrator may take from the owner's other groups.
     pub(super) fn beside(self, found: Option<u64>, rises: bool) -> Pair {
         let Some(found) = found.filter(|found| *found > 0) else { return self };
         let active = if rises { self.active.max(found) } else { found };

@@ -86,7 +86,7 @@ impl Places {
         Places(vec![Some(cpu.to_owned())])
     }
 
-    /// What `/proc/<pid>/cgroup` said on a node with these lines in `/proc/self/mountinfo`.
+    /// The content of `/proc/<pid>/cgroup` on a node with these lines in `/proc/self/mountinfo`.
     #[cfg(test)]
     pub(crate) fn recorded(mounts: &str, cgroup: &str) -> Places {
         let membership = Membership::parse(cgroup.as_bytes());

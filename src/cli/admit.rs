@@ -1,6 +1,6 @@
 //! `run` and `admit`: asking for slots.
 //!
-//! Admission is idempotent for one process and caller, so a request whose answer was lost is
+//! Admission is idempotent for one process and caller, so a request with a lost answer is
 //! simply sent again. A waiting request gets a ticket of the daemon's, and brings it to the next one; that
 //! keeps its place in the queue (spec 5).
 
@@ -17,7 +17,7 @@ use tokio::io::unix::AsyncFd;
 use super::args::{AdmitArgs, RunArgs, SlotArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
-use super::failure::{Asked, Exit, Failure, from_status};
+use super::failure::{Exit, Failure, Purpose, from_status};
 use super::output::{Output, Talk, printable, say};
 use super::values::{Patience, millis};
 use crate::units::BootTime;
@@ -244,7 +244,7 @@ async fn ask(
         Patience::For(limit) => Some(limit.saturating_sub(clock::boot_time().since(begun.boot))),
     };
     let mut pause = BACKOFF.0;
-    let mut said = false;
+    let mut reported = false;
     let ticket = RefCell::new(None);
     // Of those that a `run --each` starts many wait, and it shows how many.
     let explains = talk.verbose || std::io::stderr().is_terminal() && !quiet;
@@ -287,8 +287,8 @@ async fn ask(
         if left.is_some_and(|left| left.is_zero()) {
             return Err(failure);
         }
-        if !said && is_long(begun.boot) {
-            said = true;
+        if !reported && is_long(begun.boot) {
+            reported = true;
             say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
         }
         talk.detail(format_args!("no answer yet, asking again in {} ms", pause.as_millis()));
@@ -307,7 +307,7 @@ async fn get_ticket(lrsd: &Lrsd, pid: Option<i32>, ticket: &RefCell<Option<Strin
         tokio::time::sleep(pause).await;
         // An earlier lrsd gives none.
         pause = (pause * 2).min(LOOK_AGAIN);
-        // That lrsd says nothing is said elsewhere ([`say_why_queued`]).
+        // A silent lrsd is reported elsewhere ([`say_why_queued`]).
         let asked = tokio::time::timeout(lrsd.answer_within(), async {
             let mut connection = client::connect(lrsd).await.ok()?;
             // 0 is this process, also in another pid namespace.
@@ -325,7 +325,7 @@ async fn get_ticket(lrsd: &Lrsd, pid: Option<i32>, ticket: &RefCell<Option<Strin
 /// does not say is no reason to stop waiting for its other answer; that it says nothing at all is worth
 /// a word.
 async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
-    let mut told: Option<(i32, u32)> = None;
+    let mut shown: Option<(i32, u32)> = None;
     let mut pause = QUEUED;
     loop {
         tokio::time::sleep(pause).await;
@@ -343,10 +343,10 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
             return std::future::pending().await;
         };
         let ahead = place.map_or(status.waiting, |place| place.saturating_sub(1));
-        if told.is_some_and(|(state, before)| state == status.state && ahead > before / 2) {
+        if shown.is_some_and(|(state, before)| state == status.state && ahead > before / 2) {
             continue;
         }
-        let first = told.replace((status.state, ahead)).is_none();
+        let first = shown.replace((status.state, ahead)).is_none();
         let why = super::show::status::why_queued(&status, place);
         let way_out = if first { " (Ctrl-C gives up)" } else { "" };
         say(format_args!("lrsctl: waiting for a slot: {why}{way_out}"));
@@ -383,7 +383,7 @@ async fn attempt(
             Ok(Slot::Outer(printable(status.message()).into_owned()))
         }
         Err(status) => {
-            let failure = from_status(&status, Asked::ForSlot);
+            let failure = from_status(&status, Purpose::ForSlot);
             Err(if failure.is(Exit::Unreachable) {
                 Miss::Away { failure, reached: true }
             } else {

@@ -1,5 +1,4 @@
-//! The command table of spec 7, as far as it is built. A command that is not built yet does
-//! not exist.
+//! The command table of `lrsctl`. A command that is not built yet does not exist.
 
 mod options;
 
@@ -53,7 +52,8 @@ pub(super) enum Command {
     ///
     /// Columns: PRI higher runs sooner; CLASS cpu, moderate or io by the computing rate, idle if it uses
     /// neither CPU nor disk; RATE the computing rate, the share of its time in which it computes or
-    /// wants to (1 computes, 0 waits); CPU the share of the whole node's CPUs in the last cycle; WRITE/s
+    /// waits for a CPU (1 always, 0 never); CPU the share of the whole node's CPUs in the last cycle;
+    /// WRITE/s
     /// bytes written to disk; AGE since admission; NAME job/kind name, with flags in front: starves
     /// (passive, wants the CPU and gets less than a tenth of one), overflow, slotless,
     /// opportunistic, capped, frozen, stopped (by a signal), contested, main exited.
@@ -67,13 +67,13 @@ pub(super) enum Command {
         #[arg(value_name = "TASK")]
         id: String,
     },
-    /// What waits for a slot, in the order in which it is served, and reservations
+    /// Requests that wait for a slot, in the order of service, and reservations
     ///
-    /// Columns: PLACE 1 is next, a dash for a reservation; SINCE how long ago it asked; START in
-    /// how long a slot is expected, by the mean times of jobs; REASON full
-    /// (every slot is taken), holding (the guard holds passive slots back), draining, starting (lrsd
-    /// has just started), order (others are before it), parked (its process is in the cgroup of its
-    /// task already), or reserved, and where; LIMIT after which it gives up, or the reservation ends.
+    /// Columns: PLACE 1 is next, a dash for a reservation; SINCE the age of the request; START when a
+    /// slot is expected, by the mean times of jobs; REASON full (every slot is taken), holding (the
+    /// guard holds passive slots back), draining, starting (lrsd has just started), order (others are
+    /// before it), parked (its process is in the cgroup of its task already), or reserved, and where;
+    /// LIMIT when the request gives up, or the reservation ends.
     #[command(after_help = "Examples:\n  \
         lrsctl queue --mine\n  \
         lrsctl queue --json | jq -r '.[0].reason'")]
@@ -81,8 +81,8 @@ pub(super) enum Command {
     /// Jobs, their computing rates and failures
     ///
     /// Columns: RATE the mean computing rate of finished tasks, SPREAD its standard deviation; TIME
-    /// their mean time from admission to the end, FAILED tasks apart: those whose main process ended
-    /// otherwise than with status 0, as far as that is known. `--json` has more.
+    /// their mean time from admission to the end, FAILED tasks apart: those with a main process
+    /// that ended otherwise than with status 0, as far as that is known. `--json` has more.
     Jobs {
         /// Ask which of them suits this node best: jobs without a rate first (run one task as a
         /// sample), then by how near each brings the mean rate of what runs here to that of all jobs
@@ -91,21 +91,21 @@ pub(super) enum Command {
     },
     /// Tasks that ended: how, after how long, what they used
     ///
-    /// The last 4096, the latest last; of a user who has most of them the oldest go first. Columns: ENDED when, "away" while lrsd was not there; TIER the
-    /// tier it ended in; EXIT the main process's exit status, or the signal that killed it ("+core":
-    /// with a core), a dash where that is not known; TIME from admission to the end; CPU-S seconds of
-    /// CPU; MEMORY the peak, with ~ in front where it is the greatest that was sampled; READ and WRITE
-    /// bytes from and to disks.
+    /// The last 4096, the latest last. Where there are more, the oldest go first of the user who has most.
+    /// Columns: ENDED when, "away" while lrsd did not run; TIER the tier it ended in; EXIT the main process's
+    /// exit status, or the signal that killed it ("+core": with a core), a dash where that is not known; TIME
+    /// from admission to the end; CPU-S seconds of CPU; MEMORY the peak, with ~ in front where it is the
+    /// greatest sample; READ and WRITE bytes from and to disks.
     #[command(after_help = "Examples:\n  \
         lrsctl history --since 1h --failed\n  \
         lrsctl history --job nightly -o id,exit,elapsed_seconds --no-header")]
     History(HistoryArgs),
     /// Run a command in a slot
     ///
-    /// lrsctl asks for a slot for itself and then becomes the command: signals and exit
-    /// status are the command's own. Inside a task the command runs in the outer slot. In a unit
-    /// of systemd's it leaves the unit only if no limit and no stop is lost by that; else it stays,
-    /// or is refused. The manual page has the cases (lrsctl man lrsctl-run).
+    /// lrsctl asks for a slot for itself and then becomes the command: signals and exit status are
+    /// the command's own. Inside a task the command runs in the outer slot. A command in a systemd
+    /// unit leaves the unit only if it escapes no limit and no stop by that; else it stays, or is
+    /// refused. The manual page has the cases (lrsctl man lrsctl-run).
     #[command(after_help = "Examples:\n  \
         lrsctl run -- sort big -o big.sorted\n  \
         lrsctl run --wait=10m --job nightly --kind map -- ./task\n  \
@@ -114,20 +114,22 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Run a command in the background, as a service of systemd's; prints its name
     ///
-    /// The name is that of the task: `lrsctl log`, `wait` and `kill` take it. The command waits for a slot
-    /// as with `run --wait`. It has the present working directory and umask, PATH, HOME, USER, LOGNAME,
-    /// SHELL, LANG, LC_*, TZ, TMPDIR and LRS_ENDPOINT, and what --env names; its input is empty, and its
-    /// limits (ulimit) are those of a service. `systemctl stop lrs-submit-NAME` ends all of it. Root's is a service of the system, a user's one of his own manager: that ends with
-    /// his last login unless `loginctl enable-linger` was called.
+    /// The name is that of the task: `lrsctl log`, `wait` and `kill` take it. The command waits for a slot as
+    /// with `run --wait`. It gets the present working directory and umask, the variables PATH, HOME, USER,
+    /// LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR and LRS_ENDPOINT, and those that --env names; its input is empty,
+    /// and its limits (ulimit) are those of a service. `systemctl stop lrs-submit-NAME` ends all of it. Root's
+    /// is a service of the system, a user's one of the user's own manager, which ends after the last logout
+    /// unless `loginctl enable-linger` was called.
     #[command(after_help = "Examples:\n  \
         lrsctl submit --job nightly -- ./task --all\n  \
         name=$(lrsctl submit -- make check) && lrsctl log -f \"$name\"")]
     Submit(SubmitArgs),
-    /// What a command of `lrsctl submit` has written, also after its end
+    /// Print what a command of `lrsctl submit` has written, also after its end
     ///
-    /// From the journal of systemd, as far as its reader may see it, of all tasks that had the name; with
-    /// `submit --output` it is in that file. Executes journalctl: with --follow it goes on after the end of
-    /// the task, since another may have the name; `lrsctl wait` is what ends with it.
+    /// Reads the journal of systemd, as far as the caller may see it, and shows all tasks that had the
+    /// name; with `submit --output` the output is in that file instead. Executes journalctl: with --follow
+    /// it goes on after the end of the task, since another may have the name; to wait for the end, use
+    /// `lrsctl wait`.
     #[command(after_help = "Examples:\n  \
         lrsctl log make-qwert\n  \
         lrsctl log -f -n 20 t13fipz1-4")]
@@ -143,11 +145,11 @@ pub(super) enum Command {
         #[arg(value_name = "TASK")]
         id: String,
     },
-    /// Wait until tasks have ended; ends with their exit status
+    /// Wait until tasks have ended; exits with their status
     ///
-    /// Of several tasks the greatest one; 128 + N where signal N ended the main process, and 0 where how
-    /// it ended is not known. Of a job: all of its tasks that run or wait for a slot now. wait's own failures: 124 not ended
-    /// within --within=DUR, 125 anything else.
+    /// The greatest status of several tasks; 128 + N where signal N ended the main process, and 0 where its end
+    /// is not known. Of a job: all of its tasks that run or wait for a slot now. wait's own failures: 124 not
+    /// ended within --within=DUR, 125 anything else.
     #[command(after_help = "Examples:\n  \
         lrsctl wait nightly && echo done\n  \
         lrsctl wait --within 10m t13fipz1-4")]
@@ -162,23 +164,23 @@ pub(super) enum Command {
     Kill(KillArgs),
     /// Change the priority of a task, or of a whole job
     ///
-    /// Of a job: of all its tasks that run and all its requests that wait, at once. Tasks that come later
-    /// say their own.
+    /// Of a job: of all its tasks that run and all its requests that wait, at once. Later tasks bring
+    /// their own priority.
     #[command(after_help = "Examples:\n  \
         lrsctl priority nightly-17 5\n  \
         lrsctl priority --job nightly -1")]
     Priority(PriorityArgs),
-    /// Promise a slot to a task that does not exist yet; prints the reservation's id
+    /// Reserve a slot for a task that does not exist yet; prints the reservation's id
     #[command(after_help = "Examples:\n  \
         rid=$(lrsctl reserve --ttl 30s) && lrsctl run --reservation \"$rid\" -- ./task")]
     Reserve(ReserveArgs),
     /// Give a reservation back, or end the wait of a request
     ///
-    /// A reservation is its maker's, a wait its process's owner's; root may end any. The command of
-    /// `lrsctl run --wait` is then not run, and that ends with status 125.
+    /// A reservation belongs to the user who made it, a wait to the owner of the process; root may
+    /// end any. A cancelled `lrsctl run --wait` does not run its command and exits with status 125.
     Cancel {
-        /// Id of the reservation or of what waits (`lrsctl queue`), its number (the end of the id), or the
-        /// name of what waits
+        /// Id of the reservation or of the request (`lrsctl queue`), its number (the end of the id), or
+        /// the name of the request
         #[arg(value_name = "QUEUED")]
         id: String,
     },
@@ -199,8 +201,8 @@ pub(super) enum Command {
     },
     /// Take no new tasks; running ones go on
     ///
-    /// What is asked for with `--wait` meanwhile is queued and has its turn after `lrsctl resume`;
-    /// the rest is refused.
+    /// Requests with `--wait` are queued meanwhile and served after `lrsctl resume`; the rest is
+    /// refused.
     #[command(after_help = "Example, before a reboot:\n  \
         lrsctl drain && watch lrsctl tasks")]
     Drain,
@@ -208,12 +210,12 @@ pub(super) enum Command {
     Resume,
     /// Apply a changed configuration file
     Reload,
-    /// Can this node do what LRS promises, and what to change; needs no daemon
+    /// Check what LRS can do on this node, and what to change; needs no daemon
     #[command(after_help = "Examples:\n  \
         lrsctl doctor --config /etc/lrs/lrs.toml\n  \
         lrsctl doctor --json | jq")]
     Doctor {
-        /// Configuration file to judge by; its socket is looked at, whatever --endpoint says
+        /// Configuration file to check with; its socket is used, whatever --endpoint says
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -222,7 +224,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// The YARN node this is: what stands with its managers, what they are to be given
+    /// This node as a YARN node: its managers, its containers, its settings
     Yarn {
         #[command(subcommand)]
         command: YarnCommand,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lrs_api::client::{self, ANSWER_TIMEOUT, Connection, Endpoint};
 
-use super::failure::{Asked, Failure, from_status};
+use super::failure::{Failure, Purpose, from_status};
 use super::output::say;
 
 /// After so long without an answer a command says that it waits: silence looks like a fault of
@@ -50,7 +50,7 @@ pub(crate) async fn connect(lrsd: &Lrsd) -> Result<Connection, Failure> {
 /// One request that is answered at once.
 pub(super) fn ask<T, Fut>(
     lrsd: &Lrsd,
-    asked: Asked,
+    purpose: Purpose,
     request: impl FnOnce(Connection) -> Fut,
 ) -> Result<T, Failure>
 where
@@ -58,7 +58,7 @@ where
 {
     let answer = async {
         let connection = connect(lrsd).await?;
-        request(connection).await.map_err(|status| from_status(&status, asked))
+        request(connection).await.map_err(|status| from_status(&status, purpose))
     };
     super::runtime()?.block_on(in_time(lrsd, answer))?
 }
@@ -88,7 +88,7 @@ fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * parts).round() / parts
 }
 
-/// The daemon took the request and said nothing.
+/// The daemon took the request and sent no answer.
 pub(super) fn no_answer(after: Duration) -> Failure {
     Failure::unreachable(format!("lrsd did not answer within {} s", seconds(after)))
         .hint("it is stopped or stuck; its log (journalctl -u lrsd) may say why")

@@ -1,8 +1,9 @@
-//! Completions: the shell's script asks `lrsctl` itself, and that asks lrsd for tasks and jobs.
+//! Completions: the shell's script calls `lrsctl`, which asks lrsd for tasks and jobs.
 //!
-//! What an argument may be is known from its value name, so that a new command completes like the others.
-//! A daemon that does not answer within [`PATIENCE`] completes nothing: a completion has no place for an error.
-//! Limit: the daemon asked is that of `LRS_ENDPOINT`, not of an `--endpoint` on the line that is completed.
+//! The value name of an argument decides what completes it, so that a new command completes like
+//! the others. A daemon that does not answer within [`PATIENCE`] completes nothing, since a
+//! completion cannot show an error. Limit: it asks the daemon of `LRS_ENDPOINT`, not that of an
+//! `--endpoint` on the line that is completed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::queue::{title, whole};
 
 /// Names the shell when a script asks; of our own, since others use clap's `COMPLETE`.
 const VARIABLE: &str = "LRSCTL_COMPLETE";
-/// Nobody waits longer for a list.
+/// No shell waits longer for a list.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Answers a script of [`script`] and ends the process; returns if none asks.

@@ -1,14 +1,15 @@
 //! `lrsctl run --each`: a task for each argument.
 //!
-//! Each is a child that is `lrsctl run --wait` itself, so that there is one way to become a task. Only as many
-//! children as the node can run at once and a few that wait are there at any time; the other
-//! arguments are read as slots come free, so that a hundred thousand cost no memory.
+//! Each task is a child that runs `lrsctl run --wait`, so that there is one way to become a task.
+//! At any time there are only as many children as the node can run at once, and a few that wait.
+//! The other arguments are read as slots come free, so that a hundred thousand of them need no
+//! memory.
 //!
-//! A child that waits holds one end of a socket (`--parent`), and gives up when this process closes the
-//! other end or is gone: so a request ends or is a task, and nothing in between has to be guessed. By
-//! the same socket a child says whether it has a slot of its own or runs inside a task, which has one
-//! slot: there one line runs at a time. So the first goes alone until that is known.
-//! Children are in process groups of their own: a Ctrl-C reaches this process alone, which then decides.
+//! A child that waits holds one end of a socket (`--parent`). It gives up when this process closes
+//! the other end or ends: so each request either ends or becomes a task. Through the same socket a
+//! child reports whether it has a slot of its own or runs inside a task. A task has one slot, so
+//! that one line runs at a time there; until that is known only the first child runs. Children are
+//! in process groups of their own: Ctrl-C reaches this process alone, which then decides.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Arguments;
@@ -31,7 +32,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::args::RunArgs;
 use super::client::{Lrsd, ask};
 use super::exec::Program;
-use super::failure::{Asked, Exit, Failure};
+use super::failure::{Exit, Failure, Purpose};
 use super::output::{printable, say};
 use crate::proto;
 
@@ -41,17 +42,17 @@ const AHEAD: u32 = 4;
 const NAMED: usize = 10;
 /// How long after Ctrl-C requests may take to give up.
 const GIVE_UP: Duration = Duration::from_secs(2);
-/// How long the others wait to hear from the first whose slot they would use. An lrsd that has to look
-/// for the task that this runs in takes less.
+/// How long the others wait for the first to report the slot that they would use too. An lrsd that has
+/// to search for the task that this runs in takes less.
 const FIRST_ALONE: Duration = Duration::from_secs(10);
 /// Arguments read ahead from standard input.
 const READ_AHEAD: usize = 64;
 
 /// `lrsctl run --each ARG... -- CMD`
 pub(super) fn each(lrsd: &Lrsd, args: &RunArgs) -> Result<(), Failure> {
-    // Not found is said once, and not by each child.
+    // Not found is reported once, and not by each child.
     Program::find(&args.command, std::env::var_os("PATH").as_deref())?;
-    let status = ask(lrsd, Asked::ForSlot, |mut lrsd| async move {
+    let status = ask(lrsd, Purpose::ForSlot, |mut lrsd| async move {
         lrsd.get_status(proto::GetStatusRequest {}).await.map(tonic::Response::into_inner)
     })?;
     let slots = status.slots.unwrap_or_default();
@@ -95,7 +96,7 @@ struct Running {
     argument: OsString,
 }
 
-/// Whose slots the children use.
+/// Which slots the children use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slots {
     /// Not known yet.
@@ -166,7 +167,7 @@ impl Batch<'_> {
                 _ = interrupts.recv() => return self.interrupt(Signal::INT, &mut ends).await,
                 _ = terminations.recv() => return self.interrupt(Signal::TERM, &mut ends).await,
                 _ = ends.recv() => self.reap(),
-                said = heard(&mut self.waits), if self.slots == Slots::Unknown => self.slots = said,
+                slots = heard(&mut self.waits), if self.slots == Slots::Unknown => self.slots = slots,
                 () = sleep_until(alone_until), if self.slots == Slots::Unknown => {
                     self.slots = Slots::Own;
                 }
@@ -333,7 +334,7 @@ async fn heard(waits: &mut Option<(StdUnixStream, UnixStream)>) -> Slots {
     }
 }
 
-/// What a child says whose slot is its own, and one that runs inside a task.
+/// What a child with a slot of its own writes, and one that runs inside a task.
 const OWN: u8 = b'o';
 const OUTER: u8 = b'i';
 
@@ -342,7 +343,7 @@ pub(super) fn tell(parent: Option<i32>, outer: bool) {
     let Some(fd) = parent else { return };
     // SAFETY: only written to; who names another descriptor than run --each does harms itself.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-    // It may be gone; nobody has to be told then. The first word is the one that is read.
+    // The reader may be gone, which does no harm. The first word is the one that is read.
     let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
     let _ = rustix::net::send(fd, &[if outer { OUTER } else { OWN }], flags);
 }

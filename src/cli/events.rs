@@ -1,10 +1,10 @@
-//! `lrsctl events`: the decisions as they happen, and those that are kept.
+//! `lrsctl events`: decisions as they happen, and those that are kept.
 //!
-//! lrsd sends every event; what is asked for is picked here. An event has the id of its task and
-//! only that of an admission its names, so the names are kept from one to the other.
+//! lrsd sends every event, and this module picks the requested ones. An event has the id of its
+//! task, but only the event of an admission has the name, so the names are remembered.
 //!
-//! A stream that breaks is not taken up again by itself: which events to see next is the
-//! reader's to say, with `--since`; the hint has the number.
+//! A stream that breaks is not opened again by itself: the reader decides with `--since` which
+//! event comes next, and the hint has the number.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 
 use super::args::EventsArgs;
 use super::client::{self, Lrsd, in_time};
-use super::failure::{Asked, Failure, from_status};
-use super::handle::{one, stands_for};
+use super::failure::{Failure, Purpose, from_status};
+use super::handle::{one, refers_to};
 use super::output::{Output, say};
 use super::show::events::{Names, line};
 use super::show::when::Times;
@@ -59,7 +59,7 @@ pub(super) fn events(
             None => ((args.no_follow || args.last.is_some()).then_some(1), None),
         };
         let mut reader =
-            Reader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
+            EventReader { lrsd, args, times, task, from, names, last: VecDeque::new(), lost: None };
         let mut next = since;
         if args.last.is_some() {
             next = reader.read(&mut connection, next, true, out).await?;
@@ -73,7 +73,7 @@ pub(super) fn events(
 }
 
 fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {
-    let failure = from_status(status, Asked::Other);
+    let failure = from_status(status, Purpose::Other);
     match next {
         Some(seq) => failure.hint(format!("go on with `lrsctl events --since {seq}`")),
         None => failure,
@@ -81,7 +81,7 @@ fn broken(status: &tonic::Status, next: Option<u64>) -> Failure {
 }
 
 /// Picks and prints.
-struct Reader<'a> {
+struct EventReader<'a> {
     lrsd: &'a Lrsd,
     args: &'a EventsArgs,
     times: &'a Times,
@@ -97,7 +97,7 @@ struct Reader<'a> {
     lost: Option<u64>,
 }
 
-impl Reader<'_> {
+impl EventReader<'_> {
     /// Reads a stream to its end; answers the number after the last event.
     async fn read(
         &mut self,
@@ -203,7 +203,7 @@ impl Reader<'_> {
     fn wants(&self, event: &proto::Event, names: Option<&Names>) -> bool {
         let name = names.and_then(|names| names.name.as_deref());
         let is_task =
-            |word: &str| event.task.as_deref().is_some_and(|id| stands_for(word, id, name));
+            |word: &str| event.task.as_deref().is_some_and(|id| refers_to(word, id, name));
         self.from.is_none_or(|from| is_since(event, from))
             && self.task.as_deref().is_none_or(is_task)
             && self

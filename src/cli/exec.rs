@@ -71,7 +71,7 @@ impl Program {
 /// as `git foo` becomes `git-foo`.
 pub(super) fn bench(json: bool, args: Vec<OsString>) -> Result<Infallible, Failure> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("lrs-bench"));
-    let beside = beside.filter(|file| matches!(verdict(file), Verdict::Executable));
+    let beside = beside.filter(|file| matches!(verdict(file), Runnable::Executable));
     let name = beside.map_or_else(|| OsString::from("lrs-bench"), PathBuf::into_os_string);
     let mut command = vec![name];
     command.extend(json.then(|| OsString::from("--json")));
@@ -93,13 +93,13 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     }
     if name.as_bytes().contains(&b'/') {
         return match verdict(Path::new(name)) {
-            Verdict::Executable => Ok(PathBuf::from(name)),
-            Verdict::Missing => Err(Failure::not_found(format!("{} not found", quoted(name)))),
-            Verdict::Unsearchable => Err(Failure::not_executable(format!(
+            Runnable::Executable => Ok(PathBuf::from(name)),
+            Runnable::Missing => Err(Failure::not_found(format!("{} not found", quoted(name)))),
+            Runnable::Unsearchable => Err(Failure::not_executable(format!(
                 "{} is in a directory that may not be searched",
                 quoted(name)
             ))),
-            Verdict::Denied(why) => {
+            Runnable::Denied(why) => {
                 Err(Failure::not_executable(format!("{} is {why}", quoted(name))))
             }
         };
@@ -112,11 +112,11 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
             if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory };
         let file = directory.join(name);
         match verdict(&file) {
-            Verdict::Executable => return Ok(file),
-            Verdict::Denied(why) => denied = denied.or(Some((file, why))),
+            Runnable::Executable => return Ok(file),
+            Runnable::Denied(why) => denied = denied.or(Some((file, why))),
             // Directories of PATH that are not this user's to search hide nothing that is; a
             // shell passes over them too.
-            Verdict::Missing | Verdict::Unsearchable => {}
+            Runnable::Missing | Runnable::Unsearchable => {}
         }
     }
     Err(match denied {
@@ -127,7 +127,8 @@ fn search(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     })
 }
 
-enum Verdict {
+/// Whether a file can be executed.
+enum Runnable {
     Executable,
     Missing,
     Unsearchable,
@@ -135,14 +136,16 @@ enum Verdict {
 }
 
 /// The kernel decides again at exec time; this is to answer before a slot is taken.
-fn verdict(file: &Path) -> Verdict {
+fn verdict(file: &Path) -> Runnable {
     match std::fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Verdict::Unsearchable,
-        Err(_) => Verdict::Missing,
-        Ok(metadata) if metadata.is_dir() => Verdict::Denied("a directory"),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Runnable::Unsearchable
+        }
+        Err(_) => Runnable::Missing,
+        Ok(metadata) if metadata.is_dir() => Runnable::Denied("a directory"),
         Ok(_) => match nix::unistd::eaccess(file, AccessFlags::X_OK) {
-            Ok(()) => Verdict::Executable,
-            Err(_) => Verdict::Denied("not executable"),
+            Ok(()) => Runnable::Executable,
+            Err(_) => Runnable::Denied("not executable"),
         },
     }
 }

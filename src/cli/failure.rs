@@ -1,19 +1,19 @@
-//! What an answer of lrsd's that is none means for the exit code.
+//! Messages and exit codes for errors that lrsd answers.
 
 use lrs_term::printable;
 pub(crate) use lrs_term::{Exit, Failure};
 
 /// Which answer RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Purpose {
     /// The request was for a slot: none is free.
     ForSlot,
     /// Any other request.
     Other,
 }
 
-/// What the server said, in the codes of `shaper.proto`.
-pub(super) fn from_status(status: &tonic::Status, asked: Asked) -> Failure {
+/// The answer of the server, in the codes of `shaper.proto`.
+pub(super) fn from_status(status: &tonic::Status, purpose: Purpose) -> Failure {
     use tonic::Code;
     let message = match status.message() {
         "" => format!("lrsd answered {:?} and gave no reason", status.code()),
@@ -26,9 +26,9 @@ pub(super) fn from_status(status: &tonic::Status, asked: Asked) -> Failure {
         ))
         .hint("it may be restarting; the request may have been carried out all the same");
     }
-    match (status.code(), asked) {
+    match (status.code(), purpose) {
         (Code::Unavailable, _) => Failure::unreachable(message),
-        (Code::ResourceExhausted | Code::DeadlineExceeded, Asked::ForSlot) => {
+        (Code::ResourceExhausted | Code::DeadlineExceeded, Purpose::ForSlot) => {
             Failure::new(Exit::NoFreeSlot, message)
         }
         (Code::Unimplemented, _) => Failure::failed(message).hint(format!(

@@ -1,9 +1,9 @@
-//! Words that stand for a task: its id, the number at the end of its id, its name.
+//! Words for a task: its id, the number at the end of its id, or its name.
 //!
-//! lrsd knows ids alone. A word of the form of an id is one and never a name, so that no user can
-//! catch what is meant for the task of another; a word that is the name of one task and the number of
-//! another is refused. Where no running task has the name, the one of it that ended last is meant. Limit: a
-//! number serves for a running task only.
+//! lrsd knows ids alone. A word in the form of an id is never a name, so that no user can intercept
+//! a command for another user's task. A word that is the name of one task and the number of another
+//! is refused. If no running task has the name, it means the one that ended last. Limit: a number
+//! means a running task only.
 
 use lrs_api::client::{Connection, all_tasks};
 use tonic::{Code, Status};
@@ -18,7 +18,7 @@ use crate::proto::{ListHistoryRequest, Task};
 /// for.
 ///
 /// # Errors
-/// Those of `request`; INVALID_ARGUMENT if `word` stands for several tasks.
+/// Those of `request`; INVALID_ARGUMENT if `word` refers to several tasks.
 pub(super) async fn with_id<T, Fut>(
     lrsd: Connection,
     word: String,
@@ -48,13 +48,13 @@ where
     }
 }
 
-/// The running task that `word` stands for, if there is one.
+/// The running task that `word` refers to, if there is one.
 ///
 /// # Errors
 /// INVALID_ARGUMENT if there are several.
 pub(super) fn one<'t>(word: &str, tasks: &'t [Task]) -> Result<Option<&'t Task>, Status> {
     let meant: Vec<&Task> =
-        tasks.iter().filter(|task| stands_for(word, &task.id, task.name.as_deref())).collect();
+        tasks.iter().filter(|task| refers_to(word, &task.id, task.name.as_deref())).collect();
     if let [] | [_] = meant[..] {
         return Ok(meant.first().copied());
     }
@@ -68,8 +68,8 @@ pub(super) fn one<'t>(word: &str, tasks: &'t [Task]) -> Result<Option<&'t Task>,
     )))
 }
 
-/// Whether `word` stands for the task of this id and name.
-pub(super) fn stands_for(word: &str, id: &str, name: Option<&str>) -> bool {
+/// Whether `word` refers to the task of this id and name.
+pub(super) fn refers_to(word: &str, id: &str, name: Option<&str>) -> bool {
     let by_number = || id.rsplit_once('-').is_some_and(|(_, number)| number == word);
     id == word || !is_id(word) && (name == Some(word) || by_number())
 }

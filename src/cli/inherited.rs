@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Nobody knows better than the kernel's default, which is what a process starts with.
+/// The kernel's default, with which a process starts.
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 /// Bit N: descriptor N (0, 1, 2) was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);

@@ -1,11 +1,11 @@
 //! `lrsctl kill`: a signal to every process of a task, with the rights of the caller.
 //!
-//! The daemon ends no task; this is kill(1) for a group. The processes are those whose
-//! `/proc/PID/cgroup` has the task's cgroup or one below it, in the hierarchy of the tiers. Each is
-//! opened as a pidfd and looked at again before it is signalled, so that a recycled pid is never hit.
-//! It looks again until it finds none that is new, since a task may fork meanwhile.
-//! Limits: a task without a cgroup (observe mode) gets the signal in its main process alone; whoever
-//! runs in another cgroup namespace than lrsd sees no process of a task.
+//! The daemon ends no task; this is kill(1) for a group. The processes are those with the task's
+//! cgroup or one below it in `/proc/PID/cgroup`, in the hierarchy of the tiers. Each is opened as a
+//! pidfd and checked again before the signal, so that a recycled pid is never hit. The search
+//! repeats until it finds no new process, since a task may fork meanwhile. Limits: in a task
+//! without a cgroup (observe mode) only the main process gets the signal; a caller in another
+//! cgroup namespace than lrsd's sees no process of a task.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::args::KillArgs;
 use super::client::{Lrsd, ask};
-use super::failure::{Asked, Failure};
+use super::failure::{Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Talk, say};
 use crate::cgroup::{Membership, task_group};
@@ -36,7 +36,7 @@ const PASSES: usize = 100;
 pub(super) fn kill(lrsd: &Lrsd, args: KillArgs, talk: Talk) -> Result<(), Failure> {
     let mut refused = Vec::new();
     for word in args.tasks {
-        let task = ask(lrsd, Asked::Other, |lrsd| {
+        let task = ask(lrsd, Purpose::Other, |lrsd| {
             with_id(lrsd, word, |mut lrsd, id| async move {
                 lrsd.get_task(GetTaskRequest { id }).await.map(tonic::Response::into_inner)
             })
@@ -143,9 +143,9 @@ fn living() -> Result<impl Iterator<Item = Process>, Failure> {
 }
 
 /// Ends the task that process `main` is in: SIGTERM to all of it, and after `patience` SIGKILL. Asks
-/// no daemon, for the group's name says whose it is. Who is in no task (waits for a slot, or lrsd only
-/// observes) is still in his service, whose name begins with `unit`, and all of that is meant; a process
-/// in neither is left alone.
+/// no daemon, for the name of the group names the task. A process in no task (waits for a slot, or
+/// lrsd only observes) is still in its service, named `unit` and more, and all of that is ended; a
+/// process in neither is left alone.
 pub(super) fn end(main: i32, unit: &str, patience: Duration) -> Result<(), Failure> {
     let place = Process::new(main).ok().and_then(|main| place(&main)).unwrap_or_default();
     let of_service = || {

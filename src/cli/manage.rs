@@ -1,10 +1,10 @@
-//! Commands that change something and have little to show for it: silence is success.
+//! Commands that change something; they print little or nothing on success.
 
 use tokio::time::timeout;
 
 use super::args::{PriorityArgs, ReserveArgs};
 use super::client::{Lrsd, ask, connect, in_time, no_answer};
-use super::failure::{Asked, Failure, from_status};
+use super::failure::{Failure, Purpose, from_status};
 use super::handle::with_id;
 use super::output::{Output, printable, say};
 use super::queue::{id_of, is_queued};
@@ -13,7 +13,7 @@ use crate::proto;
 
 /// `lrsctl release ID`
 pub(super) fn release(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
-    let task = ask(lrsd, Asked::Other, |lrsd| {
+    let task = ask(lrsd, Purpose::Other, |lrsd| {
         with_id(lrsd, id, |mut lrsd, id| async move {
             // How it is now; an lrsd that does not say releases it all the same.
             let task = lrsd.get_task(proto::GetTaskRequest { id: id.clone() }).await.ok();
@@ -39,14 +39,14 @@ pub(super) fn release(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
 pub(super) fn priority(lrsd: &Lrsd, args: PriorityArgs, out: &mut Output) -> Result<(), Failure> {
     let PriorityArgs { id, priority, job, user } = args;
     if let Some(job) = job {
-        let changed = ask(lrsd, Asked::Other, |mut lrsd| async move {
+        let changed = ask(lrsd, Purpose::Other, |mut lrsd| async move {
             let request = proto::SetJobPriorityRequest { job, uid: user, priority };
             lrsd.set_job_priority(request).await.map(tonic::Response::into_inner)
         })?;
         return if out.is_json() { out.json(&changed) } else { Ok(()) };
     }
     let id = id.unwrap_or_default();
-    let task = ask(lrsd, Asked::Other, |lrsd| {
+    let task = ask(lrsd, Purpose::Other, |lrsd| {
         with_id(lrsd, id, |mut lrsd, id| async move {
             let request = proto::SetPriorityRequest { id, priority };
             lrsd.set_priority(request).await.map(tonic::Response::into_inner)
@@ -82,7 +82,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
                 timeout(limit, answer).await.map_err(|_| no_answer(limit))?
             }
         };
-        answer.map_err(|status| from_status(&status, Asked::ForSlot))
+        answer.map_err(|status| from_status(&status, Purpose::ForSlot))
     });
     let reservation = reservation?.into_inner();
     if out.is_json() {
@@ -94,7 +94,7 @@ pub(super) fn reserve(lrsd: &Lrsd, args: ReserveArgs, out: &mut Output) -> Resul
 
 /// `lrsctl cancel RID`
 pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
-    ask(lrsd, Asked::Other, |mut lrsd| async move {
+    ask(lrsd, Purpose::Other, |mut lrsd| async move {
         let named = if is_queued(&id) { None } else { id_of(lrsd.clone(), &id).await? };
         let id = named.unwrap_or(id);
         lrsd.cancel_reservation(proto::CancelReservationRequest { id }).await.map(drop)
@@ -103,7 +103,7 @@ pub(super) fn cancel(lrsd: &Lrsd, id: String) -> Result<(), Failure> {
 
 /// `lrsctl drain`
 pub(super) fn drain(lrsd: &Lrsd) -> Result<(), Failure> {
-    ask(lrsd, Asked::Other, |mut lrsd| async move {
+    ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.drain(proto::DrainRequest {}).await.map(drop)
     })?;
     say(format_args!("no new tasks are taken, running ones go on; `lrsctl resume` ends it"));
@@ -112,14 +112,14 @@ pub(super) fn drain(lrsd: &Lrsd) -> Result<(), Failure> {
 
 /// `lrsctl resume`
 pub(super) fn resume(lrsd: &Lrsd) -> Result<(), Failure> {
-    ask(lrsd, Asked::Other, |mut lrsd| async move {
+    ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.resume(proto::ResumeRequest {}).await.map(drop)
     })
 }
 
-/// `lrsctl reload`: the keys whose value changed, one a line.
+/// `lrsctl reload`: the keys with a new value, one a line.
 pub(super) fn reload(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let response = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let response = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.reload(proto::ReloadRequest {}).await.map(tonic::Response::into_inner)
     })?;
     if out.is_json() {

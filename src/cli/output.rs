@@ -12,7 +12,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Said only with `--verbose`.
+    /// Written only with `--verbose`.
     pub fn detail(self, text: Arguments<'_>) {
         if self.verbose {
             say(format_args!("lrsctl: {text}"));

@@ -1,4 +1,4 @@
-//! `lrsctl queue`: who waits for a slot, in the order in which they are served.
+//! `lrsctl queue`: the requests that wait for a slot, in the order of service.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tonic::Status;
 
 use super::args::QueueArgs;
 use super::client::{Lrsd, ask};
-use super::failure::{Asked, Failure};
-use super::handle::stands_for;
+use super::failure::{Failure, Purpose};
+use super::handle::refers_to;
 use super::output::{Column, Columns, Output, printable, say};
 use super::show::{age, seconds_age, tier_word};
 use crate::clock;
@@ -20,7 +20,7 @@ use crate::wire::wall_time;
 
 /// `lrsctl queue`
 pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(), Failure> {
-    let mut queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
+    let mut queue = ask(lrsd, Purpose::Other, |lrsd| whole(lrsd, ListQueueRequest::default()))?;
     let own = rustix::process::geteuid().as_raw();
     queue.retain(|one| {
         (!args.mine || one.uid == own) && (args.job.is_none() || one.job == args.job)
@@ -29,7 +29,7 @@ pub(super) fn queue(lrsd: &Lrsd, args: &QueueArgs, out: &mut Output) -> Result<(
         return out.json(&queue);
     }
     if queue.is_empty() {
-        say(format_args!("nobody waits for a slot, and none is reserved"));
+        say(format_args!("no request waits for a slot, and none is reserved"));
         return Ok(());
     }
     let table = table(&queue, clock::now().wall, out.width());
@@ -55,7 +55,7 @@ pub(super) async fn whole(
 /// INVALID_ARGUMENT if there are several.
 pub(super) async fn id_of(lrsd: Connection, word: &str) -> Result<Option<String>, Status> {
     let queue = whole(lrsd, ListQueueRequest::default()).await?;
-    let mut meant = queue.into_iter().filter(|one| stands_for(word, &one.id, one.name.as_deref()));
+    let mut meant = queue.into_iter().filter(|one| refers_to(word, &one.id, one.name.as_deref()));
     let first = meant.next().map(|one| one.id);
     match meant.next() {
         None => Ok(first),
@@ -74,7 +74,7 @@ pub(super) fn is_queued(word: &str) -> bool {
 /// `lrsctl task ID` of something in the queue.
 pub(super) fn one(lrsd: &Lrsd, id: String, out: &mut Output) -> Result<(), Failure> {
     let asked = ListQueueRequest { id: Some(id), ..ListQueueRequest::default() };
-    let queue = ask(lrsd, Asked::Other, |lrsd| whole(lrsd, asked.clone()))?;
+    let queue = ask(lrsd, Purpose::Other, |lrsd| whole(lrsd, asked.clone()))?;
     if out.is_json() {
         return queue.first().map_or(Ok(()), |one| out.json(one));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::args::{HistoryArgs, TasksArgs};
 use super::client::{Lrsd, ask};
-use super::failure::{Asked, Exit, Failure};
+use super::failure::{Exit, Failure, Purpose};
 use super::handle::with_id;
 use super::output::{Output, Talk, printable};
 use super::show;
@@ -17,7 +17,7 @@ use lrs_api::client::{Connection, all_tasks, every_page};
 /// `lrsctl status`: exit 1 when the loop of lrsd hangs.
 pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Failure> {
     let for_people = !out.is_json();
-    let (status, tasks) = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let (status, tasks) = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         let status = lrsd.get_status(proto::GetStatusRequest {}).await?.into_inner();
         let tasks = if for_people { all_tasks(lrsd).await? } else { Vec::new() };
         Ok((status, tasks))
@@ -39,7 +39,7 @@ pub(super) fn status(lrsd: &Lrsd, talk: Talk, out: &mut Output) -> Result<(), Fa
 
 /// `lrsctl tasks`
 pub(super) fn tasks(lrsd: &Lrsd, args: &TasksArgs, out: &mut Output) -> Result<(), Failure> {
-    let (cpus, tasks) = ask(lrsd, Asked::Other, |lrsd| async move {
+    let (cpus, tasks) = ask(lrsd, Purpose::Other, |lrsd| async move {
         Ok((cpus(lrsd.clone()).await?, all_tasks(lrsd).await?))
     })?;
     show::table::tasks(tasks, cpus, args, out)
@@ -52,7 +52,7 @@ pub(super) fn task(
     times: &Times,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let (cpus, task) = ask(lrsd, Asked::Other, |lrsd| async move {
+    let (cpus, task) = ask(lrsd, Purpose::Other, |lrsd| async move {
         let task = with_id(lrsd.clone(), id, |mut lrsd, id| async move {
             lrsd.get_task(proto::GetTaskRequest { id }).await.map(tonic::Response::into_inner)
         });
@@ -69,7 +69,7 @@ async fn cpus(mut lrsd: Connection) -> Result<Option<f64>, tonic::Status> {
 
 /// `lrsctl jobs`
 pub(super) fn jobs(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let jobs = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let jobs = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.list_jobs(proto::ListJobsRequest {}).await.map(|jobs| jobs.into_inner().jobs)
     })?;
     if out.is_json() { out.json(&jobs) } else { show::tasks::jobs(&jobs, out) }
@@ -77,7 +77,7 @@ pub(super) fn jobs(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
 
 /// `lrsctl jobs --suits`
 pub(super) fn suits(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let jobs = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let jobs = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         let every = proto::EvaluateJobsRequest::default();
         lrsd.evaluate_jobs(every).await.map(|jobs| jobs.into_inner().jobs)
     })?;
@@ -103,7 +103,7 @@ pub(super) fn history(
         failed: args.failed,
         ..proto::ListHistoryRequest::default()
     };
-    let tasks = ask(lrsd, Asked::Other, |lrsd| ended_tasks(lrsd, asked))?;
+    let tasks = ask(lrsd, Purpose::Other, |lrsd| ended_tasks(lrsd, asked))?;
     if out.is_json() { out.json(&tasks) } else { show::history::table(&tasks, &args, times, out) }
 }
 
@@ -122,7 +122,7 @@ pub(super) async fn ended_tasks(
 
 /// `lrsctl why ID`
 pub(super) fn why(lrsd: &Lrsd, id: String, times: &Times, out: &mut Output) -> Result<(), Failure> {
-    let story = ask(lrsd, Asked::Other, |lrsd| {
+    let story = ask(lrsd, Purpose::Other, |lrsd| {
         with_id(lrsd, id.clone(), |mut lrsd, id| async move {
             lrsd.explain(proto::ExplainRequest { id }).await.map(tonic::Response::into_inner)
         })
@@ -132,7 +132,7 @@ pub(super) fn why(lrsd: &Lrsd, id: String, times: &Times, out: &mut Output) -> R
 
 /// `lrsctl config show`: the settings in force.
 pub(super) fn config(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let text = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let text = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.get_config(proto::GetConfigRequest {}).await.map(|config| config.into_inner().toml)
     })?;
     if !out.is_json() {

@@ -1,20 +1,21 @@
 //! `lrsctl submit` and `log`: a command in the background, as a transient service of systemd's, and
-//! what it wrote.
+//! its output.
 //!
-//! The service runs `lrsctl run --wait`, which becomes the command: so its main process is the task's,
-//! and the task is in the common tiers as any other. That leaves the service, so `KillMode=process` and an
-//! `ExecStop=` ([`stop`]) that ends the task's cgroup: `systemctl stop` ends all of it, also while lrsd is
-//! away. The name of the task is in that of the unit, and is what the journal knows its output by: a
-//! process that has left the unit is not logged under that.
+//! The service runs `lrsctl run --wait`, which becomes the command: so its main process is the
+//! task's, and the task is in the common tiers like any other. The task leaves the cgroup of the
+//! service. Therefore `KillMode=process`, and an `ExecStop=` ([`stop`]) that ends the task's
+//! cgroup: `systemctl stop` ends all of it, also while lrsd does not run. The name of the unit
+//! contains the name of the task, and the journal finds the output by it: a process that has left
+//! the unit is not logged under the unit.
 //!
-//! The environment of a service can be read by everybody (`systemctl show`), so that only what a command
-//! cannot do without goes along.
+//! Every user can read the environment of a service (`systemctl show`), so only the variables that
+//! a command cannot do without are passed.
 //!
-//! Limits. A process that the main process leaves behind is not reached by `systemctl stop` any more, for
-//! the service has ended then; `lrsctl kill` reaches it. Who submits as a user needs lingering if the
-//! task is to outlive the last login. Everybody may write to the journal under any identifier: of a
-//! user's task only lines of that user and of root count, but not of root's, which may run for anybody.
-//! systemd takes arguments, directories and variables in UTF-8 only.
+//! Limits. A process that the main process leaves behind is not reached by `systemctl stop`, since
+//! the service has ended then; `lrsctl kill` reaches it. A user needs lingering for a task that is
+//! to outlive the last login. Every user may write to the journal under any identifier: of a user's
+//! task only lines of that user and of root are shown; of root's tasks, which may run as any user,
+//! all lines. systemd takes arguments, directories and variables in UTF-8 only.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +33,7 @@ use super::args::{LogArgs, SubmitArgs};
 use super::client::{self, Lrsd, in_time};
 use super::exec::Program;
 use super::failure::Failure;
-use super::handle::{is_id, stands_for, with_id};
+use super::handle::{is_id, refers_to, with_id};
 use super::kill;
 use super::output::{Output, printable, say};
 use super::queue::{is_queued, whole};
@@ -241,8 +242,8 @@ fn start(lrsd: &Lrsd, name: &str, unit: &str, user: bool, args: SubmitArgs) -> R
     if ended.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ended.stderr);
-    let failure = Failure::failed(format!("systemd-run failed: {}", printable(said.trim())));
+    let output = String::from_utf8_lossy(&ended.stderr);
+    let failure = Failure::failed(format!("systemd-run failed: {}", printable(output.trim())));
     Err(match user {
         true => failure.hint(
             "it needs your user manager: log in through PAM, or `loginctl enable-linger` and set \
@@ -356,7 +357,7 @@ pub(super) fn log(lrsd: &Lrsd, args: LogArgs) -> Result<Infallible, Failure> {
     command.push(format!("--lines={}", args.lines.map_or("all".into(), |n| n.to_string())).into());
     command.extend(args.follow.then(|| OsString::from("--follow")));
     command.push(format!("SYSLOG_IDENTIFIER={}", identifier(&name)).into());
-    // Others may write under this identifier too. A task of root's may be of anybody's.
+    // Others may write under this identifier too. A task of root's may run as any user.
     if let Some(uid) = uid.filter(|uid| *uid != 0) {
         command.extend([format!("_UID={uid}").into(), "_UID=0".into()]);
     }
@@ -365,7 +366,7 @@ pub(super) fn log(lrsd: &Lrsd, args: LogArgs) -> Result<Infallible, Failure> {
         .execute()
 }
 
-/// Whose output is asked for.
+/// The task or unit to print the output of.
 struct Logged {
     name: String,
     uid: Option<u32>,
@@ -389,7 +390,7 @@ fn name_of(lrsd: &Lrsd, word: String) -> Result<Logged, Failure> {
         // An earlier lrsd knows no history.
         let kept = ended_tasks(connection.clone(), ListHistoryRequest::default()).await;
         let mut kept = kept.unwrap_or_default();
-        kept.retain(|end| stands_for(&word, &end.id, end.name.as_deref()));
+        kept.retain(|end| refers_to(&word, &end.id, end.name.as_deref()));
         if let Some(end) = kept.pop() {
             return Ok(Some((end.name, end.uid)));
         }

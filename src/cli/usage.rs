@@ -32,8 +32,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("classify", CLUSTER),
 ];
 
-/// Prints the error and says how the command ends: 2, or 125 for `run`, whose command has the low
-/// exit codes.
+/// Prints the error and says how the command ends: 2, or 125 for `run`, which leaves the low
+/// exit codes to its command.
 pub(super) fn report(mut error: Error) -> ExitCode {
     let run =
         command(std::env::args_os().skip(1)).is_some_and(|word| word == "run" || word == "submit");

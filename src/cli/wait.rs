@@ -1,10 +1,11 @@
 //! `lrsctl wait`: until tasks have ended, with their exit status as its own.
 //!
-//! The stream of events begins with those that are kept: lrsd tells an end before its list of tasks is
-//! without the task, so that a stream from now on could miss one that is still listed. A
-//! stream that breaks is opened anew, also across a restart of the daemon, and what is not listed then has
-//! ended. A process that still waits for its slot is no task yet: the event of its admission says which one
-//! it becomes. That it gave up is no event, so the queue is looked at while one waits.
+//! The stream of events begins with those that are kept: lrsd sends an end before it removes the
+//! task from its list, so a stream of new events could miss the end of a task that is still listed.
+//! A stream that breaks is opened again, also across a restart of the daemon; a task that is not
+//! listed then has ended. A process that waits for its slot is no task yet: the event of its
+//! admission names the task that it becomes. There is no event when it gives up, so the queue is
+//! read while one waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -20,8 +21,8 @@ use tonic::Streaming;
 
 use super::args::WaitArgs;
 use super::client::{Lrsd, connect, in_time};
-use super::failure::{Asked, Exit, Failure, from_status};
-use super::handle::{one, stands_for};
+use super::failure::{Exit, Failure, Purpose, from_status};
+use super::handle::{one, refers_to};
 use super::output::{Output, Talk, printable, say};
 use super::queue::{title, whole};
 use super::read::ended_tasks;
@@ -32,9 +33,10 @@ use crate::wire::wall_time;
 
 /// Between two attempts to reach a daemon that is away.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks at the queue.
+/// Between two readings of the queue.
 const LOOK: Duration = Duration::from_secs(1);
-/// In so many looks one that waited is not found before it counts as gone: its admission may be told late.
+/// A request that waited counts as gone after so many readings without it: its admission may show
+/// late.
 const LOOKS: u32 = 2;
 /// How long after the end of a task its exit status may come.
 const LATE: Duration = Duration::from_secs(1);
@@ -174,14 +176,14 @@ impl Waiting {
 
 async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, Failure> {
     let mut waiting = None;
-    let mut said = false;
+    let mut reported = false;
     loop {
         match attempt(lrsd, words, &mut waiting, talk).await {
             // Whoever waited already waits on.
             Err(failure) if waiting.is_some() && failure.is(Exit::Unreachable) => {}
             ended => return ended,
         }
-        if !std::mem::replace(&mut said, true) {
+        if !std::mem::replace(&mut reported, true) {
             say(format_args!("lrsctl: lrsd at {lrsd} is away; asking until it is back"));
         }
         sleep(PAUSE).await;
@@ -189,7 +191,7 @@ async fn until_ended(lrsd: &Lrsd, words: &[String], talk: Talk) -> Result<Ends, 
 }
 
 fn failed(status: tonic::Status) -> Failure {
-    from_status(&status, Asked::Other)
+    from_status(&status, Purpose::Other)
 }
 
 async fn attempt(
@@ -333,11 +335,11 @@ fn resolve(
             let of_a_job = tasks.iter().filter(|task| of_job(task.job.as_ref()));
             running.extend(of_a_job.map(|task| task.id.clone()));
             queue(&|one| of_job(one.job.as_ref()));
-        } else if queue(&|one| stands_for(word, &one.id, one.name.as_deref()))
+        } else if queue(&|one| refers_to(word, &one.id, one.name.as_deref()))
             || queue(&|one| of_job(one.job.as_ref()))
         {
         } else if let Some(end) =
-            kept.iter().rfind(|end| stands_for(word, &end.id, end.name.as_deref()))
+            kept.iter().rfind(|end| refers_to(word, &end.id, end.name.as_deref()))
         {
             all.insert(end.id.clone());
         } else if kept.iter().any(|end| of_job(end.job.as_ref())) {

@@ -71,16 +71,16 @@ impl Draft {
             Means::Own if self.user.is_empty() && self.cgroup.is_none() => fault(
                 None,
                 "any user could have processes moved out of their groups by this rule",
-                "say whose processes count with user, or where they have to be with cgroup",
+                "name the users with user, or where they have to be with cgroup",
             ),
             Means::InPlace if self.cgroup.is_none() => fault(
                 Some("attach"),
-                "the rule names no group whose weights may be edited",
+                "the rule names no group with weights that may be edited",
                 "set cgroup, or attach = \"own\"",
             ),
             Means::Own if self.except.is_some() => fault(
                 Some("except"),
-                "what is moved has a group of its own, in which there is nobody else",
+                "what is moved has a group of its own, with no other process in it",
                 "take it out, or set attach = \"in_place\"",
             ),
             Means::Own | Means::InPlace => {}

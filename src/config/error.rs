@@ -54,7 +54,7 @@ pub struct Fault {
     pub column: Option<usize>,
     /// Path of the key or section; `None` for syntax errors and unreadable files.
     pub key: Option<String>,
-    /// The value as it stands in the file, cut to one short line.
+    /// The value as it is in the file, cut to one short line.
     pub found: Option<String>,
     /// What is wrong.
     pub problem: String,

@@ -196,7 +196,7 @@ table! {
     Live sample_period: Auto<Duration> = Auto::Fixed(seconds(3)),
         r#""auto" or a duration from "100ms" to "60s""#,
         |v| auto(v, |v| duration(v, millis(100)..=seconds(60)));
-    /// "enforce" shapes tasks; "observe" keeps the books and writes to no cgroup, so that it
+    /// "enforce" shapes tasks; "observe" only records tasks and writes to no cgroup, so that it
     /// needs no rights. Tasks that run go on through a change: "enforce" attaches those that
     /// were only booked, "observe" first gives back what was shaped.
     Restart mode: Mode = Mode::Enforce, r#""enforce" or "observe""#, word;
@@ -248,8 +248,8 @@ table! {
     /// Cycles that an added slot has to be free before it is withdrawn on a node that is not
     /// saturated.
     Live shrink_after: u32 = 3, "1..=1000", |v| number(v, 1..=1000);
-    /// Users whose requests wait at the highest priority take turns. Which request of the user whose
-    /// turn it is gets the slot: the first, or the one whose job's computing rate suits what runs.
+    /// Users with requests at the highest priority take turns. Which request of the user who is next
+    /// gets the slot: the first, or the one of the job with the computing rate that suits what runs.
     /// A job without a rate is sampled first.
     Live order: QueueOrder = QueueOrder::Fifo, r#""complement" or "fifo""#, word;
     /// With "complement": how often a request is overtaken at most by others of its user.
@@ -389,11 +389,11 @@ table! {
     #[serde(serialize_with = "value::show_version")]
     Restart version: Auto<Version> = Auto::Auto, r#""auto", 1 or 2"#, |v| auto(v, version);
     /// Whether the groups of tasks have the memory controller (cgroup v2; on v1 LRS leaves memory
-    /// alone). Without it nobody knows the most memory of a task or whether the kernel killed in it,
-    /// systemd-oomd sees no single task, and what tasks write through the page cache counts for none
-    /// of them on disks. With it the group of each ended task stays in the kernel, about 24 kB, as long
-    /// as file pages of the task are cached (docs/operations.md). Takes effect where lrsd starts and
-    /// no task runs.
+    /// alone). Without it nothing tells the most memory of a task or whether the kernel killed in it,
+    /// systemd-oomd sees no single task, and what tasks write through the page cache counts for none of
+    /// them on disks. With it the group of each ended task stays in the kernel, about 24 kB, as long as
+    /// file pages of the task are cached (docs/operations.md). Takes effect where lrsd starts and no
+    /// task runs.
     Restart memory_controller: bool = true, BOOLEAN, plain;
 }
 
@@ -463,7 +463,7 @@ table! {
     Restart resource_managers: Auto<Vec<String>> = Auto::Auto,
         r#""auto" or a list of 1 to 16 addresses "http://host:8088""#,
         |v| auto(v, |v| list(v, 1..=16, address));
-    /// Web address of the NodeManager whose node the offer is for. "auto": from yarn-site.xml.
+    /// Web address of the NodeManager of the node that is offered. "auto": from yarn-site.xml.
     Restart node_manager: Auto<String> = Auto::Auto,
         r#""auto" or an address "http://localhost:8042""#, |v| auto(v, address);
     /// The node as the ResourceManager knows it. "auto": the NodeManager says, so that a port it
@@ -494,7 +494,7 @@ table! {
     Live slot_vcores: u32 = 1, "0..=1024", |v| number(v, 0..=1024);
     /// Who the node-resource call is made by (user.name) where the ResourceManager asks for no
     /// proof. It has to be in the ResourceManager's yarn.admin.acl, or the user that one runs as.
-    /// Hadoop's configuration files may belong to this user or to root, and nobody else may be
+    /// Hadoop's configuration files may belong to this user or to root, and no other user may be
     /// able to write them.
     Restart user: String = "yarn".into(),
         r#"a name of letters, digits, "_", "-" and ".", at most 64"#, user_name;
@@ -535,12 +535,12 @@ table! {
     /// Has to match the whole path, below the mount of the hierarchy with the cpu controller, of
     /// the process's group or of one above it; of several the topmost counts.
     Restart cgroup: Option<Pattern> = None, EXPRESSION, |v| pattern(v, Pattern::whole).map(Some);
-    /// Processes whose own group has a path that this matches as a whole are not the task's: those by
+    /// Processes in a group with a path that this matches as a whole are not the task's: those by
     /// which a scheduler looks after it, in groups below the one that cgroup matched. The task is
     /// over when no other is left. For in_place only.
     Restart except: Option<Pattern> = None, EXPRESSION, |v| pattern(v, Pattern::whole).map(Some);
-    /// Whose processes count, by effective uid. A rule that moves processes needs it or cgroup:
-    /// command lines and environments are what any user makes them.
+    /// The users of the processes that count, by effective uid. A rule that moves processes needs
+    /// it or cgroup: command lines and environments are what any user makes them.
     Restart user: Vec<u32> = Vec::new(), "a uid or account name, or a list of 1 to 1024",
         |v: &Node<'_>| match v.get_ref().is_array() {
             true => list(v, 1..=1024, account),

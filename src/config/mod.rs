@@ -234,7 +234,7 @@ impl Config {
         }
     }
 
-    /// The keys whose values differ, in the order of the table.
+    /// The keys with values that differ, in the order of the table.
     pub fn changed_keys(&self, other: &Config) -> Vec<ChangedKey> {
         // Rules taken over live would leave tasks of rules that are no more.
         let rules = ChangedKey { key: discover::TABLE, needs_restart: true };

@@ -145,9 +145,9 @@ pub(super) fn from_toml(text: &str, file: &Path) -> Result<Config, ConfigErrors>
     let (root, syntax) = DeTable::parse_recoverable(text);
     let mut config = Config::default();
     let source = Source::new(text, file);
-    let mut reader = Reader { source, faults: Vec::new(), warnings: Vec::new() };
+    let mut reader = KeyReader { source, faults: Vec::new(), warnings: Vec::new() };
     reader.document(root.get_ref(), &mut config, syntax.is_empty());
-    let Reader { source, mut faults, warnings } = reader;
+    let KeyReader { source, mut faults, warnings } = reader;
     config.warnings = warnings;
     if !syntax.is_empty() {
         let syntax = syntax.iter().map(|error| source.syntax(error.message(), error.span()));
@@ -173,14 +173,14 @@ const UNKNOWN_SECTION: &str = "unknown section";
 /// Where each key of the file has its value, `None` where that value was not taken.
 type Places = HashMap<&'static str, Option<Range<usize>>>;
 
-struct Reader<'a> {
+struct KeyReader<'a> {
     source: Source<'a>,
     faults: Vec<Fault>,
     /// About what is taken all the same.
     warnings: Vec<Fault>,
 }
 
-impl Reader<'_> {
+impl KeyReader<'_> {
     /// In a file that is not `complete` rules are not judged as a whole: what seems to be missing
     /// may stand on a line that could not be read.
     fn document(&mut self, root: &DeTable<'_>, config: &mut Config, complete: bool) {
@@ -405,7 +405,7 @@ impl Reader<'_> {
                 Some(key) => {
                     format!("did you mean {}? put it below [{}]", key.path, key.section())
                 }
-                None => format!("every key stands in one of {}", all()),
+                None => format!("every key is in one of {}", all()),
             };
             self.fault(bare(name), Some(node), place, UNKNOWN_KEY, remedy);
         }

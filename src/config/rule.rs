@@ -25,7 +25,7 @@ pub struct Rule {
     /// On the whole path of a process's group: one in such a group is not the task's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub except: Option<Pattern>,
-    /// Whose processes count, by effective uid; empty: anybody's.
+    /// The users of the processes that count, by effective uid; empty: any user.
     #[serde(rename = "user", skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<u32>,
     /// The task's name.
@@ -47,8 +47,8 @@ pub struct Rule {
 
 impl Rule {
     /// Whether every part of the task's name that varies is from the path of its cgroup. Names
-    /// from command lines and environments are the user's choice, so nothing said of such a name
-    /// may change a priority.
+    /// from command lines and environments are the user's choice, so nothing that is reported by
+    /// such a name may change a priority.
     pub fn is_named_by_cgroup(&self) -> bool {
         let from_cgroup = |group: &str| {
             self.cgroup.as_ref().is_some_and(|pattern| pattern.names().any(|name| name == group))

@@ -1,4 +1,4 @@
-//! Where something stands in a TOML file, and how that is said.
+//! Places in a TOML file, and how messages name them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -60,7 +60,7 @@ impl<'a> Source<'a> {
                 "" => String::from("complete the line before it"),
                 found => match self.section_before(line) {
                     Some(first) => format!(
-                        "{} stands at line {first} already: put the keys below it there",
+                        "{} is at line {first} already: put the keys below it there",
                         excerpt(found.trim())
                     ),
                     None => format!("correct {}", excerpt(found.trim_start())),

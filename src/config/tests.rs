@@ -313,7 +313,7 @@ const FAULTY: &[(&str, &str)] = &[
         "the keys of [tiers] are ratio, passive_cpu, io, root_weight, lane_share",
     ),
     ("active = 3", "active = 3: unknown key; did you mean slots.active? put it below [slots]"),
-    ("zebra = 3", "unknown key; every key stands in one of [daemon], [node], [slots]"),
+    ("zebra = 3", "unknown key; every key is in one of [daemon], [node], [slots]"),
     ("\n[solts]\nactive = 3", "lrs.toml:2: solts: unknown section; did you mean [slots]?"),
     ("[zebra]", "zebra: unknown section; the sections are [daemon], [node], [slots]"),
     ("slots = 3", "slots = 3: is a section; write [slots] on a line of its own"),
@@ -396,7 +396,7 @@ const FAULTY: &[(&str, &str)] = &[
     ("[slots]\nactive = 1\nactive = 2\n", "lrs.toml:3:1: no valid TOML: duplicate key"),
     (
         "[slots] # ours\nactive = 1\n[yarn]\n[ slots ]\npassive = 2\n",
-        "stands at line 1 already: put the keys below it there",
+        "is at line 1 already: put the keys below it there",
     ),
 ];
 

@@ -18,7 +18,7 @@ use super::{Auto, Bus, MAX_SOCKET_PATH, RootPath};
 use crate::cgroup::{DiskTiers, Version};
 use crate::core::model::Label;
 
-/// A value as it stands in the file.
+/// A value as it is in the file.
 pub(super) type Node<'a> = Spanned<DeValue<'a>>;
 
 /// Why a value is not taken.

@@ -1,4 +1,4 @@
-//! What the rules found, told once, and told again where it was refused.
+//! What the rules found: proposed once, and again where it was refused.
 //!
 //! One thread calls [`RuleFinder::pass`] from time to time, hands what comes out to the loop and
 //! brings back each answer ([`RuleFinder::answered`]). A task the loop has taken is not proposed
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::refusals::Refusals;
 use super::scan::{Candidate, Node, Scan};
-use super::{Attach, Finder, Found, Hint, Hints, Presumed, Standing};
+use super::{Attach, DiscoveredTask, Finder, Hint, Hints, Presumed, Standing};
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::{Label, Labels, TaskId};
 use crate::units::{BootTime, ProcessRef};
@@ -28,8 +28,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct RuleFinder {
     scan: Scan,
-    told: HashMap<Subject, Told>,
-    /// Whose answers are to come, with the rule that found them.
+    proposals: HashMap<Subject, Proposal>,
+    /// Proposals without an answer yet, with the rule that found them.
     asked: HashMap<ProcessRef, (Subject, Label)>,
     /// Something was seen for the first time.
     unsteady: bool,
@@ -47,11 +47,11 @@ enum Subject {
 }
 
 #[derive(Debug)]
-struct Told {
+struct Proposal {
     state: State,
     /// The processes last seen in a group.
     members: Vec<ProcessRef>,
-    /// What its scheduler had said of it when it was proposed.
+    /// What its scheduler had reported of it when it was proposed.
     hint: Option<Hint>,
 }
 
@@ -71,7 +71,7 @@ impl RuleFinder {
     pub fn new(scan: Scan) -> RuleFinder {
         RuleFinder {
             scan,
-            told: HashMap::new(),
+            proposals: HashMap::new(),
             asked: HashMap::new(),
             unsteady: false,
             now: BootTime::default(),
@@ -84,9 +84,9 @@ impl RuleFinder {
         RuleFinder::new(Scan::new(node, rules))
     }
 
-    /// Looks at the node and answers what the loop is to be told, oldest first. Each wants an
-    /// answer. `hints`: what schedulers said of tasks by name.
-    pub fn pass(&mut self, hints: &Hints, now: BootTime) -> Vec<Found> {
+    /// Looks at the node and answers what to propose to the loop, oldest first. Each wants an
+    /// answer. `hints`: what schedulers reported of tasks by name.
+    pub fn pass(&mut self, hints: &Hints, now: BootTime) -> Vec<DiscoveredTask> {
         self.now = now;
         if let Err(error) = self.scan.pass() {
             self.complain("/proc", format!("cannot list the processes of the node: {error}"));
@@ -114,15 +114,15 @@ impl RuleFinder {
     /// answer too.
     pub fn answered(&mut self, process: ProcessRef, answer: Result<TaskId, CommandError>) {
         let Some((subject, rule)) = self.asked.remove(&process) else { return };
-        let Some(told) = self.told.get_mut(&subject) else { return };
-        let before = match &mut told.state {
+        let Some(proposal) = self.proposals.get_mut(&subject) else { return };
+        let before = match &mut proposal.state {
             State::Asked(before) => before.take(),
             State::AskedAgain => {
                 // One that was released meanwhile is not to be had again. What the loop could not
-                // take just now is said again with the next pass.
-                told.state = State::Taken;
+                // take just now is proposed again with the next pass.
+                proposal.state = State::Taken;
                 if answer.is_err_and(|error| error.kind == ErrorKind::Unavailable) {
-                    told.hint = None;
+                    proposal.hint = None;
                 }
                 return;
             }
@@ -130,11 +130,11 @@ impl RuleFinder {
         };
         let error = match answer {
             Ok(_) => {
-                told.state = State::Taken;
+                proposal.state = State::Taken;
                 return;
             }
             Err(CommandError { kind: ErrorKind::AlreadyExists(_), .. }) => {
-                told.state = State::Taken;
+                proposal.state = State::Taken;
                 return;
             }
             Err(error) => error,
@@ -151,7 +151,7 @@ impl RuleFinder {
                 error.message
             );
         }
-        told.state = State::Refused(refusals);
+        proposal.state = State::Refused(refusals);
     }
 
     /// Drops what is no more.
@@ -162,19 +162,19 @@ impl RuleFinder {
             .map(|group| (group.path.as_str(), group.members.as_slice()))
             .collect();
         let scan = &self.scan;
-        self.told.retain(|subject, told| match subject {
+        self.proposals.retain(|subject, proposal| match subject {
             Subject::Process(process) => scan.has(*process),
             Subject::Group(path) => groups.get(path.as_str()).is_some_and(|members| {
-                let same = told.members.iter().any(|old| members.binary_search(old).is_ok());
-                told.members = members.to_vec();
+                let same = proposal.members.iter().any(|old| members.binary_search(old).is_ok());
+                proposal.members = members.to_vec();
                 same
             }),
         });
-        let told = &self.told;
-        self.asked.retain(|_, (subject, _)| told.contains_key(subject));
+        let proposals = &self.proposals;
+        self.asked.retain(|_, (subject, _)| proposals.contains_key(subject));
     }
 
-    fn propose(&mut self, candidate: Candidate, hints: &Hints) -> Option<Found> {
+    fn propose(&mut self, candidate: Candidate, hints: &Hints) -> Option<DiscoveredTask> {
         let rule = self.scan.rules().get(candidate.rule)?;
         let process = candidate.process;
         let (subject, attach, members) = match candidate.group {
@@ -193,21 +193,21 @@ impl RuleFinder {
             .filter(|_| rule.is_named_by_cgroup())
             .and_then(|name| hints.get(name.as_str()))
             .cloned();
-        let state = match self.told.remove(&subject) {
+        let state = match self.proposals.remove(&subject) {
             None => State::Asked(None),
-            // Its scheduler says something else of it now.
-            Some(Told { state: State::Taken, hint: heeded, .. })
+            // Its scheduler reports something else of it now.
+            Some(Proposal { state: State::Taken, hint: heeded, .. })
                 if hint.is_some() && hint != heeded =>
             {
                 State::AskedAgain
             }
-            Some(Told { state: State::Refused(refusals), .. })
+            Some(Proposal { state: State::Refused(refusals), .. })
                 if refusals.again_at() <= self.now =>
             {
                 State::Asked(Some(refusals))
             }
-            Some(told) => {
-                self.told.insert(subject, told);
+            Some(proposal) => {
+                self.proposals.insert(subject, proposal);
                 return None;
             }
         };
@@ -221,8 +221,8 @@ impl RuleFinder {
         let priority = hint.as_ref().and_then(|hint| hint.priority).unwrap_or(rule.priority);
         let group = hint.as_ref().and_then(|hint| hint.queue.clone());
         let again = matches!(state, State::AskedAgain);
-        self.told.insert(subject, Told { state, members, hint });
-        Some(Found {
+        self.proposals.insert(subject, Proposal { state, members, hint });
+        Some(DiscoveredTask {
             process,
             labels: Labels { group, ..candidate.labels },
             priority: Some(priority),

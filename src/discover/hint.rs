@@ -1,6 +1,6 @@
 //! What the loop tells the finders: what a scheduler says of its containers, and when to look at once.
 //!
-//! The loop checks who says it and passes it on; it waits for nobody, so the queue is short and
+//! The loop checks the sender and passes it on without waiting, so the queue is short and
 //! what does not fit is refused: a finder that hangs must not fill memory.
 
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ const QUEUED: usize = 16;
 /// What the loop tells the finders.
 #[derive(Debug, PartialEq)]
 pub enum Word {
-    /// What a scheduler said of its containers.
+    /// What a scheduler reported of its containers.
     Hints(Vec<Hint>),
-    /// Somebody asks for a slot in the group of another manager, whose task may not be found yet:
-    /// look now, and say when that is over (`Command::Looked`).
+    /// A client asks for a slot in the group of another manager, and its task may not be found yet:
+    /// look now, and report when that is over (`Command::Looked`).
     Look,
 }
 
@@ -36,7 +36,7 @@ pub fn hint_queue() -> (HintSender, HintReceiver) {
 /// Most hints that are kept.
 const KEPT: usize = 4096;
 
-/// What was said of containers by name, found or not yet. Beyond a bound those go that were not
+/// What was reported of containers by name, found or not yet. Beyond a bound those go that were not
 /// repeated for longest.
 #[derive(Debug, Default)]
 pub struct Hints {
@@ -53,7 +53,7 @@ impl Hints {
         self.recent.insert(hint.container.clone(), hint);
     }
 
-    /// What was said last of the container of this name.
+    /// The last report of the container of this name.
     pub fn get(&self, container: &str) -> Option<&Hint> {
         self.recent.get(container).or_else(|| self.older.get(container))
     }

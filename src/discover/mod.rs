@@ -1,6 +1,6 @@
 //! Tasks that no client announced: found running, and taken into slots without being asked.
 //!
-//! Finders look and say what they found as [`Found`]; the loop decides what becomes of it
+//! Finders look and say what they found as [`DiscoveredTask`]; the loop decides what becomes of it
 //! ([`crate::command::Command::Discover`]). What is found runs already, so it is never refused
 //! for want of a slot: beyond capacity it is passive and marked overflow (spec 8).
 //!
@@ -24,4 +24,4 @@ pub mod yarn;
 pub use self::hint::{HintReceiver, HintSender, Hints, Word, hint_queue};
 pub use crate::core::model::Standing;
 pub use crate::core::task::Finder;
-pub use crate::found::{Attach, Found, Hint, Master, Presumed};
+pub use crate::found::{Attach, DiscoveredTask, Hint, Master, Presumed};

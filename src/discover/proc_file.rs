@@ -1,7 +1,7 @@
 //! The files of `/proc/PID`: reading one up to a bound, and what is in them.
 //!
 //! What a process says of itself (`cmdline`, `environ`) it may have overwritten, with anything and
-//! with megabytes of it; so nothing here allocates more than it is told to, and nothing is decoded
+//! with megabytes of it; so nothing here allocates more than its limit, and nothing is decoded
 //! that need not be. Whoever reads two files of a number compares start times: the process may
 //! have ended in between, and another one have its number.
 
@@ -28,7 +28,7 @@ pub fn variable<'t>(environ: &'t [u8], name: &str) -> Option<&'t [u8]> {
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The process whose directory has this name; `None`: it is no process's.
+/// The process with a directory of this name; `None`: it is no process's.
 pub fn pid(name: &std::ffi::OsStr) -> Option<Pid> {
     Pid::new(name.to_str()?.parse().ok()?)
 }
@@ -36,7 +36,7 @@ pub fn pid(name: &std::ffi::OsStr) -> Option<Pid> {
 /// The first `most` bytes of a file. One buffer: files of /proc tell no size.
 ///
 /// # Errors
-/// It cannot be read; whether because it is gone is said by [`vanished`].
+/// It cannot be read; [`vanished`] tells whether it is gone.
 pub fn beginning(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     const ROOM: usize = 1024;
     let mut text = Vec::with_capacity(ROOM);

@@ -1,11 +1,11 @@
 //! One process as a finder reads it: as much of it as is asked for, each file once.
 //!
-//! A process may end between two reads, and another may get its number. The first is told by
-//! [`Reader::gone`] and is no error; the second by comparing the start times before and after
-//! ([`Reader::still_there`]), which whoever acts on what was read has to ask for.
+//! A process may end between two reads, and another may get its number. The first is known from
+//! [`ProcessReader::gone`] and is no error; the second from comparing the start times before and after
+//! ([`ProcessReader::still_there`]), which whoever acts on what was read has to ask for.
 //!
 //! Command lines and environments are what the process says of itself: it may have overwritten
-//! both. Beyond [`MAX_TEXT`] they count as not readable, so that nobody makes a pass slow by
+//! both. Beyond [`MAX_TEXT`] they count as not readable, so that no user makes a pass slow by
 //! filling megabytes of arguments.
 //!
 //! The directory is a parameter, so that tests read trees they have made up.
@@ -81,9 +81,9 @@ impl Proc {
     ///
     /// # Errors
     /// Its stat file is there and cannot be read or understood.
-    pub fn open(&self, pid: Pid) -> Result<Option<Reader<'_>>, Unreadable> {
+    pub fn open(&self, pid: Pid) -> Result<Option<ProcessReader<'_>>, Unreadable> {
         let Some(stat) = self.stat(pid)? else { return Ok(None) };
-        let reader = Reader {
+        let reader = ProcessReader {
             proc: self,
             pid,
             stat,
@@ -138,7 +138,7 @@ enum Once<T> {
 
 /// A process that is being read.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub struct ProcessReader<'a> {
     proc: &'a Proc,
     pid: Pid,
     stat: Stat,
@@ -150,13 +150,13 @@ pub struct Reader<'a> {
     trouble: Option<Unreadable>,
 }
 
-impl Reader<'_> {
+impl ProcessReader<'_> {
     /// The process that is read.
     pub fn process(&self) -> ProcessRef {
         ProcessRef { pid: self.pid, start_ticks: self.stat.start_ticks }
     }
 
-    /// What its stat file said first.
+    /// The first content of its stat file.
     pub fn stat(&self) -> Stat {
         self.stat
     }
@@ -201,7 +201,7 @@ impl Reader<'_> {
     }
 }
 
-impl Subject for Reader<'_> {
+impl Subject for ProcessReader<'_> {
     fn user(&mut self) -> Option<u32> {
         if let Once::Read(user) = self.user {
             return user;
@@ -272,7 +272,8 @@ mod tests {
         assert_eq!(reader.command().unwrap(), "/bin/sh -c a  b\n\"c\" \u{fc} ".as_bytes());
         assert_eq!(reader.user(), Some(1000));
         assert_eq!(reader.cgroup(), Some("/a:b/c"));
-        let value = |reader: &mut Reader<'_>, name| reader.variable(name).map(<[u8]>::to_vec);
+        let value =
+            |reader: &mut ProcessReader<'_>, name| reader.variable(name).map(<[u8]>::to_vec);
         assert_eq!(value(&mut reader, "A"), Some(b"1".to_vec()));
         assert_eq!(value(&mut reader, "B"), Some(b"x=y".to_vec()));
         assert_eq!(value(&mut reader, "EMPTY"), Some(Vec::new()));

@@ -19,27 +19,27 @@ const REASONS: usize = 8;
 pub struct Refusals {
     pause: Duration,
     again_at: BootTime,
-    said: Vec<String>,
+    reasons: Vec<String>,
 }
 
 impl Refusals {
     /// None yet. `first`: the pause after the first one, doubled each time.
     pub fn new(first: Duration) -> Refusals {
-        Refusals { pause: first, again_at: BootTime::default(), said: Vec::new() }
+        Refusals { pause: first, again_at: BootTime::default(), reasons: Vec::new() }
     }
 
-    /// Refused once more. `true`: nobody has been told this reason.
+    /// Refused once more. `true`: this reason was not logged yet.
     pub fn add(&mut self, reason: &str, now: BootTime) -> bool {
         self.put_off(now);
         let shape = shape(reason);
-        let is_new = self.said.len() < REASONS && !self.said.contains(&shape);
+        let is_new = self.reasons.len() < REASONS && !self.reasons.contains(&shape);
         if is_new {
-            self.said.push(shape);
+            self.reasons.push(shape);
         }
         is_new
     }
 
-    /// Refused for a reason that nobody has to know.
+    /// Refused for a reason that is not logged.
     pub fn put_off(&mut self, now: BootTime) {
         self.again_at = now.after(self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -89,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_said_once_whatever_its_numbers() {
+    fn each_reason_is_reported_once_whatever_its_numbers() {
         let mut refusals = Refusals::new(Duration::from_secs(1));
         let now = BootTime::default();
         assert!(refusals.add("12 were moved, 3 or more were still outside", now));
         assert!(!refusals.add("7 were moved, 111 or more were still outside", now));
         assert!(refusals.add("its group has no cpu.weight", now));
-        let said = (0..100).filter(|turn| refusals.add(&"x".repeat(turn + 1), now)).count();
-        assert_eq!(said, REASONS - 2);
+        let logged = (0..100).filter(|turn| refusals.add(&"x".repeat(turn + 1), now)).count();
+        assert_eq!(logged, REASONS - 2);
     }
 }

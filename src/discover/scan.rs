@@ -3,13 +3,13 @@
 //! A pass lists /proc and reads only what may have changed: processes that are new, those that
 //! are young (what runs in a process is decided by the exec that follows its fork, often by
 //! several in a row), and a thirty-second of the others, so that a late exec or a move to another
-//! group is noticed within 32 passes. New ones are told from old ones by the inode that comes
+//! group is noticed within 32 passes. New ones differ from old ones by the inode that comes
 //! with the list, without a read of its own.
 //!
 //! Of what matches, one process stands for each task. Of processes to be moved it is the top-most:
-//! one whose ancestor matches the same rule with the same id belongs to that ancestor's task, as
-//! the launcher's shell and the program below it do. Of processes in a group to be managed in
-//! place it is the oldest in the group itself or, where there is none, below it.
+//! one with an ancestor that matches the same rule with the same id belongs to that ancestor's
+//! task, as the launcher's shell and the program below it do. Of processes in a group to be managed
+//! in place it is the oldest in the group itself or, where there is none, below it.
 //!
 //! Never proposed: threads of the kernel, process 1, the daemon and its children, what has ended,
 //! what is in a group of LRS's already, the root group and a group that holds LRS's root.
@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 
-use super::processes::{Listed, Proc, Reader, Unreadable};
+use super::processes::{Listed, Proc, ProcessReader, Unreadable};
 use super::rules::{self, Subject as _};
 use crate::config::rule::{Means, Rule};
 use crate::core::model::{Label, Labels};
@@ -60,7 +60,7 @@ pub struct Candidate {
     /// What the rule's templates made.
     pub labels: Labels,
     /// The group to manage in place; `None`: the process is to be moved.
-    pub group: Option<Group>,
+    pub group: Option<GroupMembers>,
     /// The group it was seen in, where the rule asks for one.
     pub place: Option<String>,
     /// Seen the same twice: before, it may be a child between fork and exec.
@@ -69,7 +69,7 @@ pub struct Candidate {
 
 /// A group that a rule names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupMembers {
     /// Below the mount, with a leading slash.
     pub path: String,
     /// Processes that matched in it and below, in ascending order.
@@ -81,7 +81,7 @@ pub struct Group {
 pub struct Scan {
     node: Node,
     rules: Vec<Rule>,
-    seen: HashMap<Pid, Seen>,
+    seen: HashMap<Pid, ProcessEntry>,
     pass: u32,
     /// Processes read in this pass.
     read: usize,
@@ -89,7 +89,7 @@ pub struct Scan {
 }
 
 #[derive(Debug)]
-struct Seen {
+struct ProcessEntry {
     process: ProcessRef,
     inode: u64,
     parent: Option<Pid>,
@@ -101,11 +101,11 @@ struct Seen {
     pass: u32,
     /// Of what was read, to notice a change.
     fingerprint: u64,
-    verdict: Verdict,
+    verdict: Match,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Verdict {
+enum Match {
     /// No rule, or a place LRS must not touch.
     No,
     /// To be moved.
@@ -192,33 +192,35 @@ impl Scan {
             || listed.pid == self.node.daemon
             || parent == Some(self.node.daemon);
         let verdict = if exempt || stat.ended() {
-            Verdict::No
+            Match::No
         } else {
             verdict(&self.node, &self.rules, &mut reader)
         };
         self.trouble.extend(reader.trouble());
         // What is missing of a process that went says nothing of one that took its number.
-        if reader.gone() || verdict != Verdict::No && !reader.still_there() {
+        if reader.gone() || verdict != Match::No && !reader.still_there() {
             return;
         }
         let fingerprint = fingerprint(&verdict, &mut reader);
-        let unchanged = |seen: &&Seen| seen.process == process && seen.fingerprint == fingerprint;
+        let unchanged =
+            |seen: &&ProcessEntry| seen.process == process && seen.fingerprint == fingerprint;
         let known = self.seen.get(&listed.pid).filter(unchanged);
         let young = known.map_or(YOUNG, |seen| seen.young.saturating_sub(1));
         let pass = self.pass;
         let inode = listed.inode;
-        let seen = Seen { process, inode, parent, young, exempt, pass, fingerprint, verdict };
+        let seen =
+            ProcessEntry { process, inode, parent, young, exempt, pass, fingerprint, verdict };
         self.seen.insert(listed.pid, seen);
     }
 
     /// What the rules make of the processes that the last pass saw, oldest first.
     pub fn candidates(&self) -> Vec<Candidate> {
         let mut found = Vec::new();
-        let mut groups: HashMap<&str, Vec<(&Seen, bool)>> = HashMap::new();
+        let mut groups: HashMap<&str, Vec<(&ProcessEntry, bool)>> = HashMap::new();
         for seen in self.seen.values() {
             match &seen.verdict {
-                Verdict::No | Verdict::Own { inside: true, .. } => {}
-                Verdict::Own { rule, labels, inside: false, place } => {
+                Match::No | Match::Own { inside: true, .. } => {}
+                Match::Own { rule, labels, inside: false, place } => {
                     if !self.belongs_to_ancestor(seen, *rule, &labels.name) {
                         found.push(Candidate {
                             process: seen.process,
@@ -230,7 +232,7 @@ impl Scan {
                         });
                     }
                 }
-                Verdict::InPlace { group, direct, .. } => {
+                Match::InPlace { group, direct, .. } => {
                     groups.entry(group).or_default().push((seen, *direct));
                 }
             }
@@ -240,17 +242,22 @@ impl Scan {
         found
     }
 
-    fn belongs_to_ancestor(&self, of: &Seen, its_rule: usize, its_name: &Option<Label>) -> bool {
+    fn belongs_to_ancestor(
+        &self,
+        of: &ProcessEntry,
+        its_rule: usize,
+        its_name: &Option<Label>,
+    ) -> bool {
         let mut child = of;
         for _ in 0..GENERATIONS {
             let Some(parent) = child.parent.and_then(|parent| self.seen.get(&parent)) else {
                 return false;
             };
-            // A parent's number may have gone to somebody younger since it was read.
+            // A parent's number may have gone to a younger process since it was read.
             if parent.process.start_ticks > child.process.start_ticks {
                 return false;
             }
-            if let Verdict::Own { rule, labels, .. } = &parent.verdict
+            if let Match::Own { rule, labels, .. } = &parent.verdict
                 && *rule == its_rule
                 && labels.name == *its_name
             {
@@ -262,7 +269,7 @@ impl Scan {
     }
 }
 
-impl Seen {
+impl ProcessEntry {
     fn is_steady(&self) -> bool {
         self.young < YOUNG
     }
@@ -279,26 +286,26 @@ fn age(process: ProcessRef) -> (u64, i32) {
 }
 
 /// The task that the group at `path` is.
-fn in_place(path: &str, members: &[(&Seen, bool)]) -> Option<Candidate> {
+fn in_place(path: &str, members: &[(&ProcessEntry, bool)]) -> Option<Candidate> {
     let (main, _) = members.iter().min_by_key(|(seen, direct)| (!direct, age(seen.process)))?;
-    let Verdict::InPlace { rule, labels, .. } = &main.verdict else { return None };
+    let Match::InPlace { rule, labels, .. } = &main.verdict else { return None };
     let mut members: Vec<ProcessRef> = members.iter().map(|(seen, _)| seen.process).collect();
     members.sort_unstable();
     Some(Candidate {
         process: main.process,
         rule: *rule,
         labels: labels.clone(),
-        group: Some(Group { path: path.to_owned(), members }),
+        group: Some(GroupMembers { path: path.to_owned(), members }),
         place: None,
         steady: main.is_steady(),
     })
 }
 
-fn verdict(node: &Node, rules: &[Rule], reader: &mut Reader<'_>) -> Verdict {
-    let Some(found) = rules::first_match(rules, reader) else { return Verdict::No };
-    let Some(means) = rules.get(found.rule).map(|rule| rule.attach) else { return Verdict::No };
+fn verdict(node: &Node, rules: &[Rule], reader: &mut ProcessReader<'_>) -> Match {
+    let Some(found) = rules::first_match(rules, reader) else { return Match::No };
+    let Some(means) = rules.get(found.rule).map(|rule| rule.attach) else { return Match::No };
     // Outside of what the mount shows nothing can be moved or weighed.
-    let Some(path) = reader.cgroup() else { return Verdict::No };
+    let Some(path) = reader.cgroup() else { return Match::No };
     let within =
         |path: &str, group: Option<&str>| group.is_some_and(|group| is_within(path, group));
     let root = node.lrs_root.as_deref();
@@ -308,23 +315,23 @@ fn verdict(node: &Node, rules: &[Rule], reader: &mut Reader<'_>) -> Verdict {
         (Means::Own, _) => {
             let place = rules.get(rule).and_then(|rule| rule.cgroup.as_ref());
             let place = place.map(|_| path.to_owned());
-            Verdict::Own { rule, labels, inside: within(path, root), place }
+            Match::Own { rule, labels, inside: within(path, root), place }
         }
         (Means::InPlace, Some(group)) => {
             let holds_root = root.is_some_and(|root| is_within(root, &group));
             if group == "/" || holds_root || within(&group, root) {
-                return Verdict::No;
+                return Match::No;
             }
             let direct = path == group;
-            Verdict::InPlace { rule, labels, group, direct }
+            Match::InPlace { rule, labels, group, direct }
         }
         // The configuration refuses a rule in place that names no group.
-        (Means::InPlace, None) => Verdict::No,
+        (Means::InPlace, None) => Match::No,
     }
 }
 
 /// Of the verdict and of the command line, where it was read for it.
-fn fingerprint(verdict: &Verdict, reader: &mut Reader<'_>) -> u64 {
+fn fingerprint(verdict: &Match, reader: &mut ProcessReader<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     verdict.hash(&mut hasher);
     reader.command_read().hash(&mut hasher);

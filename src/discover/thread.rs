@@ -2,14 +2,14 @@
 //!
 //! It hosts the finder of `[yarn]` and that of the `[[discover]]` rules, asks the loop about what
 //! they find and brings them the answers. Reading /proc and directories may take milliseconds,
-//! which here keeps nobody waiting. A container is noticed by inotify at once; what only rules
-//! can tell, once in a sample period.
+//! which here delays no other thread. A container is noticed by inotify at once; what only rules
+//! find, once in a sample period.
 //!
-//! It is also what waits for Hadoop's configuration. A node whose files cannot be read yet (a disk
-//! that is not mounted, a package that is being installed) is shaped without YARN meanwhile, and
-//! the reason is what `lrsctl yarn status` says. They are read again when a NodeManager has come,
-//! which runs with what they say then: where that is something else, containers are looked for anew, as
-//! after a restart of lrsd. What is a task stays one.
+//! It is also what waits for Hadoop's configuration. A node with files that cannot be read yet (a disk
+//! that is not mounted, a package that is being installed) is shaped without YARN meanwhile, and the
+//! reason is what `lrsctl yarn status` says. They are read again when a NodeManager has come, which
+//! runs with what they say then: where that is something else, containers are looked for anew, as after
+//! a restart of lrsd. What is a task stays one.
 //!
 //! The loop shapes what is a task whatever becomes of this thread, so neither a panic nor a hang ends
 //! the daemon or delays its end: each is a line of the log and a warning in status
@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use super::finder::RuleFinder;
 use super::processes::Proc;
 use super::scan::Node;
-use super::{Found, Hint, HintReceiver, Hints, Word};
+use super::{DiscoveredTask, Hint, HintReceiver, Hints, Word};
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
@@ -76,8 +76,8 @@ pub struct Parts {
 pub struct Finder {
     thread: JoinHandle<()>,
     busy: Busy,
-    /// What was last said of it.
-    said: Option<&'static str>,
+    /// What was last reported of it.
+    reported: Option<&'static str>,
 }
 
 /// Since when a round has been under way, in ms since the boot; 0: none is.
@@ -105,31 +105,31 @@ impl Finder {
         let own = Arc::clone(&busy);
         let thread =
             std::thread::Builder::new().name("lrs-find".into()).spawn(move || work(own))?;
-        Ok(Finder { thread, busy, said: None })
+        Ok(Finder { thread, busy, reported: None })
     }
 
     /// To be called from time to time: why no task is found, a sentence for the operator, or that all
-    /// is well again. `None`: that was said already.
+    /// is well again. `None`: that was reported already.
     pub fn news(&mut self, now: BootTime) -> Option<Option<String>> {
         let since = self.busy.load(Ordering::Relaxed);
         let trouble = if self.thread.is_finished() {
             Some(
-                "tasks that nobody announces are not found: the thread lrs-find panicked, and the \
+                "tasks that no client announces are not found: the thread lrs-find panicked, and the \
                  journal says where; those that are known are shaped. Restart lrsd: tasks run on",
             )
         } else if since != 0 && millis(now).saturating_sub(since) >= millis(BootTime(HANGS_AFTER)) {
             Some(
-                "tasks that nobody announces are not found: the thread lrs-find hangs, in a read of \
+                "tasks that no client announces are not found: the thread lrs-find hangs, in a read of \
                  /proc, of Hadoop's files or of a NodeManager's directory; those that are known are \
                  shaped. Look for a dead disk or mount",
             )
         } else {
             None
         };
-        if self.said == trouble {
+        if self.reported == trouble {
             return None;
         }
-        self.said = trouble;
+        self.reported = trouble;
         match trouble {
             Some(trouble) => tracing::error!("{trouble}"),
             None => tracing::info!("the thread lrs-find goes on"),
@@ -138,7 +138,7 @@ impl Finder {
     }
 }
 
-/// Whose find it is.
+/// Which finder found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Yarn,
@@ -149,7 +149,7 @@ type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
 
 /// The YARN side, once Hadoop's files were read.
 struct Yarn {
-    /// What they said.
+    /// What they reported.
     settings: Settings,
     finder: NodeFinder,
     ready: AsyncFd<OwnedFd>,
@@ -175,14 +175,14 @@ struct Finding {
     busy: Busy,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
-    /// The loop waits for the end of a look.
+    /// The loop waits for the end of a pass.
     look_wanted: bool,
     yarn: Option<Yarn>,
-    /// When Hadoop's files are read; `None`: they were, or nobody wants it.
+    /// When Hadoop's files are read; `None`: they were, or YARN is off.
     join_due: Option<BootTime>,
     /// Why they could not be read.
     join_error: Option<(String, WallTime)>,
-    /// What schedulers said, also before Hadoop's files were read.
+    /// What schedulers reported, also before Hadoop's files were read.
     hints: Hints,
     asked: JoinSet<Answer>,
     turns: Arc<Semaphore>,
@@ -274,11 +274,11 @@ impl Finding {
                 let reason = match &self.yarn {
                     Some(_) => format!(
                         "a NodeManager started, and containers are looked for by what Hadoop's \
-                         files said before: {reason}"
+                         files contained before: {reason}"
                     ),
                     None => reason,
                 };
-                if self.join_error.as_ref().is_none_or(|(said, _)| *said != reason) {
+                if self.join_error.as_ref().is_none_or(|(before, _)| *before != reason) {
                     tracing::error!("YARN is not joined anew, which is tried again: {reason}");
                     self.join_error = Some((reason, now.wall));
                 }
@@ -296,7 +296,7 @@ impl Finding {
         Yarn::new(settings).map(Some)
     }
 
-    /// Lets the finders look whose time has come, and asks the loop about what they found.
+    /// Lets the finders that are due look, and asks the loop about what they found.
     fn look(&mut self, now: Moment) {
         if let Some(yarn) = &mut self.yarn
             && (yarn.finder.next_due() <= now.boot || is_readable(&yarn.ready))
@@ -321,7 +321,7 @@ impl Finding {
         }
     }
 
-    fn ask(&mut self, source: Source, found: Vec<Found>) {
+    fn ask(&mut self, source: Source, found: Vec<DiscoveredTask>) {
         for found in found {
             let (process, commands) = (found.process, self.parts.access.commands.clone());
             let turns = Arc::clone(&self.turns);
@@ -393,7 +393,8 @@ impl Finding {
         }
     }
 
-    /// What nobody waits for; the loop takes nothing more once it stops, and nobody reads it then.
+    /// Without waiting for an answer; once the loop stops, it takes nothing more, and nothing is
+    /// lost.
     async fn tell(&self, command: Command) {
         match self.parts.access.commands.send(command).await {
             Ok(()) | Err(CommandError { kind: ErrorKind::Unavailable, .. }) => {}
@@ -422,7 +423,7 @@ async fn readable(yarn: &mut Option<Yarn>) {
     }
 }
 
-/// Whether a pass would find events; readiness of the runtime is told once for several.
+/// Whether a pass would find events; the runtime reports readiness once for several.
 fn is_readable(fd: &AsyncFd<OwnedFd>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut watched = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_said_once() {
+    fn a_panic_is_reported_once() {
         let mut finder = Finder::of(|_| panic!("of the test")).unwrap();
         let now = clock::boot_time();
         assert!(news(&mut finder, now).unwrap().contains("lrs-find panicked"));
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_said_once_and_so_is_its_end() {
+    fn a_hang_is_reported_once_and_so_is_its_end() {
         let (go, wait) = mpsc::channel::<()>();
         let begun = clock::boot_time();
         let mut finder = Finder::of(move |busy| {

@@ -214,7 +214,7 @@ fn judge_rights(facts: &Facts, config: &Config) -> Check {
 const DELEGATE: &str = "mount the cgroup tree read-write (in a container: ask for a writable cgroup \
                         namespace), or set daemon.mode = \"observe\"";
 
-/// Whether `cpu.idle` is there; `None`: cannot be told before a group is made.
+/// Whether `cpu.idle` is there; `None`: not known before a group is made.
 fn idle(facts: &Facts, carrier: &Carrier<'_>) -> Option<bool> {
     let hierarchy = carrier.hierarchy();
     let recent = facts.kernel.as_ref().ok().map(|kernel| kernel.version >= CPU_IDLE_SINCE);
@@ -352,7 +352,7 @@ pub(super) fn task_memory(facts: &Facts, config: &Config) -> Check {
         Some(Carrier::V2(unified)) if unified.available.iter().any(|name| name == "memory") => {
             Check::ok(ID, "in the groups of tasks")
         }
-        // What to do is said by the check of the hierarchy.
+        // The check of the hierarchy says what to do.
         Some(Carrier::V2(_)) => Check::ok(ID, format!("not available here; {WITHOUT}")),
     }
 }

@@ -79,8 +79,8 @@ pub(super) fn descriptors(facts: &Facts, config: &Config) -> Check {
     const ID: &str = "descriptors";
     let limit = &facts.descriptors;
     let show = |limit: Option<u64>| limit.map_or(String::from("unlimited"), |n| n.to_string());
-    let whose = if limit.of_daemon { "of the running daemon" } else { "of this shell" };
-    let found = format!("soft {}, hard {} ({whose})", show(limit.soft), show(limit.hard));
+    let owner = if limit.of_daemon { "of the running daemon" } else { "of this shell" };
+    let found = format!("soft {}, hard {} ({owner})", show(limit.soft), show(limit.hard));
     // lrsd raises the soft limit to the hard one.
     let Some(hard) = limit.hard else { return Check::ok(ID, found) };
     let tasks = hard.saturating_sub(HEADROOM).min(hard / 2) / FILES_PER_TASK;
@@ -108,7 +108,7 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
             Check::ok(ID, format!("answers at {path}{who}"))
         }
         (Socket::Served { pid, answers: false }, _) => {
-            let who = pid.map_or(String::from("somebody"), |pid| format!("pid {pid}"));
+            let who = pid.map_or(String::from("another process"), |pid| format!("pid {pid}"));
             Check::warn(
                 ID,
                 format!("{who} listens at {path} and does not answer within a second"),
@@ -121,7 +121,7 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
         (Socket::Absent | Socket::Stale, Ok(true)) => Check::warn(
             ID,
             format!(
-                "{} is locked, but nobody listens at {path}: a daemon starts, stops, or has \
+                "{} is locked, but no process listens at {path}: a daemon starts, stops, or has \
                  another grpc.listen",
                 config.daemon.runtime_dir.join("lock").display()
             ),
@@ -130,7 +130,7 @@ pub(super) fn daemon(facts: &Facts, config: &Config) -> Check {
         (Socket::Absent | Socket::Stale, _) if root_in_use(facts).is_some() => Check::warn(
             ID,
             format!(
-                "nobody listens at {path}, but another lrsd uses the cgroup root {}",
+                "no process listens at {path}, but another lrsd uses the cgroup root {}",
                 root_in_use(facts).unwrap_or_default()
             ),
             "stop it, or give this one its own cgroup.root and daemon.runtime_dir",

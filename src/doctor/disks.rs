@@ -11,7 +11,7 @@ use super::{Check, Verdict};
 use crate::cgroup::DiskTiers;
 use crate::config::Config;
 
-/// First kernel whose mq-deadline honours the classes of I/O priorities.
+/// First kernel with an mq-deadline that honours the classes of I/O priorities.
 const DEADLINE_PRIORITIES_SINCE: (u32, u32) = (5, 14);
 
 /// What passive tasks feel on one disk.
@@ -135,7 +135,7 @@ pub(super) fn io_tiers(facts: &Facts, config: &Config) -> Check {
 }
 
 pub(super) fn each(facts: &Facts, config: &Config) -> Vec<Check> {
-    // Why there are none is said once, in `io_tiers`.
+    // `io_tiers` reports once why there are none.
     let Ok(disks) = &facts.disks else { return Vec::new() };
     let controllers = controllers(facts, config);
     disks.iter().map(|disk| judge(disk, facts, config, controllers)).collect()

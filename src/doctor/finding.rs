@@ -1,5 +1,5 @@
-//! Whether the running daemon looks for tasks that nobody announces: by its threads, whose names
-//! and states everybody may read.
+//! Whether the running daemon looks for tasks that no client announces: by its threads, since their
+//! names and states may be read by any user.
 //!
 //! Limits: a thread that hangs in anything but a disk looks like one that waits; the warnings of
 //! `lrsctl status` tell it.
@@ -60,7 +60,7 @@ pub(super) fn check(facts: &Facts, config: &Config) -> Option<Check> {
     const ID: &str = "finding";
     let wanted = config.yarn.enabled || !config.discover.is_empty();
     Some(match facts.finder.as_ref().filter(|_| wanted)? {
-        Ok(Finder::There) => Check::ok(ID, "the daemon looks for tasks that nobody announces"),
+        Ok(Finder::There) => Check::ok(ID, "the daemon looks for tasks that no client announces"),
         Ok(Finder::Stuck) => Check::warn(
             ID,
             format!("the daemon's thread {THREAD} waits for a disk: no new task is found"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_is_told_by_its_name_and_state() {
+    fn the_thread_is_recognised_by_its_name_and_state() {
         let proc = tempfile::tempdir().unwrap();
         let served = Socket::Served { pid: Some(7), answers: true };
         let read = || read(proc.path(), &served);

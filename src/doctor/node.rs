@@ -75,14 +75,14 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
         return Check::unknown(ID, "nothing is known of it", "mount procfs at /proc");
     };
     let (reserved, resumed) = (config.guard.memory_reserve, config.guard.memory_resume);
-    let said = |room: &Room, reserve: Bytes| {
+    let text = |room: &Room, reserve: Bytes| {
         let (available, total, limit) = (room.available, room.total, room.limit_said());
         format!("{available} of {total} available{limit}, guard.memory_reserve is {reserve}")
     };
     // Of every limit, not only of the one that binds now.
     let never = |room: &&Room| reserved.of(room.total) >= room.total;
     if let Some(room) = memory.rooms().find(never) {
-        let found = said(room, reserved.of(room.total));
+        let found = text(room, reserved.of(room.total));
         return Check::fail(
             ID,
             format!("{found}: no passive slot is ever offered"),
@@ -96,7 +96,7 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
     }
     let for_ever = |room: &&Room| resumed.of(room.total) >= room.total;
     if let Some(room) = memory.rooms().find(for_ever) {
-        let (found, resume) = (said(room, reserved.of(room.total)), resumed.of(room.total));
+        let (found, resume) = (text(room, reserved.of(room.total)), resumed.of(room.total));
         return Check::warn(
             ID,
             format!("{found}; once the guard holds, guard.memory_resume ({resume}) keeps it so"),
@@ -105,7 +105,7 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
     }
     let (room, reserve) = memory.least_above(|total| reserved.of(total));
     let (available, resume) = (room.available, resumed.of(room.total));
-    let found = said(room, reserve);
+    let found = text(room, reserve);
     if resume < reserve {
         return Check::warn(
             ID,

@@ -53,15 +53,15 @@ pub(super) struct Facts {
     pub(super) memory_limits: MemoryLimits,
     /// `None`: the kernel has no autogroups.
     pub(super) autogroup: Reading<Option<bool>>,
-    pub(super) runtime_dir: Place,
+    pub(super) runtime_dir: DirFacts,
     /// Whether the group of [`DoctorOptions::group`] exists.
     pub(super) group: Reading<bool>,
     pub(super) descriptors: Descriptors,
     /// The first socket of `grpc.listen`.
     pub(super) socket: Socket,
-    /// Whether somebody holds `<runtime_dir>/lock`.
+    /// Whether a process holds `<runtime_dir>/lock`.
     pub(super) locked: Reading<bool>,
-    /// The LRS root in the CPU controller's hierarchy and whether somebody holds its lock;
+    /// The LRS root in the CPU controller's hierarchy and whether a process holds its lock;
     /// `None`: there is no such hierarchy.
     pub(super) root_lock: Option<(PathBuf, Reading<bool>)>,
     /// Busy groups beside the LRS root; `None`: there is no hierarchy with the CPU controller.
@@ -103,7 +103,7 @@ pub(super) struct Hierarchy {
     /// v1: those that LRS uses.
     pub(super) controllers: Vec<String>,
     /// Where the LRS root is or would be.
-    pub(super) root: Place,
+    pub(super) root: DirFacts,
     /// Whether this process may make and use it.
     pub(super) usable: Result<(), Obstacle>,
     /// Whether the mount shows the group this process is in.
@@ -146,7 +146,7 @@ pub(super) struct Unified {
 
 /// Whether something can be made at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DirFacts {
     /// What was asked for.
     pub(super) path: PathBuf,
     pub(super) exists: bool,
@@ -185,11 +185,11 @@ pub(super) struct Descriptors {
 pub(super) enum Socket {
     /// No file.
     Absent,
-    /// A file nobody listens on.
+    /// A file without a listener.
     Stale,
-    /// Somebody listens: who, if in this pid namespace, and whether they speak HTTP/2.
+    /// A process listens: which, if in this pid namespace, and whether they speak HTTP/2.
     Served { pid: Option<i32>, answers: bool },
-    /// Cannot be told.
+    /// Not known.
     Unknown(String),
 }
 
@@ -265,19 +265,19 @@ fn kernel(proc: &Path) -> Reading<Kernel> {
 }
 
 /// Whether `path` is there and may be written, or else the nearest directory above it.
-fn place(path: &Path) -> Place {
-    Place { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
+fn place(path: &Path) -> DirFacts {
+    DirFacts { path: path.to_owned(), exists: path.exists(), writable: writable(nearest(path)) }
 }
 
-/// A place in which lrsd works only if nobody else could have put or changed what is there.
-fn believed(place: Place) -> Place {
+/// A place in which lrsd works only if no other user could have put or changed what is there.
+fn believed(place: DirFacts) -> DirFacts {
     let refused = trust::check_path(&place.path).err();
     let objection = refused.and_then(|refused| {
         let remedy = trust::objection_in(&refused.source)?.remedy();
         Some(format!("{}: {}; {remedy}", refused.path.display(), refused.source))
     });
     match objection {
-        Some(objection) => Place { writable: Err(objection), ..place },
+        Some(objection) => DirFacts { writable: Err(objection), ..place },
         None => place,
     }
 }
@@ -297,7 +297,7 @@ fn writable(path: &Path) -> Reading<()> {
         .map_err(|errno| format!("no write access to {}: {}", path.display(), errno.kind()))
 }
 
-/// Files whose presence says what the kernel can do, and, for those that groups only have
+/// Files that exist if the kernel can do something, and, for those that groups only have
 /// with a controller, whether there is a group to look at.
 const FILES: [&str; 8] = [
     "cpu.idle",
@@ -519,7 +519,7 @@ fn socket(path: &Path) -> Socket {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR) => return Socket::Absent,
         Err(Errno::CONNREFUSED) => return Socket::Stale,
-        // The queue of connections is full: somebody listens and does not accept.
+        // The queue of connections is full: a process listens and does not accept.
         Err(Errno::AGAIN) => return Socket::Served { pid: None, answers: false },
         Err(errno) => {
             return Socket::Unknown(format!("cannot connect to {}: {errno}", path.display()));

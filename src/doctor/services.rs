@@ -52,7 +52,7 @@ impl Services {
             yarn_unit: first(&UNIT_DIRS, YARN_UNIT),
             bus: UnixStream::connect(SOCKET)
                 .map(drop)
-                .map_err(|error| format!("nobody answers at {SOCKET} ({error})")),
+                .map_err(|error| format!("no service answers at {SOCKET} ({error})")),
             policy: first(&POLICY_DIRS, POLICY),
         }
     }
@@ -76,7 +76,7 @@ pub(super) fn systemd(facts: &Facts, config: &Config) -> Check {
             return Check::warn(
                 ID,
                 "runs, but has no lrsd.service: a daemon started by hand ends with the session, \
-                 and nobody starts it again",
+                 and nothing starts it again",
                 "install the package, or systemd/lrsd.service, systemd/lrsd.slice and systemd/lrs.slice",
             );
         }

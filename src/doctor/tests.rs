@@ -18,8 +18,8 @@ fn strings(words: &str) -> Vec<String> {
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-fn writable_root(point: &str) -> Place {
-    Place { path: PathBuf::from(point).join("lrs"), exists: false, writable: Ok(()) }
+fn writable_root(point: &str) -> DirFacts {
+    DirFacts { path: PathBuf::from(point).join("lrs"), exists: false, writable: Ok(()) }
 }
 
 fn mounted(point: &str, controllers: &str) -> Hierarchy {
@@ -69,7 +69,7 @@ fn v2() -> Facts {
         }),
         memory_limits: MemoryLimits::default(),
         autogroup: Ok(Some(true)),
-        runtime_dir: Place { path: "/run/lrs".into(), exists: false, writable: Ok(()) },
+        runtime_dir: DirFacts { path: "/run/lrs".into(), exists: false, writable: Ok(()) },
         group: Ok(true),
         descriptors: Descriptors { of_daemon: false, soft: Some(1024), hard: Some(524_288) },
         socket: Socket::Absent,
@@ -471,7 +471,10 @@ fn each_fault_is_found_with_a_remedy() {
             "EACCES",
         ),
         (
-            |f| f.runtime_dir = Place { path: "/dev/null".into(), exists: true, writable: Ok(()) },
+            |f| {
+                f.runtime_dir =
+                    DirFacts { path: "/dev/null".into(), exists: true, writable: Ok(()) }
+            },
             "",
             "runtime_dir",
             Fail,

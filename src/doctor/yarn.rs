@@ -4,7 +4,7 @@
 //!
 //! Limits: what a NodeManager runs with may differ from its files, and what the services see differs
 //! from what this process sees below `/tmp` and `/home`, which it says. Whether the user of lrs-yarn
-//! may read Hadoop's files is told by owner, group and mode, not by access lists.
+//! may read Hadoop's files follows from owner, group and mode, not by access lists.
 
 mod facts;
 
@@ -50,7 +50,7 @@ pub(super) fn checks(facts: &Facts, config: &Config) -> Vec<Check> {
     checks
 }
 
-/// Whether lrs-yarn is at work, which lrsd knows, or will be; `None` where nobody can tell: no lrsd
+/// Whether lrs-yarn is at work, which lrsd knows, or will be; `None` where it is unknown: no lrsd
 /// answers, and it is no service.
 fn service(yarn: &Yarn, facts: &Facts) -> Option<Check> {
     const ID: &str = "yarn.service";
@@ -253,7 +253,7 @@ fn recovery(site: &Site, yarn: &Yarn, config: &Config) -> Check {
         (Ok(false), Ok(_), _) => Check::warn(
             ID,
             "yarn.nodemanager.recovery.enabled is not true: after a NodeManager that was killed, \
-             containers run on that nobody collects (they are not in its unit any more)",
+             containers run on without being collected (they are not in its unit any more)",
             "set it to true, with yarn.nodemanager.recovery.dir, .recovery.supervised and a fixed \
              yarn.nodemanager.address",
         ),
@@ -345,7 +345,7 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
                 return Check::warn(
                     ID,
                     "the NodeManager measures the node's memory itself: how much is left to offer \
-                 cannot be told before it runs",
+                 not known before it runs",
                     "set yarn.nodemanager.resource.memory-mb to what two containers a core need",
                 );
             }
@@ -358,7 +358,7 @@ fn offer(yarn: &Yarn, facts: &Facts, config: &Config) -> Check {
     let found = format!(
         "{configured} {}, {} in the node, {} reserved",
         match set {
-            Some(_) => "set by somebody in place of what yarn-site.xml says",
+            Some(_) => "set by another client in place of what yarn-site.xml says",
             None => "configured",
         },
         memory.total,

@@ -96,7 +96,7 @@ impl Executor<'_> {
                 return Ok(may_be_in_unit(pid));
             }
             match self.held_by(process, &Said::default())? {
-                HeldBy::Nobody => Ok(false),
+                HeldBy::None => Ok(false),
                 // By leaving a scope without a limit nothing is lost ([`crate::core::leaving`]).
                 HeldBy::Systemd(unit) => Ok(unit.is_service()),
                 HeldBy::Manager(manager) => Err(refused(format!(

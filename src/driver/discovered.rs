@@ -76,7 +76,7 @@ use crate::core::model::{Standing, TaskId};
 use crate::core::state::{Need, Request};
 use crate::core::step::{FoundAgain, Input};
 use crate::core::task::{FoundRecord, Task, Who};
-use crate::discover::{Attach, Finder, Found, Presumed};
+use crate::discover::{Attach, DiscoveredTask, Finder, Presumed};
 use crate::rights::{Action, Role};
 use crate::units::ProcessRef;
 
@@ -94,7 +94,7 @@ pub(super) struct Place {
 
 impl Executor<'_> {
     /// [`crate::command::Command::Discover`].
-    pub(super) fn discover(&mut self, found: Found, reply: Reply<TaskId>) {
+    pub(super) fn discover(&mut self, found: DiscoveredTask, reply: Reply<TaskId>) {
         if self.asks_about_found(&found) {
             let found = Box::new(found);
             return self.state.workers.ask(UnitJob::LookFound { found, reply });
@@ -103,7 +103,7 @@ impl Executor<'_> {
     }
 
     /// `said`: of the unit that it is in.
-    pub(super) fn discover_as(&mut self, found: Found, said: &Said, reply: Reply<TaskId>) {
+    pub(super) fn discover_as(&mut self, found: DiscoveredTask, said: &Said, reply: Reply<TaskId>) {
         let mut reply = Some(reply);
         match self.begin_discovery(found, said, &mut reply) {
             Ok(Some(id)) => self.answer(reply, Ok(id)),
@@ -115,7 +115,7 @@ impl Executor<'_> {
 
     fn begin_discovery(
         &mut self,
-        found: Found,
+        found: DiscoveredTask,
         said: &Said,
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
@@ -143,7 +143,7 @@ impl Executor<'_> {
             )));
         }
         let place = self.place_of(&found, &pinned, said)?;
-        let Found { labels, priority, standing, presumed, finder, .. } = found;
+        let DiscoveredTask { labels, priority, standing, presumed, finder, .. } = found;
         let standing = standing.or_else(|| match presumed {
             Presumed::Slot => None,
             Presumed::Slotless => Some(Standing::Slotless),
@@ -180,7 +180,12 @@ impl Executor<'_> {
     }
 
     /// How the process is taken, if it may be taken that way.
-    fn place_of(&self, found: &Found, pinned: &Pinned, said: &Said) -> Result<Place, CommandError> {
+    fn place_of(
+        &self,
+        found: &DiscoveredTask,
+        pinned: &Pinned,
+        said: &Said,
+    ) -> Result<Place, CommandError> {
         let process = pinned.process;
         let origin = self.state.tree.origin(process).map_err(cgroup_error)?;
         let kin = match &found.attach {
@@ -232,7 +237,7 @@ impl Executor<'_> {
     fn found_again(
         &mut self,
         id: TaskId,
-        found: Found,
+        found: DiscoveredTask,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
@@ -274,7 +279,7 @@ impl Executor<'_> {
     fn attach_found(
         &mut self,
         id: TaskId,
-        found: &Found,
+        found: &DiscoveredTask,
         (pinned, said): (&Pinned, &Said),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {

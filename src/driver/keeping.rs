@@ -22,7 +22,7 @@ use crate::config::Mode;
 use crate::config::rule::{Means, Rule};
 use crate::core::leaving::{self, Facts, Holder, Leaving, Stop, Unit, Weight, Wish};
 use crate::core::model::TaskId;
-use crate::discover::{Attach, Finder, Found, Word};
+use crate::discover::{Attach, DiscoveredTask, Finder, Word};
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{Moment, Pid, ProcessRef};
@@ -98,7 +98,7 @@ impl Executor<'_> {
     pub(super) fn held_by(&self, process: ProcessRef, said: &Said) -> Result<HeldBy, CommandError> {
         let around = self.state.tree.surroundings(process, Members::Itself, said.foreign);
         let around = around.map_err(cgroup_error)?;
-        Ok(around.map_or(HeldBy::Nobody, |around| around.held_by))
+        Ok(around.map_or(HeldBy::None, |around| around.held_by))
     }
 
     /// Whether systemd has to be asked about the unit of a process that may have to stay in it.
@@ -121,7 +121,7 @@ impl Executor<'_> {
     }
 
     /// The same of a process that a rule found and wants moved.
-    pub(super) fn asks_about_found(&self, found: &Found) -> bool {
+    pub(super) fn asks_about_found(&self, found: &DiscoveredTask) -> bool {
         self.state.config.daemon.mode == Mode::Enforce
             && matches!(found.finder, Finder::Rule(_))
             && !matches!(found.attach, Attach::InPlace { .. })
@@ -280,10 +280,10 @@ impl Executor<'_> {
         };
         let limit = match held_by {
             HeldBy::Systemd(_) => self.state.tree.escapes_limits(process),
-            HeldBy::Nobody | HeldBy::Manager(_) => None,
+            HeldBy::None | HeldBy::Manager(_) => None,
         };
         let holder = match held_by {
-            HeldBy::Nobody => Holder::Nobody,
+            HeldBy::None => Holder::Nobody,
             HeldBy::Manager(manager) => Holder::Manager(manager),
             HeldBy::Systemd(unit) => {
                 let stop = stop_of(&unit, said);

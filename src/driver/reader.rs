@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::worker::{Message, Outbox};
 use crate::cgroup::{
-    CgroupError, Drift, Effects, Group, Kept, KernelView, Reading, TierTree, WeightPlan,
+    CgroupError, Drift, Effects, Group, KernelView, OpenFiles, Reading, TierTree, WeightPlan,
 };
 use crate::clock;
 use crate::core::model::{Level, TaskId};
@@ -121,7 +121,7 @@ pub struct CycleReport {
 
 /// What the reading thread keeps of a group.
 struct Watched {
-    files: Kept,
+    files: OpenFiles,
     /// CPU time at the last look.
     cpu: Option<Duration>,
     /// It had used none since the look before.

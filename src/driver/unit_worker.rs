@@ -22,7 +22,7 @@ use crate::clock;
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Subject};
 use crate::core::leaving::Stop;
 use crate::core::model::TaskId;
-use crate::discover::Found as FoundProcess;
+use crate::discover::DiscoveredTask as FoundProcess;
 use crate::proto;
 use crate::systemd::lookup::{Unfit, Unit};
 use crate::systemd::manager::{Manager, ManagerError};

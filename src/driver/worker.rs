@@ -29,7 +29,7 @@ use crate::cgroup::{
 use crate::command::{CommandError, Reply};
 use crate::core::model::{Label, TaskId, Tier};
 use crate::core::task::Halt;
-use crate::discover::Found as FoundProcess;
+use crate::discover::DiscoveredTask as FoundProcess;
 use crate::sample::{Sampler, ThreadLook};
 use crate::systemd::unit::UnitRecord;
 use crate::units::ProcessRef;

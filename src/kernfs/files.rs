@@ -158,7 +158,7 @@ fn read_record(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
     }
 }
 
-/// Reads a file whose records the kernel gives a page at a time (cgroup.procs, /proc/diskstats).
+/// Reads a file that the kernel gives a page of records at a time (cgroup.procs, /proc/diskstats).
 pub fn read_list<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let file = File::open(path)?;
     let mut length = 0;
@@ -179,7 +179,7 @@ pub fn read_once<'b>(path: &Path, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8
     Ok(&buffer[..length])
 }
 
-/// The cgroup or process ended between two looks, which happens to every task once: removed
+/// The cgroup or process ended between two readings, which happens to every task once: removed
 /// cgroups answer ENODEV (open files) or ENOENT, ended processes ESRCH or ENOENT.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(
@@ -189,7 +189,7 @@ pub fn is_gone(error: &io::Error) -> bool {
 }
 
 /// The kernel was booted without PSI (EOPNOTSUPP on open), built without it (ENOENT), or it is
-/// off for this group: its absence is told by `None`, not as a problem of each reading.
+/// off for this group: its absence is a `None`, not as a problem of each reading.
 pub fn is_without_psi(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP)) || is_gone(error)
 }

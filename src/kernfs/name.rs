@@ -1,8 +1,8 @@
 //! Names that are bytes, kept as text without a loss.
 //!
-//! Paths of cgroups are bytes to the kernel and text to everybody else: records are JSON, messages
-//! are text. A byte that is part of no UTF-8 letter stands in such a text as one character
-//! of a private range that nobody uses, U+10FF80 to U+10FFFF for 0x80 to 0xff, as in Python's
+//! Paths of cgroups are bytes to the kernel and text to all others: records are JSON, messages
+//! are text. A byte that is part of no UTF-8 letter is in such a text one character
+//! of a private range without a use, U+10FF80 to U+10FFFF for 0x80 to 0xff, as in Python's
 //! `surrogateescape`; a name that has a character of that range has it as its four bytes. So
 //! [`bytes`] of [`text`] is always what came in, and all that is UTF-8 stays as it is.
 //! `lrs_term::printable` shows such a byte as `\xff`, and [`shown`] does so for clients.
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Less than what stands for byte 0x80 by as much: ASCII is always UTF-8 and needs nobody.
+/// Less than what stands for byte 0x80 by as much: ASCII is always UTF-8 and needs no such letter.
 const BASE: u32 = 0x10_FF00;
 
 fn raw_byte(c: char) -> Option<u8> {
@@ -62,7 +62,7 @@ pub fn join(base: &Path, below: &str) -> std::path::PathBuf {
     base.join(OsStr::from_bytes(&bytes(below)))
 }
 
-/// For clients, whose text is UTF-8 and nothing else: a byte that is none as `\xff`.
+/// For clients, which read UTF-8 and nothing else: a byte that is none as `\xff`.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| raw_byte(c).is_some()) {
         return Cow::Borrowed(text);

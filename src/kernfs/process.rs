@@ -1,4 +1,4 @@
-//! One process as the kernel shows it: its `stat`, whose it is, and the pidfd that pins it.
+//! One process as the kernel shows it: its `stat`, its owner, and the pidfd that pins it.
 //!
 //! The one reader of these files for the loop, the applier, the sampler and the finders. The name
 //! of a process is any 15 bytes, cut by the kernel in the middle of a letter or chosen by a thief,
@@ -70,7 +70,7 @@ impl Stat {
         matches!(self.state, b'Z' | b'X' | b'x') || self.flags & PF_EXITING != 0
     }
 
-    /// All of it ends; a process whose first thread alone has ended still runs.
+    /// All of it ends; a process still runs after its first thread alone has ended.
     pub fn ended(&self) -> bool {
         self.main_thread_ends() && self.threads <= 1
     }
@@ -129,7 +129,7 @@ pub enum PinError {
     Thread {
         /// The number given.
         pid: Pid,
-        /// Its process, as far as it can be told.
+        /// Its process, as far as it is known.
         leader: Option<Pid>,
     },
     /// It runs, but not for this daemon's eyes (proc(5), `hidepid`).

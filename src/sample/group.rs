@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::threads::Watch;
-use super::{Said, TaskPressure, TaskSample};
+use super::{ReportedFiles, TaskPressure, TaskSample};
 use crate::cgroup::GroupDirs;
 use crate::kernfs::files::{
     Descriptors, Explained, KeptFile, is_gone, is_without_psi, read_list, read_once,
@@ -24,7 +24,8 @@ const RESIDENT_EVERY: u32 = 8;
 /// only shrinks then, by reclaim.
 const RESIDENT_STILL: u32 = 8;
 
-/// Processes whose memory is read per task and cycle; a task with more takes several cycles.
+/// Most processes of a task that are asked for their memory in a cycle; a task with more takes
+/// several cycles.
 const RESIDENT_STEP: usize = 8;
 
 /// Everything kept for one task.
@@ -69,7 +70,7 @@ pub(super) struct Context<'c> {
     pub(super) descriptors: &'c Descriptors,
     pub(super) buffer: &'c mut Vec<u8>,
     pub(super) problems: &'c mut Vec<String>,
-    pub(super) said: &'c mut Said,
+    pub(super) reported: &'c mut ReportedFiles,
 }
 
 impl GroupReader {
@@ -154,7 +155,7 @@ impl GroupReader {
             Ok(text) => {
                 let mut odd = Odd::default();
                 let bytes = parse::group_io(text, is_whole_disk, &mut odd);
-                context.said.left_out(file.path(), &odd);
+                context.reported.left_out(file.path(), &odd);
                 match bytes {
                     Some(bytes) => return Some((bytes.read, bytes.written)),
                     None => context.problems.push(form_problem(file.path())),

@@ -7,11 +7,11 @@
 //! kernel (PSI takes a mutex, memory.stat flushes per-CPU counters) and must not delay a
 //! promotion. What it costs is bounded in three ways: files of the hot path stay open
 //! ([`crate::kernfs::files`]), resident memory is refreshed for a few processes per cycle and carried over in
-//! between, and threads are looked at only for tasks whose computing rate needs it
+//! between, and threads are looked at only for tasks with a computing rate that needs it
 //! ([`crate::core::rate::RateMeter::looks_wanted`]).
 //!
 //! Limits: in observe mode a task is the process and the descendants that were seen while
-//! their parent lived; what a descendant used whose parent ended before it is lost when it
+//! their parent lived; what a descendant used is lost if its parent ended before it and it
 //! ends itself.
 
 use std::collections::BTreeSet;
@@ -47,9 +47,9 @@ pub struct Settings {
     pub sys: PathBuf,
     /// The LRS root and its ancestors in the cpu hierarchy, nearest first.
     pub quota_dirs: Vec<QuotaDirs>,
-    /// Where the cpuset of tasks may be told, nearest first.
+    /// Where the cpuset of tasks may be read, nearest first.
     pub cpuset_dirs: Vec<PathBuf>,
-    /// The groups whose limits of memory bound the tasks.
+    /// The groups with the limits of memory that bound the tasks.
     pub memory_groups: Option<MemoryGroups>,
     /// How many files may stay open; see
     /// [`crate::kernfs::files::DescriptorLimit::sampler_budget`].
@@ -101,12 +101,12 @@ pub enum SampleError {
     },
 }
 
-/// Names of files of which a row was left out: that is said once, in the log, and not for each task
-/// and cycle.
+/// Names of files of which a row was left out: that is reported once, in the log, and not for each
+/// task and cycle.
 #[derive(Debug, Default)]
-struct Said(BTreeSet<OsString>);
+struct ReportedFiles(BTreeSet<OsString>);
 
-impl Said {
+impl ReportedFiles {
     /// `odd` is what was left out of `path`.
     fn left_out(&mut self, path: &Path, odd: &Odd) {
         let Some(row) = odd.row() else { return };
@@ -115,7 +115,7 @@ impl Said {
             tracing::warn!(
                 %path,
                 "{path} has a row that is not understood: \"{row}\"; it is left out, and the other \
-                 rows count; of other files of this name the same is not said again"
+                 rows count; of other files of this name the same is not reported again"
             );
         }
     }
@@ -177,14 +177,14 @@ fn read_now(
     read: impl FnOnce(&mut group::GroupReader, &mut group::Context<'_>) -> Option<TaskSample>,
 ) -> Option<TaskSample> {
     let dirs = GroupDirs { memory: None, ..dirs };
-    let (mut unsaid, mut said) = (Vec::new(), Said::default());
+    let (mut unreported, mut reported) = (Vec::new(), ReportedFiles::default());
     let mut context = group::Context {
         proc: std::path::Path::new("/proc"),
         page_size: 0,
         descriptors: &Descriptors::new(0),
         buffer: &mut Vec::new(),
-        problems: &mut unsaid,
-        said: &mut said,
+        problems: &mut unreported,
+        reported: &mut reported,
     };
     read(&mut group::GroupReader::new(dirs, 0), &mut context)
 }

@@ -6,7 +6,7 @@ use cpus::{CpuReader, CpuReading};
 
 use self::memory::LimitReader;
 use super::group::read_problem;
-use super::{DiskBytes, NodePressure, NodeSample, Said, Settings};
+use super::{DiskBytes, NodePressure, NodeSample, ReportedFiles, Settings};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone, is_without_psi, read_list};
 use crate::kernfs::parse::{self, DiskLine, Odd};
 
@@ -23,7 +23,7 @@ pub(super) struct NodeReader {
     meminfo: KeptFile,
     memory_limits: LimitReader,
     disks: Disks,
-    said: Said,
+    reported: ReportedFiles,
 }
 
 impl NodeReader {
@@ -36,7 +36,7 @@ impl NodeReader {
             meminfo: file("meminfo"),
             memory_limits: LimitReader::new(settings.memory_groups.as_ref()),
             disks: Disks::new(settings.sys.join("block")),
-            said: Said::default(),
+            reported: ReportedFiles::default(),
         }
     }
 
@@ -56,7 +56,7 @@ impl NodeReader {
         node.pressure = self.read_pressure(descriptors, buffer, problems);
         let mut odd = Odd::default();
         node.disk = self.disks.read(&self.diskstats, buffer, problems, &mut odd);
-        self.said.left_out(&self.diskstats, &odd);
+        self.reported.left_out(&self.diskstats, &odd);
     }
 
     /// Whether a device of a group's I/O file is a whole disk.
@@ -92,7 +92,7 @@ impl NodeReader {
                     None
                 }
             };
-            self.said.left_out(file.path(), &odd);
+            self.reported.left_out(file.path(), &odd);
         }
         let [cpu, memory, io] = totals;
         totals.iter().any(Option::is_some).then(|| NodePressure {
@@ -198,7 +198,7 @@ impl Disks {
                 self.known.clear();
                 self.whole.clear();
                 problems.push(format!(
-                    "cannot read {}, so disks cannot be told from partitions: {error}",
+                    "cannot read {}, so disks cannot be distinguished from partitions: {error}",
                     self.block.display()
                 ));
                 return None;

@@ -6,27 +6,29 @@ use std::time::Duration;
 use super::group::{Context, GroupReader};
 use super::node::NodeReader;
 use super::tree::{ProcessTable, TreeReader};
-use super::{NodeSample, Said, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook};
+use super::{
+    NodeSample, ReportedFiles, Sample, SampleError, Settings, TaskSample, TaskSource, ThreadLook,
+};
 use crate::core::model::TaskId;
 use crate::kernfs::files::{Descriptors, read_once};
 use crate::units::{BootTime, Bytes};
 
-/// Problems reported per cycle; of more, the number is said.
+/// Problems reported per cycle; of more, only the number.
 const MOST_PROBLEMS: usize = 16;
 
-/// Reads the node and the tasks it was told to watch. Not shared: one thread owns it.
+/// Reads the node and the tasks it was set to watch. Not shared: one thread owns it.
 #[derive(Debug)]
 pub struct Sampler {
     settings: Settings,
     descriptors: Descriptors,
     node: NodeReader,
-    tasks: BTreeMap<TaskId, Reader>,
+    tasks: BTreeMap<TaskId, TaskReader>,
     buffer: Vec<u8>,
-    said: Said,
+    reported: ReportedFiles,
 }
 
 #[derive(Debug)]
-enum Reader {
+enum TaskReader {
     Group(Box<GroupReader>),
     Tree(Box<TreeReader>),
 }
@@ -44,7 +46,7 @@ impl Sampler {
             node: NodeReader::new(&settings),
             tasks: BTreeMap::new(),
             buffer,
-            said: Said::default(),
+            reported: ReportedFiles::default(),
             settings,
         })
     }
@@ -52,8 +54,10 @@ impl Sampler {
     /// Begins to read a task. Watching one that is watched already starts it anew.
     pub fn watch(&mut self, id: TaskId, source: TaskSource) {
         let reader = match source {
-            TaskSource::Group(dirs) => Reader::Group(Box::new(GroupReader::new(dirs, id.number))),
-            TaskSource::Processes(main) => Reader::Tree(Box::new(TreeReader::new(main))),
+            TaskSource::Group(dirs) => {
+                TaskReader::Group(Box::new(GroupReader::new(dirs, id.number)))
+            }
+            TaskSource::Processes(main) => TaskReader::Tree(Box::new(TreeReader::new(main))),
         };
         self.tasks.insert(id, reader);
     }
@@ -74,8 +78,8 @@ impl Sampler {
         (self.descriptors.kept(), self.descriptors.budget())
     }
 
-    /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be told
-    /// from partitions.
+    /// The whole disks of the node, as of the last reading; none: there are none, or they cannot be
+    /// distinguished from partitions.
     pub fn whole_disks(&self) -> Vec<(u32, u32)> {
         self.node.whole_disks().to_vec()
     }
@@ -86,7 +90,7 @@ impl Sampler {
     }
 
     /// One reading. `now` is taken by the caller just before; `look_at`, ascending, are the
-    /// tasks whose threads are looked at too. [`Sample::took`] is left to the caller, which
+    /// tasks to look at the threads of. [`Sample::took`] is left to the caller, which
     /// has the clock.
     pub fn sample(&mut self, now: BootTime, look_at: &[TaskId]) -> Sample {
         self.read_all(now, None, look_at)
@@ -102,7 +106,7 @@ impl Sampler {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
         let mut problems = std::mem::take(&mut node.problems);
-        let trees = self.tasks.values().any(|reader| matches!(reader, Reader::Tree(_)));
+        let trees = self.tasks.values().any(|reader| matches!(reader, TaskReader::Tree(_)));
         let table = trees.then(|| ProcessTable::read(&self.settings.proc, &mut problems));
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (&id, reader) in &mut self.tasks {
@@ -113,17 +117,17 @@ impl Sampler {
                 descriptors: &self.descriptors,
                 buffer: &mut self.buffer,
                 problems: &mut problems,
-                said: &mut self.said,
+                reported: &mut self.reported,
             };
             let sample = match (&mut *reader, &table) {
-                (Reader::Group(group), _) => {
+                (TaskReader::Group(group), _) => {
                     let due = due.is_none_or(|due| due.binary_search(&id).is_ok());
                     group.read(&mut context, due, |device| self.node.is_whole_disk(device))
                 }
-                (Reader::Tree(tree), Some(table)) => {
+                (TaskReader::Tree(tree), Some(table)) => {
                     tree.read(&mut context, table, self.settings.ticks_per_second)
                 }
-                (Reader::Tree(_), None) => None,
+                (TaskReader::Tree(_), None) => None,
             };
             if let Some(mut sample) = sample {
                 if look_at.binary_search(&id).is_ok() {
@@ -145,7 +149,7 @@ impl Sampler {
     }
 
     /// The node and the sizes of tasks in groups, between two readings, of which nothing is kept. What
-    /// could not be read is left out; why will be said by the next reading.
+    /// could not be read is left out; the next reading reports why.
     pub fn read_ahead(&mut self) -> (NodeSample, Vec<Bytes>) {
         let mut node = NodeSample::default();
         self.node.read(&mut node, &self.descriptors, &mut self.buffer);
@@ -155,28 +159,28 @@ impl Sampler {
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
             problems: &mut node.problems,
-            said: &mut self.said,
+            reported: &mut self.reported,
         };
         let groups = self.tasks.values().filter_map(|reader| match reader {
-            Reader::Group(group) => Some(group),
-            Reader::Tree(_) => None,
+            TaskReader::Group(group) => Some(group),
+            TaskReader::Tree(_) => None,
         });
         let sizes = groups.filter_map(|group| group.size(&mut context)).collect();
         (node, sizes)
     }
 
     /// Looks at the threads of tasks between two readings, so that one cycle yields several
-    /// looks. Tasks that are gone or could not be looked at are left out; why will be said by
-    /// the next reading.
+    /// thread samples. Tasks that are gone or could not be looked at are left out; the next reading
+    /// reports why.
     pub fn look(&mut self, tasks: &[TaskId]) -> Vec<(TaskId, ThreadLook)> {
-        let mut unsaid = Vec::new();
+        let mut unreported = Vec::new();
         let mut context = Context {
             proc: &self.settings.proc,
             page_size: self.settings.page_size,
             descriptors: &self.descriptors,
             buffer: &mut self.buffer,
-            problems: &mut unsaid,
-            said: &mut self.said,
+            problems: &mut unreported,
+            reported: &mut self.reported,
         };
         let mut seen = Vec::with_capacity(tasks.len());
         for &id in tasks {
@@ -190,9 +194,9 @@ impl Sampler {
     }
 }
 
-fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
+fn look(reader: &mut TaskReader, context: &mut Context<'_>) -> Option<ThreadLook> {
     match reader {
-        Reader::Group(group) => {
+        TaskReader::Group(group) => {
             let mut watch = std::mem::take(&mut group.watch);
             let mut listing = Vec::new();
             let seen = watch.look(
@@ -206,7 +210,7 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
             group.watch = watch;
             seen
         }
-        Reader::Tree(tree) => {
+        TaskReader::Tree(tree) => {
             let pids = tree.pids();
             tree.watch.look(
                 context.proc,
@@ -219,13 +223,13 @@ fn look(reader: &mut Reader, context: &mut Context<'_>) -> Option<ThreadLook> {
     }
 }
 
-fn look_into(reader: &mut Reader, sample: &mut TaskSample, context: &mut Context<'_>) {
+fn look_into(reader: &mut TaskReader, sample: &mut TaskSample, context: &mut Context<'_>) {
     let seen = look(reader, context);
     sample.asleep = seen.map(|look| look == ThreadLook::Asleep);
     sample.disk_wait = seen.map(|look| look == ThreadLook::DiskWait);
     let watch = match reader {
-        Reader::Group(group) => &mut group.watch,
-        Reader::Tree(tree) => &mut tree.watch,
+        TaskReader::Group(group) => &mut group.watch,
+        TaskReader::Tree(tree) => &mut tree.watch,
     };
     sample.thread =
         watch.counters(context.proc, context.descriptors, context.buffer, context.problems);

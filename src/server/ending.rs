@@ -3,9 +3,9 @@
 //! Pulled, like the streams: a waiter looks when there is a new snapshot, and the loop knows of none. As
 //! many may wait as calls may be under way ([`super::quota`]).
 //!
-//! Limits. How the main process ended comes beside the end, or not at all where nobody learns it, so it is
-//! waited for no longer than [`EXIT_FOLLOWS`]. A task that is not kept any more (the last 4,096 are) is
-//! as unknown as one that never was.
+//! Limits. How the main process ended comes beside the end, or not at all where lrsd cannot learn it,
+//! so it is waited for no longer than [`EXIT_FOLLOWS`]. A task that is not kept any more (the last
+//! 4,096 are) is as unknown as one that never was.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::core::event::EventKind;
 use crate::proto;
 use crate::publish::Access;
 
-/// The event `exit` as a rule comes with the end; nobody is kept longer for one that does not come.
+/// The event `exit` as a rule comes with the end; no caller waits longer for one that does not
+/// come.
 const EXIT_FOLLOWS: Duration = Duration::from_millis(200);
 
 /// The task, once it has ended, and how.
@@ -45,11 +46,11 @@ pub async fn of_task(
     // The history is written before the snapshot without the task.
     let ended = || access.events.ended_task(&asked.id);
     let Some(mut task) = ended() else {
-        let (told, _) = access.events.about(&asked.id);
-        let released = told.last().is_some_and(|event| event.kind == EventKind::Released);
+        let (events, _) = access.events.about(&asked.id);
+        let released = events.last().is_some_and(|event| event.kind == EventKind::Released);
         return Err(if released {
             let message =
-                format!("task {id} was released; it goes on, and nobody here sees its end");
+                format!("task {id} was released; it goes on, and lrsd does not see its end");
             CommandError::new(ErrorKind::FailedPrecondition, message)
         } else {
             let message = format!("no task {id} runs here, and the end of none is kept");
@@ -65,5 +66,5 @@ pub async fn of_task(
         drop(tokio::time::timeout(EXIT_FOLLOWS, exit).await);
         task = ended().unwrap_or(task);
     }
-    Ok(history::told(access, &task))
+    Ok(history::message(access, &task))
 }

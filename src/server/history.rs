@@ -37,7 +37,7 @@ pub fn list(
         "" => 0,
         token => token.parse().map_err(|_| {
             request::invalid(
-                "page_token is none of ours; send next_page_token of the page before as it is",
+                "page_token is not valid; send next_page_token of the page before, unchanged",
             )
         })?,
     };
@@ -67,7 +67,7 @@ pub fn list(
 }
 
 /// One of them.
-pub(super) fn told(access: &Access, task: &Ended) -> proto::EndedTask {
+pub(super) fn message(access: &Access, task: &Ended) -> proto::EndedTask {
     let snapshot = access.snapshot.borrow().clone();
     ended(task, snapshot.config.as_ref().map(|config| &config.classify))
 }

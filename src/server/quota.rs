@@ -14,11 +14,11 @@ pub(crate) struct Quota {
     total: usize,
     others: usize,
     own: usize,
-    held: Mutex<Held>,
+    held: Mutex<Counts>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Counts {
     all: usize,
     by_uid: HashMap<u32, usize>,
 }
@@ -95,12 +95,12 @@ impl Quota {
         own >= self.own - self.own / 16 || all >= self.others - self.others / 16
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl Counts {
     fn of(&self, uid: u32) -> usize {
         self.by_uid.get(&uid).copied().unwrap_or(0)
     }

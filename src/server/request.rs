@@ -101,7 +101,7 @@ pub fn hints(request: proto::HintRequest) -> Result<Vec<Hint>, CommandError> {
 }
 
 fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
-    use proto::container_hint::Master as Said;
+    use proto::container_hint::Master as Claim;
     let name = |text: String| label("container", Some(text)).map(drop_label);
     Ok(Hint {
         container: name(hint.container)?,
@@ -109,9 +109,9 @@ fn hint(hint: proto::ContainerHint) -> Result<Hint, CommandError> {
         opportunistic: hint.opportunistic,
         queue: label("queue", hint.queue)?,
         master: match hint.master {
-            None | Some(Said::MasterOutside(false)) => None,
-            Some(Said::MasterOutside(true)) => Some(Master::Outside),
-            Some(Said::MasterContainer(id)) => Some(Master::Container(name(id)?)),
+            None | Some(Claim::MasterOutside(false)) => None,
+            Some(Claim::MasterOutside(true)) => Some(Master::Outside),
+            Some(Claim::MasterContainer(id)) => Some(Master::Container(name(id)?)),
         },
     })
 }
@@ -131,7 +131,7 @@ pub fn changes(changes: Vec<proto::IntegrationChange>) -> Result<Vec<Change>, Co
             "offer_failed" => EventKind::OfferFailed,
             other => {
                 return Err(invalid(format!(
-                    "a change of type {other:?} is none of an integration's; those are \
+                    "a change of type {other:?} is not one that an integration may report; those are \
                      \"offered\" and \"offer_failed\""
                 )));
             }
@@ -255,7 +255,7 @@ pub fn queue(
     let after = match request.page_token.as_str() {
         "" => None,
         token => Some(queue_mark(token).ok_or_else(|| {
-            invalid("page_token is none of ours; send next_page_token of the page before as it is")
+            invalid("page_token is not valid; send next_page_token of the page before, unchanged")
         })?),
     };
     let size = match request.page_size as usize {
@@ -445,7 +445,7 @@ mod tests {
 
     #[test]
     fn what_a_scheduler_says_is_bounded() {
-        use proto::container_hint::Master as Said;
+        use proto::container_hint::Master as Claim;
         let hint = |container: &str, master| proto::ContainerHint {
             container: container.to_owned(),
             queue: Some(String::from("root.q")),
@@ -454,7 +454,7 @@ mod tests {
         };
         let read = |all: Vec<proto::ContainerHint>| hints(proto::HintRequest { hints: all });
         let taken =
-            read(vec![hint("c1", Some(Said::MasterContainer(String::from("c2"))))]).unwrap();
+            read(vec![hint("c1", Some(Claim::MasterContainer(String::from("c2"))))]).unwrap();
         assert_eq!(taken[0].master, Some(Master::Container(String::from("c2"))));
         for bad in ["", "a\nb"] {
             let error = read(vec![hint(bad, None)]).unwrap_err();

@@ -4,7 +4,7 @@
 //! with the tasks of a quiet node: each admission would wait for a job of systemd (tens of
 //! milliseconds, the price of `systemd-run --scope`), and a task could be admitted into a scope
 //! that is just being taken down. The anchor is this program itself in another role: it reads
-//! from a pipe nobody writes to and ends when the daemon does, however that ends. A scope with
+//! from a pipe without a writer and ends when the daemon does, however that ends. A scope with
 //! tasks then lives on by them; an empty one goes.
 
 use std::io::{self, Read as _};
@@ -57,7 +57,7 @@ impl Anchor {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Lets it end, and waits for that at most `patience`: somebody may have frozen its group.
+    /// Lets it end, and waits for that at most `patience`: its group may be frozen.
     /// Answers whether it has ended.
     pub fn end(mut self, patience: Duration) -> bool {
         self.dismiss();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lives_until_it_is_let_go() {
+    fn it_lives_until_it_is_released() {
         // The test binary takes the option for a filter that no test matches, and ends at once;
         // `cat` has the anchor's behaviour.
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();

@@ -25,7 +25,7 @@ use zbus::zvariant::{OwnedObjectPath, Value};
 use super::private::{self, SYSTEMD};
 use crate::units::Pid;
 
-/// Longest time for one call with all it waits for, unless told otherwise. systemd answers in
+/// Longest time for one call with all it waits for, by default. systemd answers in
 /// milliseconds, in seconds while it reloads many units.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,9 +38,9 @@ pub enum ManagerError {
     /// Neither systemd's own socket nor the bus answers.
     #[error("systemd cannot be reached: {}: {direct}; on the system bus: {bus}", private::SOCKET)]
     Unreachable {
-        /// What systemd's own socket said.
+        /// The error of systemd's own socket.
         direct: Box<zbus::Error>,
-        /// What the system bus said.
+        /// The error of the system bus.
         bus: Box<zbus::Error>,
     },
     /// systemd refused.
@@ -208,7 +208,7 @@ impl Manager {
                 ("PIDs", Value::from(pids.clone())),
                 ("Delegate", Value::from(delegated)),
                 ("TasksMax", Value::from(u64::MAX)),
-                // A scope whose last task was killed must not stay behind as "failed".
+                // A scope must not, after its last task was killed, stay behind as "failed".
                 ("CollectMode", Value::from("inactive-or-failed")),
             ];
             if !also_delegated.is_empty() {

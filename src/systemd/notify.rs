@@ -1,8 +1,8 @@
-//! What the service manager is told: readiness, a status line, signs of life (sd_notify(3)).
+//! Messages to the service manager: readiness, a status line, signs of life (sd_notify(3)).
 //!
 //! The watchdog is fed by turns of the control loop that have ended, and by nothing else: a
-//! daemon whose loop hangs is restarted, however lively its other threads are. The loop's wait
-//! is bounded so that an idle one turns often enough. Feeding never waits either: while the
+//! daemon with a loop that hangs is restarted, however lively its other threads are. The loop's
+//! wait is bounded so that an idle one turns often enough. Feeding never waits either: while the
 //! manager does not read, the datagram is tried again soon.
 
 use std::io;
@@ -29,23 +29,23 @@ pub fn ready() {
 
 /// The daemon is on its way out, heard or not.
 pub fn stopping() {
-    let told = Line::open().and_then(|line| {
+    let sent = Line::open().and_then(|line| {
         line.map_or(Ok(()), |line| {
             line.say(&NotifyState::Stopping)?;
             line.say(&NotifyState::Status("stopping; tasks keep running"))
         })
     });
-    if let Err(error) = told {
+    if let Err(error) = sent {
         tracing::debug!(%error, "the service manager does not hear that lrsd stops: {error}");
     }
 }
 
-/// A socket to the manager whose sends never wait.
+/// A socket to the manager; a send never waits.
 #[derive(Debug)]
 struct Line(UnixDatagram);
 
 impl Line {
-    /// `Ok(None)`: nobody wants to be told.
+    /// `Ok(None)`: no manager wants messages.
     fn open() -> io::Result<Option<Line>> {
         let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
         let socket = UnixDatagram::unbound()?;
@@ -105,28 +105,28 @@ impl Watchdog {
 #[derive(Debug, Default)]
 pub struct StatusLine {
     line: Option<Line>,
-    said: String,
+    text: String,
 }
 
 impl StatusLine {
-    /// Silent where nobody listens.
+    /// Silent without a manager.
     pub fn from_environment() -> StatusLine {
         let line = Line::open().unwrap_or_else(|error| {
             tracing::warn!(%error, "no status line, cannot reach $NOTIFY_SOCKET: {error}");
             None
         });
-        StatusLine { line, said: String::new() }
+        StatusLine { line, text: String::new() }
     }
 
-    /// Says it unless it was the last thing said. What the manager does not take now is said
+    /// Sends it unless it was the last thing sent. What the manager does not take now is sent
     /// with the next call.
     pub fn show(&mut self, text: String) {
-        if self.said == text {
+        if self.text == text {
             return;
         }
         let Some(line) = &self.line else { return };
         if line.say(&NotifyState::Status(&text)).is_ok() {
-            self.said = text;
+            self.text = text;
         }
     }
 }

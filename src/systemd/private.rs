@@ -6,7 +6,7 @@
 //! first letter becomes a colon.
 //!
 //! systemd sends all its signals to each client of this socket, and queues them for one that does
-//! not read. So nobody keeps such a connection between two calls.
+//! not read. So no such connection is kept between two calls.
 
 use std::future::Future;
 use std::io;
@@ -27,17 +27,17 @@ pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 /// Connects to systemd at `socket`.
 ///
 /// # Errors
-/// Nobody listens there, or this process may not connect (systemd wants root).
+/// Nothing listens there, or this process may not connect (systemd wants root).
 pub(super) async fn connect(socket: &Path) -> zbus::Result<zbus::Connection> {
     let (reader, writer) = UnixStream::connect(socket).await?.into_split();
-    let reader = Reader { inner: reader, sender: SenderName::default() };
+    let reader = MessageReader { inner: reader, sender: SenderName::default() };
     let split = BoxedSplit::new(Box::new(reader), Box::new(writer));
     zbus::connection::Builder::socket(split).p2p().build().await
 }
 
 /// The receiving end, which corrects the sender.
 #[derive(Debug)]
-struct Reader {
+struct MessageReader {
     inner: OwnedReadHalf,
     sender: SenderName,
 }
@@ -45,7 +45,7 @@ struct Reader {
 /// What [`ReadHalf::recvmsg`] answers.
 type Received = io::Result<(usize, Vec<OwnedFd>)>;
 
-impl ReadHalf for Reader {
+impl ReadHalf for MessageReader {
     /// Not for the descriptors, of which there are none, but for the handshake: its last question
     /// makes zbus wait for an answer before it sends a call. A call that systemd reads together
     /// with the end of the handshake lies there until the next one comes (*measured* on 252).
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// A signal as systemd sends it, whose body has the name too.
+    /// A signal as systemd sends it, with the name in its body too.
     fn from_systemd() -> Vec<u8> {
         let sender = UniqueName::from_static_str_unchecked(SYSTEMD);
         let message = Message::signal("/org/freedesktop/systemd1", SYSTEMD, "Reloading");
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What systemd does on its socket: it lets a client in, sends a signal nobody asked for, and
+    /// What systemd does on its socket: it lets a client in, sends an unrequested signal, and
     /// answers one call without arguments.
     fn answer_one_call(listener: &UnixListener) {
         let (mut client, _) = listener.accept().unwrap();

@@ -36,7 +36,7 @@ use tonic_prost::ProstCodec;
 use crate::bench::{Bench, event, soon, task, task_id};
 use crate::flood::{HUGE, ask, connect_as, memory};
 
-/// Nobody's on any node.
+/// Of no user on any node.
 const USER: u32 = 4_000_001;
 const OTHER: u32 = 4_000_002;
 
@@ -168,7 +168,7 @@ async fn unread_answers_of_a_user_are_bounded() {
 
 #[tokio::test]
 #[ignore = "needs root and cgroups"]
-async fn a_reader_that_stops_is_closed_and_told_what_it_lost() {
+async fn a_reader_that_stops_is_closed_with_the_number_it_lost() {
     const EVENTS: u64 = 2_000;
     let limits =
         Limits { slow_reader: Duration::from_millis(300), streams: 1, ..Limits::default() };
@@ -195,7 +195,7 @@ async fn a_reader_that_stops_is_closed_and_told_what_it_lost() {
         "{:?}",
         boot_time().since(began)
     );
-    let told = loop {
+    let status = loop {
         match next().await {
             Ok(seq) => {
                 assert_eq!(seq, seen + 1);
@@ -204,10 +204,10 @@ async fn a_reader_that_stops_is_closed_and_told_what_it_lost() {
             Err(status) => break status,
         }
     };
-    assert_eq!(told.code(), Code::ResourceExhausted, "{told}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     let lost = format!("{} events were not sent", EVENTS - seen);
-    assert!(told.message().contains(&lost), "{told}");
-    assert!(told.message().contains(&format!("since {}", seen + 1)), "{told}");
+    assert!(status.message().contains(&lost), "{status}");
+    assert!(status.message().contains(&format!("since {}", seen + 1)), "{status}");
     assert!(seen < EVENTS, "nothing was lost");
     drop(other);
     let mut stream = until(async || watch_events(&mut client, seen + 1).await).await;
@@ -260,7 +260,7 @@ async fn a_reader_without_any_window_is_reset() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs root and cgroups"]
-async fn four_thousand_unread_streams_cost_little_and_lock_nobody_out() {
+async fn four_thousand_unread_streams_cost_little_and_lock_no_user_out() {
     const EVENTS: u64 = 10_200;
     let limits = Limits { slow_reader: Duration::from_secs(2), ..Limits::default() };
     let mut bench = bench(limits, EVENTS);

@@ -119,7 +119,7 @@ fn what_people_of_other_tools_type_first_gets_a_tip() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_said_after_two_seconds_and_given_up_after_the_timeout() {
+fn a_daemon_that_hangs_is_reported_after_two_seconds_and_given_up_after_the_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("lrsd.sock");
     let _never_accepts = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -133,10 +133,13 @@ fn a_daemon_that_hangs_is_said_after_two_seconds_and_given_up_after_the_timeout(
         let mut command = lrsctl(&socket, &[&["--timeout", "2.5s"], args].concat());
         let ended = Ended::from(command.output().unwrap());
         assert_eq!(ended.code, Some(code), "{args:?} {ended:?}");
-        let said: Vec<&str> = ended.err.lines().collect();
-        assert!(said[0].contains("no answer from lrsd") && said[0].contains("2.5 s"), "{ended:?}");
+        let lines: Vec<&str> = ended.err.lines().collect();
+        assert!(
+            lines[0].contains("no answer from lrsd") && lines[0].contains("2.5 s"),
+            "{ended:?}"
+        );
         let limit = if args.contains(&"--wait=1s") { "3.5 s" } else { "2.5 s" };
-        assert!(said[1].contains(&format!("did not answer within {limit}")), "{ended:?}");
+        assert!(lines[1].contains(&format!("did not answer within {limit}")), "{ended:?}");
     }
 }
 

@@ -217,7 +217,7 @@ fn events_json_is_one_object_a_line_and_says_what_is_lost() {
     });
     assert_eq!(lines[1], expected);
     assert!(ended.err.contains("7 events"), "{ended:?}");
-    for (args, said) in [
+    for (args, warned) in [
         (&["-n", "1"][..], false),
         (&["-n", "2"], true),
         (&["--since", "10m"], false),
@@ -225,7 +225,7 @@ fn events_json_is_one_object_a_line_and_says_what_is_lost() {
         (&["--since", "1"], true),
     ] {
         let ended = fake.run(&[&["events", "--no-follow"], args].concat());
-        assert_eq!(ended.err.contains("7 events"), said, "{args:?} {ended:?}");
+        assert_eq!(ended.err.contains("7 events"), warned, "{args:?} {ended:?}");
     }
 
     assert_eq!(fake.run(&["why", "t0000000-1", "--json"]).json()["events"][0], expected);
@@ -385,7 +385,7 @@ fn yarn_json_is_the_contract() {
         ..Default::default()
     };
     let fake = Fake::start(Script { yarn, ..Script::default() });
-    let told = fake.run(&["yarn", "status", "--json"]).json();
+    let status = fake.run(&["yarn", "status", "--json"]).json();
     let shape = json!({
         "enabled": true,
         "node_manager": {
@@ -395,10 +395,10 @@ fn yarn_json_is_the_contract() {
         "configured": {"memory_mib": 8192, "vcores": 8},
         "containers": null,
     });
-    assert_has(&told, &shape, "yarn");
-    assert_eq!(told["containers"][0]["tier"], "passive");
+    assert_has(&status, &shape, "yarn");
+    assert_eq!(status["containers"][0]["tier"], "passive");
     for unknown in ["advertised", "offered", "verified", "verified_at", "last_error"] {
-        assert_eq!(told[unknown], Value::Null, "{unknown}");
+        assert_eq!(status[unknown], Value::Null, "{unknown}");
     }
 }
 
@@ -481,7 +481,7 @@ fn history_reads_well_and_asks_for_what_is_wanted() {
 }
 
 #[test]
-fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
+fn the_queue_reads_well_and_an_id_of_it_is_explained() {
     let now = lrs::clock::now().wall.unix_micros() / 1_000_000;
     let reservation = Queued {
         id: "r0000abc-3".into(),
@@ -525,10 +525,10 @@ fn the_queue_reads_well_and_an_id_of_it_is_told_in_words() {
     let json = fake.run(&["queue", "--mine", "--json"]).json();
     assert!(json.as_array().unwrap().iter().any(|one| one["id"] == "w0000abc-9"), "{json}");
     assert!(json.as_array().unwrap().iter().all(|one| one["uid"] != 4_000_000_000_u32), "{json}");
-    let told = fake.run(&["task", "w0000abc-7"]);
-    assert!(told.out.contains("place 1 in the queue, every slot is taken"), "{told:?}");
-    let told = fake.run(&["task", "r0000abc-3"]);
-    assert!(told.out.starts_with("a reservation: passive slot, for another "), "{told:?}");
+    let shown = fake.run(&["task", "w0000abc-7"]);
+    assert!(shown.out.contains("place 1 in the queue, every slot is taken"), "{shown:?}");
+    let shown = fake.run(&["task", "r0000abc-3"]);
+    assert!(shown.out.starts_with("a reservation: passive slot, for another "), "{shown:?}");
     assert_eq!(fake.run(&["task", "w0000abc-8"]).code, Some(1));
     let empty = Fake::start(Script::default()).run(&["queue"]);
     assert_eq!((empty.code, empty.out.as_str()), (Some(0), ""));

@@ -163,7 +163,7 @@ fn a_connection_that_breaks_is_made_again() {
 }
 
 #[test]
-fn patience_ends_also_when_nobody_is_there() {
+fn patience_ends_also_without_a_daemon() {
     let fake = Fake::new(Script::default());
     let ended = fake.run(&["run", "--wait=100ms", "--", "echo", "ran"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{ended:?}");
@@ -189,7 +189,7 @@ fn admit_goes_on_after_a_refusal() {
 }
 
 #[test]
-fn run_keeps_its_unit_unless_told_to_leave_it() {
+fn run_keeps_its_unit_without_the_option_to_leave_it() {
     let fake = Fake::start(Script::default());
     fake.run(&["run", "--", "true"]);
     fake.run(&["run", "--leave-unit", "--", "true"]);
@@ -232,7 +232,7 @@ fn a_wait_says_why() {
     assert!(ended.err.contains("slot: 2 ahead, 2 of 2 active"), "{ended:?}");
     assert_eq!(ended.err.matches("waiting for a slot").count(), 1, "{ended:?}");
     let ended = fake.run(&["run", "--wait=1s", "--", "true"]);
-    assert!(!ended.err.contains("waiting"), "no terminal, nothing said: {ended:?}");
+    assert!(!ended.err.contains("waiting"), "no terminal, nothing printed: {ended:?}");
 }
 
 #[test]

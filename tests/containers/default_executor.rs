@@ -1,5 +1,5 @@
 //! DefaultContainerExecutor: containers run where and as who the NodeManager does, so what is one
-//! has to be told from what only says so.
+//! has to be distinguished from what only claims it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn with_id(number: u32) -> BTreeSet<i32> {
     .collect()
 }
 
-/// A session of somebody's, with a container's id in its environment.
+/// A foreign session, with a container's id in its environment.
 fn stranger(daemon: &mut Daemon, number: u32) -> i32 {
     let child = Command::new("setsid")
         .args(["sleep", "600"])
@@ -55,7 +55,7 @@ fn a_session_is_moved_whole_and_nothing_else_is() {
             (members.len() == 3 && members == with_id(2)).then_some(())
         });
 
-        // A process of somebody else's group, which a container has written a pid file for.
+        // A process of a foreign group, which a container has written a pid file for.
         foreign.make("job", GUARANTEED);
         let victim = stranger(&mut daemon, 3);
         fs::write(foreign.dir("job").join("cgroup.procs"), victim.to_string()).expect("a move");
@@ -66,7 +66,7 @@ fn a_session_is_moved_whole_and_nothing_else_is() {
         node.prepare(3, MAP, 0);
         fs::write(node.pid_file(0, 3), format!("{victim}\n")).expect("a pid file");
         let reason = ignored_reason(&daemon, 3);
-        assert!(reason.contains("somebody put it there"), "{reason}");
+        assert!(reason.contains("it was put there"), "{reason}");
 
         // Found after all of them, and after the next listing of everything.
         node.start_default(4, 1, "sleep 600");
@@ -95,7 +95,7 @@ fn one_disk_does_for_the_other() {
         let daemon = Daemon::start("disks", &node.settings(TWO, None));
         node.start_default(2, 0, "sleep 600");
         let mut pids = vec![pid_of(&task(&daemon, 2))];
-        // Its pid file is where nobody can read it: it is found among the processes.
+        // Its pid file is where it cannot be read: it is found among the processes.
         let launch = node.work(3, "launch", &program(&id(3), "sleep 600"));
         node.run(&format!("setsid /bin/bash {} &", launch.display()));
         pids.push(pid_of(&task(&daemon, 3)));

@@ -57,7 +57,7 @@ fn another_executor_counts_once_its_node_manager_has_started() {
         assert_eq!(after["attachment"], "in_place", "{after}");
         assert_eq!(task(&daemon, 2)["id"], before["id"], "it is the task it was");
 
-        // A file that cannot be read is said, and containers are found by what it said before.
+        // A file that cannot be read is reported, and containers are found by its former content.
         let file = node.dir.path().join("conf/yarn-site.xml");
         let good = fs::read(&file).expect("yarn-site.xml");
         fs::write(&file, "<configuration>").expect("yarn-site.xml");
@@ -65,8 +65,8 @@ fn another_executor_counts_once_its_node_manager_has_started() {
         let error = |daemon: &Daemon| {
             daemon.json(&["yarn", "status"])["last_error"].as_str().map(str::to_owned)
         };
-        let said = daemon.eventually("an error", error);
-        assert!(said.contains("said before") && said.contains("yarn-site.xml"), "{said}");
+        let shown = daemon.eventually("an error", error);
+        assert!(shown.contains("contained before") && shown.contains("yarn-site.xml"), "{shown}");
         node.start_linux(&groups, 4, MAP, GUARANTEED);
         assert_eq!(task(&daemon, 4)["attachment"], "in_place");
         fs::write(&file, good).expect("yarn-site.xml");

@@ -1,9 +1,9 @@
 //! Containers as an unmodified NodeManager starts them, beside a real lrsd: no Hadoop, no java.
 //!
-//! A shell stands in for the NodeManager. It makes the files, groups and processes a recorded one
+//! A shell plays the NodeManager. It makes the files, groups and processes a recorded one
 //! made (Hadoop 3.4.2), in the recorded order, and puts a new process where the recorded one was
 //! at each step. LinuxContainerExecutor can be tested no other way, since its helper is published
-//! by nobody; tests/yarn runs DefaultContainerExecutor for real.
+//! nowhere; tests/yarn runs DefaultContainerExecutor for real.
 
 #![allow(dead_code)] // the harness also serves tests/daemon
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]

@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// One whose local directories all have their private part.
+    /// One with a private part in each local directory.
     pub fn start() -> Node {
         let dir = tempfile::Builder::new().prefix("lrs-test-nm-").tempdir().expect("a directory");
         let node = Node { dir, manager: manager() };
@@ -74,7 +74,7 @@ impl Node {
             .expect("a rename");
     }
 
-    /// Settings of lrsd: these slots, and this node. Nobody is at the managers' addresses.
+    /// Settings of lrsd: these slots, and this node. No server is at the managers' addresses.
     pub fn settings(&self, slots: &str, groups: Option<&Groups>) -> String {
         let disks = [self.local_dir(0), self.local_dir(1)].map(|dir| dir.display().to_string());
         let mut site = vec![
@@ -166,7 +166,7 @@ impl Node {
         ));
     }
 
-    /// What DefaultContainerExecutor runs for a container whose pid file goes to `disk`.
+    /// What DefaultContainerExecutor runs for a container with its pid file on `disk`.
     pub fn session(&self, number: u32, disk: usize, command: &str) -> PathBuf {
         let launch = self.work(number, "launch", &program(&id(number), command));
         let file = self.pid_file(disk, number);
@@ -238,7 +238,7 @@ pub fn task(daemon: &Daemon, number: u32) -> Value {
     })
 }
 
-/// Why a container is no task, once that is said.
+/// Why a container is no task, once that is reported.
 pub fn ignored_reason(daemon: &Daemon, number: u32) -> String {
     let name = id(number);
     daemon.eventually(&format!("a reason for {name}"), |daemon| {

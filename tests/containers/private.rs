@@ -23,7 +23,7 @@ pub fn privately(name: &str, body: impl FnOnce()) {
         .env(INSIDE, "1")
         .output()
         .expect("unshare of util-linux");
-    // Its results are told by this process, and whoever counts them shall count each once.
+    // Its results are reported by this process, and whoever counts them shall count each once.
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().filter(|line| !line.starts_with("test ")).for_each(|line| println!("{line}"));
     eprint!("{}", String::from_utf8_lossy(&output.stderr));

@@ -102,7 +102,7 @@ impl Lrs {
         yarn.wait().expect("wait");
     }
 
-    /// `lrs-yarn --give-back`: the exit code and what it said.
+    /// `lrs-yarn --give-back`: the exit code and its output.
     pub fn give_offer_back(&self) -> (Option<i32>, String) {
         let output = self.yarn().arg("--give-back").output().expect("lrs-yarn");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))

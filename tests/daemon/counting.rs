@@ -48,7 +48,7 @@ fn computes_for(mut child: Child, time: Duration) -> f64 {
 /// std has no wait4(2).
 fn waited(child: Child) -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: a child that nobody else waits for, and room for the answer.
+    // SAFETY: a child that no other thread waits for, and room for the answer.
     let usage = unsafe {
         let pid = child.id() as i32;
         assert_eq!(libc::wait4(pid, std::ptr::null_mut(), 0, usage.as_mut_ptr()), pid);
@@ -58,7 +58,7 @@ fn waited(child: Child) -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Whose groups the tasks are in.
+/// Who made the groups of the tasks.
 #[derive(Clone, Copy, PartialEq)]
 enum Groups {
     Own,

@@ -166,7 +166,7 @@ fn cpu_that_a_quota_forbids_is_not_spare() {
         true => fs::write(root.join("cpu.cfs_quota_us"), "100000").unwrap(),
         false => fs::write(root.join("cpu.max"), "100000 100000").unwrap(),
     }
-    let status = daemon.eventually("a node whose quota is used up", |daemon| {
+    let status = daemon.eventually("a node with a used-up quota", |daemon| {
         let status = daemon.status();
         let busy = status.pointer("/node/cpu/effective").and_then(Value::as_f64)?;
         (capacity(&status) == (1, 1) && busy > 0.95).then_some(status)

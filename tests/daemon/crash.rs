@@ -25,7 +25,7 @@ fn tasks_tiers_reservations_and_drain_survive_a_kill() {
     };
     let stamps = modified(&dirs);
     daemon.kill();
-    // One of them ends while nobody looks.
+    // One of them ends while no daemon runs.
     let gone = i32::try_from(before[0]["pid"].as_i64().unwrap()).unwrap();
     daemon.finish(gone);
     daemon.join(gone);
@@ -58,7 +58,7 @@ fn tasks_tiers_reservations_and_drain_survive_a_kill() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_task_that_was_moved_out_while_nobody_looked_goes_on() {
+fn a_task_that_was_moved_out_unseen_goes_on() {
     let mut daemon = Daemon::start("moved-out", TWO);
     // Older than the task: what goes into a younger group is left there.
     let foreign = Foreign::beside(&daemon);

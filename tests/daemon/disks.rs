@@ -178,7 +178,7 @@ fn a_change_of_a_disks_scheduler_is_followed() {
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().find(|check| check["id"] == "io_tiers").unwrap();
     assert!(check["found"].as_str().unwrap().starts_with("bfq: "), "{check}");
-    // Several looks at the weights later nobody is said to have changed any.
+    // After several checks of the weights no change is reported.
     for _ in 0..8 {
         let last = daemon.status()["node"]["sampled_at"].clone();
         daemon.eventually("a cycle", |daemon| {

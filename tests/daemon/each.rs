@@ -36,7 +36,7 @@ fn ended(child: Child) -> (Option<i32>, String, String) {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn each_argument_is_a_task_and_failures_are_told() {
+fn each_argument_is_a_task_and_failures_are_reported() {
     let daemon = Daemon::start("each", SLOTS);
     let script = "echo $LRS_EACH_INDEX $LRS_EACH_ARG $1; test \"$1\" != bad";
     let command = ["sh", "-c", script, "sh", "{}"];
@@ -77,7 +77,9 @@ fn an_interrupt_ends_what_waits_and_ends_or_leaves_what_runs() {
         signal(child.id() as i32, Signal::INT);
         let (code, _, err) = ended(child);
         assert_eq!(code, Some(130), "{err}");
-        daemon.eventually("nobody waits", |daemon| (daemon.status()["waiting"] == 0).then_some(()));
+        daemon.eventually("no request waits", |daemon| {
+            (daemon.status()["waiting"] == 0).then_some(())
+        });
         if leave {
             assert!(err.contains("3 ended or gave up, 2 go on"), "{err}");
             assert_eq!(daemon.tasks().len(), 2);
@@ -101,7 +103,7 @@ fn an_interrupt_ends_what_waits_and_ends_or_leaves_what_runs() {
     });
     child.kill().expect("a signal");
     child.wait().expect("an end");
-    daemon.eventually("nobody waits", |daemon| (daemon.status()["waiting"] == 0).then_some(()));
+    daemon.eventually("no request waits", |daemon| (daemon.status()["waiting"] == 0).then_some(()));
     for task in daemon.tasks() {
         signal(task["pid"].as_i64().expect("a pid") as i32, Signal::KILL);
     }

@@ -30,7 +30,7 @@ fn exit_of(daemon: &Daemon, name: &str) -> Value {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn whatever_way_a_task_ends_is_told_and_its_job_counts_failures() {
+fn whatever_way_a_task_ends_is_reported_and_its_job_counts_failures() {
     let mut daemon = Daemon::start("ends", "[slots]\nactive = 4\npassive = 8\nexpand = false\n");
     let core = "ulimit -c unlimited; cd \"$1\"; kill -ABRT $$";
     let dir = daemon.dir.path().to_str().expect("UTF-8").to_owned();
@@ -47,7 +47,7 @@ fn whatever_way_a_task_ends_is_told_and_its_job_counts_failures() {
         ("leader", vec!["python3", "-c", THREADS, "gone", "7"], json!({"exit_status": 7})),
     ];
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("NOT TESTED: a program whose threads end it; there is no python3 here");
+        eprintln!("NOT TESTED: a program that its threads end; there is no python3 here");
         ways.truncate(4);
     }
     for reaps in [false, true] {
@@ -188,12 +188,12 @@ fn a_status_of_0_counts_only_where_lrsd_may_read_it() {
         daemon.ok(&["admit", "--name", name, &pid.to_string()]);
         daemon.finish(pid);
         daemon.eventually("its end", |daemon| daemon.tasks().is_empty().then_some(()));
-        let told = |daemon: &Daemon| {
+        let exit_event = |daemon: &Daemon| {
             let named = |event: &Value| event["inputs"]["name"] == name;
             daemon.events().into_iter().find(|event| event["type"] == "exit" && named(event))
         };
-        match (status, told(&daemon)) {
-            (0, told) => assert_eq!(told, None, "the 0 that the zombie shows may mean anything"),
+        match (status, exit_event(&daemon)) {
+            (0, exit) => assert_eq!(exit, None, "the 0 that the zombie shows may mean anything"),
             (_, Some(exit)) => assert_eq!(exit["inputs"]["exit_status"], status, "{exit}"),
             (_, None) => {}
         }

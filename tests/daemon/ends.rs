@@ -13,9 +13,9 @@ fn waiting(daemon: &Daemon, arguments: &[&str]) -> Child {
     let mut command = daemon.ctl_command(&[&["wait", "--verbose"], arguments].concat());
     let mut child = command.stderr(Stdio::piped()).spawn().expect("lrsctl runs");
     // From its first line on it waits.
-    let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
-    said.read_line(&mut String::new()).expect("a line");
-    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    stderr.read_line(&mut String::new()).expect("a line");
+    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
     child
 }
 

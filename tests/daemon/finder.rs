@@ -34,7 +34,7 @@ impl Drop for DeadMount {
 /// Hadoop's configuration is on a mount that does not answer.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
+fn a_finder_that_hangs_is_reported_and_tasks_are_shaped_meanwhile() {
     let mut daemon = Daemon::new("hang", "");
     let conf = daemon.dir.path().join("conf");
     std::fs::create_dir(&conf).unwrap();
@@ -50,8 +50,8 @@ fn a_finder_that_hangs_is_told_and_tasks_are_shaped_meanwhile() {
         let mut all = warnings.as_array().cloned().unwrap_or_default().into_iter();
         all.find(|warning| warning.as_str().unwrap_or_default().contains("lrs-find"))
     };
-    let told = daemon.eventually("a warning", warning);
-    assert!(told.as_str().unwrap().contains("hangs"), "{told}");
+    let text = daemon.eventually("a warning", warning);
+    assert!(text.as_str().unwrap().contains("hangs"), "{text}");
     assert!(daemon.log().contains("lrs-find hangs"), "{}", daemon.log());
 
     let (first, second) = (daemon.run(&[], &["cat"]), daemon.run(&[], &["cat"]));

@@ -1,5 +1,5 @@
-//! What LRS leaves behind: no weight (`lrsd --give-back`) and no offer to YARN that nobody looks
-//! after.
+//! What LRS leaves behind: no weight (`lrsd --give-back`) and no offer to YARN that no program
+//! looks after.
 
 use std::fs;
 use std::path::PathBuf;
@@ -88,14 +88,14 @@ fn a_task_that_ended_meanwhile_is_fine_and_a_damaged_record_is_named() {
     let (code, text) = daemon.give_back();
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains(&record), "{text}");
-    let line = format!("task {}: nobody is left in it", ended["id"].as_str().unwrap());
+    let line = format!("task {}: no process is left in it", ended["id"].as_str().unwrap());
     assert!(text.contains(&line), "{text}");
     daemon.launch();
     assert_eq!(daemon.tasks().len(), 1);
     daemon.consistent();
 }
 
-/// Words with which an offer that stands is told of, whoever tells.
+/// Words that report an offer in force, whichever program does.
 const LEFT: [&str; 3] = [
     "for node1:45454 may still stand",
     "no ticket",

@@ -202,16 +202,16 @@ fn the_removal_of_lrs_leaves_frozen_what_is() {
     let _frozen = Frozen::new(file.clone(), knob);
     has(&daemon, pid, "frozen", true);
     daemon.stop();
-    let (code, said) = daemon.give_back();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("frozen or stopped by somebody else"), "{said}");
+    let (code, output) = daemon.give_back();
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("others froze or stopped it"), "{output}");
     assert_eq!(fs::read_to_string(&file).unwrap().trim(), knob.1);
     assert_eq!(procs(&daemon.cpu_dir(&task)), [pid]);
 }
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn into_a_frozen_root_nobody_is_moved() {
+fn into_a_frozen_root_no_process_is_moved() {
     let mut daemon = Daemon::start("haltroot", SLOTS);
     let pid = daemon.run(&[], &["cat"]);
     daemon.task_of(pid);

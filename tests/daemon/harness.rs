@@ -179,7 +179,7 @@ impl Daemon {
         (status.code(), begun.elapsed())
     }
 
-    /// `lrsd --give-back` with its settings: the exit code and what it said.
+    /// `lrsd --give-back` with its settings: the exit code and its output.
     pub fn give_back(&self) -> (Option<i32>, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_lrsd"))
             .arg("--config")
@@ -294,9 +294,9 @@ impl Daemon {
         assert!(text.contains(words), "lrsctl {arguments:?}: {text}");
     }
 
-    /// The daemon answers, and its books add up.
+    /// The daemon answers, and its totals add up.
     pub fn consistent(&self) {
-        self.eventually("books that add up", |daemon| {
+        self.eventually("totals that add up", |daemon| {
             let (status, tasks) = (daemon.status(), daemon.tasks());
             let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
             let gone = number("/totals/completed")? + number("/totals/released")?;
@@ -310,7 +310,7 @@ impl Daemon {
         });
     }
 
-    /// All tasks are over, the books add up, and no cgroup of a task is left.
+    /// All tasks are over, the totals add up, and no cgroup of a task is left.
     pub fn nothing_left(&self) {
         self.eventually("the end of all", |daemon| daemon.tasks().is_empty().then_some(()));
         self.consistent();
@@ -362,7 +362,7 @@ impl Daemon {
         root_dirs(&self.root)
     }
 
-    /// The directory whose CPU weight is the task's.
+    /// The directory with the CPU weight of the task.
     pub fn cpu_dir(&self, task: &Value) -> PathBuf {
         let path = task["cgroup"].as_str().expect("a cgroup").trim_start_matches('/').to_owned();
         cpu_mount().expect("cgroups").0.join(path)
@@ -431,7 +431,7 @@ pub fn weights(dir: &Path) -> (Option<u64>, Option<u64>) {
     (number("cpu.idle"), number(weight_file(dir)))
 }
 
-/// A cgroup of somebody else's, removed at the end with whatever is in it.
+/// A foreign cgroup, removed at the end with whatever is in it.
 pub struct Foreign(pub PathBuf);
 
 impl Foreign {

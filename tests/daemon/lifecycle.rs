@@ -87,7 +87,7 @@ fn sighup_applies_all_of_a_good_file_and_nothing_of_a_bad_one() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn observe_mode_keeps_books_and_touches_nothing() {
+fn observe_mode_records_and_touches_nothing() {
     let mut daemon =
         Daemon::start("observe", "daemon.mode = \"observe\"\n[slots]\nactive = 1\npassive = 1\n");
     let first = daemon.run(&[], &["cat"]);

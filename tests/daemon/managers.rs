@@ -161,7 +161,7 @@ fn what_shares_the_group_of_another_manager_is_refused_and_stays() {
     daemon.nothing_left();
 }
 
-/// Slurm with proctrack/cgroup on v1: the freezer is its, the weights are nobody's.
+/// Slurm with proctrack/cgroup on v1: the freezer is its, the weights are free.
 #[test]
 #[ignore = "needs root and cgroups"]
 fn on_v1_a_process_held_in_the_freezer_is_moved_where_the_weights_are_alone() {
@@ -215,7 +215,7 @@ fn a_rule_leaves_alone_what_another_manager_holds_and_says_so() {
     managed.take(pid.unsigned_abs());
     let before = groups_of(pid);
     daemon.finish(pid);
-    daemon.eventually("it is said", |daemon| {
+    daemon.eventually("it is reported", |daemon| {
         let log = daemon.log();
         (log.contains("is not taken as a task") && log.contains("slurm")).then_some(())
     });
@@ -232,7 +232,7 @@ fn a_rule_leaves_alone_what_another_manager_holds_and_says_so() {
 fn a_run_in_a_job_uses_the_slot_of_the_job_and_each_goes_one_by_one() {
     let rule = "[[discover]]\nname = \"jobs\"\ncgroup = '/lrs-test-.*/job_(?<id>[0-9]+)'\n\
                 id = \"job-${id}\"\nattach = \"in_place\"\n";
-    // A cycle of a minute: only a look that was asked for finds the job in time.
+    // A cycle of a minute: only a pass on request finds the job in time.
     let settings = SETTINGS.replace("100ms", "60s");
     let daemon = Daemon::start("job", &format!("{settings}{rule}"));
     let managed = Managed::everywhere(&daemon, "uid_0/job_1/step_batch");
@@ -274,7 +274,7 @@ fn a_process_that_goes_into_a_younger_group_is_left_there() {
     let mut daemon = Daemon::start("younger", SETTINGS);
     let moved = |daemon: &Daemon, pid: i32, managed: &Managed| {
         managed.take(pid.unsigned_abs());
-        daemon.eventually("a look", |_| groups_of(pid).contains("-manager").then_some(()));
+        daemon.eventually("a pass", |_| groups_of(pid).contains("-manager").then_some(()));
     };
     let events = |daemon: &Daemon, kind: &str| -> Vec<Value> {
         daemon.events().into_iter().filter(|event| event["type"] == kind).collect()
@@ -299,7 +299,7 @@ fn a_process_that_goes_into_a_younger_group_is_left_there() {
     daemon.nothing_left();
     assert_eq!(daemon.status()["totals"]["left"], 0);
 
-    // Beside somebody else: it is over for LRS.
+    // Beside a foreign process: it is over for LRS.
     let pid = daemon.run(&["--name", "leaves"], &["cat"]);
     task(&daemon, "leaves");
     let managed = Managed::everywhere(&daemon, "run-2.scope");

@@ -73,8 +73,8 @@ fn on_v1(group: &Path) {
     assert!(memory(&status)["node_available_bytes"].as_u64() > Some(400 * MIB));
     assert_eq!(status["state"], "accepting");
     let text = daemon.ok(&["status"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = format!("70.0 MiB of 400.0 MiB available (the limit in {file})");
-    assert!(text.contains(&said), "{text}");
+    let output = format!("70.0 MiB of 400.0 MiB available (the limit in {file})");
+    assert!(text.contains(&output), "{text}");
 
     put(&dir, "memory.usage_in_bytes", &format!("{}\n", 395 * MIB));
     let status = until(&daemon, "the guard", |status| status["state"] == "holding");
@@ -85,7 +85,7 @@ fn on_v1(group: &Path) {
     assert_eq!(held["inputs"]["memory_limit_file"], *file, "{held}");
     assert_eq!(held["inputs"]["memory_limit_bytes"], 400 * MIB, "{held}");
 
-    // What cannot be read costs the limit, is said, and is no 0.
+    // What cannot be read costs the limit, is reported, and is no 0.
     put(&dir, "memory.usage_in_bytes", "plenty\n");
     let named = |status: &Value| status["warnings"].to_string().contains("memory.usage_in_bytes");
     let status =
@@ -116,7 +116,7 @@ fn on_v2() {
 /// The kernel counts that in the task's own group, where that has the memory controller.
 #[test]
 #[ignore = "needs root and cgroups"]
-fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_said() {
+fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_reported() {
     let mut daemon = Daemon::start("oom", "slots.active = 2\n");
     // Of a pipe it keeps the last bytes that it was asked for: 200 MB of them.
     let script = "read go; head -c 300000000 /dev/zero | tail -c 200000000 >/dev/null; exit 3";
@@ -143,6 +143,6 @@ fn what_the_kernel_kills_in_a_task_for_want_of_memory_is_said() {
     let text = daemon.ok(&["history"]);
     // Behind the status, which kernels before 6.15 do not tell.
     assert!(text.contains("oom  ") || text.contains("3+oom"), "{text}");
-    let said = daemon.ok(&["events", "--no-follow", "--since", "1"]);
-    assert!(said.contains("for want of memory"), "{said}");
+    let output = daemon.ok(&["events", "--no-follow", "--since", "1"]);
+    assert!(output.contains("for want of memory"), "{output}");
 }

@@ -158,7 +158,7 @@ fn tasks_below_a_root_that_changed_in_the_same_restart_are_given_back_too() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn groups_whose_records_are_lost_are_given_back_too() {
+fn groups_without_records_are_given_back_too() {
     let seconds = seconds(7);
     let enforce = format!("{SLOTS}{}", sleepers(seconds));
     let mut daemon = Daemon::new("modes-lost", &enforce);
@@ -258,12 +258,12 @@ fn what_clients_admitted_while_the_daemon_observed_is_attached_or_named() {
     assert_eq!(identities(&daemon.tasks()), identities(&booked));
     assert_eq!(procs(&daemon.cpu_dir(&daemon.task_of(run))), [run]);
     assert_ne!(content(&file), "321", "a passive task has its owner's weight");
-    // One task a group, as at an admission: the second one is told of, not forgotten.
+    // One task a group, as at an admission: the second one is reported, not forgotten.
     let first = daemon.task_of(guests[0])["id"].as_str().unwrap().to_owned();
     let second = daemon.task_of(guests[1])["id"].as_str().unwrap().to_owned();
-    let told = daemon.eventually("a warning", |d| warning(d, "is managed already"));
+    let reason = daemon.eventually("a warning", |d| warning(d, "is managed already"));
     for words in ["1 tasks from observe mode", second.as_str(), first.as_str()] {
-        assert!(told.contains(words), "{told}");
+        assert!(reason.contains(words), "{reason}");
     }
     let log = daemon.log();
     assert_eq!(log.matches(&format!("task {second}, from observe mode")).count(), 1, "{log}");
@@ -297,11 +297,11 @@ fn a_found_task_that_cannot_be_attached_is_named_and_tried_again() {
     let foreign = Foreign::beside(&daemon);
     fs::write(foreign.0.join("cgroup.procs"), pid.to_string()).unwrap();
     restart(&mut daemon, &enforce);
-    let told = daemon.eventually("the reason", |d| warning(d, "would not find it"));
-    assert!(told.contains("1 tasks from observe mode"), "{told}");
-    assert!(told.contains(booked[0]["id"].as_str().unwrap()), "{told}");
-    let said = |daemon: &Daemon| daemon.log().contains("found by [[discover]] rule sleepers");
-    daemon.eventually("a line in the log", |daemon| said(daemon).then_some(()));
+    let reason = daemon.eventually("the reason", |d| warning(d, "would not find it"));
+    assert!(reason.contains("1 tasks from observe mode"), "{reason}");
+    assert!(reason.contains(booked[0]["id"].as_str().unwrap()), "{reason}");
+    let is_logged = |daemon: &Daemon| daemon.log().contains("found by [[discover]] rule sleepers");
+    daemon.eventually("a line in the log", |daemon| is_logged(daemon).then_some(()));
     assert_eq!(daemon.tasks()[0]["attachment"], "none");
     assert_eq!(procs(&foreign.0), [pid]);
     // Its owner lets it go.

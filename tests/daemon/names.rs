@@ -1,5 +1,6 @@
-//! Processes whose names are no UTF-8, because the kernel cut them inside a letter, and processes
-//! whose first thread has ended while others run: both are processes like any other.
+//! Processes with names that are no UTF-8, because the kernel cut them inside a letter, and
+//! processes with a first thread that has ended while others run: both are processes like any
+//! other.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ const SETTINGS: &str = "daemon.sample_period = \"100ms\"\n[slots]\nactive = 8\np
     expand = false\n[[discover]]\nname = \"reports\"\nattach = \"own\"\nuser = [\"root\"]\n\
     command = \"/nightly-reportäöü 301$\"\n";
 
-/// A program whose name of 15 bytes ends within a letter, for every user.
+/// A program with a name of 15 bytes that ends within a letter, for every user.
 fn cut_name(daemon: &Daemon) -> String {
     let program = daemon.dir.path().join("nightly-reportäöü");
     fs::copy("/bin/sleep", &program).unwrap();

@@ -45,7 +45,7 @@ fn a_pid_of_another_namespace_is_refused_and_the_callers_own_is_not() {
     let output = inside(&daemon, "\"$LRSCTL\" run -- cat /proc/self/cgroup").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains(&daemon.root), "{output:?}");
-    // One that has to wait is told why: pid 0 is itself here too.
+    // One that has to wait learns why: pid 0 is itself here too.
     daemon.run(&[], &["cat"]);
     daemon.run(&[], &["cat"]);
     daemon.run(&[], &["cat"]);

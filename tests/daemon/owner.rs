@@ -1,4 +1,4 @@
-//! A member has its own processes managed, and nobody else's through them.
+//! A member has its own processes managed, and no other user's through them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -283,17 +283,17 @@ fn a_setuid_exec_between_the_look_and_the_move_is_noticed() {
         job.say("go\n");
         let answer = admit.wait_with_output().unwrap();
         // One write(2) has all of it.
-        let told = String::from_utf8(job.1.fill_buf().unwrap().to_vec()).unwrap();
-        assert!(told.contains(":/"), "attempt {attempt}: {told:?}");
-        let was_outside = !told.contains(&daemon.root);
+        let line = String::from_utf8(job.1.fill_buf().unwrap().to_vec()).unwrap();
+        assert!(line.contains(":/"), "attempt {attempt}: {line:?}");
+        let was_outside = !line.contains(&daemon.root);
         if answer.status.success() {
             taken += 1;
             wrongly += usize::from(was_outside);
             assert!(groups_of(pid).contains(&daemon.root), "attempt {attempt}");
         } else {
             let text = String::from_utf8_lossy(&answer.stderr);
-            let said = ["does not belong to", "belongs to uid 0"].iter().any(|w| text.contains(w));
-            assert!(said, "attempt {attempt}: {text}");
+            let known = ["does not belong to", "belongs to uid 0"].iter().any(|w| text.contains(w));
+            assert!(known, "attempt {attempt}: {text}");
             assert!(!groups_of(pid).contains(&daemon.root), "attempt {attempt}: {text}");
         }
         // Towards the instant at which either can happen.
@@ -362,7 +362,7 @@ fn a_task_that_is_limited_from_outside_is_left_there_also_after_a_restart() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_group_in_place_that_somebody_else_enters_is_let_go() {
+fn a_group_in_place_that_another_user_enters_is_released() {
     let mut daemon = with_members("entered", SETTINGS);
     daemon.run(&[], &["cat"]);
     daemon.eventually("the active slot is taken", |d| (d.tasks().len() == 1).then_some(()));
@@ -408,11 +408,11 @@ fn a_group_in_place_that_somebody_else_enters_is_let_go() {
 
     let roots = daemon.process(&["cat"]);
     enter(roots);
-    daemon.eventually("it is let go", |d| (d.tasks().len() == 1).then_some(()));
+    daemon.eventually("it is released", |d| (d.tasks().len() == 1).then_some(()));
     assert_eq!(weight(), "321");
     let reason = contested(&daemon, &id).unwrap();
     assert!(reason.contains("does not belong to uid 65534 alone"), "{reason}");
-    assert_eq!(procs(&foreign.0).len(), 2, "nobody was moved");
+    assert_eq!(procs(&foreign.0).len(), 2, "no process was moved");
     assert_eq!(daemon.status()["totals"]["released"], 1);
     daemon.consistent();
 }

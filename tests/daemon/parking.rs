@@ -244,7 +244,7 @@ fn who_waits_no_longer_is_where_it_was() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn the_removal_of_lrs_after_a_kill_leaves_nobody_parked() {
+fn the_removal_of_lrs_after_a_kill_leaves_no_process_parked() {
     let mut queue = Queue::new("removed", &[], 2);
     queue.daemon.kill();
     let (code, text) = queue.daemon.give_back();
@@ -274,7 +274,7 @@ fn who_loses_its_place_is_where_it_was() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn the_observing_daemon_after_a_kill_leaves_nobody_parked() {
+fn the_observing_daemon_after_a_kill_leaves_no_process_parked() {
     let mut queue = Queue::new("observed", &[], 1);
     queue.daemon.kill();
     queue.daemon.configure(&format!("daemon.mode = \"observe\"\n{TWO}"));

@@ -70,8 +70,8 @@ fn the_queue_says_who_waits_and_why_and_a_wait_can_be_ended() {
     }
     daemon.refused(&["priority", "--job", "hourly", "9"], 1, "nothing of job");
     let id = shown[2]["id"].as_str().unwrap();
-    let told = daemon.ok(&["task", id]);
-    assert!(told.contains("place 3 in the queue"), "{told}");
+    let shown = daemon.ok(&["task", id]);
+    assert!(shown.contains("place 3 in the queue"), "{shown}");
     daemon.ok(&["cancel", id]);
     assert_eq!(daemon.join(second).code(), Some(125));
     daemon.refused(&["cancel", id], 1, "nobody waits");

@@ -1,4 +1,4 @@
-//! Tasks in groups of a scheduler whose supervisor is in there with them, as slurmstepd is on cgroup
+//! Tasks in groups of a scheduler with a supervisor in them, as slurmstepd is on cgroup
 //! v2: it outlives the job, leaves the group and removes it.
 
 use std::fs;

@@ -172,7 +172,7 @@ fn a_foreign_change_of_weights_is_repaired_and_then_left_alone() {
 fn in_place_edits_weights_only_and_release_gives_them_back() {
     let mut daemon = Daemon::start("inplace", TWO);
     assert_eq!(daemon.groups_in_roots(), Vec::<std::path::PathBuf>::new());
-    // Somebody else's group, beside ours.
+    // A foreign group, beside ours.
     let base = daemon.cpu_dir(&serde_json::json!({"cgroup": format!("/{}", daemon.root)}));
     let foreign = base.with_file_name(format!("{}-owner", daemon.root));
     fs::create_dir(&foreign).unwrap();
@@ -189,7 +189,7 @@ fn in_place_edits_weights_only_and_release_gives_them_back() {
         assert_eq!(task["id"], id.trim());
         assert_eq!(task["attachment"], "in_place");
         assert!(number(&foreign, file).unwrap() >= 321);
-        assert_eq!(crate::harness::procs(&foreign), [pid], "nobody was moved");
+        assert_eq!(crate::harness::procs(&foreign), [pid], "no process was moved");
         let again = daemon.ctl(&["admit", "--in-place", &pid.to_string()]);
         assert!(again.status.success(), "the same caller asking again gets the same task");
         daemon.ok(&["release", id.trim()]);

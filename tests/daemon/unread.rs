@@ -1,4 +1,4 @@
-//! A stderr that nobody reads stops nothing: not the tiers, not an answer, not the end.
+//! An unread stderr stops nothing: not the tiers, not an answer, not the end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -21,7 +21,7 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
     let other = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).expect("the pipe again");
     let mut other = fs::File::from(other);
-    while other.write(b"nobody reads this\n").is_ok() {}
+    while other.write(b"never read\n").is_ok() {}
     (reader, writer)
 }
 
@@ -33,14 +33,14 @@ fn stopped_terminal() -> (OwnedFd, OwnedFd) {
     let made =
         unsafe { libc::openpty(&raw mut screen, &raw mut program, none, none.cast(), none.cast()) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: made just now, and nobody else has them.
+    // SAFETY: made just now, and no other owner has them.
     let (screen, program) =
         unsafe { (OwnedFd::from_raw_fd(screen), OwnedFd::from_raw_fd(program)) };
     tcflow(&program, Action::OOff).expect("tcflow");
     (screen, program)
 }
 
-/// A promotion, answers and the end, on a daemon whose stderr takes nothing.
+/// A promotion, answers and the end, on a daemon with a stderr that takes nothing.
 fn goes_on(name: &str, stderr: OwnedFd) {
     let mut daemon = Daemon::new(name, TWO);
     daemon.stderr = Some(stderr);
@@ -68,7 +68,7 @@ fn goes_on(name: &str, stderr: OwnedFd) {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_full_pipe_that_nobody_reads_stops_nothing() {
+fn a_full_unread_pipe_stops_nothing() {
     let (_reader, writer) = full_pipe();
     goes_on("pipe", writer);
 }
@@ -98,7 +98,7 @@ fn lines_that_are_lost_are_counted_in_status_and_then_in_the_log() {
     daemon.eventually("a warning of lost lines", |daemon| lost(daemon).then_some(()));
     daemon.configure(TWO);
     daemon.ok(&["reload"]);
-    let (say, said) = mpsc::channel();
+    let (say, ended) = mpsc::channel();
     let file = fs::File::from(reader);
     std::thread::spawn(move || {
         for line in BufReader::new(file).lines().map_while(Result::ok) {
@@ -108,7 +108,7 @@ fn lines_that_are_lost_are_counted_in_status_and_then_in_the_log() {
             }
         }
     });
-    said.recv_timeout(PATIENCE).expect("the log says that lines were lost");
+    ended.recv_timeout(PATIENCE).expect("the log says that lines were lost");
     daemon.eventually("no warning", |daemon| (!lost(daemon)).then_some(()));
     assert_eq!(daemon.stop().0, Some(0));
 }

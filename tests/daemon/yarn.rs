@@ -22,7 +22,7 @@ fn the_doctor_knows_from_lrsd_whether_lrs_yarn_runs() {
     let mut lrs = Lrs::new("doctor", "");
     let conf = lrs.dir.path().join("conf");
     std::fs::create_dir(&conf).unwrap();
-    // Nobody listens there.
+    // No server listens there.
     let address =
         |name: &str| format!("<property name='yarn.{name}.webapp.address' value='127.0.0.1:1'/>");
     let (managers, node) = (address("resourcemanager"), address("nodemanager"));

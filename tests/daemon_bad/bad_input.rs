@@ -1,4 +1,4 @@
-//! Requests nobody should make, clients that misbehave, and too much of everything.
+//! Requests that no client should make, clients that misbehave, and too much of everything.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
@@ -194,7 +194,7 @@ fn ten_thousand_reservations() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn garbage_and_silence_on_the_socket_stop_nobody() {
+fn garbage_and_silence_on_the_socket_stop_no_other_client() {
     let daemon = Daemon::start("garbage", TWO);
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let settings = [0u8, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -246,7 +246,7 @@ fn waiters_that_die_make_room_for_those_behind_them() {
     waiting(&daemon, 1);
     daemon.refused(&["run", "--wait=300ms", "--", "true"], 124, "");
     waiting(&daemon, 1);
-    // A drain keeps those who wait, and lets nobody in.
+    // A drain keeps those who wait, and lets no task in.
     daemon.ok(&["drain"]);
     daemon.finish(holder);
     daemon.join(holder);
@@ -277,7 +277,7 @@ fn two_hundred_at_once() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_stopped_daemon_and_stopped_clients_hold_nobody_up() {
+fn a_stopped_daemon_and_stopped_clients_delay_no_other() {
     let mut daemon = Daemon::start("sigstop", TWO);
     let active: Vec<i32> = (0..2).map(|_| daemon.run(&[], &["cat"])).collect();
     for pid in &active {
@@ -329,7 +329,7 @@ fn releases_race_with_ends_and_reloads_storm() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() || text.contains("no task"), "{text}");
         released += u64::from(output.status.success());
-        assert!(daemon.join(pid).success(), "a release harms nobody");
+        assert!(daemon.join(pid).success(), "a release harms no process");
     }
     daemon.nothing_left();
     let totals = daemon.status()["totals"].clone();

@@ -110,8 +110,8 @@ fn a_running_daemon_without_descriptors_tells_its_clients_and_its_log_once() {
         daemon.refused(&["status"], 3, "out of file descriptors");
     }
     daemon.refused(&["run", "--", "/bin/true"], 125, "out of file descriptors");
-    let said = daemon.log().matches("cannot accept connections").count();
-    assert_eq!(said, 1, "{}", daemon.log());
+    let lines = daemon.log().matches("cannot accept connections").count();
+    assert_eq!(lines, 1, "{}", daemon.log());
     prlimit(pid, Resource::Nofile, before).unwrap();
     daemon.ok(&["run", "--", "/bin/true"]);
     daemon.nothing_left();
@@ -136,15 +136,15 @@ fn a_client_without_descriptors_says_so() {
                 .stdin(Stdio::null())
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(!said.contains("panicked"), "{most} {command:?}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(!stderr.contains("panicked"), "{most} {command:?}: {stderr}");
             // Below four the program cannot even be loaded.
             let code = output.status.code().unwrap();
-            let loads = !said.contains("error while loading shared libraries");
-            assert!(!loads || codes.contains(&code), "{most} {command:?}: {code} {said}");
+            let loads = !stderr.contains("error while loading shared libraries");
+            assert!(!loads || codes.contains(&code), "{most} {command:?}: {code} {stderr}");
             assert!(
-                code == 0 || said.contains("open files") || !loads,
-                "{most} {command:?}: {said}"
+                code == 0 || stderr.contains("open files") || !loads,
+                "{most} {command:?}: {stderr}"
             );
         }
     }

@@ -1,5 +1,5 @@
 //! A node that lacks what LRS needs, or would like to have: what no task could be admitted without
-//! stops a start in the words of `lrsctl doctor`; all else is said once and costs no admission.
+//! stops a start in the words of `lrsctl doctor`; all else is reported once and costs no admission.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn cycles(daemon: &Daemon, count: usize) {
     }
 }
 
-/// Nobody was said to have moved a task or changed its weights.
+/// No move of a task and no change of its weights was reported.
 fn undisturbed(daemon: &Daemon) {
     cycles(daemon, 6);
     let odd = ["drift", "contested", "released"];

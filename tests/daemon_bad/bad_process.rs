@@ -33,7 +33,7 @@ fn what_cannot_be_a_task_is_refused_with_the_reason() {
     });
     admit(&daemon, zombie, "has ended");
     admit(&daemon, 1, "init process");
-    // kthreadd; a machine whose pid 2 is something else runs this in a container.
+    // kthreadd; a machine with another pid 2 runs this in a container.
     assert_eq!(fs::read_to_string("/proc/2/comm").unwrap(), "kthreadd\n");
     admit(&daemon, 2, "kernel thread");
     admit(&daemon, lrsd, "lrsd itself");
@@ -52,7 +52,7 @@ fn what_cannot_be_a_task_is_refused_with_the_reason() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn members_of_a_task_are_told_which() {
+fn members_of_a_task_learn_which() {
     let mut daemon = Daemon::start("member", TWO);
     let main = daemon.run(&[], &["sh", "-c", "exec 3<&0; cat <&3 & wait"]);
     let task = daemon.task_of(main);
@@ -150,8 +150,8 @@ fn dying_during_admission_leaves_nothing() {
         signal(pid, Signal::KILL);
         let output = admit.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        let said = ["has ended", "does not exist"].iter().any(|words| text.contains(words));
-        assert!(output.status.success() || said, "{}: {text}", output.status);
+        let is_known = ["has ended", "does not exist"].iter().any(|words| text.contains(words));
+        assert!(output.status.success() || is_known, "{}: {text}", output.status);
         // The rest of its family reads end of file once the pipe closes.
         daemon.finish(pid);
         daemon.join(pid);
@@ -171,12 +171,12 @@ fn a_process_that_forks_all_the_time_is_moved_whole() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = child.stdout.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
     let pid = daemon.keep(child);
     let id = daemon.ok(&["admit", &pid.to_string()]);
     let task = daemon.task_of(pid);
     assert_eq!(task["id"], id.trim());
-    said.read_exact(&mut [0; 5]).unwrap();
+    stdout.read_exact(&mut [0; 5]).unwrap();
     let group = daemon.cpu_dir(&task);
     daemon.eventually("all 201 inside", |_| (procs(&group).len() == 201).then_some(()));
     daemon.finish(pid);
@@ -229,7 +229,7 @@ fn forty_threads_move_as_one() {
     daemon.nothing_left();
 }
 
-/// The mount above the task's group: where somebody else would move it.
+/// The mount above the task's group: where another program would move it.
 fn elsewhere(daemon: &Daemon, task: &serde_json::Value) -> PathBuf {
     let path = task["cgroup"].as_str().unwrap();
     let depth = path.split('/').filter(|part| !part.is_empty()).count();
@@ -242,7 +242,7 @@ fn drifts(daemon: &Daemon) -> usize {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_process_moved_by_somebody_else_is_moved_back_three_times() {
+fn a_process_moved_by_others_is_moved_back_three_times() {
     let mut daemon = Daemon::start("moved", &format!("{QUICK}{TWO}"));
     let pid = daemon.run(&[], &["cat"]);
     let task = daemon.task_of(pid);

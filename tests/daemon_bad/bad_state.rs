@@ -20,7 +20,7 @@ fn journals(daemon: &Daemon) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_lost_history_is_said_and_loses_no_task() {
+fn a_lost_history_is_reported_and_loses_no_task() {
     let mut daemon = Daemon::start("history", TWO);
     let pids: Vec<i32> = (0..3).map(|_| daemon.run(&["--name", "precious"], &["cat"])).collect();
     daemon.eventually("three tasks", |daemon| (daemon.tasks().len() == 3).then_some(()));
@@ -42,8 +42,8 @@ fn a_lost_history_is_said_and_loses_no_task() {
             }
         }
         daemon.consistent();
-        let said = daemon.events().iter().any(|event| event["type"] == "recovered");
-        assert_eq!(said, damage.is_some(), "after {damage:?}");
+        let recovered = daemon.events().iter().any(|event| event["type"] == "recovered");
+        assert_eq!(recovered, damage.is_some(), "after {damage:?}");
     }
     for pid in pids {
         daemon.finish(pid);
@@ -205,7 +205,7 @@ fn what_was_planted_is_refused_with_the_remedy() {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn nobody_else_can_hold_the_lock_and_keep_lrsd_down() {
+fn no_other_user_can_hold_the_lock_and_keep_lrsd_down() {
     let mut daemon = with_members("heldlock", TWO);
     let lock = daemon.runtime().join("lock");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -217,8 +217,8 @@ fn nobody_else_can_hold_the_lock_and_keep_lrsd_down() {
         .arg("true")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&hold.stderr);
-    assert!(!hold.status.success() && said.contains("Permission denied"), "{said}");
+    let stderr = String::from_utf8_lossy(&hold.stderr);
+    assert!(!hold.status.success() && stderr.contains("Permission denied"), "{stderr}");
     assert_eq!(daemon.stop().0, Some(0));
     fs::set_permissions(&lock, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     daemon.launch();
@@ -235,7 +235,7 @@ fn a_removed_socket_is_put_back() {
         fs::remove_file(daemon.socket()).unwrap();
         daemon.serving(|daemon| daemon.ctl(&["status"]).status.success().then_some(()));
     }
-    assert!(daemon.log().contains("somebody removed the socket"), "{}", daemon.log());
+    assert!(daemon.log().contains("was removed; it is there again"), "{}", daemon.log());
     daemon.finish(pid);
     daemon.join(pid);
     daemon.nothing_left();
@@ -276,7 +276,7 @@ impl Drop for Small {
 
 #[test]
 #[ignore = "needs root and cgroups"]
-fn a_full_disk_refuses_newcomers_and_harms_nobody() {
+fn a_full_disk_refuses_newcomers_and_harms_no_task() {
     let mut daemon = Daemon::new("full", &format!("{QUICK}{TWO}"));
     let disk = Small::mount(&daemon.runtime());
     daemon.launch();
@@ -382,7 +382,7 @@ fn foreign_groups_below_the_root_are_left_alone() {
     assert!(daemon.tasks().is_empty());
     daemon.ok(&["run", "--", "true"]);
     assert_eq!(daemon.stop().0, Some(0));
-    assert_eq!(procs(&other), [pid], "nobody was moved, nothing removed");
+    assert_eq!(procs(&other), [pid], "no process was moved, nothing removed");
     daemon.launch();
     daemon.finish(pid);
     daemon.join(pid);

@@ -1,4 +1,4 @@
-//! The door in this process on a private bus, and the loop's ends of its channels in the hands
+//! The server in this process on a private bus, and the loop's ends of its channels in the hands
 //! of the test.
 
 use std::ops::{Deref, DerefMut};
@@ -19,7 +19,7 @@ pub use crate::played::{event, task_id};
 pub struct Bench {
     pub bus: Bus,
     pub played: Played,
-    pub door: JoinHandle<()>,
+    pub server: JoinHandle<()>,
     stop: Option<oneshot::Sender<()>>,
 }
 
@@ -47,13 +47,13 @@ impl Bench {
         let (stop, stopped) = oneshot::channel::<()>();
         let address = config::Bus::Address(bus.address());
         let (tried, _) = oneshot::channel();
-        let door = tokio::spawn(dbus::serve_with(address, access, limits, tried, async move {
+        let server = tokio::spawn(dbus::serve_with(address, access, limits, tried, async move {
             stopped.await.unwrap_or_default()
         }));
-        Bench { bus, played, door, stop: Some(stop) }
+        Bench { bus, played, server, stop: Some(stop) }
     }
 
-    /// Waits until the door has its name.
+    /// Waits until the server has its name.
     pub async fn open(&self) {
         name_owned(&self.bus).await;
     }
@@ -77,7 +77,7 @@ impl DerefMut for Bench {
     }
 }
 
-/// Waits until somebody owns the name on `bus`: first listening, then looking.
+/// Waits until the name has an owner on `bus`: first listening, then looking.
 pub async fn name_owned(bus: &Bus) {
     use tokio_stream::StreamExt as _;
     let client = bus.connect().await;

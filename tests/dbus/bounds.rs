@@ -1,4 +1,4 @@
-//! What no caller and no bus can do to the door: floods, leaving, stops, a bus that goes, a
+//! What no caller and no bus can do to the server: floods, leaving, stops, a bus that goes, a
 //! name that is taken.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn one_user_cannot_have_more_calls_than_its_share() {
 
 /// Enough to be answered by name, as in gRPC: what comes back is short whatever was sent.
 #[tokio::test]
-async fn a_call_is_small_and_so_is_what_is_said_about_it() {
+async fn a_call_and_its_error_are_small() {
     let bench = Bench::start().await;
     let client = bench.bus.connect().await;
     let refused = manager(&client, "GetTask", &("x".repeat(65 << 10),)).await.unwrap_err();
@@ -100,7 +100,7 @@ fn ask(calls: usize, client: &Connection) -> JoinSet<Result<Message, (String, St
 }
 
 #[tokio::test]
-async fn a_flood_of_newcomers_is_answered_or_refused_and_keeps_nobody_out() {
+async fn a_flood_of_newcomers_is_answered_or_refused_and_keeps_no_user_out() {
     let bench = Bench::start().await;
     let mut flood = Vec::new();
     for _ in 0..150 {
@@ -158,7 +158,7 @@ async fn stopping_ends_what_waits_within_its_time() {
     bench.begin_stop();
     let error = soon(asked).await.unwrap().unwrap_err();
     assert_eq!(error.0, format!("{ERROR}Unavailable"), "{error:?}");
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn the_bus_goes_and_comes_back() {
     bench.publish(|_| {});
     assert_eq!(signals.next().await.member, "TaskPromoted");
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_name_that_is_taken_is_tried_again() {
     let other = bus.connect().await;
     other.request_name("org.lrs.Shaper1").await.unwrap();
     let bench = Bench::closed(bus, limits());
-    // The owner goes; the door takes over by itself.
+    // The owner goes; the server takes over by itself.
     other.release_name("org.lrs.Shaper1").await.unwrap();
     let client = bench.bus.connect().await;
     let served = async {
@@ -209,20 +209,20 @@ async fn a_missing_policy_is_survived_and_taken_up_when_it_comes() {
     let client = bench.bus.connect().await;
     let proxy = zbus::fdo::DBusProxy::new(&client).await.unwrap();
     let owned = proxy.name_has_owner("org.lrs.Shaper1".try_into().unwrap()).await.unwrap();
-    assert!(!owned && !bench.door.is_finished());
+    assert!(!owned && !bench.server.is_finished());
     bench.bus.kill();
     bench.bus.policy("<allow own=\"*\"/>");
     bench.bus.run();
     name_owned(&bench.bus).await;
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }
 
 #[tokio::test]
-async fn no_bus_at_all_does_not_keep_the_door_from_stopping() {
+async fn no_bus_at_all_does_not_keep_the_server_from_stopping() {
     let mut bus = Bus::start();
     bus.kill();
     let mut bench = Bench::closed(bus, limits());
     bench.begin_stop();
-    soon(&mut bench.door).await.unwrap();
+    soon(&mut bench.server).await.unwrap();
 }

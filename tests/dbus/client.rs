@@ -1,4 +1,4 @@
-//! A client of the door, as a stranger to the crate would write it.
+//! A client of the server, as a stranger to the crate would write it.
 
 use std::collections::HashMap;
 
@@ -146,7 +146,7 @@ pub struct Signals {
 
 /// A signal: member, path, arguments as JSON.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Signal {
     pub member: String,
     pub path: String,
     pub body: Json,
@@ -168,7 +168,7 @@ impl Signals {
         Signals { stream, xml: introspect(bus, PATH).await }
     }
 
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> Signal {
         loop {
             let message = soon(self.stream.next()).await.unwrap().unwrap();
             let header = message.header();
@@ -183,16 +183,16 @@ impl Signals {
             assert_eq!(types, described(&self.xml, interface, "signal", &member), "{member}");
             let fields: zbus::zvariant::Structure<'_> = body.deserialize().unwrap();
             let body = fields.fields().iter().map(plain).collect();
-            return Told { member, path, body };
+            return Signal { member, path, body };
         }
     }
 
     /// Reads on until one with this name.
-    pub async fn until(&mut self, member: &str) -> Told {
+    pub async fn until(&mut self, member: &str) -> Signal {
         loop {
-            let told = self.next().await;
-            if told.member == member {
-                return told;
+            let signal = self.next().await;
+            if signal.member == member {
+                return signal;
             }
         }
     }

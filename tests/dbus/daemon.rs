@@ -106,7 +106,7 @@ impl Drop for Process {
 }
 
 #[tokio::test]
-async fn a_task_lives_and_everybody_is_told() {
+async fn a_task_lives_and_every_watcher_sees_it() {
     let bus = Bus::start();
     let _lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;
@@ -121,10 +121,10 @@ async fn a_task_lives_and_everybody_is_told() {
     // Whoever was answered reads his own change.
     assert_eq!(get(&client, &first_path, TASK, "Name").await, json!("first"));
     assert_eq!(get(&client, PATH, MANAGER, "ActiveFree").await, json!(0));
-    let told = signals.until("InterfacesAdded").await;
-    assert_eq!(told.body[0], first_path.as_str());
-    let told = signals.until("TaskAdmitted").await;
-    assert_eq!(told.body[0], first_id.as_str());
+    let signal = signals.until("InterfacesAdded").await;
+    assert_eq!(signal.body[0], first_path.as_str());
+    let signal = signals.until("TaskAdmitted").await;
+    assert_eq!(signal.body[0], first_id.as_str());
 
     let reply = manager(&client, "Admit", &(second.pid(), none())).await.unwrap();
     let (_, path): (String, OwnedObjectPath) = reply.body().deserialize().unwrap();
@@ -133,15 +133,15 @@ async fn a_task_lives_and_everybody_is_told() {
     assert_eq!(again.body().deserialize::<(String, OwnedObjectPath)>().unwrap().0, first_id);
 
     drop(first);
-    let told = signals.until("TaskCompleted").await;
-    assert_eq!(told.body[0], first_id.as_str());
-    assert_eq!(told.body[1], first_path.as_str());
-    let told = signals.until("TaskPromoted").await;
-    assert_eq!(told.body[1], path.as_str());
+    let signal = signals.until("TaskCompleted").await;
+    assert_eq!(signal.body[0], first_id.as_str());
+    assert_eq!(signal.body[1], first_path.as_str());
+    let signal = signals.until("TaskPromoted").await;
+    assert_eq!(signal.body[1], path.as_str());
     let gone = call(&client, &first_path, TASK, "Explain", &()).await.unwrap_err();
     assert_eq!(gone.0, "org.freedesktop.DBus.Error.UnknownObject");
-    let told = signals.until("SlotsChanged").await;
-    assert_eq!(told.body, json!([1, 0, 1, 1]));
+    let signal = signals.until("SlotsChanged").await;
+    assert_eq!(signal.body, json!([1, 0, 1, 1]));
 }
 
 /// `systemctl start lrsd && busctl call org.lrs.Shaper1 ...`
@@ -152,10 +152,10 @@ async fn a_daemon_that_says_it_is_ready_has_its_name() {
     let manager = tokio::net::UnixDatagram::bind(bus.dir().join("notify")).unwrap();
     let mut lrsd = Lrsd::notifying(&bus, &bus.dir().join("notify"));
     lrsd.spawn();
-    let mut told = [0; 4096];
+    let mut signal = [0; 4096];
     loop {
-        let length = soon(manager.recv(&mut told)).await.unwrap();
-        if String::from_utf8_lossy(&told[..length]).lines().any(|line| line == "READY=1") {
+        let length = soon(manager.recv(&mut signal)).await.unwrap();
+        if String::from_utf8_lossy(&signal[..length]).lines().any(|line| line == "READY=1") {
             break;
         }
     }
@@ -198,7 +198,7 @@ async fn the_bus_may_die_under_a_running_task() {
     let reply = manager(&client, "Admit", &(task.pid(), none())).await.unwrap();
     let (_, path): (String, OwnedObjectPath) = reply.body().deserialize().unwrap();
     bus.kill();
-    // The other door does not notice.
+    // The other server does not notice.
     let status = lrsd.grpc().await.get_status(proto::GetStatusRequest {}).await.unwrap();
     assert_eq!(status.into_inner().totals.unwrap().admitted, 1);
     bus.run();
@@ -247,7 +247,7 @@ async fn a_second_lrsd_says_that_the_name_is_taken_and_serves_grpc() {
     let mut first = Lrsd::start(&bus).await;
     name_owned(&bus).await;
     let mut second = Lrsd::start(&bus).await;
-    second.logged("somebody else owns org.lrs.Shaper1").await;
+    second.logged("another process owns org.lrs.Shaper1").await;
     let answer = second.grpc().await.get_status(proto::GetStatusRequest {}).await;
     assert!(answer.is_ok());
     assert_eq!(first.stop().0, Some(0));
@@ -279,7 +279,7 @@ async fn a_stop_answers_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_reload_is_told_and_a_restart_key_is_refused() {
+async fn a_reload_is_reported_and_a_restart_key_is_refused() {
     let bus = Bus::start();
     let lrsd = Lrsd::start(&bus).await;
     name_owned(&bus).await;
@@ -296,7 +296,7 @@ async fn a_reload_is_told_and_a_restart_key_is_refused() {
     assert_eq!(all(&client, PATH, MANAGER).await["State"], "accepting");
 }
 
-/// Somebody without any right, by the credentials the bus tells.
+/// A user without any right, by the credentials the bus tells.
 #[tokio::test]
 #[ignore = "needs root and cgroups"]
 async fn a_stranger_may_read_and_change_nothing() {

@@ -1,5 +1,5 @@
-//! The D-Bus door on a real bus: a private dbus-daemon, and either the door in this process
-//! with the test in the place of the loop (`door`), or a real lrsd in observe mode (`daemon`).
+//! The D-Bus server on a real bus: a private dbus-daemon, and either the server in this process
+//! with the test in the place of the loop (`server`), or a real lrsd in observe mode (`daemon`).
 //! Needs the program dbus-daemon, and fails without it.
 
 // The lint's exception for tests does not reach their helper functions.
@@ -10,7 +10,6 @@ mod bounds;
 mod bus;
 mod client;
 mod daemon;
-mod door;
 #[allow(dead_code)] // the harness also serves tests/daemon
 #[path = "../daemon/harness.rs"]
 mod harness;
@@ -18,4 +17,5 @@ mod harness;
 mod played;
 mod polkit;
 mod same;
+mod server;
 mod types;

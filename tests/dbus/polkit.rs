@@ -20,13 +20,13 @@ use crate::client::{ERROR, manager, none, soon, with};
 /// Answers by the action that is asked for and whether a person may be asked. For a task it is
 /// a person who never comes.
 struct Authority {
-    told: mpsc::UnboundedSender<Told>,
+    calls: mpsc::UnboundedSender<Call>,
     free: Arc<Notify>,
 }
 
-/// What polkit was told.
+/// The calls that polkit got.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Call {
     Asked { details: BTreeMap<String, String>, id: String },
     TakenBack(String),
 }
@@ -44,7 +44,7 @@ impl Authority {
         assert_eq!(subject.0, "system-bus-name");
         assert!(subject.1.contains_key("name"));
         let waits = details["method"] == "Admit";
-        self.told.send(Told::Asked { details, id: cancellation }).unwrap();
+        self.calls.send(Call::Asked { details, id: cancellation }).unwrap();
         if waits {
             self.free.notified().await;
         }
@@ -58,33 +58,33 @@ impl Authority {
     }
 
     fn cancel_check_authorization(&self, id: String) {
-        self.told.send(Told::TakenBack(id)).unwrap();
+        self.calls.send(Call::TakenBack(id)).unwrap();
     }
 }
 
-/// polkit on the bus of a door that trusts it.
+/// polkit on the bus of a server that trusts it.
 struct Polkit {
     _bus: Connection,
-    told: mpsc::UnboundedReceiver<Told>,
+    calls: mpsc::UnboundedReceiver<Call>,
     free: Arc<Notify>,
 }
 
 impl Polkit {
     async fn start(bus: &Bus) -> Polkit {
         let bus = bus.connect().await;
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, calls) = mpsc::unbounded_channel();
         let free = Arc::new(Notify::new());
-        let authority = Authority { told: sender, free: Arc::clone(&free) };
+        let authority = Authority { calls: sender, free: Arc::clone(&free) };
         bus.object_server().at("/org/freedesktop/PolicyKit1/Authority", authority).await.unwrap();
         bus.request_name("org.freedesktop.PolicyKit1").await.unwrap();
-        Polkit { _bus: bus, told, free }
+        Polkit { _bus: bus, calls, free }
     }
 
     /// The details of the next question, and its id.
     async fn asked(&mut self) -> (BTreeMap<String, String>, String) {
-        match soon(self.told.recv()).await.unwrap() {
-            Told::Asked { details, id } => (details, id),
-            told => panic!("{told:?}"),
+        match soon(self.calls.recv()).await.unwrap() {
+            Call::Asked { details, id } => (details, id),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -128,7 +128,7 @@ async fn polkit_is_asked_once_the_table_has_refused() {
     let (details, _) = polkit.asked().await;
     assert_eq!(details, BTreeMap::from([("method".into(), "Drain".into())]));
 
-    // Nobody may be asked.
+    // No user may be asked.
     let asking = client.clone();
     let asked = tokio::spawn(async move { manager(&asking, "Resume", &()).await });
     let Command::Resume { reply, .. } = bench.next_command().await else { panic!("no Resume") };
@@ -182,13 +182,13 @@ async fn what_was_granted_is_for_the_process_that_was_asked_about() {
     reply.send(Ok(task(1))).unwrap();
     soon(asked).await.unwrap().unwrap();
 
-    // Nobody can say yes to a process that has ended.
+    // No user can say yes to a process that has ended.
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let asked = admit_refused(&mut bench, &client, child.id() as i32).await;
     let error = soon(asked).await.unwrap().unwrap_err();
     assert_eq!(error, (format!("{ERROR}PermissionDenied"), "may only read".to_owned()));
-    assert!(polkit.told.try_recv().is_err());
+    assert!(polkit.calls.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn a_question_is_taken_back_when_its_caller_leaves() {
     asked.abort();
     let _ = asked.await;
     client.close().await.unwrap();
-    assert_eq!(soon(polkit.told.recv()).await, Some(Told::TakenBack(id)));
+    assert_eq!(soon(polkit.calls.recv()).await, Some(Call::TakenBack(id)));
 }
 
 /// On any bus but the system's anybody may take polkit's name.
@@ -212,5 +212,5 @@ async fn a_polkit_on_another_bus_is_not_asked() {
     let asked = admit_refused(&mut bench, &client, std::process::id() as i32).await;
     let error = soon(asked).await.unwrap().unwrap_err();
     assert_eq!(error, (format!("{ERROR}PermissionDenied"), "may only read".to_owned()));
-    assert!(polkit.told.try_recv().is_err() && bench.commands.try_recv().is_err());
+    assert!(polkit.calls.try_recv().is_err() && bench.commands.try_recv().is_err());
 }

@@ -1,4 +1,4 @@
-//! One script through both doors, each on an lrsd of its own: the same answers, the same kinds
+//! One script through both transports, each on an lrsd of its own: the same answers, the same kinds
 //! of error, the same words.
 
 use std::collections::HashMap;
@@ -23,17 +23,17 @@ use crate::daemon::{Lrsd, Process};
 /// An answer, or the kind and message of the error; AlreadyExists with the task's id behind it.
 type Outcome = Result<Json, (String, String)>;
 
-/// One door, spoken to in JSON: arguments as `--json` names them.
-enum Door {
+/// One transport, spoken to in JSON: arguments as `--json` names them.
+enum Transport {
     Grpc(ShaperClient<Channel>),
     DBus(Connection),
 }
 
-impl Door {
+impl Transport {
     async fn call(&mut self, method: &str, arguments: &Json) -> Outcome {
         match self {
-            Door::Grpc(client) => soon(grpc(client, method, arguments)).await,
-            Door::DBus(client) => soon(dbus(client, method, arguments)).await,
+            Transport::Grpc(client) => soon(grpc(client, method, arguments)).await,
+            Transport::DBus(client) => soon(dbus(client, method, arguments)).await,
         }
     }
 }
@@ -138,8 +138,8 @@ async fn grpc(client: &mut ShaperClient<Channel>, method: &str, of: &Json) -> Ou
             .await
             .map(|answer| json!(answer.into_inner().toml)),
         "Explain" => client.explain(proto::ExplainRequest { id: id(of) }).await.map(|answer| {
-            let told = answer.into_inner();
-            json!([told.events, told.truncated])
+            let story = answer.into_inner();
+            json!([story.events, story.truncated])
         }),
         "EvaluateJob" => {
             let request = proto::EvaluateJobRequest {
@@ -341,7 +341,7 @@ fn renamed(text: String, names: &[(String, String)]) -> String {
 }
 
 /// Plays the script; every answer in comparable form.
-async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
+async fn play(transport: &mut Transport, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
     let processes = [Process::start(), Process::start(), Process::start()];
     let dead = {
         let process = Process::start();
@@ -357,12 +357,12 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         names.push((process.pid().to_string(), format!("P{number}")));
     }
     let [p0, p1, p2] = [0, 1, 2].map(|number: usize| processes[number].pid());
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     macro_rules! step {
         ($method:expr, $arguments:expr) => {{
             let arguments = $arguments;
-            let outcome = door.call($method, &arguments).await;
-            told.push(($method, arguments, outcome.clone()));
+            let outcome = transport.call($method, &arguments).await;
+            answers.push(($method, arguments, outcome.clone()));
             outcome
         }};
     }
@@ -470,18 +470,18 @@ async fn play(door: &mut Door, lrsd: &Lrsd, bus: &Bus) -> Vec<(String, Json)> {
         };
         (format!("{method} {}", comparable(arguments, &names)), outcome)
     };
-    told.into_iter().map(shown).collect()
+    answers.into_iter().map(shown).collect()
 }
 
 #[tokio::test]
-async fn both_doors_give_the_same_answers() {
+async fn both_servers_give_the_same_answers() {
     let bus = Bus::start();
     let one = Lrsd::start(&bus).await;
     name_owned(&bus).await;
     let other_bus = Bus::start();
     let other = Lrsd::start(&other_bus).await;
-    let over_dbus = play(&mut Door::DBus(bus.connect().await), &one, &bus).await;
-    let over_grpc = play(&mut Door::Grpc(other.grpc().await), &other, &other_bus).await;
+    let over_dbus = play(&mut Transport::DBus(bus.connect().await), &one, &bus).await;
+    let over_grpc = play(&mut Transport::Grpc(other.grpc().await), &other, &other_bus).await;
     assert_eq!(over_dbus.len(), over_grpc.len());
     for (dbus, grpc) in over_dbus.iter().zip(&over_grpc) {
         assert_eq!(dbus, grpc);
@@ -526,7 +526,7 @@ fn yarn() -> proto::YarnStatus {
     }
 }
 
-/// One that is a task, one whose task has ended, one that is none.
+/// One that is a task, one with a task that has ended, one that is none.
 fn yarn_containers() -> Vec<proto::YarnContainer> {
     let container = |number: u64, task: Option<u64>, ignored: Option<&str>| proto::YarnContainer {
         id: format!("container_1700000000000_0001_01_00000{number}"),
@@ -545,9 +545,9 @@ fn yarn_containers() -> Vec<proto::YarnContainer> {
     ]
 }
 
-/// The real lrsd of the script is on no YARN node: here both doors show one snapshot.
+/// The real lrsd of the script is on no YARN node: here both transports show one snapshot.
 #[tokio::test]
-async fn both_doors_tell_the_same_of_yarn() {
+async fn both_servers_report_the_same_of_yarn() {
     let bench = Bench::start().await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lrsd.sock");
@@ -557,9 +557,9 @@ async fn both_doors_tell_the_same_of_yarn() {
     let access = Access::new(commands, snapshot, events);
     tokio::spawn(serve::serve(socket, access, serve::Health::new(), std::future::pending()));
     let endpoint = format!("unix:{}", path.display());
-    let mut over_grpc = Door::Grpc(soon(ShaperClient::connect(endpoint)).await.unwrap());
-    let mut over_dbus = Door::DBus(bench.bus.connect().await);
-    let mut told = Vec::new();
+    let mut over_grpc = Transport::Grpc(soon(ShaperClient::connect(endpoint)).await.unwrap());
+    let mut over_dbus = Transport::DBus(bench.bus.connect().await);
+    let mut answers = Vec::new();
     for complete in [false, true] {
         bench.publish(|snapshot| {
             snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
@@ -573,11 +573,11 @@ async fn both_doors_tell_the_same_of_yarn() {
         let grpc = comparable(over_grpc.call("GetYarn", &json!({})).await.unwrap(), &[]);
         let dbus = comparable(over_dbus.call("GetYarn", &json!({})).await.unwrap(), &[]);
         assert_eq!(dbus, grpc);
-        told.push(dbus);
+        answers.push(dbus);
     }
-    assert_eq!(told[0]["enabled"], false);
-    let containers = &told[1]["containers"];
+    assert_eq!(answers[0]["enabled"], false);
+    let containers = &answers[1]["containers"];
     assert_eq!((&containers[0]["tier"], &containers[1]["task"]), (&json!("passive"), &Json::Null));
-    assert_eq!(told[1]["resource_manager"]["urls"][1], "http://rm2:8088");
-    assert_eq!(told[1]["verified_at"], "2026-01-02T03:04:07.000006Z");
+    assert_eq!(answers[1]["resource_manager"]["urls"][1], "http://rm2:8088");
+    assert_eq!(answers[1]["verified_at"], "2026-01-02T03:04:07.000006Z");
 }

@@ -33,7 +33,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             Command::SetJobPriority { reply, .. } => {
                 drop(reply.send(Ok(proto::SetJobPriorityResponse { tasks: 2, waiting: 1 })));
             }
-            Command::Discover { .. } => panic!("no door sends what only a finder says"),
+            Command::Discover { .. } => panic!("no server sends what only a finder says"),
             Command::ListQueue { reply, .. } => drop(reply.send(Ok(QueuePage::default()))),
             Command::Reload { reply, .. } => drop(reply.send(Ok(vec!["slots.active".into()]))),
             Command::CancelReservation { reply, .. }
@@ -115,7 +115,7 @@ async fn replies_have_the_types_that_are_described() {
     replied!(PATH, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", ());
     // Set alone has no reply to look at.
     for (xml, interface) in [(&of_manager, MANAGER), (&of_task, TASK)] {
-        for method in crate::door::methods(xml, interface) {
+        for method in crate::server::methods(xml, interface) {
             assert!(called.contains(&format!("{interface}.{method}")), "{interface}.{method}");
         }
     }
@@ -132,11 +132,11 @@ async fn signals_have_the_types_that_are_described() {
         snapshot.status = Arc::new(status());
         snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
     });
-    let mut told = BTreeSet::new();
+    let mut sent = BTreeSet::new();
     let mut until = async |last: &str| {
         loop {
             let signal = signals.next().await;
-            told.insert(signal.member.clone());
+            sent.insert(signal.member.clone());
             if signal.member == last {
                 break;
             }
@@ -161,6 +161,6 @@ async fn signals_have_the_types_that_are_described() {
     let xml = introspect(&client, PATH).await;
     let described = xml.split("<signal name=\"").skip(1);
     for signal in described.map(|signal| signal.split_once('"').unwrap().0) {
-        assert!(told.contains(signal), "{signal} was not told: {}", json!(told));
+        assert!(sent.contains(signal), "{signal} was not sent: {}", json!(sent));
     }
 }

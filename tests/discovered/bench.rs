@@ -12,7 +12,7 @@ use lrs::command::{Command as Order, CommandError, CommandSender};
 use lrs::config::{Config, Mode};
 use lrs::core::event::{Event, EventKind};
 use lrs::core::model::{Label, Labels, TaskId};
-use lrs::discover::{Attach, Finder, Found, Presumed};
+use lrs::discover::{Attach, DiscoveredTask, Finder, Presumed};
 use lrs::driver::{Driver, DriverError, Parts, Remote};
 use lrs::proto;
 use lrs::publish::{EventRing, LastTurn, Snapshot};
@@ -98,7 +98,7 @@ impl Loop {
         }
     }
 
-    pub fn discover(&self, found: &Found) -> Result<TaskId, CommandError> {
+    pub fn discover(&self, found: &DiscoveredTask) -> Result<TaskId, CommandError> {
         let found = Box::new(found.clone());
         self.runtime.block_on(self.commands.ask(|reply| Order::Discover { found, reply }))
     }
@@ -117,7 +117,7 @@ impl Loop {
         self.runtime.block_on(self.commands.ask(|reply| order(caller, reply)))
     }
 
-    /// Sends what nobody waits for.
+    /// Sends a command without waiting for an answer.
     pub fn tell(&self, order: Order) {
         self.runtime.block_on(self.commands.send(order)).unwrap();
     }
@@ -226,8 +226,8 @@ impl Container {
     }
 
     /// As a finder would tell of it.
-    pub fn found(&self) -> Found {
-        Found {
+    pub fn found(&self) -> DiscoveredTask {
+        DiscoveredTask {
             process: self.process(),
             labels: Labels {
                 name: Some(Label::new("container_1_0001_01_000002").unwrap()),

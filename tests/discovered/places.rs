@@ -1,4 +1,4 @@
-//! Containers whose group somebody else made: YARN's LinuxContainerExecutor on v1 makes one in
+//! Containers in a group that others made: YARN's LinuxContainerExecutor on v1 makes one in
 //! the cpu hierarchy alone, and leaves the process in the root of the others.
 
 use std::path::Path;
@@ -42,7 +42,7 @@ fn a_group_in_the_cpu_hierarchy_alone_is_shaped_there_alone() {
     let pid = container.process().pid.to_string();
     std::fs::write(dir.join("cgroup.procs"), &pid).unwrap();
     let before = groups_of(&pid);
-    // On v1 the root of the other hierarchies, whose weight is everybody's.
+    // On v1 the root of the other hierarchies, which has the weight of all.
     let others = mount.parent().map(|all| all.join("blkio/blkio.bfq.weight"));
     let read = |file: &Path| std::fs::read_to_string(file).ok();
     let others_before = others.as_deref().and_then(read);

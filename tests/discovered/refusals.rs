@@ -3,7 +3,7 @@
 use lrs::command::{Caller, Command as Order, ErrorKind, JobPriority};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::{Label, Priority};
-use lrs::discover::{Attach, Finder, Found, Hint, Word};
+use lrs::discover::{Attach, DiscoveredTask, Finder, Hint, Word};
 use lrs::rights::Role;
 
 use lrs_testbed::groups::cpu_mount;
@@ -13,7 +13,7 @@ use crate::bench::{Container, Loop, groups_of};
 const OBSERVE: &str = "daemon.mode = \"observe\"\nslots.active = 1";
 
 #[test]
-fn observe_mode_books_a_session_and_touches_nothing() {
+fn observe_mode_records_a_session_and_touches_nothing() {
     let daemon = Loop::start("observe", OBSERVE);
     let container = Container::start("echo ready; sleep 600 & wait");
     let pid = container.process().pid.to_string();
@@ -54,7 +54,7 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
     assert_eq!(error.kind, ErrorKind::PermissionDenied);
     assert!(error.message.contains("found by yarn"), "{error}");
 
-    // Nor can it change the priority of its job, whether it says whose job or not.
+    // Nor can it change the priority of its job, with the owner of the job named or not.
     let job = Label::new("application_1_0001").unwrap();
     let mut again = container.found();
     again.labels.job = Some(job.clone());
@@ -82,7 +82,7 @@ fn who_is_gone_another_ones_or_no_session_is_refused_with_the_reason() {
 
     // News of what was a task makes none, whichever of its processes they name.
     let other = Container::start("echo ready; sleep 600 & wait");
-    let error = daemon.discover(&Found { again: true, ..other.found() }).unwrap_err();
+    let error = daemon.discover(&DiscoveredTask { again: true, ..other.found() }).unwrap_err();
     assert!(error.message.contains("was released"), "{error}");
     daemon.discover(&other.found()).unwrap();
 }
@@ -120,7 +120,7 @@ fn a_limit_is_never_shed_by_being_found() {
     assert!(error.message.contains(file) && error.message.contains("in place"), "{error}");
     assert_eq!(groups_of(&pid), before);
 
-    // Judged where it was before somebody put it here.
+    // Judged where it was before it was put here.
     let mut moved = container.found();
     moved.attach = Attach::Session { from: Some("/lrs-test-nowhere".into()) };
     let error = daemon.discover(&moved).unwrap_err();
@@ -172,7 +172,7 @@ fn only_an_integration_speaks_for_a_scheduler() {
     assert_eq!(report(4242).unwrap_err().kind, ErrorKind::PermissionDenied);
     report(4243).unwrap();
     let snapshot = daemon.snapshot.borrow().clone();
-    assert!(lrs::server::query::yarn(&snapshot).reported_at.is_some(), "its age can be told");
+    assert!(lrs::server::query::yarn(&snapshot).reported_at.is_some(), "its age is known");
     let offered = daemon.events.read(0, 100).events;
     assert_eq!(offered.iter().filter(|event| event.kind == EventKind::Offered).count(), 1);
 }

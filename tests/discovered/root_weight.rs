@@ -1,4 +1,5 @@
-//! A root whose weight cannot be written: told, tried again, and told no more once it is there.
+//! A root with a weight that cannot be written: reported, tried again, and no more reported once it
+//! is there.
 
 use lrs::command::Command as Order;
 
@@ -9,7 +10,7 @@ use crate::bench::{Container, Loop, sweep};
 fn a_root_without_its_weight_is_a_warning_until_it_is_there() {
     let daemon = Loop::start("busy", "slots.active = 1");
     let mut config = daemon.config.clone();
-    // Somebody removes the root, and a new ratio wants its weight anew.
+    // The root is removed, and a new ratio wants its weight anew.
     sweep(&config.tree_settings().root.unwrap());
     config.tiers.ratio += 1;
     std::fs::write(daemon.config_file(), config.to_toml()).unwrap();

@@ -38,7 +38,7 @@ fn a_session_is_moved_whole_and_is_the_same_task_for_ever() {
         let inside = groups_of(pid).iter().filter(|(_, path)| *path == group).count();
         assert!(inside > 0, "process {pid}: {:?}", groups_of(pid));
     }
-    assert_eq!(groups_of(&stranger), outside, "nobody can tell whose it is");
+    assert_eq!(groups_of(&stranger), outside, "its task is unknown");
     let admitted = daemon.story(id).first().cloned().unwrap();
     assert_eq!(admitted.kind, EventKind::Admitted);
     assert_eq!(admitted.inputs["found_by"], "yarn");

@@ -1,4 +1,4 @@
-//! Bad and greedy clients: each is ended or told, and the others are served on.
+//! Bad and greedy clients: each is ended or gets an error, and the others are served on.
 
 use std::time::Duration;
 
@@ -166,7 +166,7 @@ async fn unknown_services_and_methods_are_unimplemented() {
 }
 
 #[tokio::test]
-async fn too_many_connections_are_told_and_closed() {
+async fn too_many_connections_are_reported_and_closed() {
     // Root gets all 16, any other user 4.
     let bench = bench(Limits { connections: 16, ..Limits::default() });
     let mut held = Vec::new();
@@ -198,7 +198,7 @@ async fn too_many_connections_are_told_and_closed() {
 }
 
 #[tokio::test]
-async fn too_many_calls_are_told() {
+async fn too_many_calls_are_reported() {
     let bench = bench(Limits { calls: 4, ..Limits::default() });
     let mut client = bench.client().await;
     let mut held = Vec::new();

@@ -398,7 +398,7 @@ async fn a_wait_for_a_task_ends_with_it_and_says_how() {
     assert_eq!((&ended.id, ended.exit_status), (&ids[0], Some(3)));
     let released = soon(released).await.unwrap().unwrap_err();
     assert_eq!(released.code(), Code::FailedPrecondition, "{released}");
-    // It has ended already, and one that nobody knows.
+    // It has ended already, and one that is unknown.
     assert_eq!(client.wait_task(asked(&ids[0], None)).await.unwrap().into_inner(), ended);
     let unknown = client.wait_task(asked("t0000001-9", None)).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);

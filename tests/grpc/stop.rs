@@ -1,4 +1,4 @@
-//! The end: bounded, told to everybody, and nothing left behind.
+//! The end: bounded, announced to all clients, and nothing left behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn stopping_is_bounded_whatever_is_open() {
         .into_inner();
     soon(health.message()).await.unwrap().unwrap();
 
-    // One whose window is full, and who never reads on.
+    // One with a full window that never reads on.
     let endpoint = bench.endpoint().initial_stream_window_size(4096);
     let mut stuck_client = ShaperClient::new(soon(endpoint.connect()).await.unwrap());
     let past = proto::WatchEventsRequest { since: Some(1), no_follow: false };
@@ -131,7 +131,7 @@ async fn a_client_that_comes_before_the_daemon_is_ready_waits() {
     let socket = serve::bind(&path).unwrap();
     let mut early = UnixStream::connect(&path).await.unwrap();
     early.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    assert!(early.try_read(&mut [0; 1]).is_err(), "nobody answers yet");
+    assert!(early.try_read(&mut [0; 1]).is_err(), "no server answers yet");
 
     let (commands, _receiver) = lrs::command::queue().unwrap();
     let (_snapshot, newest) = tokio::sync::watch::channel(Arc::default());

@@ -35,14 +35,14 @@ async fn a_status_watcher_sees_now_and_every_change_once() {
     bench.publish(|snapshot| snapshot.colocation_threshold = 1.0); // not of the status
     waiting(&bench, 2);
     assert_eq!(next_waiting(&mut stream).await, 2);
-    // Nobody reads between these: the newest is enough.
+    // Nothing is read between these: the newest is enough.
     waiting(&bench, 3);
     waiting(&bench, 4);
     assert_eq!(next_waiting(&mut stream).await, 4);
 }
 
 #[tokio::test]
-async fn a_status_watcher_is_told_when_the_loop_ends() {
+async fn a_status_watcher_learns_when_the_loop_ends() {
     let mut bench = Bench::start();
     let mut client = bench.client().await;
     let mut stream = client.watch_status(proto::WatchStatusRequest {}).await.unwrap().into_inner();
@@ -113,7 +113,7 @@ async fn events_follow() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_stops_nobody_and_is_told_what_it_lost() {
+async fn a_slow_reader_stops_no_other_and_learns_what_it_lost() {
     const EVENTS: u64 = 5_000;
     let bench = Bench::with(Limits::default(), EventRing::new(100, []));
     // Small windows, so that HTTP/2 does not read ahead for the slow reader.

@@ -1,5 +1,5 @@
 //! A certificate for the web services of one cluster, made by the JDK's keytool and signed by
-//! itself: nobody trusts it who was not given it.
+//! itself: no client trusts it that was not given it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,6 +37,6 @@ fn keytool(java_home: &Path, store: &Path, words: &[&str]) {
         .arg(store)
         .output()
         .expect("keytool starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "keytool {words:?}: {}\n{said}", output.status);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "keytool {words:?}: {}\n{stdout}", output.status);
 }

@@ -109,7 +109,7 @@ impl Cluster {
             fs::create_dir(cluster.dir().join(name)).expect("a directory");
         }
         if cluster.options.helper.is_some() {
-            cluster.open_to_nobody();
+            cluster.open_to_no_other();
         }
         if cluster.options.https {
             certificate::make(cluster.dir(), &cluster.hadoop.java_home);
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// What a job reads and writes that is not run by the user of the daemons.
-    fn open_to_nobody(&self) {
+    fn open_to_no_other(&self) {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
         };
@@ -242,7 +242,7 @@ impl Cluster {
             self.administer(&["-transitionToStandby", &conf::manager_id(other)]);
         }
         self.await_state(index, None);
-        // Without that a standby is refused while nobody answers for the other.
+        // Without that a standby is refused while the other does not answer.
         self.administer(&["-transitionToActive", "--forceactive", &conf::manager_id(index)]);
         self.await_state(index, Some("ACTIVE"));
         self.active = index;
@@ -347,7 +347,7 @@ impl Cluster {
         process::containers(&dirs)
     }
 
-    /// A path for the files of a job that nobody has yet.
+    /// An unused path for the files of a job.
     pub fn fresh(&mut self, name: &str) -> PathBuf {
         let name = self.name(name);
         self.data_dir().join(name)
@@ -378,8 +378,8 @@ impl Cluster {
         words.extend_from_slice(arguments);
         if self.options.helper.is_some() {
             // In the local file system a job's files belong to who submits it.
-            let nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
-            words.splice(..0, nobody.map(str::to_owned));
+            let account = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"];
+            words.splice(..0, account.map(str::to_owned));
         }
         self.program(&words)
     }

@@ -49,7 +49,8 @@ pub struct Options {
     /// An empty directory for the NodeManagers' local directories and the files of jobs, which then
     /// are on a disk of their own; the caller's to remove.
     pub data: Option<PathBuf>,
-    /// LinuxContainerExecutor by this helper; containers and jobs are then those of nobody.
+    /// LinuxContainerExecutor by this helper; containers and jobs are then those of the account
+    /// `nobody`.
     pub helper: Option<Helper>,
     /// Web services, but those of HDFS, by https alone, under a [`certificate`] of the cluster's.
     pub https: bool,
@@ -105,7 +106,7 @@ pub struct NodePorts {
     pub shuffle: u16,
 }
 
-/// Hands out ports that nobody listens on.
+/// Hands out ports without a listener.
 ///
 /// They are below those the kernel gives to outgoing connections: a daemon that is stopped must
 /// find its port free when it comes back.
@@ -166,8 +167,8 @@ pub struct Files<'a> {
     /// The directory.
     pub conf: &'a Path,
     pub cluster: &'a Path,
-    /// Directory of the NodeManager whose logs and state they name; all other daemons read the
-    /// first's.
+    /// Directory of the NodeManager that owns the logs and state they name; all other daemons read
+    /// the first's.
     pub node: &'a Path,
     /// Its local directory.
     pub local: &'a Path,
@@ -270,7 +271,7 @@ fn managers(files: &Files) -> Vec<(String, String)> {
         set("ha.enabled", "true");
         set("ha.rm-ids", &ids.join(","));
         // For everybody: by itself Hadoop takes the one at an address of this machine, and both
-        // are. Clients try all of them whatever is said here.
+        // are. Clients try all of them whatever is written here.
         set("ha.id", &manager_id(files.manager));
         // Who is active is the test's to say; an election needs ZooKeeper.
         set("ha.automatic-failover.enabled", "false");

@@ -58,7 +58,7 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
         let shown = &task["kernel"];
         let shown = (shown["cpu_idle"].as_bool(), shown["cpu_weight"].as_u64());
         assert_eq!(shown, (idle.map(|idle| idle == 1), weight), "{task}");
-        // A group of somebody else's is never made idle.
+        // A foreign group is never made idle.
         assert_eq!((idle, weight == GIVEN.1), (GIVEN.0, task["tier"] == "active"), "{task}");
     }
 
@@ -73,10 +73,10 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
     assert!(two_are_active(site).iter().all(|task| task["opportunistic"] != true));
 
     assert_eq!(site.daemon.stop().0, Some(0));
-    let (code, said) = site.daemon.give_back();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output) = site.daemon.give_back();
+    assert_eq!(code, Some(0), "{output}");
     for task in &tasks {
-        assert_eq!(weights(&site.daemon.cpu_dir(task)), GIVEN, "{said}");
+        assert_eq!(weights(&site.daemon.cpu_dir(task)), GIVEN, "{output}");
     }
     site.daemon.launch();
     site.all_found(1);
@@ -86,7 +86,7 @@ fn containers_in_groups_of_yarn_stay_there_and_are_weighed_in_place() {
 
 #[test]
 #[ignore = "needs root, cgroups, Hadoop and its container-executor"]
-fn a_strict_quota_is_told() {
+fn a_strict_quota_is_reported() {
     let site = &mut Site::start("strict", options(Some(Quota::Strict)), TWO, "");
     let job = jobs::sleep(&mut site.cluster, 1, 0, 15);
     site.all_found(2);

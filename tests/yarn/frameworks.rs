@@ -1,4 +1,4 @@
-//! Frameworks beside MapReduce's own jobs: their masters and containers are told apart.
+//! Frameworks beside MapReduce's own jobs: their masters and containers are distinguished.
 //!
 //! `tests/yarn/run frameworks` fetches them; nothing of theirs is changed or replaced either.
 
@@ -20,7 +20,7 @@ use crate::harness::{in_tier, signal};
 use crate::site::{Site, check_members, kinds, session};
 
 /// Waits until an application has its master and these containers, by their kinds, and checks
-/// all that lrsd says of them. Two slots are active, and nobody else runs containers.
+/// all that lrsd says of them. Two slots are active, and no other user runs containers.
 fn check(site: &Site, application: &str, wanted: &[(&str, usize)]) {
     check_with(site, application, 1, wanted);
 }
@@ -82,15 +82,15 @@ fn master(site: &Site, container: &str) -> Value {
 }
 
 /// Holds containers until the test lets them go, each by its id.
-struct Held {
+struct HeldContainers {
     dir: PathBuf,
 }
 
-impl Held {
-    fn new(cluster: &mut Cluster) -> Held {
+impl HeldContainers {
+    fn new(cluster: &mut Cluster) -> HeldContainers {
         let dir = cluster.fresh("held");
         fs::create_dir(&dir).expect("a directory");
-        Held { dir }
+        HeldContainers { dir }
     }
 
     /// What a shell does to be held.
@@ -107,23 +107,23 @@ impl Held {
             (files.filter(|file| held(&file.file_name())).count() == count).then_some(())
         });
         let (passive, active) = self.split(site);
-        self.let_go(&active);
+        self.let_end(&active);
         site.cluster.patiently("passive containers that are promoted", |_| {
-            // Tez keeps one that was let go for its next task.
+            // Tez keeps one that was released for its next task.
             let (waiting, running) = self.split(site);
             (waiting.is_empty() && running.is_superset(&passive)).then_some(())
         });
-        self.let_go(&passive);
+        self.let_end(&passive);
     }
 
     /// Whatever `release` did not.
     fn release_all(&self, site: &Site) {
         let (passive, active) = self.split(site);
-        self.let_go(&passive);
-        self.let_go(&active);
+        self.let_end(&passive);
+        self.let_end(&active);
     }
 
-    fn let_go(&self, containers: &BTreeSet<String>) {
+    fn let_end(&self, containers: &BTreeSet<String>) {
         for id in containers {
             fs::write(self.dir.join(id), "").expect("a file");
         }

@@ -1,7 +1,7 @@
 //! A real Hadoop: its own daemons and jobs, alone and beside a private lrsd.
 //!
 //! `tests/yarn/run` fetches Hadoop and runs these; README.md beside it says how. They are not among
-//! the tests that `cargo test` runs unasked, ignored or not: nobody has Hadoop by chance.
+//! the tests that `cargo test` runs unasked, ignored or not: no machine has Hadoop by chance.
 
 #![allow(dead_code)] // the harness also serves tests/daemon
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]

@@ -26,8 +26,8 @@ pub fn begin(site: &mut Site, seconds: u32, yarn: &str) -> (Job, Vec<Container>)
 }
 
 /// Waits until the active ResourceManager shows the offer, and lrsd has read it there: the node may
-/// have told it before lrsd came back to it.
-pub fn stands(site: &Site) {
+/// have reported it before lrsd came back to it.
+pub fn is_in_force(site: &Site) {
     site.advertises(OFFERED);
     let url = site.cluster.manager_url();
     site.cluster.patiently("the word of lrsd on the active resource manager", |_| {

@@ -39,7 +39,7 @@ fn opportunistic_containers_lose_their_slots_to_guaranteed_ones() {
 pub fn lose_their_slots(site: &mut Site) -> [Job; 2] {
     let behind = jobs::sleep_with(&mut site.cluster, 2, 0, 45, &[ALL_MAPS]);
     site.all_found(3);
-    // While nobody else wants the slots they have them.
+    // While no other container wants the slots they have them.
     until(site, &[("active", true), ("active", true)]);
 
     let before = jobs::sleep(&mut site.cluster, 2, 0, 10);

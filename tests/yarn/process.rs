@@ -82,7 +82,7 @@ impl Process {
     }
 }
 
-/// Kills every process whose command line or environment names `dir`: the containers of a
+/// Kills every process that names `dir` in its command line or environment: the containers of a
 /// NodeManager outlive it, and carry its directories.
 pub fn sweep(dir: &Path) {
     let needle = dir.as_os_str().as_encoded_bytes();
@@ -147,7 +147,7 @@ fn children(dir: &Path) -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-/// Whether the process is this container's and past its shell scripts, whose programs come and go.
+/// Whether the process is this container's and past its shell scripts with their short programs.
 fn runs(pid: i32, id: &str) -> bool {
     let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let wanted = format!("CONTAINER_ID={id}");

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::Value;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// The JSON at an address, or `None` while nobody answers it with success.
+/// The JSON at an address, or `None` while no server answers it with success.
 pub fn get(address: &str) -> Option<Value> {
     ask(address, TlsConfig::default())
 }
 
-/// The same of a service whose certificate is this one (PEM).
+/// The same of a service with this certificate (PEM).
 pub fn get_trusting(address: &str, pem: &[u8]) -> Option<Value> {
     let certificate = Certificate::from_pem(pem).expect("a certificate");
     let roots = RootCerts::new_with_certs(&[certificate]);

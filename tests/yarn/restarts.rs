@@ -87,11 +87,11 @@ fn an_offer_stands_again_after_restarts_and_goes_with_lrsd() {
             launch(site, part);
         }
         site.cluster.wait_running();
-        offers::stands(site);
+        offers::is_in_force(site);
         assert_eq!(site.all_found(containers.len()), containers, "{order:?}");
         offers::stop(site, &containers);
         site.daemon.launch();
-        offers::stands(site);
+        offers::is_in_force(site);
         job.succeeded(&site.cluster);
         site.nothing_left();
         println!("{order:?}: {:.1} s", began.elapsed().as_secs_f64());
@@ -108,13 +108,13 @@ fn an_offer_outlives_lrs_yarn_and_goes_back_while_lrsd_is_away() {
     site.daemon.kill_yarn();
     assert_eq!(identities(site), before);
     site.daemon.launch_yarn();
-    offers::stands(site);
+    offers::is_in_force(site);
 
     site.daemon.lrsd().kill();
     site.advertises(CONFIGURED);
     assert_eq!(site.cluster.containers(), containers, "none has to go for that");
     site.daemon.lrsd().launch();
-    offers::stands(site);
+    offers::is_in_force(site);
     assert_eq!(identities(site), before);
     job.succeeded(&site.cluster);
     site.nothing_left();

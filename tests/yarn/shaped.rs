@@ -140,8 +140,8 @@ fn a_node_that_was_raised_before_is_built_on() {
     println!("{doctor}");
     let words: Vec<&str> = doctor.split_whitespace().collect();
     let doctor = words.join(" ");
-    for said in ["lrs-yarn runs", "3.0 GiB set by somebody", "yarn.resource_manager"] {
-        assert!(doctor.contains(said), "{said}: {doctor}");
+    for words in ["lrs-yarn runs", "3.0 GiB set by another client", "yarn.resource_manager"] {
+        assert!(doctor.contains(words), "{words}: {doctor}");
     }
     job.succeeded(&site.cluster);
     site.nothing_left();

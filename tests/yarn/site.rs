@@ -22,7 +22,7 @@ pub fn offering() -> String {
     format!("offer = true\nslot_memory = \"{CONTAINER}MiB\"\n")
 }
 
-/// lrsd with lrs-yarn, and the cluster whose containers are its tasks.
+/// lrsd with lrs-yarn, and the cluster with the containers that are its tasks.
 ///
 /// The order of the fields is that of their end: lrsd goes first, so that it sees no container die
 /// of the cluster's end.
@@ -113,7 +113,7 @@ pub fn session(leader: i32) -> BTreeSet<i32> {
     .collect()
 }
 
-/// The task's group has the session's processes, all of them and nobody else.
+/// The task's group has the session's processes, all of them and no other.
 pub fn check_members(daemon: &Daemon, task: &Value) {
     let leader = i32::try_from(task["pid"].as_i64().expect("a pid")).expect("a pid");
     daemon.eventually(&format!("a whole session in {}", task["cgroup"]), |daemon| {

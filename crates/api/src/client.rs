@@ -91,7 +91,7 @@ pub enum ConnectError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What connect(2) said.
+        /// The error of connect(2).
         source: io::Error,
     },
     /// The socket was reached and the connection ended before HTTP/2 began.
@@ -99,7 +99,7 @@ pub enum ConnectError {
     Handshake {
         /// The socket.
         path: PathBuf,
-        /// What the transport said.
+        /// The error of the transport.
         source: tonic::transport::Error,
     },
     /// The name of the client is no header value.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_is_a_unix_socket_whose_path_the_kernel_takes() {
+    fn an_endpoint_is_a_unix_socket_with_a_path_the_kernel_takes() {
         let path = |text: &str| text.parse::<Endpoint>().map(|e| e.path().to_owned());
         assert_eq!(path("unix:/run/x.sock"), Ok(PathBuf::from("/run/x.sock")));
         assert_eq!(path("unix:///run/x.sock"), Ok(PathBuf::from("/run/x.sock")));

@@ -2,7 +2,7 @@
 //! two minutes. It is a suite like any other (`config/bench/demo.toml`) with a report of its own
 //! for the terminal (`report/demo.rs`); the page with the pictures is that of every bench.
 //!
-//! Limits. The amounts of work are fixed, so a slow node takes longer; it is told to end after
+//! Limits. The amounts of work are fixed, so a slow node takes longer; it has to end after
 //! [`HARD_LIMIT`] and reports what it has. Two rounds are an impression, no benchmark.
 
 use std::path::PathBuf;

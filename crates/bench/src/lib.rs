@@ -7,12 +7,12 @@
 //! as one line ([`record`]) before the next begins, so that whatever ends a bench early, the
 //! report can be made of what is there.
 //!
-//! LRS itself is another program: the `lrsctl` beside this one, of which the private lrsd is a
-//! hidden command, and as whose children shaped tasks begin.
+//! LRS itself is another program, the `lrsctl` beside this one: the private lrsd is a hidden
+//! command of it, and shaped tasks begin as its children.
 //!
 //! Limits: times are those of this process, which shares the CPUs with what it measures; how
-//! little it does meanwhile is said in [`mod@run`]. A package that replaces `lrsctl` during a bench
-//! replaces what is measured.
+//! little it does meanwhile is described in [`mod@run`]. A package that replaces `lrsctl` during a
+//! bench replaces what is measured.
 
 mod args;
 mod check;
@@ -46,7 +46,7 @@ use suite::Suite;
 const SUITE: &str = "suite.toml";
 
 /// What a bench leaves beyond processes, groups and files.
-const DISK: Extra = Extra { first: Some(disk::let_go), last: Some(disk::sweep) };
+const DISK: Extra = Extra { first: Some(disk::release), last: Some(disk::sweep) };
 
 /// Parses the arguments, carries the command out and says how it ended.
 pub fn main() -> ExitCode {

@@ -43,7 +43,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Whether the disk was a model, whose server takes CPU time of its own.
+    /// Whether the disk was a model, with a server that takes CPU time of its own.
     pub fn has_modelled_disk(&self) -> bool {
         self.disk.starts_with("modelled")
     }

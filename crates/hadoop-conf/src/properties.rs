@@ -40,7 +40,7 @@ pub enum ConfError {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
         /// What to do.
         advice: &'static str,
@@ -230,13 +230,13 @@ struct Parser<'a> {
     begun: bool,
 }
 
-/// An element whose end has not come yet.
+/// An element without its end yet.
 enum Element {
     Configuration,
     Property(Draft),
     /// `name`, `value`, `final` or any other element of a property, and its text so far.
     Field(String, String),
-    /// An include whose file is not there, and whether it has a fallback.
+    /// An include of a missing file, and whether it has a fallback.
     Include(PathBuf, bool),
     Fallback,
     /// Within a description, mostly.

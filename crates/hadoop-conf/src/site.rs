@@ -1,6 +1,6 @@
 //! What LRS wants to know of a node's Hadoop configuration, as typed answers.
 //!
-//! Only what is asked for is judged: a node whose ResourceManager cannot be told from its files
+//! Only what is asked for is judged: a node with no ResourceManager in its files
 //! can still have its containers found. Where a file does not say, Hadoop's default answers
 //! (yarn-default.xml and core-default.xml of 3.4.2), so that an answer is what a running daemon
 //! of that configuration uses; [`DEFAULTS`] has the few keys in question.
@@ -199,7 +199,7 @@ impl Site {
             handler.is_some_and(|class| class.ends_with(".CgroupsLCEResourcesHandler"));
         let v2 = self.flag(&format!("{PREFIX}.cgroups.v2.enabled"))?;
         // With v1 each resource has a hierarchy of its own, and where a container is shared with
-        // others or alone is told by that of cpu.
+        // others or alone is read from that of cpu.
         let resources: &[&str] = if v2 { &["cpu", "disk", "memory", "network"] } else { &["cpu"] };
         let used = by_handler || {
             let mut each = resources.iter();

@@ -1,8 +1,8 @@
 //! Which configuration files are believed.
 //!
-//! Hadoop's files tell lrsd, which is root, where containers are and whose processes they may be.
+//! Hadoop's files tell lrsd, which is root, where containers are and which users they may run as.
 //! A file that anybody else can write would let its writer decide that. So each file, includes
-//! too, has to belong to root or to the user that NodeManagers run as, and nobody else may write
+//! too, has to belong to root or to the user that NodeManagers run as, and no other user may write
 //! it ([`lrs_host::trust`]). Directories are not looked at: a file that was put in another's place has
 //! another owner.
 //!
@@ -53,18 +53,18 @@ mod tests {
     #[test]
     fn a_file_counts_if_only_its_trusted_owner_can_write_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let said = |mode: u32, trust: &Trust| {
+        let objection_to = |mode: u32, trust: &Trust| {
             let permissions = std::fs::Permissions::from_mode(mode);
             file.as_file().set_permissions(permissions).unwrap();
             trust.objection(&file.as_file().metadata().unwrap())
         };
         let own = Trust::of("no-such-user");
-        assert_eq!([0o600, 0o644, 0o755].map(|mode| said(mode, &own)), [None, None, None]);
+        assert_eq!([0o600, 0o644, 0o755].map(|mode| objection_to(mode, &own)), [None, None, None]);
         for mode in [0o664, 0o646, 0o620, 0o602] {
-            assert!(said(mode, &own).unwrap().contains("chmod go-w"), "{mode:o}");
+            assert!(objection_to(mode, &own).unwrap().contains("chmod go-w"), "{mode:o}");
         }
         let other = Trust { owners: vec![geteuid().as_raw() + 1], node_manager: "yarn".into() };
-        let objection = said(0o600, &other).unwrap();
+        let objection = objection_to(0o600, &other).unwrap();
         assert!(objection.contains("user yarn") && objection.contains("yarn.user"), "{objection}");
     }
 }

@@ -1,4 +1,4 @@
-//! Small files, written whole or not at all, and read only where nobody else could have put or
+//! Small files, written whole or not at all, and read only where no other user could have put or
 //! changed them ([`crate::trust`]).
 
 use std::fs::OpenOptions;

@@ -40,7 +40,7 @@ impl RuntimeLock {
     pub fn take(dir: &Path) -> Result<RuntimeLock, LockError> {
         let path = dir.join("lock");
         let mut options = OpenOptions::new();
-        // Whoever can open it can lock it, for reading too (flock(2)): nobody else may.
+        // Whoever can open it can lock it, for reading too (flock(2)): no other user may.
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file =
             trust::open(&path, &mut options).map_err(|error| at(&path, "open", error))?;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_daemon_is_refused_and_told_who_holds_it() {
+    fn the_second_daemon_is_refused_with_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let held = RuntimeLock::take(dir.path()).unwrap();
         let Err(LockError::Held { pid, .. }) = RuntimeLock::take(dir.path()) else {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_open_the_lock() {
+    fn no_other_user_can_open_the_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let mode = || path.metadata().unwrap().mode() & 0o7777;

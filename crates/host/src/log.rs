@@ -12,7 +12,7 @@
 //! | level | priority | meaning |
 //! |---|---|---|
 //! | error | 3 | a promise or the daemon is broken; an operator has to act |
-//! | warn | 4 | a promise is weaker than it was, or somebody interferes |
+//! | warn | 4 | a promise is weaker than it was, or other software interferes |
 //! | info | 6 | a few lines a day: start, stop, reload, drain, capacities, the all-clear |
 //! | debug | 7 | what tasks and clients do |
 //!
@@ -20,11 +20,11 @@
 //! `LogRateLimitBurst=` in `lrsd.service`, by priority): what a task or client can make the
 //! daemon say must not fill the journal.
 //!
-//! Nobody who logs waits for whoever reads the log: a terminal that is stopped (Ctrl-S), a pipe that
-//! nobody empties and a journald that hangs stop the thread `lrs-log` alone. Lines wait for it in memory
-//! ([`queue`]); what finds no room there, or cannot be written, is counted, and said by the log once it
-//! flows again and by [`trouble`] until then. So the words of a panic go that way too. At the end
-//! [`flush`] waits a moment for what is still on its way.
+//! No thread that logs waits for the reader of the log: a terminal that is stopped (Ctrl-S), a pipe that is
+//! never emptied and a journald that hangs stop the thread `lrs-log` alone. Lines wait for it in memory
+//! ([`queue`]); what finds no room there, or cannot be written, is counted, and reported by the log once it
+//! flows again and by [`trouble`] until then. So the words of a panic go that way too. At the end [`flush`]
+//! waits a moment for what is still on its way.
 //!
 //! A warning that comes again within a minute is counted, not repeated ([`repeats`]).
 //!
@@ -57,8 +57,9 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 /// What the names of our own crates begin with; their messages say everything.
 const OURS: &str = "lrs";
 
-/// How long a daemon that ends waits for its last lines to get out, on a node whose CPUs and disks are
-/// busy: two seconds are promised from the signal to the exit, and the servers may take one of them.
+/// How long a daemon that ends waits for its last lines to get out, on a node with CPUs and disks
+/// that are busy: two seconds are promised from the signal to the exit, and the servers may take one
+/// of them.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// One log for the process, as there is one stderr and one subscriber.
@@ -122,7 +123,7 @@ impl Log {
 }
 
 /// That lines were lost, how many and why, in a sentence for the operator; `None`: none was, or the
-/// log itself has said so since.
+/// log itself has reported it since.
 pub fn trouble() -> Option<String> {
     QUEUE.trouble()
 }
@@ -251,7 +252,7 @@ fn priority(level: Level) -> u8 {
 }
 
 /// Whether what is written to stderr ends in the journal: the variable may be inherited by a
-/// process whose stderr is something else, so the file is compared (systemd.exec(5)).
+/// process with another stderr, so the file is compared (systemd.exec(5)).
 fn stderr_is_the_journal() -> bool {
     let Some(stream) = std::env::var_os("JOURNAL_STREAM") else { return false };
     // A stderr that cannot be looked at is no stream of journald's.

@@ -1,19 +1,19 @@
-//! Which files and directories a daemon believes: those that nobody but root and its own user could
+//! Which files and directories a daemon trusts: those that only root or its own user could
 //! have put there or changed.
 //!
 //! lrsd is root, and what it writes into a file that was planted, or believes of one, is done with
-//! root's rights. So its files have to belong to root or to the user it runs as, and nobody else may
-//! write them; the same holds for every directory on the way, since whoever may write one can put
-//! another file in the place of what is below. A directory for everybody with the sticky bit (/tmp)
-//! is no danger to what belongs to somebody else than the attacker (unlink(2), rename(2)).
+//! root's rights. So its files have to belong to root or to the user it runs as, and no other user
+//! may write them; the same holds for every directory on the way, since whoever may write one can
+//! put another file in the place of what is below. A directory for everybody with the sticky bit
+//! (/tmp) is no danger to what another user than the attacker owns (unlink(2), rename(2)).
 //!
-//! A path is looked at from the root of the file system on, link by link. Nobody else can change what
-//! was found good, so it can be opened by its path afterwards. A file is opened without following a
-//! link and without waiting, and looked at once it is open.
+//! A path is looked at from the root of the file system on, link by link. No other user can change
+//! what was found good, so it can be opened by its path afterwards. A file is opened without
+//! following a link and without waiting, and looked at once it is open.
 //!
 //! Limits. With an access list the group's bits of a mode are its mask (acl(5)), so that they cover
-//! it. In a user namespace without root's uid the directories of root's belong to nobody, and are not
-//! believed.
+//! it. In a user namespace without root's uid the directories of root's belong to the account
+//! `nobody`, and are not trusted.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -127,7 +127,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// No link is followed, and a pipe that nobody writes is not waited for.
+/// No link is followed, and a pipe without a writer is not waited for.
 fn flags() -> i32 {
     use rustix::fs::OFlags;
     (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32
@@ -261,16 +261,19 @@ mod tests {
     #[test]
     fn a_file_counts_if_only_its_trusted_owner_can_write_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let said = |mode: u32, owners: &[u32]| {
+        let objection_to = |mode: u32, owners: &[u32]| {
             chmod(file.path(), mode);
             objection(&file.as_file().metadata().unwrap(), owners)
         };
-        assert_eq!([0o600, 0o644, 0o755].map(|mode| said(mode, &own())), [None, None, None]);
+        assert_eq!(
+            [0o600, 0o644, 0o755].map(|mode| objection_to(mode, &own())),
+            [None, None, None]
+        );
         for mode in [0o664, 0o646, 0o620, 0o602] {
-            assert_eq!(said(mode, &own()), Some(Objection::Mode(mode)));
+            assert_eq!(objection_to(mode, &own()), Some(Objection::Mode(mode)));
         }
         let me = rustix::process::geteuid().as_raw();
-        assert_eq!(said(0o600, &[me + 1]), Some(Objection::Owner(me)));
+        assert_eq!(objection_to(0o600, &[me + 1]), Some(Objection::Owner(me)));
     }
 
     #[test]

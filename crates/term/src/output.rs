@@ -74,7 +74,7 @@ impl Output {
         self.width
     }
 
-    /// Columns at which a line has to break; `None`: it may be as long as it is, for nobody looks at it
+    /// Columns at which a line has to break; `None`: it may be as long as it is, for it is not read
     /// on a terminal.
     pub fn breaks_at(&self) -> Option<usize> {
         self.terminal.then_some(self.width)
@@ -226,7 +226,7 @@ fn escaped(json: String, unsafe_here: fn(char) -> bool) -> String {
     safe
 }
 
-/// Where a column stands in its cell, and whether it may be cut.
+/// How a column is aligned in its cell, and whether it may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Words, never cut.

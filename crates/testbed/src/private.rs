@@ -40,7 +40,7 @@ pub struct Private<'a> {
     pub log: &'a Path,
 }
 
-/// Keys that keep a private daemon private: nobody else may set them.
+/// Keys that keep a private daemon private: no other source may set them.
 pub const RESERVED: [&str; 5] =
     ["cgroup.root", "daemon.runtime_dir", "dbus.bus", "grpc.admins", "grpc.listen"];
 
@@ -225,7 +225,7 @@ fn settings(private: &Private<'_>, runtime_dir: &Path, socket: &Path) -> String 
         ("grpc.listen", format!("[{listen}]")),
     ];
     let uid = nix::unistd::geteuid();
-    // root may do all anyway; somebody else's daemon must take orders from them
+    // root may do all anyway; another user's daemon must take orders from them
     if !uid.is_root() {
         keys.push(("grpc.admins", format!("[{uid}]")));
     }

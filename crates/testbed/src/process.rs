@@ -48,15 +48,15 @@ pub fn signal(pid: u32, signal: Signal) {
 
 /// A running child in a process group of its own; dropping it kills the group.
 #[derive(Debug)]
-pub struct Group(Child);
+pub struct ProcessGroup(Child);
 
-impl Group {
+impl ProcessGroup {
     /// Starts `command`, out of reach of the terminal's Ctrl-C: the order in which things
     /// end is ours.
-    pub fn spawn(command: &mut Command) -> std::io::Result<Group> {
+    pub fn spawn(command: &mut Command) -> std::io::Result<ProcessGroup> {
         command.process_group(0);
         dies_with_us(command, Signal::SIGKILL);
-        command.spawn().map(Group)
+        command.spawn().map(ProcessGroup)
     }
 
     /// The exit status, once there is one.
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // Reaped already: its number may be another's by now.
         if matches!(self.0.try_wait(), Ok(None)) {
@@ -80,7 +80,7 @@ impl Drop for Group {
 /// Writes out what earlier work left dirty in the file system of `directory`, so that it does not
 /// slow what follows; answers whether it was done within `limit`. On a disk that others keep busy
 /// it may not be; then it goes on in the background.
-pub async fn settle(directory: &Path, limit: Duration) -> Result<bool, Failure> {
+pub async fn write_back(directory: &Path, limit: Duration) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("cannot sync {}: {error}", directory.display()))
     };

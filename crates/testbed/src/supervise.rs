@@ -14,12 +14,12 @@ use tokio::time::Instant;
 use crate::process;
 use crate::sweep::{Extra, Sweep};
 
-/// How long the process below may take to clean up after it was told to end.
+/// How long the process below may take to clean up after the signal to end.
 /// The modelled disk of a bench writes out what is dirty.
 const CLEAN_UP: Duration = Duration::from_secs(15);
 
 /// Working directories and cgroup roots are called one of these and the supervisor's process
-/// id, so that no sweep can match what is somebody else's.
+/// id, so that no sweep can match what others own.
 pub const PREFIXES: [&str; 2] = ["lrs-demo-", "lrs-bench-"];
 
 /// Runs the private daemon with `run`. When it outlives both processes above it, it is the one
@@ -74,7 +74,7 @@ impl Drop for Workdir {
 }
 
 /// Runs `command` as the process that does the work, `what` to people, and sweeps when it has
-/// ended. It is told to end when `limit` is over.
+/// ended. It gets the signal to end when `limit` is over.
 pub fn supervise(
     what: &str,
     mut command: Command,
@@ -89,8 +89,8 @@ pub fn supervise(
         .map_err(|error| Failure::failed(format!("cannot start the {what}: {error}")))?;
     let ended = runtime()?.block_on(wait(what, &mut worker, limit));
     say_left(&Sweep { workdir: &workdir.path, cgroup_root: &workdir.name, extra });
-    let (status, told) = ended?;
-    match (told, status.code()) {
+    let (status, signal) = ended?;
+    match (signal, status.code()) {
         // as a shell reports a command that the signal ended
         (Some(signal), _) => Err(Failure::ended(ExitCode::from(128 + signal as u8))),
         (None, Some(0)) => Ok(()),
@@ -170,22 +170,22 @@ async fn wait(
         .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     let mut requests = Requests::listen()?;
     let begun = Instant::now();
-    let mut told = None;
-    let mut told_at = None;
+    let mut signal = None;
+    let mut ending_at = None;
     loop {
         let status = worker
             .try_wait()
             .map_err(|error| Failure::failed(format!("cannot wait for the {what}: {error}")))?;
         if let Some(status) = status {
-            return Ok((status, told));
+            return Ok((status, signal));
         }
-        let ends = limit.filter(|_| told.is_none()).map(|limit| begun + limit);
+        let ends = limit.filter(|_| signal.is_none()).map(|limit| begun + limit);
         let asked = tokio::select! {
             _ = children.recv() => continue,
             asked = requests.next() => asked,
-            () = until(told_at.map(|at: Instant| at + CLEAN_UP)) => {
+            () = until(ending_at.map(|at: Instant| at + CLEAN_UP)) => {
                 process::signal(worker.id(), Signal::SIGKILL);
-                told_at = None;
+                ending_at = None;
                 continue;
             }
             () = until(ends) => {
@@ -193,9 +193,9 @@ async fn wait(
                 Signal::SIGALRM
             }
         };
-        if told.is_none() {
-            told = Some(asked);
-            told_at = Some(Instant::now());
+        if signal.is_none() {
+            signal = Some(asked);
+            ending_at = Some(Instant::now());
         }
         process::signal(worker.id(), Signal::SIGTERM);
     }

@@ -53,7 +53,7 @@ impl Sweep<'_> {
         left
     }
 
-    /// cgroups below every mount. The name is our own, so nobody else's can match.
+    /// cgroups below every mount. The name is our own, so no other can match.
     fn groups(&self) -> Vec<String> {
         let noted = std::fs::read_to_string(self.workdir.join(ROOT_NOTE)).unwrap_or_default();
         let noted = noted.trim().trim_start_matches('/');

@@ -2,18 +2,18 @@
 //!
 //! One [`Agent::pass`] is one look at the cluster, and at most one change of it. In order: who is
 //! the node (the NodeManager says; its port may be random), who schedules, what does that one show
-//! for the node, whose figure is that ([`super::ledger`]), what should it be ([`super::offer`]).
+//! for the node, who set that figure ([`super::ledger`]), what should it be ([`super::offer`]).
 //! If they differ the offer is written down, sent, and read back in the passes that follow until
 //! it shows or the patience ends.
 //!
 //! Nothing has to be noticed for an offer to be made again: a ResourceManager that restarted, a
 //! failover, a NodeManager that registered anew all come to a node that shows something else than
-//! it should. A figure that somebody else set is not fought over; it becomes the configured value
+//! it should. A figure that others set is not fought over; it becomes the configured value
 //! the offer builds on or, where it is less than the site's, the offer. That goes for a figure that
 //! LRS sent some time ago too, unless it can have come back by itself: see [`seen`].
 //!
 //! In observe mode and with `yarn.offer = false` the cluster is read only, except that an offer
-//! of ours that still stands is taken back in the latter, and said in the former.
+//! of ours that is still in force is taken back in the latter, and reported in the former.
 //!
 //! Which node it is, and who is believed about that: [`node`]. What is compared with what, and when
 //! a change is held back: [`seen`]. What becomes of an update that fails: [`refused`]. Behind Kerberos
@@ -50,7 +50,7 @@ use cause::Cause;
 pub use error::{AgentError, Misnamed};
 use refused::Refused;
 use seen::Read;
-pub use view::{Told, View};
+pub use view::{Outcome, View};
 
 /// First pause before an update is read back; each further one is twice as long.
 const VERIFY_FIRST: Duration = Duration::from_millis(50);
@@ -105,7 +105,7 @@ pub struct Agent {
     unseen: Option<(Resource, BootTime)>,
     /// Identity of the active ResourceManager: address and start.
     manager: Option<(String, i64, i64)>,
-    /// Starts of the managers, as far as they were told.
+    /// Starts of the managers, as far as they are known.
     era: Era,
     /// What should stand, as of the last pass.
     wanted: Option<Resource>,
@@ -188,7 +188,7 @@ impl Agent {
         self.node.as_ref()
     }
 
-    /// Whether nothing of ours stands at the ResourceManager.
+    /// Whether no offer of ours is in force at the ResourceManager.
     pub fn is_clear(&self) -> bool {
         self.pending.is_none() && self.ledger.as_ref().is_none_or(Ledger::is_clear)
     }
@@ -225,8 +225,8 @@ impl Agent {
     }
 
     /// One look, at most one change.
-    pub fn pass(&mut self, cluster: &mut dyn Cluster, view: &View, now: Moment) -> Told {
-        let mut told = Told::default();
+    pub fn pass(&mut self, cluster: &mut dyn Cluster, view: &View, now: Moment) -> Outcome {
+        let mut outcome = Outcome::default();
         if self.asks_for_less(view) {
             // A pause that grew over other figures is not for this one.
             self.retry = RETRY_FIRST;
@@ -243,16 +243,16 @@ impl Agent {
         let looked = self
             .endpoints_are_good()
             .and_then(|()| self.look_at_node(cluster, now))
-            .or_else(|error| self.withdraw(error, cluster, view, &mut told, now))
-            .and_then(|node| self.settle(cluster, &node, view, &mut told, now));
+            .or_else(|error| self.withdraw(error, cluster, view, &mut outcome, now))
+            .and_then(|node| self.reconcile(cluster, &node, view, &mut outcome, now));
         match looked {
             Ok(()) => {
                 self.retry = RETRY_FIRST;
                 self.report.last_error = None;
             }
-            Err(error) => self.failed(&error, &mut told, now),
+            Err(error) => self.failed(&error, &mut outcome, now),
         }
-        told
+        outcome
     }
 
     /// What an earlier process sent may come late: the first pass takes note of it.
@@ -264,16 +264,16 @@ impl Agent {
         }
     }
 
-    fn failed(&mut self, error: &AgentError, told: &mut Told, now: Moment) {
+    fn failed(&mut self, error: &AgentError, outcome: &mut Outcome, now: Moment) {
         let text = error.to_string();
         if !error.is_found_by_reading() && !error.is_of_an_update() {
-            // Nobody is spared by a pause longer than that between two looks when all is well.
+            // A pause longer than that between two passes when all is well would spare no one.
             let most = self.view.map_or(RETRY_MOST, |view| view.poll);
             let most = most.clamp(RETRY_FIRST, RETRY_MOST);
             self.not_before = Some(now.boot.after(self.retry.min(most)));
             self.retry = self.retry.saturating_mul(2).min(most);
         }
-        if self.report.last_error.as_ref().is_some_and(|(said, _)| *said == text) {
+        if self.report.last_error.as_ref().is_some_and(|(before, _)| *before == text) {
             return;
         }
         self.report.last_error = Some((text.clone(), now.wall));
@@ -281,12 +281,12 @@ impl Agent {
             return;
         }
         if !self.report.offer_enabled && self.is_clear() {
-            told.complaints.push(text);
+            outcome.complaints.push(text);
             return;
         }
         let mut inputs = Map::new();
         inputs.insert("node".into(), json!(self.node));
-        told.changes.push(Change {
+        outcome.changes.push(Change {
             kind: EventKind::OfferFailed,
             from: None,
             to: self.wanted.map(|wanted| wanted.to_string()),
@@ -300,12 +300,12 @@ impl Agent {
         fault.map_or(Ok(()), |fault| Err(AgentError::Site(fault)))
     }
 
-    fn settle(
+    fn reconcile(
         &mut self,
         cluster: &mut dyn Cluster,
         id: &NodeId,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<(), AgentError> {
         let read = cluster.active().and_then(|(url, info)| {
@@ -317,14 +317,14 @@ impl Agent {
                 self.unseen = None;
                 let restarted = self.saw_manager(url, info, now);
                 self.report.node_manager.state = Some(node.state.clone());
-                self.settle_seen(cluster, id, &node, restarted, view, told, now)
+                self.reconcile_seen(cluster, id, &node, restarted, view, outcome, now)
             }
             Err(error) => {
                 self.report.resource_manager.error = Some(error.to_string());
                 self.report.advertised = None;
                 self.report.verified = None;
                 if self.by == OfferBy::Rmadmin && unseen::hides(&error) {
-                    return self.settle_unseen(cluster, id, error, view, told, now);
+                    return self.reconcile_unseen(cluster, id, error, view, outcome, now);
                 }
                 Err(error.into())
             }
@@ -352,7 +352,7 @@ impl Agent {
         &mut self,
         id: &NodeId,
         shown: Resource,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<ReadBack, AgentError> {
         let Some(mut pending) = self.pending.take().filter(|pending| pending.node == *id) else {
@@ -360,7 +360,7 @@ impl Agent {
         };
         if shown == pending.to {
             self.refused = None;
-            self.offered(pending.from, pending.to, pending.reason, true, told, now);
+            self.offered(pending.from, pending.to, pending.reason, true, outcome, now);
             return Ok(ReadBack::Done);
         }
         pending.tries += 1;
@@ -392,7 +392,7 @@ impl Agent {
         cluster: &mut dyn Cluster,
         ledger: &Ledger,
         wanted: Resource,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<(), AgentError> {
         let next = ledger.about_to_send(wanted, self.era);
@@ -401,7 +401,7 @@ impl Agent {
             Err(error) if wanted == ledger.configured => {
                 self.unkept = true;
                 let complaint = format!("the offer is given back without a record of it: {error}");
-                told.complaints.push(complaint);
+                outcome.complaints.push(complaint);
             }
             Err(error) => return Err(error.into()),
         }
@@ -417,20 +417,20 @@ impl Agent {
 
     /// Writes down what has to be known after a restart, if that is news or was not written yet: a
     /// disk that was full has room again some time.
-    fn keep(&mut self, ledger: &Ledger, before: Option<&Ledger>, told: &mut Told) {
+    fn keep(&mut self, ledger: &Ledger, before: Option<&Ledger>, outcome: &mut Outcome) {
         if self.unkept || ledger.differs_for_good(before) {
-            self.write_down(ledger, told);
+            self.write_down(ledger, outcome);
         }
     }
 
     /// For what stands already: a failure holds nothing up.
-    fn write_down(&mut self, ledger: &Ledger, told: &mut Told) {
+    fn write_down(&mut self, ledger: &Ledger, outcome: &mut Outcome) {
         let written = self.file.write(ledger);
-        let said = std::mem::replace(&mut self.unkept, written.is_err());
+        let reported = std::mem::replace(&mut self.unkept, written.is_err());
         if let Err(error) = written
-            && !said
+            && !reported
         {
-            told.complaints.push(format!(
+            outcome.complaints.push(format!(
                 "what is to be known of the offer after a restart is not written down, \
                  which each look tries again: {error}"
             ));
@@ -443,7 +443,7 @@ impl Agent {
         to: Resource,
         reason: String,
         verified: bool,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) {
         self.report.verified_at = verified.then_some(now.wall).or(self.report.verified_at);
@@ -461,7 +461,7 @@ impl Agent {
         inputs.insert("node".into(), json!(self.node));
         inputs.insert("verified".into(), json!(verified));
         let (from, to) = (Some(from.to_string()), Some(to.to_string()));
-        told.changes.push(Change { kind: EventKind::Offered, from, to, reason, inputs });
+        outcome.changes.push(Change { kind: EventKind::Offered, from, to, reason, inputs });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is asked of the NodeManager and the ResourceManager.
 //!
-//! Of several ResourceManagers the one whose `cluster/info` says `ACTIVE` is asked (that page
+//! Of several ResourceManagers the one with `ACTIVE` in its `/ws/v1/cluster/info` is asked (that page
 //! alone a standby answers itself instead of sending to the active one).
 //!
 //! The node-resource call goes out as XML, which every version from 3.3 on takes in the same
@@ -30,7 +30,7 @@ use lrs_host::clock;
 const MAX_NODES_BYTES: u64 = 16 << 20;
 
 /// How often that list is fetched at most: it is the largest answer a ResourceManager has, and
-/// a cluster whose nodes all lost their registration would ask for it all at once.
+/// in a cluster where all nodes lost their registration each would ask for it all at once.
 const NAMES_EVERY: Duration = Duration::from_secs(60);
 
 /// Most nodes an error names.
@@ -38,7 +38,7 @@ const NODES_NAMED: usize = 5;
 
 /// The cluster as the agent sees it; in tests it is played.
 pub trait Cluster {
-    /// The NodeManager about itself; `None`: nobody said where it is.
+    /// The NodeManager about itself; `None`: its address is not known.
     fn node_manager(&mut self) -> Option<Result<NodeManagerInfo, CallError>>;
     /// Whether this node is called `host`.
     fn is_here(&mut self, host: &str) -> io::Result<bool>;
@@ -61,7 +61,7 @@ pub trait Cluster {
     fn application(&mut self, id: &str) -> Result<App, ClusterError>;
 }
 
-/// Why the cluster could not be asked or told.
+/// Why a call to the cluster failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum ClusterError {
@@ -114,13 +114,13 @@ pub struct Client {
     by: By,
     /// Index of the ResourceManager that was active last.
     active: usize,
-    /// What was last said about a yarn-site.xml that cannot be read any more.
+    /// The last message about a yarn-site.xml that cannot be read any more.
     site_problem: Option<String>,
     /// Which nodes were named for which, and when they were asked for.
     named: Option<(NodeId, BootTime, Vec<String>)>,
-    /// A name that was found to be this node's: a look-up for each poll would be many.
+    /// A name that was found to be this node's: a lookup for each poll would be many.
     here: Option<String>,
-    /// Who counts NodeManagers: other users' processes may be hidden from us. `None`: nobody.
+    /// Who counts NodeManagers: other users' processes may be hidden from us. `None`: no counter.
     lrsd: Option<Link>,
 }
 
@@ -155,7 +155,7 @@ impl Client {
         Ok(Client::new(http, endpoints, by))
     }
 
-    /// With somebody who counts NodeManagers.
+    /// With a counter of NodeManagers.
     #[must_use]
     pub fn with(self, lrsd: Option<Link>) -> Client {
         Client { lrsd, ..self }
@@ -327,7 +327,7 @@ impl Cluster for Client {
     }
 
     fn application(&mut self, id: &str) -> Result<App, ClusterError> {
-        // The requests of a large application are megabytes. Before 3.0 nobody minds the word.
+        // The requests of a large application are megabytes. Before 3.0 the word is ignored.
         let base = self.base()?;
         let url = format!("{base}/ws/v1/cluster/apps/{id}?deSelects=resourceRequests");
         Ok(self.http.get::<AppAnswer>(&url, MAX_ANSWER_BYTES)?.app)
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn no_active_one_names_what_each_said() {
+    fn no_active_one_names_the_answer_of_each() {
         let (standby, broken) = (rm("STANDBY"), Server::start(|_| Answer::status(500)));
         let error = client(&[&standby, &broken]).active().unwrap_err().to_string();
         assert!(error.contains("is STANDBY") && error.contains("status 500"), "{error}");

@@ -1,8 +1,8 @@
 //! Taking the offer back when LRS leaves: at a stop, and at the removal of LRS.
 //!
 //! The agent does it like any lower offer, but there is one chance and little time. What could not
-//! be done stays in the ledger, where the next lrs-yarn finds it, and is said with the command that
-//! does it by hand, or why none is safe ([`Left`]).
+//! be done stays in the ledger, where the next lrs-yarn finds it, and is reported with the command
+//! that does it by hand, or why none is safe ([`NotGivenBack`]).
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use lrs_hadoop_conf::NodeId;
 use lrs_host::clock;
 use lrs_host::files::StateError;
 
-use super::agent::{Agent, Told, View};
+use super::agent::{Agent, Outcome, View};
 use super::client::Client;
 use super::ledger::{LedgerError, LedgerFile};
 use super::link::LinkError;
@@ -31,7 +31,7 @@ const AT_REMOVAL: Duration = Duration::from_secs(30);
 /// What LRS offered may stand although LRS leaves.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
-pub enum Left {
+pub enum NotGivenBack {
     #[error(
         "what LRS offered YARN for {node} may still stand: {why}. An lrs-yarn that runs again \
          puts it right; by hand: {command}"
@@ -44,7 +44,7 @@ pub enum Left {
          figures; containers run on where it recovers them"
     )]
     Kept { node: NodeId, why: String, configured: Resource },
-    #[error("whether an offer of LRS's still stands at YARN cannot be told: {0}")]
+    #[error("whether an offer of LRS's is still in force at YARN is not known: {0}")]
     Unknown(#[from] LedgerError),
 }
 
@@ -75,20 +75,20 @@ impl Witness {
 
     /// # Errors
     /// What is left behind, `why` being the reason.
-    pub fn check(&self, why: &str) -> Result<(), Left> {
+    pub fn check(&self, why: &str) -> Result<(), NotGivenBack> {
         let Some(ledger) = self.file.read()?.filter(|ledger| !ledger.is_clear()) else {
             return Ok(());
         };
         let (why, configured) = (why.to_owned(), ledger.configured);
         if ledger.kills() {
-            return Err(Left::Kept { node: ledger.node, why, configured });
+            return Err(NotGivenBack::Kept { node: ledger.node, why, configured });
         }
         let command = command_line(&self.rmadmin, &ledger.node, configured);
-        Err(Left::Offer { node: ledger.node, why, command })
+        Err(NotGivenBack::Offer { node: ledger.node, why, command })
     }
 }
 
-/// Takes back what stands at a stop; `tell` hears of each pass.
+/// Takes back the offer in force at a stop; `tell` gets the outcome of each pass.
 ///
 /// # Errors
 /// Why it may still stand.
@@ -97,7 +97,7 @@ pub(super) fn at_stop(
     client: &mut Client,
     view: &View,
     call: Duration,
-    tell: impl FnMut(&Agent, Told),
+    tell: impl FnMut(&Agent, Outcome),
 ) -> Result<(), String> {
     if agent.is_clear() {
         return Ok(());
@@ -117,7 +117,7 @@ pub(super) fn at_stop(
 pub fn at_removal(
     dir: &Path,
     ask: impl FnOnce() -> Result<Settings, LinkError>,
-) -> Result<Option<NodeId>, Left> {
+) -> Result<Option<NodeId>, NotGivenBack> {
     let file = LedgerFile::in_dir(dir);
     let Some(ledger) = file.read()?.filter(|ledger| !ledger.is_clear()) else {
         return Ok(None);
@@ -152,7 +152,7 @@ fn take_back_alone(settings: &Settings, file: LedgerFile) -> Result<(), String> 
         poll: yarn.poll,
     };
     let deadline = clock::boot_time().after(AT_REMOVAL);
-    // Nobody reads a history any more; what went wrong is the answer.
+    // The history is not read any more; what went wrong is the answer.
     take_back(&mut agent, &mut client, &view, yarn.timeout, deadline, |_, _| ())
 }
 
@@ -163,15 +163,15 @@ fn take_back(
     view: &View,
     call: Duration,
     deadline: BootTime,
-    mut tell: impl FnMut(&Agent, Told),
+    mut tell: impl FnMut(&Agent, Outcome),
 ) -> Result<(), String> {
     agent.hurry();
     while !agent.is_clear() {
         let now = clock::now();
         let left = deadline.since(now.boot);
         client.set_timeouts(call.min(left), left);
-        let told = agent.pass(client, view, now);
-        tell(agent, told);
+        let outcome = agent.pass(client, view, now);
+        tell(agent, outcome);
         if let Some(failure) = agent.failure() {
             return Err(failure.to_owned());
         }
@@ -197,7 +197,7 @@ mod tests {
     const OFFER: Resource = Resource { memory_mib: 9216, vcores: 9 };
 
     #[test]
-    fn nobody_is_told_to_send_by_hand_what_would_kill() {
+    fn no_advice_to_send_by_hand_what_would_kill() {
         let dir = tempfile::tempdir().unwrap();
         let file = LedgerFile::in_dir(dir.path());
         let offered = Ledger::new("node1:45454".parse().unwrap(), SITE)

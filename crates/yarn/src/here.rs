@@ -4,7 +4,7 @@
 //! node calls itself: "localhost", a name of DNS, one of several. So beside its own name the node
 //! is called by any that resolves to one of its addresses.
 //!
-//! Limits: a look-up waits for the resolver. Where `net.ipv4.ip_nonlocal_bind` is on the kernel
+//! Limits: a lookup waits for the resolver. Where `net.ipv4.ip_nonlocal_bind` is on the kernel
 //! lets every address be bound, and any that resolves passes.
 
 use std::io;
@@ -52,7 +52,7 @@ mod tests {
         for ours in [own_name().as_str(), "localhost", "127.0.0.1", "127.1.2.3"] {
             assert!(is_this_node(ours).unwrap(), "{ours}");
         }
-        // TEST-NET-1 is nobody's (RFC 5737), and so is the documentation prefix (RFC 3849).
+        // TEST-NET-1 (RFC 5737) and the documentation prefix (RFC 3849) belong to no host.
         for others in ["192.0.2.1", "2001:db8::1", "0.0.0.0", "224.0.0.1"] {
             assert!(!is_this_node(others).unwrap(), "{others}");
         }

@@ -16,9 +16,9 @@ use lrs_core::units::BootTime;
 
 /// Most applications asked for in one look; the rest have their turn in the next ones. A node
 /// runs containers of a few applications at a time, and each costs a call.
-const APPS_A_LOOK: usize = 64;
+const APPS_A_PASS: usize = 64;
 
-/// How often everything is told again. Who finds containers keeps a bounded number of hints for
+/// How often everything is sent again. The finder of containers keeps a bounded number of hints for
 /// those that come, and a container may be lost and found again.
 const ALL_EVERY: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub struct Hints {
     next_all: BootTime,
 }
 
-/// A look that did not show everything.
+/// A pass that did not show everything.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say it
 pub enum HintError {
@@ -104,7 +104,7 @@ impl Hints {
         let start = self.next_app.take().unwrap_or_default();
         let mut turn = wanted.range(start.clone()..).chain(wanted.range(..start)).peekable();
         let mut problem = None;
-        for _ in 0..APPS_A_LOOK {
+        for _ in 0..APPS_A_PASS {
             if enough() {
                 break;
             }
@@ -127,8 +127,8 @@ impl Hints {
     }
 }
 
-/// Whether the same would come of every application, each time after the timeout. What is said of
-/// one (it is forgotten, its answer is too long or wrong) says nothing of the next.
+/// Whether every application would fail likewise, each after the timeout. A fault of one (it is
+/// forgotten, its answer is too long or wrong) is no sign for the next.
 fn concerns_all(error: &ClusterError) -> bool {
     match error {
         ClusterError::Call(error) => !matches!(
@@ -167,29 +167,29 @@ mod tests {
     }
 
     /// How many applications were read.
-    fn known(told: &[ContainerHint]) -> usize {
-        told.iter().filter(|hint| hint.priority.is_some()).count()
+    fn known(sent: &[ContainerHint]) -> usize {
+        sent.iter().filter(|hint| hint.priority.is_some()).count()
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_what_changed_is_reported() {
         let mut played = Played::default();
         played.run("container_1_0001_01_000002", Some("GUARANTEED"));
         played.run("container_e1_1_0002_01_000007", Some("OPPORTUNISTIC"));
         played.app("application_1_0001", Some(5), "root.default");
         played.app("application_1_0002", None, "root.batch");
         let mut hints = Hints::default();
-        let (told, problem) = look(&mut hints, &mut played, START);
+        let (sent, problem) = look(&mut hints, &mut played, START);
         assert!(problem.is_none());
-        let [first, second] = told.as_slice() else { panic!("{told:?}") };
+        let [first, second] = sent.as_slice() else { panic!("{sent:?}") };
         assert_eq!((first.priority, first.opportunistic), (Some(5), Some(false)));
         assert_eq!((second.priority, second.opportunistic), (None, Some(true)));
         assert_eq!(second.queue.as_deref(), Some("root.batch"));
         assert_eq!(look(&mut hints, &mut played, START).0, []);
-        assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, told, "all again");
+        assert_eq!(look(&mut hints, &mut played, START.after(ALL_EVERY)).0, sent, "all again");
         played.app("application_1_0001", Some(9), "root.default");
-        let told = look(&mut hints, &mut played, START).0;
-        assert_eq!(told.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
+        let sent = look(&mut hints, &mut played, START).0;
+        assert_eq!(sent.iter().map(|hint| hint.priority).collect::<Vec<_>>(), [Some(9)]);
     }
 
     #[test]
@@ -200,24 +200,24 @@ mod tests {
         let mut hints = Hints::default();
         assert_eq!(look(&mut hints, &mut played, START).0[0].opportunistic, None);
         played.rm_down = true;
-        let (told, problem) = look(&mut hints, &mut played, START);
-        assert!(told.is_empty() && matches!(problem, Some(HintError::Application(..))));
+        let (sent, problem) = look(&mut hints, &mut played, START);
+        assert!(sent.is_empty() && matches!(problem, Some(HintError::Application(..))));
         played.nm_down = true;
         assert!(
-            matches!(look(&mut hints, &mut played, START), (told, Some(HintError::Containers(_))) if told.is_empty())
+            matches!(look(&mut hints, &mut played, START), (sent, Some(HintError::Containers(_))) if sent.is_empty())
         );
     }
 
     #[test]
     fn many_applications_take_turns() {
-        let mut played = crowd(APPS_A_LOOK + 10);
+        let mut played = crowd(APPS_A_PASS + 10);
         let mut hints = Hints::default();
-        assert_eq!(known(&look(&mut hints, &mut played, START).0), APPS_A_LOOK);
+        assert_eq!(known(&look(&mut hints, &mut played, START).0), APPS_A_PASS);
         assert_eq!(known(&look(&mut hints, &mut played, START).0), 10);
     }
 
     #[test]
-    fn an_application_that_cannot_be_read_keeps_nobody_from_the_rest() {
+    fn an_application_that_cannot_be_read_hides_no_other() {
         let reason = || String::from("x");
         for problem in [
             Problem::NotFound(reason()),
@@ -227,8 +227,8 @@ mod tests {
         ] {
             let mut played = crowd(5);
             played.bad_app("application_1_0001", problem);
-            let (told, problem) = look(&mut Hints::default(), &mut played, START);
-            assert_eq!(known(&told), 4);
+            let (sent, problem) = look(&mut Hints::default(), &mut played, START);
+            assert_eq!(known(&sent), 4);
             let Some(HintError::Application(id, _)) = problem else { panic!("{problem:?}") };
             assert_eq!(id, "application_1_0001");
         }
@@ -253,12 +253,12 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() > 4
         };
-        let (told, problem) = hints.look(&mut played, &enough, START);
+        let (sent, problem) = hints.look(&mut played, &enough, START);
         assert!(problem.is_none());
-        assert_eq!(known(&told), 3);
+        assert_eq!(known(&sent), 3);
         assert_eq!(known(&look(&mut hints, &mut played, START).0), 47, "the rest");
         played.nm_down = true;
-        let (told, problem) = hints.look(&mut played, &|| true, START);
-        assert!(told.is_empty() && problem.is_none(), "nobody was asked");
+        let (sent, problem) = hints.look(&mut played, &|| true, START);
+        assert!(sent.is_empty() && problem.is_none(), "no call was made");
     }
 }

@@ -1,4 +1,5 @@
-//! One HTTP call: bounded in time and size, following nobody, with errors an operator can act on.
+//! One HTTP call: bounded in time and size, following no redirect, with errors an operator can act
+//! on.
 //!
 //! A web service of Hadoop's answers with more than JSON: a login asked for by SPNEGO, an HTML
 //! page of a proxy or of the wrong port, a redirect of a standby ResourceManager. Each is an
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_says_so() {
+    fn a_missing_daemon_is_reported() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/x", gone.local_addr().unwrap());
         drop(gone);
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn kerberos_is_told_from_a_refusal() {
+    fn kerberos_is_distinguished_from_a_refusal() {
         let negotiate = Answer::status(401).with("WWW-Authenticate", "Negotiate");
         let found = problem(negotiate);
         assert_eq!(found, Problem::Kerberos(401));
@@ -457,11 +458,11 @@ mod tests {
 
     #[test]
     fn advice_about_a_certificate_is_for_what_is_wrong_with_it() {
-        let said = |reason: &str| Problem::Tls(reason.to_owned()).to_string();
-        assert!(said("invalid peer certificate: UnknownIssuer").contains("yarn.ca_file"));
-        let authority = said("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        let text = |reason: &str| Problem::Tls(reason.to_owned()).to_string();
+        assert!(text("invalid peer certificate: UnknownIssuer").contains("yarn.ca_file"));
+        let authority = text("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
         assert!(authority.contains("CA:FALSE"), "{authority}");
-        let other = said("invalid peer certificate: certificate not valid for name \"a\"");
+        let other = text("invalid peer certificate: certificate not valid for name \"a\"");
         assert!(other.contains("subjectAltName"), "{other}");
     }
 

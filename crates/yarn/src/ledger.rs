@@ -26,7 +26,7 @@ const SENT_KEPT: usize = 16;
 
 /// How long offers are remembered after the configured value was seen to be back. A call that
 /// timed out here may still be carried out there, and a ResourceManager that takes over has what
-/// the NodeManager's last heartbeats told it: either brings an offer back that was thought gone.
+/// the NodeManager's last heartbeats: either brings an offer back that was thought gone.
 const GRACE: Duration = Duration::from_secs(300);
 
 /// Starts of the two managers, in ms since 1970, by which a restart is noticed; `None`: not
@@ -79,7 +79,7 @@ pub struct Ledger {
     /// Under which managers the node was seen DECOMMISSIONING.
     #[serde(default)]
     decommissioning: Option<Era>,
-    /// What the node has by itself, where somebody set `configured` and it is less.
+    /// What the node has by itself, where others set `configured` to less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lowered_from: Option<Resource>,
 }
@@ -99,7 +99,7 @@ impl Ledger {
         }
     }
 
-    /// With what yarn-site.xml says in place of what was configured, where nobody can be asked.
+    /// With what yarn-site.xml says in place of what was configured, where no manager can be asked.
     #[must_use]
     pub fn with_site(&self, site: Resource) -> Ledger {
         Ledger { configured: site, lowered_from: None, ..self.clone() }
@@ -163,7 +163,7 @@ impl Ledger {
         self.decommissioning.is_some()
     }
 
-    /// What the node has by itself while somebody keeps it below that: an operator who wants less
+    /// What the node has by itself while others keep it below that: an operator who wants less
     /// on a node, or nothing at all (`-updateNodeResource NODE 0 0`), wants no offer there.
     pub fn lowered_from(&self) -> Option<Resource> {
         self.lowered_from
@@ -171,7 +171,7 @@ impl Ledger {
 
     /// Whether it says of the node what has to be known after a restart of LRS and `before` does
     /// not, or the other way round. What stands, and what it is to be set back to, is for whoever
-    /// has only the record to go by: a removal of LRS, and an operator who is told a command.
+    /// has only the record to go by: a removal of LRS, and an operator who gets a command.
     pub fn differs_for_good(&self, before: Option<&Ledger>) -> bool {
         let lasting = |ledger: &Ledger| {
             let base = (!ledger.is_clear()).then_some(ledger.configured);
@@ -205,7 +205,7 @@ impl Ledger {
     }
 
     /// Whether what LRS sent last is more than the node has by configuration, and was not given
-    /// back since: where that is not shown any more somebody took it away.
+    /// back since: where that is not shown any more, others took it away.
     pub fn has_offered(&self) -> bool {
         !self.is_clear() && self.sent.last().is_some_and(|newest| *newest != self.configured)
     }
@@ -224,12 +224,12 @@ impl Ledger {
 /// says now, `era` who manages now. `may_return`: whether a figure that LRS sent earlier may be back
 /// without anybody having set it.
 ///
-/// A figure that is neither configured nor LRS's was set by somebody: an edited yarn-site.xml, an
+/// A figure that is neither configured nor LRS's was set by others: an edited yarn-site.xml, an
 /// operator's rmadmin, dynamic-resources.xml. It is the new configured value; where it is less than
 /// the node has by itself (what the site says or, where that is not known, what was there before) it
 /// is also all that is to be offered. So is the site's figure the configured value once its
 /// NodeManager has started since the offer that is shown was sent, whatever that offer is. Without a
-/// ledger every figure is somebody's: LRS writes each down before it sends it, and never lowers a
+/// ledger every figure is foreign: LRS writes each down before it sends it, and never lowers a
 /// node that it did not raise.
 pub fn recognise(
     known: Option<&Ledger>,
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_somebody_elses_is_the_new_configured_value() {
+    fn a_figure_of_others_is_the_new_configured_value() {
         let more = Resource { memory_mib: 16_384, vcores: 16 };
         let found = recognised(Some(&offered()), more, Some(SITE));
         assert_eq!(found, Ledger { era: ERA, ..Ledger::new(node(), more) });
@@ -394,12 +394,16 @@ mod tests {
         assert_eq!(recognised(None, OFFER, Some(SITE)).lowered_from(), None);
         let edited = Resource { memory_mib: 16_384, vcores: 16 };
         let known = recognised(Some(&offered()), SITE, Some(edited));
-        assert_eq!(known.lowered_from(), None, "yarn-site.xml was edited, nobody lowered it");
+        assert_eq!(
+            known.lowered_from(),
+            None,
+            "yarn-site.xml was edited, the node was not lowered"
+        );
         assert_eq!(lowered.with_site(SITE), Ledger { era: ERA, ..Ledger::new(node(), SITE) });
     }
 
     #[test]
-    fn without_a_ledger_every_figure_is_somebodys() {
+    fn without_a_ledger_every_figure_is_foreign() {
         for site in [Some(SITE), None] {
             let raised = recognised(None, OFFER, site);
             assert_eq!((raised.configured, raised.lowered_from()), (OFFER, None));
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_figure_that_somebody_set_is_theirs() {
+    fn an_earlier_figure_that_others_set_is_theirs() {
         let set = recognise(Some(&offered()), &node(), OLDER, Some(SITE), ERA, false);
         assert_eq!(set, Ledger { era: ERA, ..Ledger::new(node(), OLDER) });
         assert_eq!(recognised(Some(&offered()), OLDER, Some(SITE)), offered(), "it came back");
@@ -491,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_set_aside_and_said() {
+    fn a_damaged_file_is_set_aside_and_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("yarn.json");
         let file = LedgerFile::in_dir(dir.path());

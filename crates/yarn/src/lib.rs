@@ -1,5 +1,5 @@
-//! `lrs-yarn`: slots that opened on this node are told to YARN's scheduler, and what the scheduler
-//! knows of the containers is told to lrsd.
+//! `lrs-yarn`: reports slots that opened on this node to YARN's scheduler, and what the scheduler
+//! knows of the containers to lrsd.
 //!
 //! A process of its own, without rights, because it opens network sockets and starts a Java machine,
 //! which a root daemon should not. It is a client of lrsd like any other: status and settings come by
@@ -8,7 +8,7 @@
 //!
 //! | module | one line |
 //! |---|---|
-//! | [`link`], [`settings`] | lrsd: what it says, what it is told |
+//! | [`link`], [`settings`] | lrsd: its state, the reports to it |
 //! | [`offer`], [`ledger`] | how much to offer; which of the figures the ResourceManager shows are ours |
 //! | [`agent`] | what to do next about the offer |
 //! | [`http`], [`shapes`], [`client`], [`rmadmin`], [`hints`] | the calls |
@@ -23,7 +23,7 @@
 //!
 //! `lrs-yarn --give-back` needs no lrsd: the ledger names the node and its own figure, and the
 //! settings that lrsd had are kept beside it (`settings.toml`). Where there are none yet (a ledger that
-//! an lrsd before this program left) lrsd is asked; if that does not run either, the operator is told
+//! an lrsd before this program left) lrsd is asked; if that does not run either, the operator gets
 //! the command.
 //!
 //! What is deliberately absent: an over-commit timeout other than -1 (any other makes YARN kill
@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use link::{Link, LinkError, Seen};
+use link::{Link, LinkError, LrsdState};
 use settings::{Lasting, Settings};
 
 pub mod agent;
@@ -114,7 +114,7 @@ pub struct Endpoints {
     /// Where `configured` was read, to be read again: an operator may edit it. And which files
     /// there count.
     pub conf: Option<(PathBuf, Trust)>,
-    /// What of Hadoop's files cannot be used, and why. Nobody is asked and nothing is offered.
+    /// What of Hadoop's files cannot be used, and why. No manager is asked and nothing is offered.
     pub fault: Option<String>,
 }
 
@@ -208,8 +208,9 @@ struct Arguments {
     /// Give every offer in the ledger back and exit: for the removal of LRS.
     ///
     /// To be run as the user of lrs-yarn.service, who owns the directory: root runs no command that
-    /// stands there. No lrs-yarn may run with this directory; lrsd need not run. It takes half a minute at most.
-    /// What cannot be given back is named with the command that does it by hand; to be run again.
+    /// lies there. No lrs-yarn may run with this directory; lrsd need not run. It takes half a
+    /// minute at most. What cannot be given back is named with the command that does it by hand; to
+    /// be run again.
     #[arg(long)]
     give_back: bool,
     /// Print the page of the manual; for the packages.
@@ -236,7 +237,7 @@ enum Failure {
     )]
     Held { pid: String, dir: PathBuf },
     #[error(
-        "{} belongs to uid {owner}, and root runs no command that stands there; run this as that \
+        "{} belongs to uid {owner}, and root runs no command that lies there; run this as that \
          user: setsid -w runuser -u USER -- lrs-yarn", dir.display()
     )]
     NotRoots { dir: PathBuf, owner: u32 },
@@ -245,7 +246,7 @@ enum Failure {
     #[error("cannot begin the log: {0}")]
     Log(#[from] log::StartError),
     #[error(transparent)]
-    Left(#[from] give_back::Left),
+    NotGivenBack(#[from] give_back::NotGivenBack),
 }
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
@@ -333,7 +334,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(system("start the async runtime"))?;
-    let (publish, seen) = watch::channel(Seen::nothing(kept));
+    let (publish, seen) = watch::channel(LrsdState::nothing(kept));
     let (stop, stopping) = watch::channel(false);
     let parts = run::Parts {
         link: Link { runtime: runtime.handle().clone(), seen: seen.clone() },
@@ -386,7 +387,7 @@ async fn stop_at_signal(
 }
 
 /// Logs what `daemon.log` chooses.
-async fn follow_log(log: Log, mut seen: watch::Receiver<Seen>) {
+async fn follow_log(log: Log, mut seen: watch::Receiver<LrsdState>) {
     let mut chosen = String::from("info");
     while seen.changed().await.is_ok() {
         let wanted = seen.borrow().settings.as_ref().map(|settings| settings.daemon.log.clone());

@@ -1,4 +1,4 @@
-//! The connection to lrsd: what it says of the node, and what it is told.
+//! The connection to lrsd: what it reports of the node, and the reports to it.
 //!
 //! [`follow`] keeps the newest status and settings in a `watch` and connects again where the
 //! connection ends; [`Link`] makes the calls. lrsd does not say that its settings changed, so
@@ -31,7 +31,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is known of lrsd.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct LrsdState {
     /// For calls; `None`: it is away.
     pub connection: Option<Connection>,
     /// Its settings; before its first answer those that were kept.
@@ -45,10 +45,10 @@ pub struct Seen {
     pub away_since: Option<BootTime>,
 }
 
-impl Seen {
+impl LrsdState {
     /// Nothing yet, but perhaps settings that were kept.
-    pub fn nothing(kept: Option<Settings>) -> Seen {
-        Seen {
+    pub fn nothing(kept: Option<Settings>) -> LrsdState {
+        LrsdState {
             connection: None,
             settings: kept.map(Arc::new),
             is_fresh: false,
@@ -75,18 +75,18 @@ pub enum LinkError {
 }
 
 /// Follows lrsd for ever. Settings are kept in `state_dir`.
-pub async fn follow(endpoint: Endpoint, state_dir: &Path, seen: &watch::Sender<Seen>) {
-    let mut said = None;
+pub async fn follow(endpoint: Endpoint, state_dir: &Path, seen: &watch::Sender<LrsdState>) {
+    let mut logged = None;
     loop {
-        let Err(error) = follow_once(&endpoint, state_dir, seen, &mut said).await;
+        let Err(error) = follow_once(&endpoint, state_dir, seen, &mut logged).await;
         seen.send_modify(|seen| {
             seen.connection = None;
             seen.away_since.get_or_insert_with(clock::boot_time);
         });
         let error = error.to_string();
-        if said.as_ref() != Some(&error) {
+        if logged.as_ref() != Some(&error) {
             tracing::warn!("lrsd is not followed, which is tried again: {error}");
-            said = Some(error);
+            logged = Some(error);
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -95,8 +95,8 @@ pub async fn follow(endpoint: Endpoint, state_dir: &Path, seen: &watch::Sender<S
 async fn follow_once(
     endpoint: &Endpoint,
     state_dir: &Path,
-    seen: &watch::Sender<Seen>,
-    said: &mut Option<String>,
+    seen: &watch::Sender<LrsdState>,
+    logged: &mut Option<String>,
 ) -> Result<std::convert::Infallible, LinkError> {
     let mut connection = client::connect(endpoint, USER_AGENT).await?;
     let mut statuses = connection.watch_status(proto::WatchStatusRequest {}).await?.into_inner();
@@ -116,7 +116,7 @@ async fn follow_once(
                     tracing::warn!(%error, "the offer cannot be given back without lrsd: {error}");
                 }
                 known = toml;
-                if said.take().is_some() {
+                if logged.take().is_some() {
                     tracing::info!("lrsd is followed");
                 }
                 seen.send_modify(|seen| {
@@ -180,7 +180,7 @@ pub struct Link {
     /// Of another thread than the one that calls.
     pub runtime: Handle,
     /// Where connections come from.
-    pub seen: watch::Receiver<Seen>,
+    pub seen: watch::Receiver<LrsdState>,
 }
 
 impl Link {

@@ -1,4 +1,4 @@
-//! What the service manager is told (sd_notify(3)).
+//! Messages to the service manager (sd_notify(3)).
 //!
 //! A sign of life goes out before each call to a manager, each run of the command and each wait: all of
 //! them end by themselves, so that only a process that hangs for good goes unheard.
@@ -30,7 +30,7 @@ pub fn patience(longest: Duration) {
     }
 }
 
-/// Without a service manager nobody listens, which is no error.
+/// Without a service manager there is no listener, which is no error.
 fn say(state: NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::debug!(%error, "the service manager does not hear of us: {error}");

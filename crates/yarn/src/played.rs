@@ -1,4 +1,4 @@
-//! A cluster for tests: a NodeManager and a ResourceManager that do as they are told, and take
+//! A cluster for tests: a NodeManager and a ResourceManager that follow a script, and take
 //! an update when the test lets them.
 
 use std::collections::BTreeMap;
@@ -200,16 +200,16 @@ impl Cluster for Played {
         }
         self.updates.push(resource);
         if self.refuses {
-            let (command, how, said) = ("rmadmin".into(), "exit 1".into(), "no ticket".into());
-            return Err(RmadminError::Failed { command, how, said }.into());
+            let (command, how, output) = ("rmadmin".into(), "exit 1".into(), "no ticket".into());
+            return Err(RmadminError::Failed { command, how, output }.into());
         }
         if !self.deaf {
             self.late.push((self.lag, resource));
         }
         if self.unsure {
-            let (command, said) = ("rmadmin".into(), "nothing".into());
+            let (command, output) = ("rmadmin".into(), "nothing".into());
             let timeout = Duration::from_secs(10);
-            return Err(RmadminError::TimedOut { command, timeout, said }.into());
+            return Err(RmadminError::TimedOut { command, timeout, output }.into());
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use lrs_core::units::WallTime;
 
 /// One of the two managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Manager {
     pub(super) url: Option<String>,
     pub(super) version: Option<String>,
     /// `haState` of a ResourceManager, state of a node.
@@ -16,7 +16,7 @@ pub(super) struct Seen {
     pub(super) error: Option<String>,
 }
 
-impl Seen {
+impl Manager {
     /// It answered.
     pub(super) fn answered(&mut self, version: Option<String>, now: WallTime) {
         self.version = version;
@@ -29,9 +29,9 @@ impl Seen {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) node_id: Option<String>,
-    pub(super) node_manager: Seen,
+    pub(super) node_manager: Manager,
     pub(super) resource_managers: Vec<String>,
-    pub(super) resource_manager: Seen,
+    pub(super) resource_manager: Manager,
     pub(super) configured: Option<Resource>,
     /// What yarn-site.xml has in place of it.
     pub(super) site: Option<Resource>,
@@ -45,7 +45,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// The message; the containers are somebody else's to add.
+    /// The message; the containers are added by the caller.
     pub(super) fn to_proto(&self) -> proto::YarnStatus {
         let resource = |resource: Resource| proto::YarnResource {
             memory_mib: resource.memory_mib,

@@ -1,5 +1,5 @@
 //! `yarn rmadmin -updateNodeResource`: for ResourceManagers without the node-resource call
-//! (before 3.3) and for those behind Kerberos, whose ticket the site's own command brings.
+//! (before 3.3) and for those behind Kerberos, since the site's own command brings the ticket.
 //!
 //! The command starts a JVM and may hang on a ResourceManager that does; it runs in a process
 //! group of its own, which is killed when the time is up. The end of what it prints is
@@ -44,11 +44,11 @@ pub enum RmadminError {
     NotRun { command: String, reason: String },
     #[error(
         "{command} was killed: it did not end within {timeout:.1?} (yarn.timeout, or what is left \
-         of a stop); it said: {said}"
+         of a stop); its output: {output}"
     )]
-    TimedOut { command: String, timeout: Duration, said: String },
-    #[error("{command} ended with {how}; it said: {said}")]
-    Failed { command: String, how: String, said: String },
+    TimedOut { command: String, timeout: Duration, output: String },
+    #[error("{command} ended with {how}; its output: {output}")]
+    Failed { command: String, how: String, output: String },
 }
 
 /// The words of a run for this node, the program among them.
@@ -111,12 +111,16 @@ impl Rmadmin {
         let mut run = Run { child, output, finished: false };
         match run.wait(self.timeout).map_err(not_run)? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                Err(RmadminError::Failed { command, how: status.to_string(), said: run.said() })
-            }
-            None => {
-                Err(RmadminError::TimedOut { command, timeout: self.timeout, said: run.said() })
-            }
+            Some(status) => Err(RmadminError::Failed {
+                command,
+                how: status.to_string(),
+                output: run.last_lines(),
+            }),
+            None => Err(RmadminError::TimedOut {
+                command,
+                timeout: self.timeout,
+                output: run.last_lines(),
+            }),
         }
     }
 }
@@ -149,7 +153,7 @@ impl Run {
     }
 
     /// The last lines, newest first: that is where the reason is.
-    fn said(&mut self) -> String {
+    fn last_lines(&mut self) -> String {
         let mut bytes = Vec::new();
         let length = self.output.metadata().map_or(0, |file| file.len());
         let start = length.saturating_sub(SHOWN_BYTES);
@@ -163,7 +167,7 @@ impl Run {
     }
 
     /// Ends what is left of the group, children the command left behind too, and then takes the
-    /// leader's status: while that is not taken, the group's number is nobody else's.
+    /// leader's status: while that is not taken, no other group gets its number.
     fn finish(&mut self) -> std::io::Result<ExitStatus> {
         let group = Pid::from_child(&self.child);
         if let Err(errno) = kill_process_group(group, Signal::KILL)
@@ -204,8 +208,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("arguments");
         run(&format!("echo \"$@\" > {}", file.display()), LONG).unwrap();
-        let told = std::fs::read_to_string(file).unwrap();
-        assert_eq!(told, "-updateNodeResource node1:45454 9216 9 -1\n");
+        let arguments = std::fs::read_to_string(file).unwrap();
+        assert_eq!(arguments, "-updateNodeResource node1:45454 9216 9 -1\n");
     }
 
     #[test]
@@ -223,7 +227,7 @@ mod tests {
     fn a_failure_shows_the_last_words() {
         let error = run("seq 10000; echo 'no ticket' >&2; exit 255", LONG).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("255") && text.contains("said: no ticket"), "{text}");
+        assert!(text.contains("255") && text.contains("output: no ticket"), "{text}");
         let missing = Rmadmin::new(vec!["/nonexistent/yarn".into()], LONG);
         let text = missing.update(&"n:1".parse().unwrap(), OFFER).unwrap_err().to_string();
         assert!(text.contains("/nonexistent/yarn"), "{text}");
@@ -238,7 +242,7 @@ mod tests {
         let script = format!("sleep 1000 & echo $! > {}; echo waiting; wait", file.display());
         let error = run(&script, Duration::from_millis(500)).unwrap_err();
         assert!(matches!(error, RmadminError::TimedOut { .. }), "{error}");
-        assert!(error.to_string().contains("said: waiting"), "{error}");
+        assert!(error.to_string().contains("output: waiting"), "{error}");
         let pid = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
         match pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()) {
             Err(errno) => assert_eq!(errno, rustix::io::Errno::SRCH),

@@ -1,6 +1,6 @@
 //! The work: look at lrsd, ask the managers, change the offer, report, tell hints, wait.
 //!
-//! One step after the other, with calls that block. It wakes when lrsd's status changes, when a look
+//! One step after the other, with calls that block. It wakes when lrsd's status changes, when a pass
 //! is due and when it is to stop. Settings that decide whom to talk to begin the agent anew, from the
 //! ledger, as a restart does; so do addresses that Hadoop's files have changed.
 
@@ -14,12 +14,12 @@ use lrs_core::units::{BootTime, Bytes, Moment};
 use lrs_host::clock;
 use tokio::sync::watch;
 
-use crate::agent::{Agent, Told, View};
+use crate::agent::{Agent, Outcome, View};
 use crate::client::Client;
 use crate::give_back::{self, Witness};
 use crate::hints::Hints;
 use crate::ledger::LedgerFile;
-use crate::link::{Link, Lrsd, Seen};
+use crate::link::{Link, Lrsd, LrsdState};
 use crate::offer::{NodeMemory, SlotSize, Slots};
 use crate::settings::{Mode, Settings};
 use crate::{Endpoints, notify};
@@ -27,8 +27,8 @@ use crate::{Endpoints, notify};
 /// How long lrsd may be away before the offer is taken back: longer than a restart takes.
 const AWAY: Duration = Duration::from_secs(15);
 
-/// How long a look for hints may go on; a slow ResourceManager would else have the offer wait for
-/// dozens of calls. What is not read then is in one of the next looks.
+/// How long a pass for hints may go on; a slow ResourceManager would else have the offer wait for
+/// dozens of calls. What is not read then is in one of the next passes.
 const HINTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often it is reported how things stand, although nothing changed: lrsd warns of silence.
@@ -64,11 +64,11 @@ impl Parts {
     }
 }
 
-/// Works until it is to stop, or until lrsd says that `yarn.enabled` is false. An offer that stands
-/// then is taken back, or said.
+/// Works until it is to stop, or until lrsd says that `yarn.enabled` is false. An offer in force
+/// then is taken back, or reported.
 pub fn until_stopped(mut parts: Parts) {
     let mut reports = Reports::new(Box::new(parts.link.clone()));
-    let mut said = None;
+    let mut logged = None;
     let left = loop {
         let seen = parts.link.seen.borrow_and_update().clone();
         let is_off = seen.is_fresh && seen.settings.as_ref().is_some_and(|it| !it.yarn.enabled);
@@ -78,7 +78,7 @@ pub fn until_stopped(mut parts: Parts) {
         };
         match begun {
             Ok(mut talker) => {
-                said = None;
+                logged = None;
                 if !is_off && talker.run(&mut reports) == Ended::Anew {
                     tracing::info!("other managers are to be called now: it begins anew");
                     continue;
@@ -87,15 +87,15 @@ pub fn until_stopped(mut parts: Parts) {
             }
             Err(why) if is_off || *parts.stopping.borrow() => break Err(why),
             Err(why) => {
-                // What is wrong with lrsd is said where it is followed.
+                // What is wrong with lrsd is logged where it is followed.
                 if seen.is_fresh {
-                    if said.as_ref() != Some(&why) {
+                    if logged.as_ref() != Some(&why) {
                         tracing::error!(
                             "YARN's managers are not called, which is tried again: {why}"
                         );
                     }
                     reports.trouble(&why);
-                    said = Some(why);
+                    logged = Some(why);
                 }
                 wait(&parts, FILES_AGAIN);
             }
@@ -117,7 +117,7 @@ fn wait(parts: &Parts, at_most: Duration) {
     notify::alive();
     parts.link.runtime.block_on(async {
         tokio::select! {
-            // An error means that nobody is left who could say it: a stop.
+            // An error means that the sender is gone: a stop.
             _ = stopping.wait_for(|stop| *stop) => {}
             Ok(()) = seen.changed() => {}
             () = tokio::time::sleep(at_most) => {}
@@ -140,7 +140,7 @@ struct Talker {
     endpoints: Endpoints,
     agent: Agent,
     known: Hints,
-    /// What was last said about hints that cannot be read.
+    /// The last message about hints that cannot be read.
     hint_problem: Option<String>,
     settings: Arc<Settings>,
     was_away: bool,
@@ -202,13 +202,13 @@ impl Talker {
                 }
                 let timeout = self.settings.yarn.timeout;
                 self.client.set_timeouts(timeout, timeout);
-                let told = self.agent.pass(&mut self.client, &view, now);
-                reports.tell(&self.agent, told);
+                let outcome = self.agent.pass(&mut self.client, &view, now);
+                reports.tell(&self.agent, outcome);
                 if polls && !self.was_away && !self.is_stopping() {
                     self.look_for_hints(now.boot, reports);
                 }
             } else if reports.due <= now.boot {
-                reports.tell(&self.agent, Told::default());
+                reports.tell(&self.agent, Outcome::default());
             } else {
                 let away = away.filter(|at| *at > now.boot);
                 self.wait(
@@ -234,7 +234,7 @@ impl Talker {
     }
 
     /// Takes the settings that may change under way; `false`: others have changed too.
-    fn take(&mut self, seen: &Seen) -> bool {
+    fn take(&mut self, seen: &LrsdState) -> bool {
         let Some(settings) = seen.settings.as_ref().filter(|_| seen.is_fresh) else { return true };
         if !settings.yarn.enabled || settings.yarn.lasting != self.settings.yarn.lasting {
             return false;
@@ -264,7 +264,7 @@ impl Talker {
         if !hints.is_empty()
             && let Err(error) = reports.lrsd.hint(hints)
         {
-            tracing::debug!("hints are told again with the next look: {error}");
+            tracing::debug!("hints are sent again with the next pass: {error}");
             known.tell_all_again();
         }
         let problem = problem.map(|problem| problem.to_string());
@@ -280,13 +280,13 @@ impl Talker {
         let status = self.parts.link.seen.borrow().status.clone().unwrap_or_default();
         let view = View { offer: false, ..of(&status, &self.settings) };
         let Talker { agent, client, settings, .. } = self;
-        give_back::at_stop(agent, client, &view, settings.yarn.timeout, |agent, told| {
-            reports.tell(agent, told);
+        give_back::at_stop(agent, client, &view, settings.yarn.timeout, |agent, outcome| {
+            reports.tell(agent, outcome);
         })
     }
 }
 
-/// What lrsd is told.
+/// The reports to lrsd.
 struct Reports {
     lrsd: Box<dyn Lrsd>,
     last: Option<proto::YarnStatus>,
@@ -294,7 +294,7 @@ struct Reports {
     due: BootTime,
     /// Changes that it did not take yet.
     unsent: Vec<proto::IntegrationChange>,
-    /// Why it took none, as it was said last.
+    /// Why it took none, as it was last logged.
     refused: Option<String>,
 }
 
@@ -304,11 +304,11 @@ impl Reports {
     }
 
     /// Tells lrsd of a pass, if there is news or it is time, and the log of what is no event.
-    fn tell(&mut self, agent: &Agent, told: Told) {
-        for error in &told.complaints {
+    fn tell(&mut self, agent: &Agent, outcome: Outcome) {
+        for error in &outcome.complaints {
             tracing::warn!(%error, "YARN: {error}");
         }
-        self.report(agent.report(), told.changes);
+        self.report(agent.report(), outcome.changes);
     }
 
     /// The managers cannot be called, and why.
@@ -364,7 +364,7 @@ fn wire_change(change: Change) -> proto::IntegrationChange {
 }
 
 /// What the agent goes by now; `None`: it is too early to tell.
-fn view(seen: &Seen, settings: &Settings, now: BootTime) -> Option<View> {
+fn view(seen: &LrsdState, settings: &Settings, now: BootTime) -> Option<View> {
     let away = seen.away_since.is_some_and(|since| since.after(AWAY) <= now);
     match &seen.status {
         Some(status) if seen.is_fresh => {

@@ -1,4 +1,4 @@
-//! A web server for tests, on a port of its own choosing, that answers as it is told.
+//! A web server for tests, on a port of its own choosing, that answers by its script.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

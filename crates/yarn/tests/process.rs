@@ -33,9 +33,9 @@ fn it_waits_for_lrsd_alone_and_ends_well() {
     let (mut first, _log) = started(dir.path());
     for option in [None, Some("--give-back")] {
         let second = program(dir.path()).args(option).output().unwrap();
-        let said = String::from_utf8(second.stderr).unwrap();
-        assert_eq!(second.status.code(), Some(1), "{said}");
-        assert!(said.contains(&format!("another lrs-yarn (pid {})", first.id())), "{said}");
+        let text = String::from_utf8(second.stderr).unwrap();
+        assert_eq!(second.status.code(), Some(1), "{text}");
+        assert!(text.contains(&format!("another lrs-yarn (pid {})", first.id())), "{text}");
     }
     let pid = Pid::from_child(&first);
     kill_process(pid, Signal::TERM).unwrap();
@@ -43,7 +43,7 @@ fn it_waits_for_lrsd_alone_and_ends_well() {
 }
 
 #[test]
-fn nothing_is_given_back_where_nothing_was_offered_and_what_stands_is_said() {
+fn without_an_offer_nothing_is_given_back_and_a_remaining_one_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let give_back = || {
         let output = program(dir.path()).arg("--give-back").output().unwrap();
@@ -58,8 +58,8 @@ fn nothing_is_given_back_where_nothing_was_offered_and_what_stands_is_said() {
         "configured":{"memory_mib":8192,"vcores":8},"era":{"resource_manager":1,"node_manager":null},
         "given_back":null,"decommissioning":null}"#;
     std::fs::write(state.join("yarn.json"), ledger).unwrap();
-    let (code, said) = give_back();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("lrsd cannot be asked"), "{said}");
-    assert!(said.contains("yarn rmadmin -updateNodeResource node1:45454 8192 8 -1"), "{said}");
+    let (code, text) = give_back();
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("lrsd cannot be asked"), "{text}");
+    assert!(text.contains("yarn rmadmin -updateNodeResource node1:45454 8192 8 -1"), "{text}");
 }

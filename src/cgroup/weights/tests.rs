@@ -29,7 +29,7 @@ fn a_mild_ratio_does_not_hold_the_passive_tier_back_further_than_asked() {
 }
 
 #[test]
-fn impossible_plans_are_said() {
+fn impossible_plans_are_reported() {
     let plan = plan(10_000, 1, 4);
     assert_eq!(CPU_WEIGHT.pair(&plan), Pair { active: 10_000, passive: 1 });
     let text = CPU_WEIGHT.shortfall(&plan, false).unwrap();

@@ -36,10 +36,10 @@ pub(in crate::cli) struct TasksArgs {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct QueueArgs {
-    /// Only what is this user's
+    /// Only those of this user
     #[arg(long)]
     pub(in crate::cli) mine: bool,
-    /// Only what is of this job
+    /// Only those of this job
     #[arg(long, value_parser = label)]
     pub(in crate::cli) job: Option<String>,
     /// Without the line of column names
@@ -55,10 +55,10 @@ pub(in crate::cli) struct HistoryArgs {
     /// Only tasks of this user: a name or a uid
     #[arg(long, value_name = "USER", value_parser = user)]
     pub(in crate::cli) user: Option<u32>,
-    /// Only ends of so long ago at most (10m, 2h)
+    /// Only tasks that ended at most this long ago (10m, 2h)
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(in crate::cli) since: Option<Duration>,
-    /// Only tasks whose main process ended otherwise than with status 0
+    /// Only tasks with a main process that ended otherwise than with status 0
     #[arg(long)]
     pub(in crate::cli) failed: bool,
     /// Columns, by the names of the fields in the JSON
@@ -89,13 +89,13 @@ fn sort_key(text: &str) -> Result<String, String> {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct EventsArgs {
-    /// Begin with this event, or so long ago (10m); without it only what happens from now on
+    /// Begin with this event, or this long ago (10m); without it only new events
     #[arg(long, value_name = "SEQ|DUR")]
     pub(in crate::cli) since: Option<Since>,
-    /// Of the past only the last N events
+    /// Only the last N past events
     #[arg(short = 'n', long = "last", value_name = "N")]
     pub(in crate::cli) last: Option<usize>,
-    /// End once the past is printed (all that is kept, or from --since)
+    /// End once past events are printed (all that are kept, or from --since)
     #[arg(long)]
     pub(in crate::cli) no_follow: bool,
     /// Only of this task: its id, its number or its name
@@ -121,7 +121,7 @@ pub(in crate::cli) struct SlotArgs {
     /// Kind of task within the job: map, reduce, any word
     #[arg(long, value_parser = label)]
     pub(in crate::cli) kind: Option<String>,
-    /// Pool or queue of a scheduler, for it to read; nothing here is decided by it
+    /// Pool or queue of a scheduler, for the scheduler to read; LRS decides nothing by it
     #[arg(long, value_parser = label)]
     pub(in crate::cli) group: Option<String>,
     /// Higher runs sooner [default: the reservation's, or 0]
@@ -167,8 +167,8 @@ impl SlotArgs {
 pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
-    /// Leave the unit of systemd's that this runs in, whatever its limits and its stop; an
-    /// administrator's leaves the group of another manager (a container, a scheduler's job) too
+    /// Leave the systemd unit that this runs in, whatever its limits and its stop; an
+    /// administrator's also leaves the group of another manager (a container, a scheduler's job)
     #[arg(long)]
     pub(in crate::cli) leave_unit: bool,
     /// A task for each ARG, or for each line of standard input: `{}` in CMD stands for it, or else it
@@ -178,10 +178,10 @@ pub(in crate::cli) struct RunArgs {
     /// With --each: go on after a task has failed
     #[arg(long, requires = "each")]
     pub(in crate::cli) keep_going: bool,
-    /// With --each: Ctrl-C ends what waits for a slot and leaves the tasks that run
+    /// With --each: Ctrl-C ends requests that wait for a slot and leaves running tasks alone
     #[arg(long, requires = "each")]
     pub(in crate::cli) leave: bool,
-    /// A socket: gives up waiting when it is closed, and says there whose slot it has
+    /// A socket: gives up waiting when it is closed, and reports there which slot it has
     #[arg(long, hide = true, value_name = "FD")]
     pub(in crate::cli) parent: Option<i32>,
     /// The command and its arguments
@@ -197,8 +197,8 @@ pub(in crate::cli) struct SubmitArgs {
     /// Append output and errors to this file, not to the journal
     #[arg(long, short, value_name = "FILE")]
     pub(in crate::cli) output: Option<PathBuf>,
-    /// A variable that the command is to have too, as it is here or with this value; everybody on the
-    /// node can read it
+    /// A variable for the command, with its present value or this one; every user of the node can
+    /// read it
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(in crate::cli) env: Vec<OsString>,
     /// The command and its arguments
@@ -211,7 +211,7 @@ pub(in crate::cli) struct LogArgs {
     /// Name of the task, its id or its number; also of one that waits or has ended
     #[arg(value_name = "TASK")]
     pub(in crate::cli) task: String,
-    /// Go on with what it writes
+    /// Print new output as it comes
     #[arg(long, short)]
     pub(in crate::cli) follow: bool,
     /// Only the last N lines
@@ -223,20 +223,20 @@ pub(in crate::cli) struct LogArgs {
 pub(in crate::cli) struct AdmitArgs {
     #[command(flatten)]
     pub(in crate::cli) slot: SlotArgs,
-    /// Manage each process's present cgroup as it is: weights only, nothing is moved. Who is no
-    /// admin must own everybody in it, also later, and on cgroup v2 its cgroup.procs
+    /// Manage each process's present cgroup as it is: weights only, nothing is moved. A caller who
+    /// is no admin must own all processes in it, also later ones, and on cgroup v2 its cgroup.procs
     #[arg(long)]
     pub(in crate::cli) in_place: bool,
-    /// Move it out of its unit of systemd's, and for an administrator out of the group of another
+    /// Move it out of its systemd unit, and for an administrator out of the group of another
     /// manager (a container, a scheduler's job), whatever is lost
     #[arg(long, conflicts_with = "in_place")]
     pub(in crate::cli) leave_unit: bool,
-    /// A running service or scope of systemd's, in place: all its processes are one task [sshd
-    /// is sshd.service]; takes an admin; may be given several times
+    /// A running service or scope of systemd's, in place: all its processes are one task [sshd is
+    /// sshd.service]; needs an admin; may be given several times
     #[arg(long = "unit", value_name = "NAME", conflicts_with = "pids")]
     pub(in crate::cli) units: Vec<String>,
-    /// Processes, each with its descendants one task; who is no admin must own them all, with all
-    /// four uids
+    /// Processes; each one is a task with its descendants. A caller who is no admin must own them
+    /// all, by all four uids
     #[arg(required_unless_present = "units", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(in crate::cli) pids: Vec<i32>,
 }
@@ -278,7 +278,7 @@ pub(in crate::cli) struct PriorityArgs {
     /// All of this job
     #[arg(long, value_parser = label)]
     pub(in crate::cli) job: Option<String>,
-    /// With --job: only this user's, by name or uid [default: one's own; an admin's: everybody's]
+    /// With --job: only this user's, by name or uid [default: the caller's; for an admin all]
     #[arg(long, value_name = "USER", value_parser = user, requires = "job")]
     pub(in crate::cli) user: Option<u32>,
 }
@@ -297,8 +297,8 @@ pub(in crate::cli) struct ReserveArgs {
     /// Higher runs sooner
     #[arg(long, allow_negative_numbers = true, default_value_t = 0, value_name = "N")]
     pub(in crate::cli) priority: i32,
-    /// How long the promise holds, from the grant on [default: slots.reservation_ttl of the node];
-    /// members: at most slots.reservation_ttl_max, and it may be withdrawn while others wait
+    /// How long the reservation holds, from the grant on [default: slots.reservation_ttl of the
+    /// node]; members: at most slots.reservation_ttl_max, and it may be withdrawn while others wait
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(in crate::cli) ttl: Option<Duration>,
     /// Queue for a slot, at most DUR (10s, 5m) or without limit
@@ -310,10 +310,10 @@ pub(in crate::cli) struct ReserveArgs {
         default_missing_value = "forever"
     )]
     pub(in crate::cli) wait: Option<Patience>,
-    /// An active slot or none; passive tasks have those that come free, so it cannot be waited for
+    /// An active slot or none; passive tasks get those that come free, so --wait is refused
     #[arg(long, conflicts_with = "wait")]
     pub(in crate::cli) active: bool,
-    /// So many slots, or those of them that are free; one id a line
+    /// This many slots, or those of them that are free; one id a line
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(in crate::cli) count: u32,
 }

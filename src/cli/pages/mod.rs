@@ -158,7 +158,7 @@ const RUN_IN_A_UNIT: &[(&str, &str)] = &[
          administrator's --leave-unit takes it out.",
     ),
     (
-        "a service whose script calls lrsctl run; a scope or session with a limit",
+        "a service with a script that calls lrsctl run; a scope or session with a limit",
         "Refused. Make it the only process of a unit (exec), or give --leave-unit. A member may not \
          leave a limit that way.",
     ),

@@ -97,7 +97,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
     let kernel = task.kernel.unwrap_or_default();
     let attachment = match proto::Attachment::try_from(task.attachment) {
         Ok(proto::Attachment::Own) => "own: made by LRS",
-        Ok(proto::Attachment::InPlace) => "in place: somebody else's, weights only",
+        Ok(proto::Attachment::InPlace) => "in place: a group of others, weights only",
         Ok(proto::Attachment::None) => "none: only booked, no weights",
         Ok(proto::Attachment::Unspecified) | Err(_) => "-",
     };
@@ -148,7 +148,7 @@ pub(crate) fn task(task: OnNode<'_>, times: &Times, out: &mut Output) -> Result<
         ("cgroup", text(&task.cgroup)),
         ("attached", attachment.to_owned()),
         ("unit", text(&task.unit)),
-        ("found by", task.found_by.clone().unwrap_or_else(|| "nobody: admitted".to_owned())),
+        ("found by", task.found_by.clone().unwrap_or_else(|| "none: admitted".to_owned())),
         (
             "quota",
             known(task.cpu_quota, |cpus| {

@@ -43,13 +43,13 @@ pub(crate) fn yarn(
     containers(&yarn.containers, out)?;
     let errors = [&node.error, &rm.error, &yarn.last_error];
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    let mut said: Vec<&str> = Vec::new();
+    let mut shown: Vec<&str> = Vec::new();
     for error in errors {
-        let Some(error) = error.as_deref().filter(|error| !said.contains(error)) else { continue };
+        let Some(error) = error.as_deref().filter(|error| !shown.contains(error)) else { continue };
         let text = wrap("error:", INDENT, error, out.width());
         let rest = text.strip_prefix("error:").unwrap_or(&text);
         out.line(format_args!("{yellow}error:{yellow:#}{rest}"))?;
-        said.push(error);
+        shown.push(error);
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_set_is_not_called_configured() {
+    fn a_figure_set_by_others_is_not_called_configured() {
         let resource = |memory_mib| Some(proto::YarnResource { memory_mib, vcores: 6 });
         let mut status = proto::YarnStatus {
             enabled: true,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::args::YarnCommand;
 use super::client::{self, Lrsd, ask};
-use super::failure::{Asked, Failure};
+use super::failure::{Failure, Purpose};
 use super::output::Output;
 use super::show;
 use crate::{clock, proto, wire};
@@ -32,7 +32,7 @@ pub(super) fn execute(command: &YarnCommand, lrsd: &Lrsd, out: &mut Output) -> R
 }
 
 fn status(lrsd: &Lrsd, out: &mut Output) -> Result<(), Failure> {
-    let yarn = ask(lrsd, Asked::Other, |mut lrsd| async move {
+    let yarn = ask(lrsd, Purpose::Other, |mut lrsd| async move {
         lrsd.get_yarn(proto::GetYarnRequest {}).await.map(tonic::Response::into_inner)
     })?;
     if out.is_json() { out.json(&yarn) } else { show::yarn::yarn(&yarn, clock::now().wall, out) }
@@ -88,7 +88,7 @@ fn is_valid(value: &str) -> bool {
 }
 
 fn site(lrsctl: &str) -> String {
-    // It stands in a comment, which two hyphens may not.
+    // It is part of a comment, where two hyphens are forbidden.
     let path = quick_xml::escape::escape(lrsctl).replace("--", "-&#45;");
     SITE.replace("@LRSCTL@", &path)
 }

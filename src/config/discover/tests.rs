@@ -83,14 +83,14 @@ const FAULTY: &[(&str, &str)] = &[
     ("name = ''\ncgroup = '/x'", "lrs.toml:2: discover.name = '': expected 1 to 256 bytes"),
     (
         "name = 'x'\ncgroup = '/x'\nexcept = '/x/y'\nattach = 'own'",
-        "lrs.toml:4: discover.except = '/x/y': what is moved has a group of its own, in which there is nobody else; \
-         take it out, or set attach",
+        "lrs.toml:4: discover.except = '/x/y': what is moved has a group of its own, with no other process \
+         in it; take it out, or set attach",
     ),
     ("name = 'x'", "lrs.toml:1: discover: the rule matches every process; set command"),
     (
         "name = 'x'\ncommand = 'x'",
         "lrs.toml:1: discover: any user could have processes moved out of their groups by this \
-         rule; say whose processes count with user",
+         rule; name the users with user",
     ),
     (
         "name = 'x'\nuser = 0\ncommand = '('",
@@ -164,7 +164,7 @@ fn each_fault_of_a_rule_says_where_what_and_what_to_do() {
 }
 
 #[test]
-fn all_faults_of_all_rules_are_told() {
+fn all_faults_of_all_rules_are_reported() {
     let found = read(
         "[[discover]]\nname = 'a'\ncommand = '('\npriority = 'x'\nzebra = 1\n[[discover]]\n\
          name = 'b'\n",

@@ -24,11 +24,11 @@ fn refused(message: &str) -> Result<TaskId, CommandError> {
 }
 
 /// Two passes: what is new has to be seen twice.
-fn find(finder: &mut RuleFinder, seconds: u64) -> Vec<Found> {
+fn find(finder: &mut RuleFinder, seconds: u64) -> Vec<DiscoveredTask> {
     find_hinted(finder, &Hints::default(), seconds)
 }
 
-fn find_hinted(finder: &mut RuleFinder, hints: &Hints, seconds: u64) -> Vec<Found> {
+fn find_hinted(finder: &mut RuleFinder, hints: &Hints, seconds: u64) -> Vec<DiscoveredTask> {
     assert_eq!(finder.pass(hints, at(seconds)), []);
     assert!(finder.wants_pass_soon());
     let found = finder.pass(hints, at(seconds));
@@ -37,7 +37,7 @@ fn find_hinted(finder: &mut RuleFinder, hints: &Hints, seconds: u64) -> Vec<Foun
 }
 
 #[test]
-fn what_a_rule_says_is_what_is_told() {
+fn what_a_rule_says_is_reported() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let found = find(&mut finder(&tree, RUN), 1).remove(0);
@@ -52,7 +52,7 @@ fn what_a_rule_says_is_what_is_told() {
 }
 
 #[test]
-fn each_is_told_once() {
+fn each_is_reported_once() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     tree.process(51, 8).command(&["run", "b"]);
@@ -69,27 +69,27 @@ fn each_is_told_once() {
     tree.remove(50);
     tree.remove(51);
     finder.pass(&Hints::default(), at(1000));
-    assert!(finder.told.is_empty() && finder.asked.is_empty());
+    assert!(finder.proposals.is_empty() && finder.asked.is_empty());
     tree.process(50, 9).command(&["run", "a"]);
     assert_eq!(find(&mut finder, 1001).len(), 1, "another process");
 }
 
 #[test]
-fn what_is_refused_is_told_again_after_growing_pauses() {
+fn what_is_refused_is_reported_again_after_growing_pauses() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let mut finder = finder(&tree, RUN);
     let process = find(&mut finder, 0)[0].process;
     finder.answered(process, refused("too many"));
-    let mut told = Vec::new();
+    let mut proposed = Vec::new();
     for second in 1..2000 {
         if !finder.pass(&Hints::default(), at(second)).is_empty() {
-            told.push(second);
+            proposed.push(second);
             finder.answered(process, refused("too many"));
         }
     }
-    let pauses: Vec<u64> = told.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert_eq!(told[0], 1);
+    let pauses: Vec<u64> = proposed.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(proposed[0], 1);
     assert_eq!(pauses[..9], [2, 4, 8, 16, 32, 64, 128, 256, 300]);
     assert!(pauses[9..].iter().all(|&pause| pause == 300), "{pauses:?}");
 }
@@ -110,7 +110,7 @@ fn a_group_is_one_task_while_anybody_stays_in_it() {
     }
     tree.remove(51);
     tree.process(52, 9).cgroup("/yard/a");
-    assert_eq!(find(&mut finder, 11).len(), 1, "nobody is left of those who were there");
+    assert_eq!(find(&mut finder, 11).len(), 1, "no process is left of those before");
 }
 
 #[test]
@@ -121,13 +121,13 @@ fn a_group_that_empties_is_forgotten() {
     let process = find(&mut finder, 1)[0].process;
     tree.remove(50);
     finder.pass(&Hints::default(), at(2));
-    assert!(finder.told.is_empty() && finder.asked.is_empty());
+    assert!(finder.proposals.is_empty() && finder.asked.is_empty());
     finder.answered(process, Ok(task(1)));
-    assert!(finder.told.is_empty(), "an answer that comes too late is nobody's");
+    assert!(finder.proposals.is_empty(), "an answer that comes too late changes nothing");
 }
 
 #[test]
-fn a_thousand_that_start_at_once_are_told_in_the_order_of_their_start() {
+fn a_thousand_that_start_at_once_are_reported_in_the_order_of_their_start() {
     let tree = Tree::new();
     for pid in 1000..2000 {
         tree.process(pid, 5000 - pid as u64).command(&["run", &format!("t{pid}")]);
@@ -172,9 +172,9 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     };
     hints.insert(hint(Some(Priority(9)), None));
     let found = find_hinted(&mut finder, &hints, 1);
-    let said = |found: &Found| (found.standing, found.priority);
-    assert_eq!(said(&found[0]), (Some(Standing::Opportunistic), Some(Priority(9))));
-    assert_eq!(said(&found[1]), (Some(Standing::Opportunistic), Some(Priority(3))));
+    let hinted = |found: &DiscoveredTask| (found.standing, found.priority);
+    assert_eq!(hinted(&found[0]), (Some(Standing::Opportunistic), Some(Priority(9))));
+    assert_eq!(hinted(&found[1]), (Some(Standing::Opportunistic), Some(Priority(3))));
     for (number, found) in [1, 2].into_iter().zip(&found) {
         finder.answered(found.process, Ok(task(number)));
     }
@@ -183,11 +183,11 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
     let again = finder.pass(&hints, at(3));
     assert_eq!(again.len(), 1, "the other one is what it was");
     assert_eq!(again[0].process, found[0].process);
-    assert_eq!(said(&again[0]), (Some(Standing::Slot), Some(Priority(9))));
+    assert_eq!(hinted(&again[0]), (Some(Standing::Slot), Some(Priority(9))));
     finder.answered(again[0].process, Ok(task(1)));
     hints.insert(hint(Some(Priority(9)), Some(false)));
     assert_eq!(finder.pass(&hints, at(4)), [], "nothing new");
-    // Released meanwhile: the loop is told once, and not asked for it again.
+    // Released meanwhile: it is proposed once more, and not again.
     hints.insert(hint(Some(Priority(7)), Some(false)));
     let again = finder.pass(&hints, at(5));
     finder.answered(again[0].process, refused("it was released"));
@@ -202,7 +202,7 @@ fn what_a_scheduler_says_of_a_task_goes_before_its_rule() {
 }
 
 #[test]
-fn what_is_said_of_a_name_that_a_process_chose_changes_nothing() {
+fn what_is_reported_of_a_name_that_a_process_chose_changes_nothing() {
     let tree = Tree::new();
     tree.process(50, 7).command(&["run", "a"]);
     let (mut finder, mut hints) = (finder(&tree, RUN), Hints::default());

@@ -177,7 +177,7 @@ fn who_vanishes_while_read_is_neither_found_nor_an_error() {
 }
 
 #[test]
-fn an_unreadable_file_is_told() {
+fn an_unreadable_file_is_reported() {
     let tree = Tree::new();
     tree.process(80, 10).raw("stat", b"nonsense");
     tree.process(81, 10);
@@ -374,7 +374,7 @@ mod real {
 
     use super::*;
 
-    /// A shell whose command line holds `mark` and that waits for a line before it does `then`.
+    /// A shell with `mark` in its command line that waits for a line before it does `then`.
     fn waiting(mark: &str, then: &str) -> Child {
         Command::new("sh")
             .args(["-c", &format!("read line; {then}"), mark])
@@ -389,7 +389,7 @@ mod real {
         let text = format!(
             "[[discover]]\nname = 'x'\nuser = {uid}\ncommand = '{mark}-(?<id>\\w+)'\nid = '${{id}}'"
         );
-        // The daemon is somebody else: children of its own are never found.
+        // The daemon is another process: children of its own are never found.
         let node =
             Node { proc: Proc::default(), daemon: Pid::new(i32::MAX).unwrap(), lrs_root: None };
         Scan::new(node, rules(&text))

@@ -44,7 +44,7 @@ pub struct Launch {
     pub node_id: Option<String>,
 }
 
-/// Main classes whose processes are masters.
+/// Main classes of masters.
 const MASTERS: &[&str] = &[
     "org.apache.hadoop.mapreduce.v2.app.MRAppMaster",
     "org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster",
@@ -181,7 +181,7 @@ fn main_class(words: &[String]) -> Option<(&str, &[String])> {
             | "--patch-module"
             | "--limit-modules"
             | "--enable-native-access" => after.get(1..)?,
-            // A variable or a file of options; nobody names a main class so.
+            // A variable or a file of options; no main class has such a name.
             option if option.starts_with(['-', '@']) || option.is_empty() => after,
             variable if variable.starts_with('$') && !variable.contains('/') => after,
             class => return Some((class, after)),

@@ -8,11 +8,11 @@ use super::ids::{ContainerId, label};
 use super::watch::PidFile;
 use crate::core::model::{Label, Labels, Priority, TaskId};
 use crate::discover::refusals::Refusals;
-use crate::discover::{Attach, Finder, Found, Presumed, Standing};
+use crate::discover::{Attach, DiscoveredTask, Finder, Presumed, Standing};
 use crate::units::{BootTime, Pid, ProcessRef};
 use crate::{clock, discover};
 
-/// First and longest time between two looks at a container that is not ready yet.
+/// First and longest time between two checks of a container that is not ready yet.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -110,7 +110,7 @@ pub(super) struct Entry {
     pub(super) process: Option<ProcessRef>,
     pub(super) attach: Option<Attach>,
     pub(super) state: State,
-    /// What the loop said when it would not have it.
+    /// The refusals of the loop.
     refusals: Option<Refusals>,
     /// Why it would not when last asked; it may be asked again just now.
     refused: Option<String>,
@@ -164,7 +164,7 @@ impl Entry {
     }
 
     /// Whether the loop has it, or is asked.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_decided(&self) -> bool {
         matches!(self.state, State::Taken(_) | State::Proposed)
     }
 
@@ -193,7 +193,7 @@ impl Entry {
         }
     }
 
-    /// Leaves it alone. Said once for each reason.
+    /// Leaves it alone. Logged once for each reason.
     pub(super) fn ignore(&mut self, why: String) {
         let state = State::Ignored(why);
         if self.state != state {
@@ -204,7 +204,7 @@ impl Entry {
         }
     }
 
-    /// The loop would not have it. Said once for each reason.
+    /// The loop refused it. Logged once for each reason.
     pub(super) fn refuse(&mut self, now: BootTime, why: &dyn fmt::Display) {
         let reason = why.to_string();
         let refusals = self.refusals.get_or_insert_with(|| Refusals::new(REFUSED_PAUSE));
@@ -215,10 +215,10 @@ impl Entry {
         self.state = State::Refused { next: refusals.again_at() };
     }
 
-    /// What the loop is told; `None` until its process is known.
-    pub(super) fn found(&self) -> Option<Found> {
+    /// What is proposed to the loop; `None` until its process is known.
+    pub(super) fn found(&self) -> Option<DiscoveredTask> {
         let (standing, presumed) = self.standing();
-        Some(Found {
+        Some(DiscoveredTask {
             process: self.process?,
             labels: Labels {
                 name: label(self.id),
@@ -236,8 +236,8 @@ impl Entry {
         })
     }
 
-    /// Whether the ResourceManager confirms what a command or a script says of itself, that it is
-    /// the master of this attempt. `None`: it has said nothing of this attempt.
+    /// Whether the ResourceManager confirms what a command or a script claims, that it is
+    /// the master of this attempt. `None`: it has reported nothing of this attempt.
     fn is_confirmed(&self) -> Option<bool> {
         let attempt = |id: ContainerId| (id.application, id.attempt);
         match self.hint.master? {
@@ -251,7 +251,7 @@ impl Entry {
     /// an attempt gets.
     fn standing(&self) -> (Option<Standing>, Presumed) {
         const MASTER: u64 = 1;
-        let said = self.hint.opportunistic.map(|opportunistic| match opportunistic {
+        let reported = self.hint.opportunistic.map(|opportunistic| match opportunistic {
             true => Standing::Opportunistic,
             false => Standing::Slot,
         });
@@ -262,10 +262,10 @@ impl Entry {
             (true, None) if first => return (None, Presumed::Slotless),
             // A master is guaranteed to its NodeManager; that takes nothing back from one that was
             // confirmed before.
-            (true, None) => said.filter(|said| *said == Standing::Opportunistic),
+            (true, None) => reported.filter(|standing| *standing == Standing::Opportunistic),
             // It was presumed to be the master.
-            (true, Some(false)) if first => said.or(Some(Standing::Slot)),
-            _ => said,
+            (true, Some(false)) if first => reported.or(Some(Standing::Slot)),
+            _ => reported,
         };
         // LinuxContainerExecutor gives one cpu.shares 2 or cpu.weight 1, and any other a thousand
         // or a hundred times its vcores (CGroupsCpuResourceHandlerImpl,
@@ -351,7 +351,7 @@ mod tests {
         let found = entry.found().unwrap();
         assert_eq!(found.labels.name.unwrap().as_str(), "container_1_0001_01_000002");
         assert_eq!(found.labels.job.unwrap().as_str(), "application_1_0001");
-        assert_eq!((found.labels.kind, found.standing), (None, None), "nobody has said yet");
+        assert_eq!((found.labels.kind, found.standing), (None, None), "not reported yet");
         entry.hint = Hint {
             priority: Some(Priority(5)),
             opportunistic: Some(true),

@@ -1,7 +1,7 @@
 //! The finder of the `[yarn]` section: says which processes are containers, and how they stand.
 //!
 //! Waking it late loses nothing: pid files stay as long as their container, and a listing finds
-//! what no event told. It holds no thread; its owner waits for [`NodeFinder::fd`] and
+//! what no event reported. It holds no thread; its owner waits for [`NodeFinder::fd`] and
 //! [`NodeFinder::next_due`] and calls [`NodeFinder::pass`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,20 +14,20 @@ use super::classify::{self, Kind, Launch};
 use super::containers::{ContainerInfo, Entry, Hint, State};
 use super::ids::ContainerId;
 use super::managers::Managers;
-use super::proc::{self, Seen};
-use super::verify::{self, Claim, Rules, Verdict};
+use super::proc::{self, Process};
+use super::verify::{self, Claim, Decision, Rules};
 use super::watch::{PidFile, Watch};
 use crate::cgroup::Whereabouts;
 use crate::command::{CommandError, ErrorKind};
 use crate::core::model::TaskId;
-use crate::discover::{Found, Hints};
+use crate::discover::{DiscoveredTask, Hints};
 use crate::units::{BootTime, Moment, Pid, ProcessRef};
 use lrs_hadoop_conf::site::{CgroupLayout, ExecutorClass};
 
 /// Shortest time between two listings, if no event was lost.
 const MIN_PAUSE: Duration = Duration::from_millis(250);
 
-/// What the finder is told of the node.
+/// What the finder gets to know of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Local directories of all NodeManagers.
@@ -52,7 +52,7 @@ pub struct NodeFinder {
     managers: Managers,
     entries: BTreeMap<ContainerId, Entry>,
     by_process: HashMap<ProcessRef, ContainerId>,
-    /// Containers whose hint changed.
+    /// Containers with a changed hint.
     changed: BTreeSet<ContainerId>,
     last_list: BootTime,
     next_list: BootTime,
@@ -106,9 +106,9 @@ impl NodeFinder {
     }
 
     /// Looks at what is due at `now` and says what is to become a task, or stand otherwise than
-    /// before. Each is to be [answered](NodeFinder::answered). `hints`: what was said of containers,
-    /// found or not.
-    pub fn pass(&mut self, hints: &Hints, now: Moment) -> Vec<Found> {
+    /// before. Each is to be [answered](NodeFinder::answered). `hints`: what was reported of
+    /// containers, found or not.
+    pub fn pass(&mut self, hints: &Hints, now: Moment) -> Vec<DiscoveredTask> {
         let mut sighted = BTreeSet::new();
         let missed = self.watch.events(&mut sighted);
         let listing = missed || now.boot >= self.next_list;
@@ -138,7 +138,7 @@ impl NodeFinder {
         }
         let examined = due.into_iter().filter(|id| !self.is_as_it_was(id, living.as_ref()));
         let examined: Vec<ContainerId> = examined.collect();
-        let mut found: Vec<Found> =
+        let mut found: Vec<DiscoveredTask> =
             examined.into_iter().filter_map(|container| self.examine(container, now)).collect();
         for container in std::mem::take(&mut self.changed) {
             found.extend(self.entries.get(&container).and_then(Entry::found));
@@ -146,7 +146,7 @@ impl NodeFinder {
         found
     }
 
-    /// What became of a [`Found`] of this finder.
+    /// What became of a [`DiscoveredTask`] of this finder.
     pub fn answered(
         &mut self,
         process: ProcessRef,
@@ -173,7 +173,7 @@ impl NodeFinder {
         let Some(entry) = self.entries.get_mut(container) else { return };
         if entry.hint != hint {
             entry.hint = hint;
-            if entry.is_settled() {
+            if entry.is_decided() {
                 self.changed.insert(*container);
             }
         }
@@ -195,7 +195,7 @@ impl NodeFinder {
     }
 
     /// `None`: not known just now; what was known of them stands.
-    fn processes(&self) -> Option<Vec<Seen>> {
+    fn processes(&self) -> Option<Vec<Process>> {
         let all = proc::all();
         all.inspect_err(|error| {
             tracing::warn!("/proc cannot be listed: {error}; new NodeManagers are not recognised");
@@ -203,10 +203,10 @@ impl NodeFinder {
         .ok()
     }
 
-    /// Whether it is settled, and its process and pid file are those it was settled by. At each
+    /// Whether it is decided, and its process and pid file are those of the decision. At each
     /// listing this is so for nearly all, and costs one call instead of a dozen.
     fn is_as_it_was(&self, id: &ContainerId, living: Option<&HashSet<ProcessRef>>) -> bool {
-        let Some(entry) = self.entries.get(id).filter(|entry| entry.is_settled()) else {
+        let Some(entry) = self.entries.get(id).filter(|entry| entry.is_decided()) else {
             return false;
         };
         let (Some(process), Some(file)) = (entry.process, &entry.file) else { return false };
@@ -221,11 +221,12 @@ impl NodeFinder {
     /// leaders of sessions that have an id and descend from a NodeManager. The NodeManager's user
     /// is one that owns a local directory ([`Managers::refresh`]), so where none can be looked at,
     /// nothing is found.
-    fn search(&mut self, all: &[Seen], hints: &Hints) -> Vec<ContainerId> {
+    fn search(&mut self, all: &[Process], hints: &Hints) -> Vec<ContainerId> {
         if self.watch.troubles().next().is_none() {
             return Vec::new();
         }
-        let by_pid: HashMap<Pid, Seen> = all.iter().map(|seen| (seen.process.pid, *seen)).collect();
+        let by_pid: HashMap<Pid, Process> =
+            all.iter().map(|seen| (seen.process.pid, *seen)).collect();
         let mut found = Vec::new();
         for seen in all.iter().filter(|seen| seen.leads) {
             let pid = seen.process.pid;
@@ -260,8 +261,8 @@ impl NodeFinder {
         self.entries.entry(container).or_insert_with(|| Entry::new(container, hint()))
     }
 
-    /// Looks at one container; what is to be said of it, if anything.
-    fn examine(&mut self, container: ContainerId, now: Moment) -> Option<Found> {
+    /// Looks at one container; what is to be proposed, if anything.
+    fn examine(&mut self, container: ContainerId, now: Moment) -> Option<DiscoveredTask> {
         let mut entry = self.entries.remove(&container)?;
         let found = self.look_at(&mut entry, now);
         if let Some(process) = entry.process {
@@ -271,7 +272,7 @@ impl NodeFinder {
         found
     }
 
-    fn look_at(&mut self, entry: &mut Entry, now: Moment) -> Option<Found> {
+    fn look_at(&mut self, entry: &mut Entry, now: Moment) -> Option<DiscoveredTask> {
         let (pid, claim, file) = self.claim(entry, now)?;
         let evidence = match verify::evidence(pid, &self.whereabouts) {
             Ok(Some(evidence)) => evidence,
@@ -281,7 +282,7 @@ impl NodeFinder {
                 return None;
             }
             Err(why) => {
-                if entry.is_settled() {
+                if entry.is_decided() {
                     tracing::debug!("{} is left as it is: {why}", entry.id);
                 } else {
                     entry.ignore(why);
@@ -291,19 +292,19 @@ impl NodeFinder {
         };
         entry.is(evidence.seen.process);
         entry.file = file;
-        if entry.is_settled() {
+        if entry.is_decided() {
             return None;
         }
         match verify::judge(&claim, &evidence, &self.rules, &self.managers) {
-            Verdict::Wait(why) => entry.wait(now.boot, why),
-            Verdict::Ignore(why) => entry.ignore(why),
-            Verdict::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
-            Verdict::Foreign(why) => {
+            Decision::Wait(why) => entry.wait(now.boot, why),
+            Decision::Ignore(why) => entry.ignore(why),
+            Decision::Foreign(why) if self.last_list == now.boot => entry.ignore(why),
+            Decision::Foreign(why) => {
                 // Its NodeManager may have come since NodeManagers were last looked for.
                 entry.wait(now.boot, why);
                 self.next_list = self.next_list.min(self.last_list.after(MIN_PAUSE));
             }
-            Verdict::Take(attach) => {
+            Decision::Take(attach) => {
                 let (launch, is_proven) = self.launch(entry, pid);
                 entry.launch = Some(launch);
                 entry.masters = is_proven
@@ -317,7 +318,7 @@ impl NodeFinder {
         None
     }
 
-    /// Which process is said to be this container.
+    /// Which process the pid file names as this container.
     fn claim(&self, entry: &mut Entry, now: Moment) -> Option<(Pid, Claim, Option<PidFile>)> {
         let container = entry.id;
         if let Some((pid, manager_uid)) = entry.running.filter(|_| !entry.has_file) {
@@ -330,12 +331,12 @@ impl NodeFinder {
                 Some((file.pid, claim, Some(file)))
             }
             Ok(None) => {
-                if !entry.is_settled() {
+                if !entry.is_decided() {
                     entry.state = State::Expected;
                 }
                 None
             }
-            Err(error) if entry.is_settled() => {
+            Err(error) if entry.is_decided() => {
                 tracing::debug!("the pid file of {container} cannot be read: {error}");
                 None
             }
@@ -348,7 +349,7 @@ impl NodeFinder {
 
     /// What it does: by the NodeManager's script, else by its own arguments. And whether the
     /// NodeManager vouches for a master: by its script, or by the pid file of a container with the
-    /// number that only masters get. Arguments alone give nobody weights without a slot.
+    /// number that only masters get. Arguments alone give no process weights without a slot.
     fn launch(&self, entry: &Entry, pid: Pid) -> (Launch, bool) {
         const MASTER: u64 = 1;
         let container = entry.id;

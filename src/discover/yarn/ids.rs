@@ -25,7 +25,7 @@ pub struct ApplicationId {
 pub struct ContainerId {
     /// Restarts of the ResourceManager that kept its work; not written while 0.
     pub epoch: u32,
-    /// Whose it is.
+    /// The application it belongs to.
     pub application: ApplicationId,
     /// Which attempt of the application.
     pub attempt: u32,

@@ -33,11 +33,11 @@ pub fn read(yarn: &Yarn, lrs_root: Option<&str>) -> Result<Settings, SiteError> 
 /// The list of containers; whether a task is active is the snapshot's to say.
 pub fn containers(
     known: impl Iterator<Item = ContainerInfo>,
-    told: &discover::Hints,
+    hints: &discover::Hints,
 ) -> Vec<proto::YarnContainer> {
     let container = |info: ContainerInfo| {
         let id = info.id.to_string();
-        let hint = told.get(&id);
+        let hint = hints.get(&id);
         let execution_type = hint.and_then(|hint| hint.opportunistic);
         proto::YarnContainer {
             application: Some(info.id.application.to_string()),

@@ -5,16 +5,16 @@
 //! outlive it (`yarn.nodemanager.recovery.enabled`).
 //!
 //! Anybody may run a program under a NodeManager's name. It counts only if its user owns a local
-//! directory of the node's NodeManagers; until one of these can be looked at, nobody is one. What
-//! runs as that same user (all containers do, under DefaultContainerExecutor) is not told apart:
-//! it could do by itself whatever LRS does for it.
+//! directory of the node's NodeManagers; until one of these can be looked at, no process counts.
+//! What runs as that same user (all containers do, under DefaultContainerExecutor) is not
+//! distinguished: it could do by itself whatever LRS does for it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
 use super::classify;
-use super::proc::{self, Seen};
+use super::proc::{self, Process};
 use crate::cgroup::{Places, Whereabouts};
 use crate::units::{BootTime, Pid, ProcessRef};
 
@@ -52,7 +52,7 @@ impl Managers {
     pub(super) fn refresh(
         &mut self,
         whereabouts: &Whereabouts,
-        all: &[Seen],
+        all: &[Process],
         owners: &BTreeSet<u32>,
         now: BootTime,
     ) {
@@ -64,7 +64,7 @@ impl Managers {
         let mut counted = HashMap::new();
         let mut named = HashSet::new();
         let mut all_known = true;
-        for Seen { process, parent, .. } in all.iter().copied() {
+        for Process { process, parent, .. } in all.iter().copied() {
             if self.others.contains_key(&process) {
                 continue;
             }
@@ -112,13 +112,13 @@ impl Managers {
     }
 
     /// Whether a process of that name came since this was last asked: it has read Hadoop's files as
-    /// they were then. Whose it is does not matter, for the directories by which that is told may be
+    /// they were then. Its owner does not matter, for the directories that show it may be
     /// what the files have changed.
     pub(super) fn one_came(&mut self) -> bool {
         std::mem::take(&mut self.came)
     }
 
-    /// How many run here, as of the last look: processes of that name whose user owns a local
+    /// How many run here, as of the last pass: processes of that name with a user who owns a local
     /// directory. Where no such directory can be looked at anybody's count, for one too many is safe.
     /// `None`: not looked for yet, or a process could not be asked, so that there may be more.
     pub(super) fn count(&self) -> Option<usize> {
@@ -145,7 +145,7 @@ impl Managers {
     }
 
     /// The user of the running NodeManager that `pid` descends from.
-    pub(super) fn user_above(&self, pid: Pid, all: &HashMap<Pid, Seen>) -> Option<u32> {
+    pub(super) fn user_above(&self, pid: Pid, all: &HashMap<Pid, Process>) -> Option<u32> {
         let mut next = all.get(&pid)?.parent;
         for _ in 0..MAX_ANCESTORS {
             let seen = all.get(&next?)?;
@@ -167,8 +167,8 @@ impl Managers {
 ///
 /// # Errors
 /// /proc cannot be listed.
-pub fn said_to_run() -> io::Result<Vec<Pid>> {
-    let named = |seen: &Seen| has_the_name(seen.process.pid).unwrap_or(false);
+pub fn named_node_managers() -> io::Result<Vec<Pid>> {
+    let named = |seen: &Process| has_the_name(seen.process.pid).unwrap_or(false);
     let found: HashMap<Pid, Option<Pid>> = proc::all()?
         .into_iter()
         .filter(named)
@@ -185,8 +185,8 @@ fn has_the_name(pid: Pid) -> io::Result<bool> {
         && proc::variable(pid, "CONTAINER_ID")?.is_none())
 }
 
-/// Those whose parent is none: what a NodeManager starts has its command line until it has become
-/// a program of its own.
+/// Those without a parent among them: what a NodeManager starts has its command line until it has
+/// become a program of its own.
 fn unrelated(found: &HashMap<Pid, Option<Pid>>) -> usize {
     let child = |parent: &&Option<Pid>| parent.is_some_and(|parent| found.contains_key(&parent));
     found.values().filter(|parent| !child(parent)).count()
@@ -214,10 +214,10 @@ fn unknown(pid: Pid, error: &io::Error) {
 mod tests {
     use super::*;
 
-    fn seen(pid: i32, parent: i32) -> (Pid, Seen) {
+    fn seen(pid: i32, parent: i32) -> (Pid, Process) {
         let pid = Pid::new(pid).unwrap();
         let process = ProcessRef { pid, start_ticks: 1 };
-        (pid, Seen { process, parent: Pid::new(parent), leads: false })
+        (pid, Process { process, parent: Pid::new(parent), leads: false })
     }
 
     #[test]
@@ -286,11 +286,11 @@ mod tests {
         managers.refresh(&whereabouts, &[seen], &BTreeSet::from([own]), now);
         assert_eq!(managers.running, HashMap::from([(seen.process, own)]));
         assert_eq!(managers.count(), Some(1));
-        assert!(said_to_run().unwrap().contains(&pid));
+        assert!(named_node_managers().unwrap().contains(&pid));
         assert!(managers.one_came() && !managers.one_came(), "once");
         managers.refresh(&whereabouts, &[seen], &BTreeSet::new(), now);
         assert!(!managers.one_came());
-        let restarted = Seen { process: ProcessRef { start_ticks: 1, ..seen.process }, ..seen };
+        let restarted = Process { process: ProcessRef { start_ticks: 1, ..seen.process }, ..seen };
         managers.refresh(&whereabouts, &[restarted], &BTreeSet::new(), now);
         assert!(managers.one_came());
         child.kill().unwrap();

@@ -7,11 +7,11 @@
 //! |---|---|
 //! | [`ids`], [`classify`] | ids; what a launch script or a command line starts (pure) |
 //! | `watch` | pid files noticed in `nmPrivate` |
-//! | `managers`, `verify` | where NodeManagers are; whether a process is the container it is said to be |
+//! | `managers`, `verify` | where NodeManagers are; whether a process is the container that its pid file names |
 //! | `containers`, [`finder`] | one entry a container; the finder that proposes them |
 //! | [`join`] | `[yarn]` and Hadoop's files together; the list of containers for clients |
 //!
-//! What is found is proposed as [`crate::discover::Found`]; nothing here writes to a cgroup.
+//! What is found is proposed as [`crate::discover::DiscoveredTask`]; nothing here writes to a cgroup.
 
 pub mod classify;
 mod containers;
@@ -27,4 +27,4 @@ mod verify;
 mod watch;
 
 pub use containers::{ContainerInfo, Hint, Master};
-pub use managers::said_to_run;
+pub use managers::named_node_managers;

@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 1 << 20;
 
 /// A process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Process {
     pub(super) process: ProcessRef,
     pub(super) parent: Option<Pid>,
     /// Whether it leads its session.
@@ -30,10 +30,10 @@ pub(super) struct Seen {
 pub(super) const GROWN: Duration = Duration::from_secs(60);
 
 /// `None` for one that is gone, has ended, or is a thread of the kernel.
-pub(super) fn look(pid: Pid) -> io::Result<Option<Seen>> {
+pub(super) fn look(pid: Pid) -> io::Result<Option<Process>> {
     let Some(text) = gone_is_none(read(pid, "stat"))? else { return Ok(None) };
     let stat = Stat::parse(&text).ok_or_else(|| malformed(pid, "stat"))?;
-    let seen = Seen {
+    let seen = Process {
         process: ProcessRef { pid, start_ticks: stat.start_ticks },
         parent: Pid::new(stat.parent),
         leads: stat.session == pid.raw(),
@@ -48,7 +48,7 @@ pub(super) fn is_there(process: ProcessRef) -> bool {
 }
 
 /// All processes of the node that may be looked at.
-pub(super) fn all() -> io::Result<Vec<Seen>> {
+pub(super) fn all() -> io::Result<Vec<Process>> {
     let mut all = Vec::new();
     for entry in Path::new("/proc").read_dir()? {
         match proc_file::pid(&entry?.file_name()).map(look) {
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_there_and_a_number_nobody_has_is_not() {
+    fn this_process_is_there_and_an_unused_number_is_not() {
         let own = Pid::new(std::process::id() as i32).unwrap();
         let seen = look(own).unwrap().unwrap();
         assert_eq!(owner(own).unwrap(), Some(rustix::process::geteuid().as_raw()));
         assert!(is_there(seen.process) && all().unwrap().contains(&seen));
         let earlier = ProcessRef { start_ticks: seen.process.start_ticks + 1, ..seen.process };
         assert!(!is_there(earlier), "the number was used again");
-        let nobody = Pid::new(i32::MAX).unwrap();
-        assert_eq!((look(nobody).unwrap(), owner(nobody).unwrap()), (None, None));
+        let unused = Pid::new(i32::MAX).unwrap();
+        assert_eq!((look(unused).unwrap(), owner(unused).unwrap()), (None, None));
     }
 }

@@ -1,5 +1,5 @@
 //! A node with LinuxContainerExecutor as it was: Hadoop 3.4.2, cgroup v1 with `cpu` mounted apart,
-//! two local directories. Its helper `container-executor` is published by nobody, so that no test
+//! two local directories. Its helper `container-executor` is not published, so that no test
 //! can start it; the files below `recorded/` are what /proc and `nmPrivate` held while it ran,
 //! users and paths renamed. `.script` is the NodeManager's copy of launch_container.sh, `.leader`
 //! and `.java` are the arguments of a container's main process and of its child.
@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::classify::{self, Kind};
 use super::ids::ContainerId;
 use super::managers::Managers;
-use super::proc::Seen;
-use super::verify::{Claim, Evidence, Rules, Verdict, judge};
+use super::proc::Process;
+use super::verify::{Claim, Decision, Evidence, Rules, judge};
 use crate::cgroup::Places;
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid, ProcessRef};
@@ -123,7 +123,7 @@ struct Look<'a> {
 const STARTED: Look<'static> =
     Look { mounts: V1, cgroup: IN_ITS_GROUP, uid: RUN_AS_UID, has_id: true, layout: true };
 
-fn verdict(look: &Look<'_>) -> Verdict {
+fn verdict(look: &Look<'_>) -> Decision {
     let layout = CgroupLayout {
         hierarchy: "/hadoop-yarn".to_owned(),
         mount_path: None,
@@ -139,7 +139,7 @@ fn verdict(look: &Look<'_>) -> Verdict {
     let claim = Claim { container: id(&MAP), known, manager_uid: MANAGER_UID };
     let evidence = Evidence {
         // container-executor calls setsid() before it writes the pid file.
-        seen: Seen { process, parent: Pid::new(32262), leads: true },
+        seen: Process { process, parent: Pid::new(32262), leads: true },
         uid: look.uid,
         container: look.has_id.then(|| MAP.container.to_owned()),
         places: Places::recorded(look.mounts, look.cgroup),
@@ -155,7 +155,7 @@ fn verdict(look: &Look<'_>) -> Verdict {
 #[test]
 fn a_container_is_edited_in_the_group_it_was_given() {
     let cgroup = format!("/hadoop-yarn/{}", MAP.container);
-    let in_place = Verdict::Take(Attach::InPlace { cgroup: cgroup.clone() });
+    let in_place = Decision::Take(Attach::InPlace { cgroup: cgroup.clone() });
     assert_eq!(verdict(&STARTED), in_place);
     // No recording: what the same container would have had on v2.
     let unified = format!("0::{cgroup}\n");
@@ -175,18 +175,18 @@ fn nothing_is_decided_before_it_runs_its_own_program() {
     ];
     for (cgroup, uid) in moments {
         let found = verdict(&Look { cgroup, uid, has_id: false, ..STARTED });
-        assert!(matches!(found, Verdict::Wait(_)), "{found:?}");
+        assert!(matches!(found, Decision::Wait(_)), "{found:?}");
     }
     // Even one that tells its id early is not moved out of where the NodeManager is.
     let found = verdict(&Look { cgroup: WITHOUT_GROUPS, ..STARTED });
-    assert!(matches!(&found, Verdict::Wait(why) if why.contains("cpu.enabled")), "{found:?}");
+    assert!(matches!(&found, Decision::Wait(why) if why.contains("cpu.enabled")), "{found:?}");
 }
 
 #[test]
 fn without_groups_of_their_own_containers_are_moved_whoever_they_run_as() {
     let start = Look { cgroup: WITHOUT_GROUPS, layout: false, ..STARTED };
     let taken = verdict(&start);
-    assert!(matches!(taken, Verdict::Take(Attach::Session { .. })), "{taken:?}");
+    assert!(matches!(taken, Decision::Take(Attach::Session { .. })), "{taken:?}");
     let early = verdict(&Look { has_id: false, uid: 0, ..start });
-    assert!(matches!(early, Verdict::Wait(_)), "{early:?}");
+    assert!(matches!(early, Decision::Wait(_)), "{early:?}");
 }

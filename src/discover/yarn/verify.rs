@@ -1,33 +1,32 @@
-//! Whether a process is the container it is said to be, and how LRS may take it.
+//! Whether a process is the container that its pid file names, and how LRS may take it.
 //!
 //! A pid file names a process, but under DefaultContainerExecutor every container runs as the
 //! NodeManager's user and may write one; an environment is what its owner makes of it. So one
 //! never counts without the others: the process leads its session, has the container's id in its
 //! environment, began before its pid file was first read, and is where containers of that
-//! NodeManager are. What is anywhere else was put there by somebody and stays there.
+//! NodeManager are. What is anywhere else was put there on purpose and stays there.
 //!
-//! When a file was written only the wall clock tells, and what that was then nobody knows any more:
-//! compared with it, all that ran before somebody set the clock forward would have begun after
-//! its pid file. So two times since boot are compared: that at which LRS first read this file, and
+//! Only the wall clock tells when a file was written, and what it showed then is unknown: compared
+//! with it, all that ran before the clock was set forward would have begun after its pid file. So two times since boot are compared: that at which LRS first read this file, and
 //! that at which the process began.
 //!
 //! A pid file comes before the last exec of the launch script, and under LinuxContainerExecutor
-//! before the move into the container's group. [`Verdict::Wait`] is for that time.
+//! before the move into the container's group. [`Decision::Wait`] is for that time.
 //!
-//! Limit: a number that was used again before LRS first read the pid file is told by session,
+//! Limit: a number that was used again before LRS first read the pid file is recognised by session,
 //! environment, user and cgroup alone.
 
 use std::io;
 
 use super::ids::ContainerId;
 use super::managers::Managers;
-use super::proc::{self, Seen};
+use super::proc::{self, Process};
 use crate::cgroup::{Places, Whereabouts};
 use crate::discover::Attach;
 use crate::units::{BootTime, Pid};
 use lrs_hadoop_conf::site::CgroupLayout;
 
-/// A process that is said to be a container.
+/// A process that may be a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) container: ContainerId,
@@ -51,7 +50,7 @@ pub(super) struct Rules {
 /// What /proc tells of it.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
-    pub(super) seen: Seen,
+    pub(super) seen: Process,
     pub(super) uid: u32,
     /// `CONTAINER_ID` of its environment.
     pub(super) container: Option<String>,
@@ -60,7 +59,7 @@ pub(super) struct Evidence {
 
 /// What becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// It is that container.
     Take(Attach),
     /// Not yet; why not, if it stays so.
@@ -100,32 +99,32 @@ pub(super) fn judge(
     evidence: &Evidence,
     rules: &Rules,
     managers: &Managers,
-) -> Verdict {
+) -> Decision {
     let pid = evidence.seen.process.pid;
     let id = claim.container.to_string();
     if claim.known.is_some_and(|known| proc::started(evidence.seen.process) > known) {
-        return Verdict::Ignore(format!(
+        return Decision::Ignore(format!(
             "process {pid} began after its pid file was written: the number was used again"
         ));
     }
     if rules.same_user && evidence.uid != claim.manager_uid {
-        return Verdict::Ignore(format!(
+        return Decision::Ignore(format!(
             "process {pid} runs as user {}, and DefaultContainerExecutor starts containers as \
              user {}",
             evidence.uid, claim.manager_uid
         ));
     }
     if !evidence.seen.leads {
-        return Verdict::Wait(format!(
+        return Decision::Wait(format!(
             "process {pid} does not lead its session; the NodeManager needs setsid(1) in its PATH"
         ));
     }
     match &evidence.container {
         Some(found) if *found == id => {}
         Some(_) => {
-            return Verdict::Ignore(format!("process {pid} has another CONTAINER_ID"));
+            return Decision::Ignore(format!("process {pid} has another CONTAINER_ID"));
         }
-        None => return Verdict::Wait(format!("process {pid} has no CONTAINER_ID")),
+        None => return Decision::Wait(format!("process {pid} has no CONTAINER_ID")),
     }
     place(&id, claim, evidence, rules, managers)
 }
@@ -137,36 +136,36 @@ fn place(
     evidence: &Evidence,
     rules: &Rules,
     managers: &Managers,
-) -> Verdict {
+) -> Decision {
     let pid = evidence.seen.process.pid;
     let Some(path) = evidence.places.cpu() else {
-        return Verdict::Ignore(format!(
+        return Decision::Ignore(format!(
             "process {pid} is in a cgroup that is not seen from here; run lrsd in the node's own \
              cgroup namespace"
         ));
     };
     let hierarchy = rules.layout.as_ref().map(|layout| layout.hierarchy.as_str());
     if path.rsplit_once('/').is_some_and(|(above, last)| Some(above) == hierarchy && last == id) {
-        return Verdict::Take(Attach::InPlace { cgroup: path.to_owned() });
+        return Decision::Take(Attach::InPlace { cgroup: path.to_owned() });
     }
     if rules.own_root.as_deref().is_some_and(|root| evidence.places.within(root)) {
-        return Verdict::Take(Attach::Session { from: Some(path.to_owned()) });
+        return Decision::Take(Attach::Session { from: Some(path.to_owned()) });
     }
     if managers.one_was_at(claim.manager_uid, &evidence.places) {
         return match &rules.layout {
             // container-executor writes the pid file first, then moves itself.
-            Some(layout) => Verdict::Wait(format!(
+            Some(layout) => Decision::Wait(format!(
                 "process {pid} is not in {}/{id} but where the NodeManager is; has it \
                  yarn.nodemanager.resource.cpu.enabled?",
                 layout.hierarchy
             )),
-            None => Verdict::Take(Attach::Session { from: Some(path.to_owned()) }),
+            None => Decision::Take(Attach::Session { from: Some(path.to_owned()) }),
         };
     }
-    Verdict::Foreign(if managers.any_of(claim.manager_uid) {
+    Decision::Foreign(if managers.any_of(claim.manager_uid) {
         format!(
-            "process {pid} is in the cgroup {path}, where no NodeManager of user {} is: somebody \
-             put it there",
+            "process {pid} is in the cgroup {path}, where no NodeManager of user {} is: it was \
+             put there",
             claim.manager_uid
         )
     } else {
@@ -206,7 +205,7 @@ mod tests {
                 manager_uid: 7,
             },
             evidence: Evidence {
-                seen: Seen { process, parent: Pid::new(1), leads: true },
+                seen: Process { process, parent: Pid::new(1), leads: true },
                 uid: 7,
                 container: Some(ID.to_owned()),
                 places: Places::made_up("/system.slice/nm.service"),
@@ -216,15 +215,15 @@ mod tests {
         }
     }
 
-    fn verdict(change: impl FnOnce(&mut Case)) -> Verdict {
+    fn verdict(change: impl FnOnce(&mut Case)) -> Decision {
         let mut case = case();
         change(&mut case);
         judge(&case.claim, &case.evidence, &case.rules, &case.managers)
     }
 
-    fn ignored(verdict: Verdict, why: &str) {
+    fn ignored(verdict: Decision, why: &str) {
         match &verdict {
-            Verdict::Ignore(reason) | Verdict::Foreign(reason) => {
+            Decision::Ignore(reason) | Decision::Foreign(reason) => {
                 assert!(reason.contains(why), "{reason}");
             }
             other => panic!("{other:?}"),
@@ -247,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_taken_whole() {
-        let session = |from: &str| Verdict::Take(Attach::Session { from: Some(from.to_owned()) });
+        let session = |from: &str| Decision::Take(Attach::Session { from: Some(from.to_owned()) });
         assert_eq!(verdict(|_| {}), session("/system.slice/nm.service"));
         assert_eq!(verdict(|c| c.claim.known = None), session("/system.slice/nm.service"));
         let back = verdict(|c| c.evidence.places = Places::made_up("/lrs/t1"));
@@ -258,19 +257,19 @@ mod tests {
     fn a_group_of_its_own_is_edited_in_place() {
         let path = format!("/hadoop-yarn/{ID}");
         let in_place = Attach::InPlace { cgroup: path.clone() };
-        assert_eq!(verdict(|c| linux(c, &path)), Verdict::Take(in_place));
+        assert_eq!(verdict(|c| linux(c, &path)), Decision::Take(in_place));
         for foreign in ["/hadoop-yarn/container_1_0001_01_000003", "/other/x", "/a/hadoop-yarn"] {
-            ignored(verdict(|c| linux(c, foreign)), "somebody put it there");
+            ignored(verdict(|c| linux(c, foreign)), "it was put there");
         }
-        ignored(verdict(|c| linux(c, &format!("/x/hadoop-yarn/{ID}"))), "somebody");
+        ignored(verdict(|c| linux(c, &format!("/x/hadoop-yarn/{ID}"))), "it was put there");
         let early = verdict(|c| linux(c, "/system.slice/nm.service"));
-        assert!(matches!(early, Verdict::Wait(_)), "{early:?}");
+        assert!(matches!(early, Decision::Wait(_)), "{early:?}");
     }
 
     #[test]
     fn a_launch_script_that_has_not_come_to_its_end_is_waited_for() {
-        assert!(matches!(verdict(|c| c.evidence.container = None), Verdict::Wait(_)));
-        assert!(matches!(verdict(|c| c.evidence.seen.leads = false), Verdict::Wait(_)));
+        assert!(matches!(verdict(|c| c.evidence.container = None), Decision::Wait(_)));
+        assert!(matches!(verdict(|c| c.evidence.seen.leads = false), Decision::Wait(_)));
     }
 
     #[test]
@@ -288,6 +287,6 @@ mod tests {
         let ticks = procfs::ticks_per_second();
         let began = |ticks| move |c: &mut Case| c.evidence.seen.process.start_ticks = ticks;
         ignored(verdict(began(1000 * ticks + 1)), "used again");
-        assert!(matches!(verdict(began(1000 * ticks)), Verdict::Take(_)));
+        assert!(matches!(verdict(began(1000 * ticks)), Decision::Take(_)));
     }
 }

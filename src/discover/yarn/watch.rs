@@ -50,16 +50,18 @@ const MAX_SCRIPT_BYTES: u64 = 4 << 20;
 
 /// What a watch is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum WatchedDir {
     Private(Root),
     Application(Root, ApplicationId),
     Container(Root, ContainerId),
 }
 
-impl Place {
+impl WatchedDir {
     fn root(self) -> Root {
         match self {
-            Place::Private(root) | Place::Application(root, _) | Place::Container(root, _) => root,
+            WatchedDir::Private(root)
+            | WatchedDir::Application(root, _)
+            | WatchedDir::Container(root, _) => root,
         }
     }
 }
@@ -91,8 +93,8 @@ fn no_instance(errno: Errno) -> io::Error {
 pub(super) struct Watch {
     inotify: OwnedFd,
     dirs: Vec<LocalDir>,
-    places: HashMap<i32, Place>,
-    watched: HashSet<Place>,
+    places: HashMap<i32, WatchedDir>,
+    watched: HashSet<WatchedDir>,
     /// Why a watch could not be made, as of the last listing.
     unwatched: Option<Errno>,
     buffer: Vec<MaybeUninit<u8>>,
@@ -136,7 +138,7 @@ impl Watch {
         self.dirs.iter().filter_map(|dir| dir.owner.or(dir.above)).collect()
     }
 
-    /// Adds the containers whose pid file has appeared. `true`: something may have been missed,
+    /// Adds the containers with a new pid file. `true`: something may have been missed,
     /// list all.
     pub(super) fn events(&mut self, found: &mut BTreeSet<ContainerId>) -> bool {
         let mut missed = false;
@@ -177,7 +179,7 @@ impl Watch {
         if events.contains(ReadFlags::IGNORED) {
             self.places.remove(&wd);
             self.watched.remove(&place);
-            return matches!(place, Place::Private(_));
+            return matches!(place, WatchedDir::Private(_));
         }
         if events.intersects(ReadFlags::MOVE_SELF) {
             // A NodeManager that starts afresh renames nmPrivate and makes a new one.
@@ -186,18 +188,18 @@ impl Watch {
         }
         let Some(name) = name else { return false };
         match place {
-            Place::Private(root) => {
+            WatchedDir::Private(root) => {
                 if let Ok(application) = name.parse() {
                     self.list_application(root, application, found);
                 }
             }
-            Place::Application(root, application) => match name.parse::<ContainerId>() {
+            WatchedDir::Application(root, application) => match name.parse::<ContainerId>() {
                 Ok(container) if container.application == application => {
                     self.list_container(root, container, found);
                 }
                 _ => {}
             },
-            Place::Container(_, container) => {
+            WatchedDir::Container(_, container) => {
                 if name.strip_suffix(".pid") == Some(&container.to_string()) {
                     found.insert(container);
                 }
@@ -261,7 +263,7 @@ impl Watch {
     fn list_root(&mut self, root: Root, found: &mut BTreeSet<ContainerId>) -> io::Result<()> {
         let Some(dir) = self.dirs.get_mut(root) else { return Ok(()) };
         let private = dir.private.clone();
-        // If it cannot be read, neither can nmPrivate, whose error is the one that is told.
+        // If it cannot be read, neither can nmPrivate; the error of the latter is reported.
         if let Some(Ok(above)) = private.parent().map(fs::metadata) {
             dir.above = Some(above.uid());
         }
@@ -270,7 +272,7 @@ impl Watch {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         dir.owner = Some(metadata.uid());
-        self.watch(Place::Private(root), &private);
+        self.watch(WatchedDir::Private(root), &private);
         for application in names(&private)? {
             if let Ok(application) = application.parse() {
                 self.list_application(root, application, found);
@@ -290,7 +292,7 @@ impl Watch {
         if !is_dir(&path) {
             return;
         }
-        self.watch(Place::Application(root, application), &path);
+        self.watch(WatchedDir::Application(root, application), &path);
         for container in gone_is_empty(&path, names(&path)) {
             match container.parse::<ContainerId>() {
                 Ok(container) if container.application == application => {
@@ -310,14 +312,14 @@ impl Watch {
         let Some(path) = self.container_dir(root, container).filter(|path| is_dir(path)) else {
             return;
         };
-        self.watch(Place::Container(root, container), &path);
+        self.watch(WatchedDir::Container(root, container), &path);
         if fs::symlink_metadata(path.join(format!("{container}.pid"))).is_ok() {
             found.insert(container);
         }
     }
 
-    fn watch(&mut self, place: Place, path: &Path) {
-        if self.watched.contains(&place) && !matches!(place, Place::Private(_)) {
+    fn watch(&mut self, place: WatchedDir, path: &Path) {
+        if self.watched.contains(&place) && !matches!(place, WatchedDir::Private(_)) {
             return;
         }
         let flags = WatchFlags::CREATE

@@ -121,14 +121,14 @@ fn memory_pressure_and_autogroup() {
 }
 
 #[test]
-fn sockets_are_told_apart() {
+fn sockets_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     assert_eq!(socket(&path), Socket::Absent);
 
     let listener = UnixListener::bind(&path).unwrap();
     let own = std::process::id() as i32;
-    // Accepted by the kernel, answered by nobody.
+    // Accepted by the kernel, never answered.
     assert_eq!(socket(&path), Socket::Served { pid: Some(own), answers: false });
 
     let server = std::thread::spawn(move || {

@@ -5,7 +5,7 @@ use crate::doctor::yarn::{ManagerUnit, Reported, Yarn};
 use crate::proto;
 use lrs_hadoop_conf::site::Site;
 
-/// The same as a YARN node whose yarn-site.xml has these properties.
+/// The same as a YARN node with these properties in yarn-site.xml.
 fn hadoop(properties: &[(&str, &str)]) -> Facts {
     let all = [("yarn.nodemanager.local-dirs", "/disk1/yarn,/disk2/yarn")];
     let property = |(name, value): &(&str, &str)| {
@@ -84,7 +84,7 @@ fn a_good_yarn_node_has_no_complaint() {
 }
 
 #[test]
-fn what_a_yarn_node_lacks_is_said() {
+fn what_a_yarn_node_lacks_is_reported() {
     const LCE: (&str, &str) = (
         "yarn.nodemanager.container-executor.class",
         "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor",
@@ -142,7 +142,7 @@ fn what_a_yarn_node_lacks_is_said() {
 }
 
 #[test]
-fn what_lrs_yarn_lacks_is_said() {
+fn what_lrs_yarn_lacks_is_reported() {
     let on = "[yarn]\nenabled = true\n";
     let served = Socket::Served { pid: None, answers: true };
     let found = |change: &dyn Fn(&mut Facts), id: &str, words: &str| {
@@ -180,7 +180,7 @@ fn what_lrs_yarn_lacks_is_said() {
 }
 
 #[test]
-fn what_would_end_containers_with_their_node_manager_is_said() {
+fn what_would_end_containers_with_their_node_manager_is_reported() {
     let on = "[yarn]\nenabled = true\n";
     let good = || hadoop(&[ADDRESS, RECOVERY, SUPERVISED]);
     let of = |change: &dyn Fn(&mut Yarn), id: &str| {
@@ -224,7 +224,7 @@ fn room_for_offers_goes_by_what_the_node_has() {
     raised.status.configured = Some(proto::YarnResource { memory_mib: 6144, vcores: 16 });
     let found = of(raised);
     assert!(
-        found.contains("6.0 GiB set by somebody") && found.contains("room for 1 slots"),
+        found.contains("6.0 GiB set by another client") && found.contains("room for 1 slots"),
         "{found}"
     );
 }

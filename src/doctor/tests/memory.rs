@@ -14,7 +14,7 @@ fn limited() -> Facts {
 #[test]
 fn a_limit_is_named_with_what_is_reserved_of_it() {
     use Verdict::{Fail, Ok as Fine, Warn};
-    for (settings, verdict, said) in [
+    for (settings, verdict, text) in [
         (
             "",
             Fine,
@@ -36,7 +36,7 @@ fn a_limit_is_named_with_what_is_reserved_of_it() {
     ] {
         let found = check(&limited(), settings, "memory");
         assert_eq!(found.verdict, verdict, "{found:?}");
-        assert!(found.found.contains(said), "{found:?}");
+        assert!(found.found.contains(text), "{found:?}");
         if verdict == Fail {
             assert!(found.remedy.unwrap().contains("or raise /cg/lrs.slice/memory.max"));
         }
@@ -44,7 +44,7 @@ fn a_limit_is_named_with_what_is_reserved_of_it() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_is_said() {
+fn a_limit_that_cannot_be_read_is_reported() {
     let problem = String::from("cannot read /cg/memory.stat: no");
     let facts = with(v2(), |facts| facts.memory_limits.problems = vec![problem]);
     let found = check(&facts, "", "memory");
@@ -53,10 +53,10 @@ fn a_limit_that_cannot_be_read_is_said() {
 }
 
 #[test]
-fn what_is_not_known_without_the_memory_controller_is_said() {
+fn what_is_not_known_without_the_memory_controller_is_reported() {
     let lacks = with(v2(), |facts| unified(facts).available = strings("cpu io"));
     const OFF: &str = "cgroup.memory_controller = false";
-    for (facts, settings, said, unknown) in [
+    for (facts, settings, text, unknown) in [
         (&v2(), "", "in the groups of tasks", false),
         (&v2(), OFF, "off, as cgroup.memory_controller says", true),
         (&lacks, "", "not available here", true),
@@ -64,7 +64,7 @@ fn what_is_not_known_without_the_memory_controller_is_said() {
         (&v2(), "daemon.mode = \"observe\"", "not used: daemon.mode", true),
     ] {
         let found = check(facts, settings, "task_memory");
-        assert!(found.verdict == Verdict::Ok && found.found.contains(said), "{found:?}");
+        assert!(found.verdict == Verdict::Ok && found.found.contains(text), "{found:?}");
         assert_eq!(found.found.contains("for want of memory is not known"), unknown, "{found:?}");
     }
     assert_eq!(

@@ -48,7 +48,7 @@ pub(in crate::doctor) struct Yarn {
     /// Each ResourceManager, and whether it accepts a connection.
     pub(in crate::doctor) resource_managers: Reading<Vec<(String, Reading<()>)>>,
     /// The user of lrs-yarn.service and what of Hadoop's files it may not read; `None`: there is no
-    /// such user, or it cannot be told.
+    /// such user, or it is not known.
     pub(in crate::doctor) unread: Option<(String, Vec<PathBuf>)>,
     /// `yarn.nodemanager.recovery.dir`, and whether the NodeManager's user may make it or write there;
     /// `None`: there is no such user but a directory, or only the NodeManager knows the path.
@@ -131,7 +131,7 @@ fn reported(socket: &Path) -> Reading<Reported> {
 
 /// Of NodeManagers that run in a service of systemd's.
 fn units() -> Reading<Vec<ManagerUnit>> {
-    let all = crate::discover::yarn::said_to_run();
+    let all = crate::discover::yarn::named_node_managers();
     let systemd = Manager::within(ANSWER_WITHIN);
     let mut found = Vec::new();
     for pid in all.map_err(|error| format!("cannot list /proc: {error}"))? {
@@ -176,7 +176,7 @@ fn recovery_dir(site: &Site, user: &str) -> Option<(PathBuf, Reading<()>)> {
     let account = User::from_name(user).ok()?.and_then(Account::of);
     let Some(account) = account else {
         let unmade = format!(
-            "it is not there, and nobody could make it who is known here: there is no user {user} \
+            "it is not there, and no known account could make it: there is no user {user} \
              (yarn.user, the NodeManager's)"
         );
         return (there != dir).then(|| (dir.clone(), Err(unmade)));

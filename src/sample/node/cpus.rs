@@ -9,7 +9,7 @@
 //! from the group in which lrsd was started, since LRS puts no task into a group of cpuset there
 //! (kernel: cgroup-v2.rst, "cpuset.cpus.effective"; cpusets.rst, "cpuset.effective_cpus").
 //!
-//! What cannot be read is said and left out: without the list of CPUs online those of /proc/stat
+//! What cannot be read is logged and left out: without the list of CPUs online those of /proc/stat
 //! count, without a cpuset all of them. A file that leaves no CPU at all is left out the same way,
 //! for some CPU the tasks do use.
 
@@ -21,7 +21,7 @@ use crate::core::cpus::CpuSet;
 use crate::core::sample::{CpuQuota, CpuTimes};
 use crate::kernfs::files::{Descriptors, KeptFile, is_gone};
 use crate::kernfs::parse::{self, Odd};
-use crate::sample::{Said, Settings};
+use crate::sample::{ReportedFiles, Settings};
 
 /// A group that may have a CPU quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub struct CpuReader {
     quotas: Vec<Quota>,
     stat: KeptFile,
     ticks_per_second: u64,
-    /// What was said of odd rows.
-    pub(super) said: Said,
+    /// The files with odd rows that were reported.
+    pub(super) reported: ReportedFiles,
 }
 
 /// The files of a group that may have a quota; a root group has none.
@@ -92,7 +92,7 @@ impl CpuReader {
             quotas: settings.quota_dirs.iter().map(quota).collect(),
             stat: KeptFile::new(settings.proc.join("stat")),
             ticks_per_second: settings.ticks_per_second,
-            said: Said::default(),
+            reported: ReportedFiles::default(),
         }
     }
 
@@ -140,7 +140,7 @@ impl CpuReader {
         let times = text.and_then(|text| {
             let mut odd = Odd::default();
             let times = parse::proc_stat(text, &cpus, self.ticks_per_second, &mut odd);
-            self.said.left_out(self.stat.path(), &odd);
+            self.reported.left_out(self.stat.path(), &odd);
             if times.is_none() {
                 problems.push(unreadable(self.stat.path()));
             }
@@ -163,7 +163,7 @@ impl CpuReader {
                 continue;
             }
             let set = read_as(file, descriptors, buffer, problems, parse::cpu_list)?;
-            // An empty one is one that nobody set: v1 gives it to new groups.
+            // An empty one was never set: v1 gives it to new groups.
             if !set.is_empty() {
                 return Some((file.path().to_owned(), set));
             }
@@ -201,7 +201,7 @@ impl Quota {
                 let period = value(&mut self.v1_period, v1_quota).filter(|us| *us > 0.0)?;
                 (quota / period, &mut self.v1_usage, parse::cpuacct_usage)
             };
-        // A quota whose use is not known leaves it open what is spare, so that is said.
+        // With a quota of unknown use it is open what is spare, so that is reported.
         let used = read_as(usage, descriptors, buffer, problems, parse);
         Some(CpuQuota { group: self.group.clone(), cpus, used })
     }

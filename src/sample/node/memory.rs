@@ -8,8 +8,8 @@
 //!
 //! `memory.high` is a limit too: above it the kernel slows the tasks down until they do with less.
 //!
-//! A file that is missing or odd costs its limit and nothing else: without the use of a group nobody knows
-//! what is free in it, and 0 would close all slots.
+//! A file that is missing or odd costs its limit and nothing else: without the use of a group it is
+//! unknown what is free in it, and 0 would close all slots.
 
 use std::sync::Arc;
 

@@ -99,7 +99,7 @@ fn a_disk_that_appears_is_counted_from_then_on() {
 }
 
 #[test]
-fn without_sysfs_disks_are_unknown_and_said_so() {
+fn without_sysfs_disks_are_reported_unknown() {
     let fixture = Fixture::new();
     fs::remove_dir_all(fixture.path("sys/block")).unwrap();
     let node = read(&mut NodeReader::new(&fixture.settings()));
@@ -150,6 +150,6 @@ fn an_odd_row_costs_itself_and_is_no_problem_of_the_node() {
     assert_eq!(node.problems, Vec::<String>::new());
     assert_eq!(node.disk, Some(DiskBytes { read: Bytes(15 * 512), written: Bytes(30 * 512) }));
     assert_eq!(node.cpu.unwrap().user, Duration::from_millis(150));
-    let said = reader.said.0.len() + reader.cpus.said.0.len();
-    assert_eq!(said, 2, "each file is said once");
+    let reported = reader.reported.0.len() + reader.cpus.reported.0.len();
+    assert_eq!(reported, 2, "each file is reported once");
 }

@@ -108,7 +108,7 @@ fn kept_files_are_given_back() {
 }
 
 #[test]
-fn a_vanished_group_is_left_out_and_garbage_is_said() {
+fn a_vanished_group_is_left_out_and_garbage_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut sampler = sampler();
     sampler.watch(id(1), TaskSource::Group(group(dir.path(), "soon\n")));
@@ -166,7 +166,7 @@ fn a_process_tree_is_measured_with_its_children_and_known_by_start_time() {
     assert!(reading.cpu.is_some() && reading.resident.unwrap() > Bytes(0));
     assert!(reading.asleep.is_some());
     assert_eq!(reading.pressure, None);
-    let Some(Reader::Tree(tree)) = sampler.tasks.get(&id(1)) else { panic!("no tree") };
+    let Some(TaskReader::Tree(tree)) = sampler.tasks.get(&id(1)) else { panic!("no tree") };
     let mut pids = tree.pids();
     pids.sort_unstable();
     let mut expected = vec![main.pid.raw(), sleeper.parse().unwrap()];

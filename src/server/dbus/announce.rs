@@ -5,7 +5,7 @@
 //! to the one the snapshot shows: a task's object is there before TaskAdmitted, shows its new
 //! tier before TaskPromoted and is gone before TaskCompleted reaches anybody.
 //!
-//! What changes with every reading stands in `Measured` and is never announced: a client that
+//! What changes with every reading is in `Measured` and is never announced: a client that
 //! wants it asks, at its own pace.
 //!
 //! Limits: a bus that is slow makes this skip snapshots and, once the ring has moved on, lose

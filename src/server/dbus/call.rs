@@ -62,7 +62,7 @@ impl Earlier {
 }
 
 impl Call {
-    /// The caller without its groups, which take a look-up.
+    /// The caller without its groups, which take a lookup.
     pub(super) fn identity(&self) -> Caller {
         Caller {
             uid: self.known.uid,
@@ -78,8 +78,8 @@ impl Call {
     }
 
     pub(super) fn explain(&self, id: &str) -> Result<(Vec<Dict>, bool), CallError> {
-        let told = query::explain(&self.server.access, id)?;
-        Ok((limited(told.events.iter().map(value::message).collect())?, told.truncated))
+        let story = query::explain(&self.server.access, id)?;
+        Ok((limited(story.events.iter().map(value::message).collect())?, story.truncated))
     }
 
     pub(super) async fn release(&self, id: &str) -> Result<(), CallError> {

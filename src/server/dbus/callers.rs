@@ -35,7 +35,7 @@ const MOST_KNOWN: usize = 4096;
 /// Look-ups in the account database at once, each on a thread.
 pub(super) const LOOKUPS: usize = 8;
 
-/// How long the bus may take to say who somebody is. No call is read meanwhile; a bus that takes
+/// How long the bus may take to identify a caller. No call is read meanwhile; a bus that takes
 /// longer is taken for one that hangs.
 const BUS_ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
@@ -76,7 +76,7 @@ pub(super) struct Known {
     /// As the bus tells it.
     pub process: CallerProcess,
     /// `None`: this bus tells no groups.
-    told: Option<Vec<u32>>,
+    groups: Option<Vec<u32>>,
     gids: OnceCell<Vec<u32>>,
     /// When it has left the bus.
     pub left: CancellationToken,
@@ -97,11 +97,11 @@ impl Callers {
             return Ok(Arc::clone(known));
         }
         let credentials = credentials(name, bus).await?;
-        let known = credentials.and_then(|told| Known::new(name, &told)).map_err(|reason| {
+        let known = credentials.and_then(|answer| Known::new(name, &answer)).map_err(|reason| {
             tracing::debug!(caller = %name, "calls of {name} are refused: {reason}");
             CallError::from(CommandError::new(
                 ErrorKind::PermissionDenied,
-                format!("the bus does not say who {name} is: {reason}"),
+                format!("the bus does not identify {name}: {reason}"),
             ))
         })?;
         if self.0.len() >= MOST_KNOWN {
@@ -144,12 +144,12 @@ async fn credentials(
 }
 
 impl Known {
-    fn new(name: &UniqueName<'_>, told: &ConnectionCredentials) -> Result<Known, String> {
+    fn new(name: &UniqueName<'_>, credentials: &ConnectionCredentials) -> Result<Known, String> {
         Ok(Known {
             name: name.as_str().to_owned(),
-            uid: told.unix_user_id().ok_or("no UnixUserID in its credentials")?,
-            process: process(told),
-            told: told.unix_group_ids().cloned(),
+            uid: credentials.unix_user_id().ok_or("no UnixUserID in its credentials")?,
+            process: process(credentials),
+            groups: credentials.unix_group_ids().cloned(),
             gids: OnceCell::new(),
             left: CancellationToken::new(),
         })
@@ -160,7 +160,7 @@ impl Known {
     /// # Errors
     /// Unavailable when the account database does not say in time; it is asked again then.
     pub(super) async fn caller(&self, lookups: &Arc<Semaphore>) -> Result<Caller, CallError> {
-        let gids = match &self.told {
+        let gids = match &self.groups {
             Some(gids) => gids,
             // Root may do all, whatever its groups.
             None if self.uid == 0 => &Vec::new(),
@@ -176,12 +176,12 @@ impl Known {
 }
 
 /// By the pidfd that the bus keeps (dbus-daemon 1.15.8, dbus-broker 34), else by the number.
-fn process(told: &ConnectionCredentials) -> CallerProcess {
-    if let Some(pidfd) = told.process_fd() {
+fn process(credentials: &ConnectionCredentials) -> CallerProcess {
+    if let Some(pidfd) = credentials.process_fd() {
         return pidfd::caller(pidfd);
     }
-    // A pid outside the daemon's pid namespace is told as 0, if at all.
-    match told.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)) {
+    // A pid outside the daemon's pid namespace is 0, if there at all.
+    match credentials.process_id().and_then(|pid| Pid::new(i32::try_from(pid).ok()?)) {
         Some(pid) => pidfd::caller_by_number(pid),
         None => CallerProcess::Unseen,
     }

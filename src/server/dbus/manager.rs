@@ -247,7 +247,7 @@ impl Manager {
     }
 
     /// Tasks that ended, the latest end last: the last 4096, as far as the history on disk goes back.
-    /// Options: job (s), uid (u), since (s, RFC 3339), failed (b): only those whose main process is
+    /// Options: job (s), uid (u), since (s, RFC 3339), failed (b): only those with a main process
     /// known to have ended otherwise than with status 0.
     #[zbus(out_args("tasks"))]
     fn list_history(&self, options: Options) -> Result<Vec<Dict>, CallError> {
@@ -370,8 +370,9 @@ impl Manager {
         self.call()?.set_priority(id, priority).await
     }
 
-    /// The same for all that runs and waits of a job. Options: uid (u): whose job; else the caller's own,
-    /// or of an admin's call the jobs of that name of all users. tasks and waiting say how many.
+    /// The same for all that runs and waits of a job. Options: uid (u): the owner of the job; else
+    /// the caller's own, or of an admin's call the jobs of that name of all users. tasks and
+    /// waiting say how many.
     #[zbus(out_args("tasks", "waiting"))]
     async fn set_job_priority(
         &self,

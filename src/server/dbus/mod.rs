@@ -11,7 +11,7 @@
 //!  └─ announce: signals ◄── snapshot compared with the one announced last, events
 //! ```
 //!
-//! The bus may be absent, hang, refuse the name or go away: that is said once, tried again with
+//! The bus may be absent, hang, refuse the name or go away: that is logged once, tried again with
 //! growing pauses, and touches neither the loop nor gRPC. There is no state here: a new
 //! connection shows the same tasks. Signals of the meantime are not sent; Events has them.
 //!
@@ -121,7 +121,7 @@ enum BusError {
     )]
     NotAllowed,
     #[error(
-        "somebody else owns {NAME} on this bus, most likely another lrsd: stop it, or set \
+        "another process owns {NAME} on this bus, most likely an lrsd: stop it, or set \
          dbus.bus = \"off\" in the configuration of one of them"
     )]
     NameTaken,
@@ -131,7 +131,7 @@ enum BusError {
     Refused(#[from] fdo::Error),
     #[error("the bus took the name {NAME} away")]
     NameLost,
-    #[error("the bus did not say within {0:?} who calls")]
+    #[error("the bus did not identify the caller within {0:?}")]
     Silent(Duration),
     #[error("the bus closed the connection")]
     Closed,
@@ -164,7 +164,7 @@ pub async fn serve_with(
     let mut tried = Some(tried);
     let mut shutdown = std::pin::pin!(shutdown);
     let mut pause = limits.retry.0;
-    let mut said = String::new();
+    let mut logged = String::new();
     loop {
         let opening = tokio::time::timeout(limits.connect_within, open(&bus, &access, &limits));
         let opened = tokio::select! {
@@ -179,7 +179,7 @@ pub async fn serve_with(
             Ok(session) => {
                 tracing::info!(%bus, "serving {NAME}");
                 pause = limits.retry.0;
-                said.clear();
+                logged.clear();
                 match session.run(&limits, &mut shutdown).await {
                     Ok(()) => return,
                     Err(error) => error,
@@ -189,7 +189,7 @@ pub async fn serve_with(
         };
         // A bus that stays away is news once.
         let reason = ended.to_string();
-        if reason != said {
+        if reason != logged {
             match &ended {
                 BusError::NoBus(_) => tracing::info!(
                     %bus,
@@ -201,7 +201,7 @@ pub async fn serve_with(
                     "not on D-Bus: {reason}; lrsd goes on with gRPC and tries again"
                 ),
             }
-            said = reason;
+            logged = reason;
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -301,7 +301,7 @@ impl Session {
                 tracing::debug!("callers on D-Bus were cut off");
             }
         }
-        // Nobody is there to answer any more.
+        // No caller is left to answer.
         server.stopping.cancel();
         if ended.is_err() {
             // A call that still writes its answer would keep the connection, and with it the name.

@@ -48,7 +48,7 @@ impl Question {
 pub(super) enum Answer {
     /// Yes.
     Allowed,
-    /// Yes, once somebody has been asked for a password.
+    /// Yes, after a question for a password.
     Challenge,
     /// No; or there is no polkit on this bus.
     Refused,
@@ -60,7 +60,7 @@ const DECIDES_WITHIN: Duration = Duration::from_secs(10);
 const PERSON_DECIDES_WITHIN: Duration = Duration::from_secs(120);
 
 /// Takes a question back when it is dropped unanswered: a dialog for a caller that has left would
-/// stay on somebody's screen.
+/// stay on a screen.
 struct TakenBack {
     polkit: AuthorityProxy<'static>,
     id: String,
@@ -85,7 +85,7 @@ impl Drop for TakenBack {
 }
 
 /// Asks whether the connection `name` may do what `question` says. polkit failing counts as a
-/// refusal, and is said in the log. Dropping this takes the question back.
+/// refusal, and is logged. Dropping this takes the question back.
 pub(super) async fn check(
     bus: &Connection,
     name: &str,

@@ -97,7 +97,7 @@ impl Task {
     #[zbus(property)] fn frozen(&self) -> bool { self.task.frozen }
     /// All its threads are stopped by a signal or by a debugger.
     #[zbus(property)] fn stopped(&self) -> bool { self.task.stopped }
-    /// Somebody else keeps changing its weights.
+    /// Other software keeps changing its weights.
     #[zbus(property)] fn contested(&self) -> bool { self.task.contested }
     /// The main process has ended, others run on.
     #[zbus(property)] fn main_exited(&self) -> bool { self.task.main_exited }

@@ -35,7 +35,7 @@ use crate::kernfs::files::Explained;
 /// short beside the patience of a client.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// After so many of them clients are told.
+/// After so many of them clients get an error.
 const SHORTAGE_TRIES: u32 = 10;
 
 /// How long a refused client has to ask and read why, and how many may be at it; the rest are
@@ -58,7 +58,7 @@ const SEND_BUFFER: usize = 4 << 10;
 /// The sockets that are listened on, one after the other.
 pub(super) struct Listeners {
     pub(super) now: UnixListener,
-    /// What comes in the place of one whose name was removed.
+    /// What replaces one with a removed name.
     pub(super) replaced: Receiver<std::os::unix::net::UnixListener>,
 }
 
@@ -122,7 +122,7 @@ pub(super) async fn accept_loop(
             Ok(caller) => caller,
             Err(error) => {
                 // Rights belong to a uid, and without credentials there is none.
-                tracing::warn!(%error, "closed a connection: cannot read who it is: {error}");
+                tracing::warn!(%error, "closed a connection: cannot read its credentials: {error}");
                 continue;
             }
         };
@@ -162,7 +162,7 @@ pub(super) async fn accept_loop(
             connections.spawn_on(serve, home);
             continue;
         };
-        // Without its pid: of a flood one line is said, and a count.
+        // Without its pid: of a flood one line is logged, and a count.
         tracing::warn!(uid, "refused a connection of uid {uid}: {why}");
         if refusals.len() < REFUSALS_AT_ONCE {
             let refuse = async move { drop(tokio::time::timeout(REFUSAL_PATIENCE, serve).await) };
@@ -204,7 +204,7 @@ impl Connection {
             () = stopping.cancelled() => return,
             heard = tokio::time::timeout(limits.first_words, read.read_exact(&mut preface)) => {
                 if !matches!(heard, Ok(Ok(_))) {
-                    tracing::debug!(uid, "closed a connection of uid {uid} that said nothing");
+                    tracing::debug!(uid, "closed a connection of uid {uid} that sent nothing");
                     return;
                 }
             }

@@ -222,8 +222,8 @@ const UNDECODED: &str = "failed to decode Protobuf message";
 /// What is wrong with the request, if the service could not decode it.
 fn undecoded(response: &Response<Body>) -> Option<String> {
     let status = Status::from_header_map(response.headers())?;
-    let said = status.code() == Code::Internal && status.message().starts_with(UNDECODED);
-    said.then(|| format!("the request is not the message of this call: {}", status.message()))
+    let undecoded = status.code() == Code::Internal && status.message().starts_with(UNDECODED);
+    undecoded.then(|| format!("the request is not the message of this call: {}", status.message()))
 }
 
 /// Whether a body is one message as gRPC frames it, and not compressed.

@@ -76,7 +76,7 @@ pub enum ServeError {
     },
     /// Another daemon.
     #[error(
-        "somebody answers on {}: another lrsd runs there; stop it, or give this one a runtime \
+        "another lrsd answers on {}: stop it, or give this one a runtime \
          directory of its own",
         path.display()
     )]

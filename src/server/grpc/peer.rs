@@ -8,8 +8,8 @@
 //! the number that the kernel noted. The kernel shows pid 0 for a process outside the daemon's pid
 //! namespace; then there is none.
 //!
-//! Limit: before Linux 6.5 a process that connects and ends at once, and whose number another one gets
-//! before the connection is taken in, is taken for that one.
+//! Limit: before Linux 6.5 a process that connects and ends at once is taken for another one that gets
+//! its number before the connection is taken in.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};

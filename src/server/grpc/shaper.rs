@@ -84,7 +84,7 @@ impl Shaper for GrpcServer {
             "" => None,
             token => Some(token.parse::<TaskId>().map_err(|_| {
                 Status::invalid_argument(
-                    "page_token is none of ours; send next_page_token of the page before as it is",
+                    "page_token is not valid; send next_page_token of the page before, unchanged",
                 )
             })?),
         };

@@ -7,8 +7,8 @@
 //! needs neither the process-wide umask nor a second name in the directory. A client that
 //! connects between here and [`super::serve`] is queued by the kernel and waits.
 //!
-//! A socket that somebody removes while the daemon runs is put back within a second ([`keep`]); one
-//! that somebody else has put in its place is taken over from the dead only, as at the start.
+//! A socket that is removed while the daemon runs is put back within a second ([`keep`]); one
+//! that another process has put in its place is taken over from the dead only, as at the start.
 //!
 //! Limit: two daemons started in the same instant on one path *and* different runtime
 //! directories may both find it stale; the last one then has the path. The lock in the
@@ -81,28 +81,28 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Looks after the name of a socket that is served: puts it back when it was removed, and gives
 /// `replace` the socket to listen on then. Dropped, it removes the name.
 pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) -> Infallible {
-    let mut said = false;
+    let mut reported = false;
     loop {
         tokio::time::sleep(LOOK).await;
         if file.is_in_place() {
-            said = false;
+            reported = false;
             continue;
         }
         let path = file.path().display();
         match bind(file.path()) {
             Ok(socket) => {
-                tracing::warn!(%path, "somebody removed the socket {path}; it is there again");
-                said = false;
+                tracing::warn!(%path, "the socket {path} was removed; it is there again");
+                reported = false;
                 file = socket.file;
-                // Nobody listens any more while the server ends.
+                // There is no receiver any more while the server ends.
                 let _ = replace.send(socket.listener).await;
             }
-            Err(error) if !said => {
-                said = true;
+            Err(error) if !reported => {
+                reported = true;
                 tracing::warn!(
                     %path,
                     %error,
-                    "somebody removed the socket {path}, and it cannot be put back, so that no client \
+                    "the socket {path} was removed, and it cannot be put back, so that no client \
                      reaches lrsd there; it is tried every second: {error}"
                 );
             }
@@ -114,7 +114,7 @@ pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) ->
 /// Places a listening socket of mode 0666 at `path`, replacing a stale one.
 ///
 /// # Errors
-/// [`ServeError::PathTooLong`], [`ServeError::InUse`] when somebody answers there,
+/// [`ServeError::PathTooLong`], [`ServeError::InUse`] when a server answers there,
 /// [`ServeError::NotASocket`] when a file, directory or symbolic link is in the way (it
 /// stays), [`ServeError::Io`] for the rest.
 pub fn bind(path: &Path) -> Result<BoundSocket, ServeError> {
@@ -134,7 +134,7 @@ pub fn bind(path: &Path) -> Result<BoundSocket, ServeError> {
 
     let socket = new_socket().map_err(failed("make a socket for"))?;
     rustix::net::bind(&socket, &address).map_err(|errno| match errno {
-        // Somebody was faster than we between the look above and here.
+        // Another process was faster than we between the check above and here.
         Errno::ADDRINUSE => ServeError::InUse { path: path.to_owned() },
         errno => failed("bind")(errno),
     })?;
@@ -148,7 +148,7 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Sets the mode through a handle on the very file, so that a directory somebody else may
+/// Sets the mode through a handle on the very file, so that a directory that other users may
 /// write to cannot turn this into a chmod of another file.
 fn open_to_all(path: &Path) -> Result<SocketFile, ServeError> {
     let failed =
@@ -182,7 +182,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), ServeError>
     }
     let probe = new_socket().map_err(|errno| failed("make a socket for")(errno.into()))?;
     match rustix::net::connect(&probe, address) {
-        // EAGAIN: a full queue, so somebody listens. EPROTOTYPE: bound by somebody alive, as
+        // EAGAIN: a full queue, so a server listens. EPROTOTYPE: bound by a live process, as
         // another type of socket.
         Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => {
             Err(ServeError::InUse { path: path.to_owned() })

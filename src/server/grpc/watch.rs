@@ -1,4 +1,4 @@
-//! The two streams. Both are pulled: a stream does work only when what it said before is
+//! The two streams. Both are pulled: a stream does work only when what it sent before is
 //! written, and holds nothing the loop would have to wait for. A reader that is slow misses
 //! states (status) or learns how many events it lost.
 
@@ -76,7 +76,7 @@ impl EventStream {
     /// The next item that is there already.
     fn take(&mut self) -> Option<Item> {
         if self.batch.is_empty() {
-            // Up to a gap: what is lost is told where it is.
+            // Up to a gap: the number of lost events is sent where they are missing.
             let page = self.ring.read(self.next, BATCH);
             self.batch.extend(page.events);
             if page.lost > 0 {

@@ -18,7 +18,7 @@ const TRIES: u32 = 16;
 /// Between two tries: one that is being taken apart is named as free for a moment longer.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A loop device that is taken apart by the kernel when nobody has it open or mounted.
+/// A loop device that is taken apart by the kernel when it is no more open or mounted.
 #[derive(Debug)]
 pub(super) struct LoopDevice {
     /// `loop3`
@@ -130,7 +130,7 @@ pub(super) struct Scheduled {
 impl Drop for Scheduled {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // It took this one before, and there is nobody left to be told.
+            // It took this one before, and no caller is left for the error.
             let _ = std::fs::write(&self.path, before);
         }
     }

@@ -1,8 +1,8 @@
 //! The medium: a FUSE file system that is one file, served one request after the other.
 //!
 //! The root of the file system is the file itself, and it is mounted nowhere: fsmount(2) gives a
-//! mount that no path leads to. Nobody comes across it, and it is gone with the last reference,
-//! so that nothing has to be unmounted when the server is killed.
+//! mount that no path leads to. No other process comes across it, and it is gone with the last
+//! reference, so that nothing has to be unmounted when the server is killed.
 //!
 //! The bytes are in memory (memfd_create(2)), not in a file of the machine's own disk: that disk
 //! would add its times to the model's, and its scheduler would order what ours has ordered.
@@ -68,19 +68,19 @@ pub(super) struct Medium {
 /// The mounted medium.
 #[derive(Debug)]
 pub(super) struct Mounted {
-    /// The file, for a loop device. The medium is let go when all copies are closed.
+    /// The file, for a loop device. The medium is released when all copies are closed.
     pub(super) file: File,
     /// Whether requests take their time. They take none while the disk is made ready and after
-    /// it was told to end.
+    /// the signal to end.
     pub(super) timed: Arc<AtomicBool>,
 }
 
 impl Medium {
-    /// Makes and serves a medium of `size` bytes until nobody has it open; the channel of
+    /// Makes and serves a medium of `size` bytes until it is open no more; the channel of
     /// `released` ends then.
     pub(super) fn mount(size: u64, arm: Arm, released: Sender<Infallible>) -> io::Result<Mounted> {
         let timed = Arc::new(AtomicBool::new(false));
-        let (tell, told) = channel();
+        let (tell, path) = channel();
         let (opened, until_opened) = channel();
         let shared = Arc::clone(&timed);
         std::thread::Builder::new().name(String::from("lrs-disk")).spawn(move || {
@@ -90,7 +90,7 @@ impl Medium {
             drop(released);
         })?;
         let path: PathBuf =
-            told.recv().map_err(|_| io::Error::other("the thread that serves it ended"))??;
+            path.recv().map_err(|_| io::Error::other("the thread that serves it ended"))??;
         let file =
             File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
         drop(opened);
@@ -181,7 +181,7 @@ impl Medium {
 }
 
 /// The serving thread from its beginning to its end. `tell` gets the path at which the main
-/// thread opens the file; `until_opened` ends when it has, or when nobody wants it any more.
+/// thread opens the file; `until_opened` ends when it has, or when it is not wanted any more.
 fn serve(
     make: impl FnOnce() -> io::Result<Medium>,
     tell: &Sender<io::Result<PathBuf>>,

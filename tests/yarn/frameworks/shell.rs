@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::{Held, check, check_with, kill_first_master};
+use super::{HeldContainers, check, check_with, kill_first_master};
 use crate::cluster::Cluster;
 use crate::conf::Options;
 use crate::hadoop::{OLDER, framework};
@@ -22,7 +22,7 @@ fn options() -> Options {
 }
 
 /// Three containers that are held; each writes its id at its end.
-fn submit(cluster: &mut Cluster, held: &Held, options: &[&str]) -> Job {
+fn submit(cluster: &mut Cluster, held: &HeldContainers, options: &[&str]) -> Job {
     let lib = framework("applications/lib");
     let jar = lib.join(format!("hadoop-yarn-applications-distributedshell-{OLDER}.jar"));
     let command = format!("{}; echo $CONTAINER_ID", held.command());
@@ -48,7 +48,7 @@ fn is_right(cluster: &Cluster, application: &str) {
 #[ignore = "needs root, cgroups, Hadoop and DistributedShell"]
 fn commands_are_tasks_in_tiers() {
     let site = &mut Site::start("shell", options(), TWO, "");
-    let held = Held::new(&mut site.cluster);
+    let held = HeldContainers::new(&mut site.cluster);
     let job = submit(&mut site.cluster, &held, &[]);
     let application = job.application(&site.cluster);
     check(site, &application, &[("none", 3)]);
@@ -63,7 +63,7 @@ fn commands_are_tasks_in_tiers() {
 fn containers_outlive_their_master_and_have_another() {
     let site = &mut Site::start("shell-again", options(), TWO, "");
     let keep = "-keep_containers_across_application_attempts";
-    let held = Held::new(&mut site.cluster);
+    let held = HeldContainers::new(&mut site.cluster);
     let job = submit(&mut site.cluster, &held, &[keep]);
     let application = job.application(&site.cluster);
     check(site, &application, &[("none", 3)]);
@@ -80,7 +80,7 @@ fn containers_outlive_their_master_and_have_another() {
 fn a_master_outside_of_yarn_leaves_the_first_number_to_a_command() {
     let site = &mut Site::start("unmanaged", options(), TWO, "");
     let cluster = &mut site.cluster;
-    let held = Held::new(cluster);
+    let held = HeldContainers::new(cluster);
     let dir = cluster.fresh("master");
     fs::create_dir(&dir).expect("a directory");
     // The file its client would have given it: a length, as DataOutput.writeUTF has it, and text.
@@ -100,7 +100,7 @@ fn a_master_outside_of_yarn_leaves_the_first_number_to_a_command() {
     words.extend([UNMANAGED, "-appname", "unmanaged", "-cmd", &master].map(str::to_owned));
     let job = Job::of(cluster.program(&words), "an unmanaged master".to_owned());
     let application = job.application(&site.cluster);
-    // The first is what it claims until the ResourceManager has said where the master is.
+    // The first is what it claims until the ResourceManager has reported where the master is.
     site.cluster.patiently("no master in a container", |_| {
         let tasks = site.daemon.tasks();
         (tasks.len() == 3 && tasks.iter().all(|task| task["slotless"] == false)).then_some(())

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Held, check, kill_first_master};
+use super::{HeldContainers, check, kill_first_master};
 use crate::cluster::Cluster;
 use crate::conf::Options;
 use crate::hadoop::framework;
@@ -37,7 +37,7 @@ counted.map(lambda pair: f"{pair[0]}\t{pair[1]}").saveAsTextFile(counts)
 const MEMORY: &str = "500m";
 
 struct Spark {
-    held: Held,
+    held: HeldContainers,
     words: Words,
     counts: PathBuf,
 }
@@ -45,7 +45,7 @@ struct Spark {
 impl Spark {
     /// Four executors, each given back by Spark as soon as it has nothing to do.
     fn submit(cluster: &mut Cluster, mode: &str) -> (Job, Spark) {
-        let held = Held::new(cluster);
+        let held = HeldContainers::new(cluster);
         let home = framework("spark/python/pyspark");
         let words = Words::write(&cluster.fresh("words"), 1, 1_000);
         let counts = cluster.fresh("counts");

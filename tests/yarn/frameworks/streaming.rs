@@ -1,10 +1,10 @@
-//! Streaming: maps and reduces whose work is done by children.
+//! Streaming: maps and reduces that leave the work to children.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Held, check};
+use super::{HeldContainers, check};
 use crate::cluster::Cluster;
 use crate::conf::Options;
 use crate::hadoop::framework;
@@ -23,7 +23,7 @@ fn script(cluster: &mut Cluster, name: &str, text: &str) -> PathBuf {
 
 /// Counts words with three maps, which are held, and a reduce.
 pub struct Counting {
-    pub held: Held,
+    pub held: HeldContainers,
     words: Words,
     out: PathBuf,
 }
@@ -31,7 +31,7 @@ pub struct Counting {
 impl Counting {
     /// `libs` and `settings` are of the framework that runs it.
     pub fn submit(cluster: &mut Cluster, libs: &[&Path], settings: &[String]) -> (Job, Counting) {
-        let held = Held::new(cluster);
+        let held = HeldContainers::new(cluster);
         let words = Words::write(&cluster.fresh("words"), 3, 500);
         let map = format!("{}\ntr -s ' ' '\\n' | sed '/^$/d'", held.command());
         let map = script(cluster, "map", &map);

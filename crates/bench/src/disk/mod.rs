@@ -190,7 +190,7 @@ fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool, Failure> {
 }
 
 impl Drop for Server {
-    /// Lets the server end by itself, for it waits until the device has let go; takes the disk
+    /// Lets the server end by itself, for it waits until the device is released; takes the disk
     /// down in its place where it cannot.
     fn drop(&mut self) {
         drop(self.keeps.take());
@@ -204,10 +204,10 @@ impl Drop for Server {
     }
 }
 
-/// For a supervisor whose bench was killed: lets the server of its modelled disk take the disk
+/// For a supervisor after its bench was killed: lets the server of its modelled disk take the disk
 /// down and end by itself. What waits for that disk cannot be ended before it is answered, so
 /// the server is the last that is killed, and only when it took too long.
-pub(crate) fn let_go(workdir: &Path) {
+pub(crate) fn release(workdir: &Path) {
     let is_ours = |pid: &Pid| is_server(pid.as_raw(), workdir);
     let mut servers: Vec<Pid> = children().into_iter().filter(is_ours).collect();
     if servers.is_empty() {
@@ -215,7 +215,7 @@ pub(crate) fn let_go(workdir: &Path) {
     }
     let kept: Vec<u32> =
         servers.iter().filter_map(|pid| u32::try_from(pid.as_raw()).ok()).collect();
-    // What is left then is said when the server is gone too.
+    // What is left then is reported when the server is gone too.
     let _ = end_processes(&kept);
     wait_while(|| {
         servers.retain(|server| {
@@ -243,7 +243,7 @@ fn is_server(pid: i32, workdir: &Path) -> bool {
     })
 }
 
-/// For a supervisor whose bench was killed, after the processes below it are gone: detaches the
+/// For a supervisor after its bench was killed and the processes below it are gone: detaches the
 /// disk of `workdir`, if there is one, and answers what it could not. Its device and its medium
 /// go by themselves.
 pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
@@ -253,7 +253,7 @@ pub(crate) fn sweep(workdir: &Path) -> Vec<String> {
 /// Takes away what a killed server leaves; answers what stays. Nothing is there in most cases.
 fn take_down(mount: &Path) -> Vec<String> {
     let mut left = Vec::new();
-    // Before the mount goes, which makes sure of whose device it is.
+    // Before the mount goes, which proves which device it is.
     if let Some(scheduler) = place::scheduler_of_loop(mount)
         && let Err(error) = std::fs::write(&scheduler, "none")
     {

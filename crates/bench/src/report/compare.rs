@@ -36,28 +36,26 @@ pub(crate) struct Ratio {
 /// What a ratio says of its numerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum Effect {
     /// Takes less time.
     Faster,
     /// Takes more time.
     Slower,
-    /// Nothing that can be told from noise.
+    /// Nothing that can be distinguished from noise.
     NoDifference,
     /// Not enough pairs to say; for a mean not enough of LRS with itself either.
     TooFewPairs,
 }
 
-impl Verdict {
+impl Effect {
     /// Of a median ratio; without a floor the interval alone decides.
-    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Verdict {
+    fn new(median: f64, interval: Option<Interval>, floor: Option<f64>) -> Effect {
         match interval {
-            None => Verdict::TooFewPairs,
-            Some(interval) if interval.contains(1.0) => Verdict::NoDifference,
-            Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => {
-                Verdict::NoDifference
-            }
-            Some(_) if median < 1.0 => Verdict::Faster,
-            Some(_) => Verdict::Slower,
+            None => Effect::TooFewPairs,
+            Some(interval) if interval.contains(1.0) => Effect::NoDifference,
+            Some(_) if floor.is_some_and(|floor| distance(median) <= floor) => Effect::NoDifference,
+            Some(_) if median < 1.0 => Effect::Faster,
+            Some(_) => Effect::Slower,
         }
     }
 }
@@ -96,7 +94,7 @@ pub(crate) struct Comparison {
     pub(crate) with: Vec<String>,
     /// Below 1: LRS takes less time.
     pub(crate) ratio: Ratio,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Effect,
     /// The verdict in words.
     pub(crate) words: String,
 }
@@ -107,7 +105,7 @@ pub(crate) struct Comparison {
 pub(crate) enum Over {
     /// All of the suite.
     All,
-    /// Those whose class is `moderate` or `io`.
+    /// Those of class `moderate` or `io`.
     ModerateAndIo,
 }
 
@@ -123,8 +121,8 @@ pub(crate) struct Mean {
     pub(crate) interval: Option<Interval>,
     /// The same mean of LRS over itself, 95 %; None if a load has too few such pairs.
     pub(crate) noise: Option<Interval>,
-    /// [`Verdict::TooFewPairs`] without `noise`.
-    pub(crate) verdict: Verdict,
+    /// [`Effect::TooFewPairs`] without `noise`.
+    pub(crate) verdict: Effect,
 }
 
 impl Ratio {
@@ -135,8 +133,8 @@ impl Ratio {
     }
 
     /// `noise` is the reference over itself.
-    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Verdict {
-        Verdict::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
+    pub(super) fn verdict(&self, noise: Option<&Ratio>) -> Effect {
+        Effect::new(self.median, self.interval, floor(noise.and_then(|noise| noise.interval)))
     }
 }
 
@@ -221,12 +219,12 @@ pub(super) fn comparisons(
         with_mean(),
         with_best(Against::BestStaticCgroup, SettingKind::StaticCgroup),
     ];
-    let told = made.into_iter().flatten().map(|(against, with, ratio)| {
+    let comparisons = made.into_iter().flatten().map(|(against, with, ratio)| {
         let verdict = ratio.verdict(noise);
         let floor = floor(noise.and_then(|noise| noise.interval));
         Comparison { words: words::verdict(&ratio, verdict, floor), against, with, ratio, verdict }
     });
-    told.collect()
+    comparisons.collect()
 }
 
 /// Geometric means over the loads.
@@ -260,8 +258,8 @@ fn mean(loads: &[LoadReport], over: Over, against: Against) -> Option<Mean> {
     let medians: Vec<f64> = groups.iter().map(Spread::median).collect();
     let (ratio, interval) = (geometric_mean(&medians)?, geometric_mean_interval(&groups));
     let verdict = match floor(noise) {
-        None => Verdict::TooFewPairs,
-        floor => Verdict::new(ratio, interval, floor),
+        None => Effect::TooFewPairs,
+        floor => Effect::new(ratio, interval, floor),
     };
     Some(Mean { against, over, loads: names, ratio, interval, noise, verdict })
 }

@@ -56,7 +56,7 @@ pub(crate) fn write(
     where_it_is(dir, out)
 }
 
-/// The last line, so that nobody has to look for the pictures.
+/// The last line, so that the pictures are easy to find.
 fn where_it_is(dir: &Path, out: &mut Output) -> Result<(), Failure> {
     if out.is_json() {
         return Ok(());

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::compare::{self, Comparison, Mean, Ratio, Verdict};
+use super::compare::{self, Comparison, Effect, Mean, Ratio};
 use super::figures::{self, Alone, Figures};
 use super::warnings;
 use crate::record::{Load, Machine, Run, SettingKind};
@@ -46,7 +46,7 @@ pub(crate) struct LoadReport {
     pub(crate) warnings: Vec<String>,
     /// Every run that does not count.
     pub(crate) failed: Vec<Failed>,
-    /// The round the timelines show: the one whose makespan of the reference is nearest to
+    /// The round the timelines show: the one with the makespan of the reference nearest to
     /// its median, among those with the most complete runs.
     pub(crate) shown_round: Option<u32>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct SettingReport {
     /// Makespan of the reference over that of the setting, by round. None for the reference.
     pub(crate) ratio: Option<Ratio>,
     /// What the ratio says about the reference.
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Effect>,
 }
 
 /// A run that does not count.

@@ -1,4 +1,4 @@
-//! The pictures, drawn by plotters as SVG that stands in the page.
+//! The pictures, drawn by plotters as SVG inside the page.
 //!
 //! No picture says by colour alone what it says: marks, dashes and words stand beside. The four
 //! colours are Okabe and Ito's, which the colour-blind and a printer can tell apart; their names
@@ -12,7 +12,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::compare::{Ratio, Verdict};
+use super::compare::{Effect, Ratio};
 use super::figures::Summary;
 use super::model::{LoadReport, SettingReport};
 use super::words;
@@ -197,7 +197,7 @@ pub(super) struct Row {
     pub(super) label: String,
     pub(super) ratio: Ratio,
     /// Of LRS.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Effect,
 }
 
 /// Ratios below each other: median, 95 % interval, every pair as a dot, a line at 1. `None` without
@@ -234,9 +234,9 @@ pub(super) fn forest(ratios: &[Row], noise: Option<&Ratio>, axis: &str) -> Optio
 
 fn ratio(chart: &mut Chart<'_, '_>, values: &std::ops::Range<f64>, nth: usize, row: &Row) -> Drawn {
     let colour = match row.verdict {
-        Verdict::Faster => GREEN,
-        Verdict::Slower => RED,
-        Verdict::NoDifference | Verdict::TooFewPairs => GREY,
+        Effect::Faster => GREEN,
+        Effect::Slower => RED,
+        Effect::NoDifference | Effect::TooFewPairs => GREY,
     };
     let value = words::ratio_with_interval(&row.ratio);
     let value = format!("{} {value}", words::mark(row.verdict));

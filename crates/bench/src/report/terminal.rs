@@ -9,7 +9,7 @@ use super::words;
 /// Failed runs listed for each load; report.json and report.html have them all.
 const FAILED_SHOWN: usize = 10;
 
-/// Least and most columns for the name of a setting that are never cut: settings are told apart
+/// Least and most columns for the name of a setting that are never cut: settings are distinguished
 /// by the ends of their names.
 const NAME: [usize; 2] = [8, 21];
 

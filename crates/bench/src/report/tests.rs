@@ -62,9 +62,9 @@ fn every_bad_line_is_named() {
     let alone = runs.iter().find(|run| run.setting == "alone").unwrap();
     let twice = lines(&[alone.clone(), alone.clone()]);
     assert!(refusal(kept(&synthetic::machine(), &twice).path()).contains("on line 1 already"));
-    let told = refusal(kept(&synthetic::machine(), &text).path());
+    let message = refusal(kept(&synthetic::machine(), &text).path());
     for fault in ["line 3: ", "line 4: setting \"static 9\"", "line 5: ", "on line 1 already"] {
-        assert!(told.contains(fault), "{fault}: {told}");
+        assert!(message.contains(fault), "{fault}: {message}");
     }
 }
 
@@ -83,14 +83,14 @@ fn a_directory_without_runs_says_what_is_missing() {
 #[test]
 fn markdown_has_every_setting_and_failure() {
     let text = page::markdown(&Report::new(&synthetic::machine(), &synthetic::runs(6))).unwrap();
-    for told in [
+    for expected in [
         "| static 1.5 |",
         "| lrs without expansion |",
         "Failed: static 2, round 1",
         "\\<script\\>",
         "plain processes: static 1, static 1.5, static 2; in cgroups",
     ] {
-        assert!(text.contains(told), "{told}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let tables = text.split("\n\n").map(|block| block.lines().filter(|line| line.starts_with('|')));
     for table in tables {
@@ -109,8 +109,9 @@ fn a_report_is_written_and_fits_the_terminal() {
     let text = printed.text();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for told in ["word-count", "% less time", "% more time", "failed: static 2, round 1", "5/6"] {
-        assert!(text.contains(told), "{told}: {text}");
+    for expected in ["word-count", "% less time", "% more time", "failed: static 2, round 1", "5/6"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let json = fs::read_to_string(dir.path().join("report.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -127,8 +128,8 @@ fn kept_runs_that_may_only_be_read_are_printed() {
     again(dir.path(), false, &mut out).unwrap();
     assert!(printed.text().contains("word-count"));
     let (mut out, printed) = Output::captured(true);
-    let told = again(dir.path(), true, &mut out).expect_err("two forms").to_string();
-    assert!(told.contains("--markdown and --json"), "{told}");
+    let message = again(dir.path(), true, &mut out).expect_err("two forms").to_string();
+    assert!(message.contains("--markdown and --json"), "{message}");
     assert_eq!(printed.text(), "");
 }
 
@@ -179,8 +180,10 @@ fn the_page_fetches_nothing() {
 #[test]
 fn losses_and_failures_show_like_gains() {
     let page = made("plain");
-    for told in ["class=\"faster\"", "class=\"slower\"", "Failed: static 2, round 1: map-3 ended"] {
-        assert!(page.contains(told), "{told}");
+    for expected in
+        ["class=\"faster\"", "class=\"slower\"", "Failed: static 2, round 1: map-3 ended"]
+    {
+        assert!(page.contains(expected), "{expected}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf"), "no figure is made up");
 }

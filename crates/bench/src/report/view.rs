@@ -3,7 +3,7 @@
 
 use lrs_term::printable;
 
-use super::compare::Verdict;
+use super::compare::Effect;
 use super::figures::Figures;
 use super::model::{Failed, LoadReport, Report, SettingReport};
 use super::words;
@@ -91,11 +91,11 @@ fn safe(text: &str) -> String {
 }
 
 /// How a verdict of LRS looks.
-pub(super) fn style(verdict: Verdict) -> &'static str {
+pub(super) fn style(verdict: Effect) -> &'static str {
     match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::NoDifference | Verdict::TooFewPairs => "level",
+        Effect::Faster => "faster",
+        Effect::Slower => "slower",
+        Effect::NoDifference | Effect::TooFewPairs => "level",
     }
 }
 
@@ -166,8 +166,8 @@ pub(super) fn head(load: &LoadReport) -> String {
 }
 
 /// What the comparisons say, each with its verdict.
-pub(super) fn comparisons(load: &LoadReport) -> Vec<(Verdict, String)> {
-    let told = load.comparisons.iter().map(|one| {
+pub(super) fn comparisons(load: &LoadReport) -> Vec<(Effect, String)> {
+    let lines = load.comparisons.iter().map(|one| {
         let sentence = format!(
             "LRS against the {} ({}): {}, {}",
             words::against(one.against),
@@ -177,16 +177,16 @@ pub(super) fn comparisons(load: &LoadReport) -> Vec<(Verdict, String)> {
         );
         (one.verdict, sentence)
     });
-    let mut told: Vec<_> = told.collect();
-    if told.is_empty() {
+    let mut lines: Vec<_> = lines.collect();
+    if lines.is_empty() {
         let nothing = "nothing to compare: no round has both LRS and a static setting";
-        told.push((Verdict::TooFewPairs, nothing.to_owned()));
+        lines.push((Effect::TooFewPairs, nothing.to_owned()));
     }
     let noise = load.noise.as_ref().map(|noise| {
-        (Verdict::NoDifference, format!("LRS over itself: {}", words::ratio_with_pairs(noise)))
+        (Effect::NoDifference, format!("LRS over itself: {}", words::ratio_with_pairs(noise)))
     });
-    told.extend(noise);
-    told
+    lines.extend(noise);
+    lines
 }
 
 /// A run that does not count.

@@ -1,7 +1,7 @@
-//! What makes figures doubtful, told beside them: a disturbed node, runs that are missing, a
+//! What makes figures doubtful, written beside them: a disturbed node, runs that are missing, a
 //! noise floor that is not known or too high, and notes of the runs themselves.
 
-use super::compare::{self, Against, Comparison, Ratio, Verdict};
+use super::compare::{self, Against, Comparison, Effect, Ratio};
 use super::figures::Figures;
 use super::model::{LoadReport, SettingReport, kind_name};
 use super::words::{self, NOT_THE_TASKS};
@@ -50,13 +50,13 @@ pub(super) fn of_load(
         warnings.extend(no_candidates(settings, kind));
     }
     let fewest = comparisons.iter().map(|one| one.ratio.pairs.len()).min();
-    // Fewer rounds are said once, of the whole.
+    // Fewer rounds are reported once, of the whole.
     let asked = ENOUGH_PAIRS.min(machine.rounds as usize);
     if let Some(fewest) = fewest.filter(|fewest| *fewest < asked) {
         warnings.push(format!("fewer than {ENOUGH_PAIRS} complete pairs ({fewest})"));
     }
     let best = comparisons.iter().find(|one| one.against == Against::BestStatic);
-    if let Some(best) = best.filter(|best| best.verdict != Verdict::TooFewPairs) {
+    if let Some(best) = best.filter(|best| best.verdict != Effect::TooFewPairs) {
         warnings.extend(noisy(best, noise));
     }
     warnings.extend(notes(load, runs));
@@ -100,12 +100,12 @@ pub(super) fn of_report(machine: &Machine, loads: &[LoadReport], runs: &[Run]) -
 
 fn disturbed(machine: &Machine, settings: &[SettingReport]) -> Vec<String> {
     let busy = if machine.has_modelled_disk() { BUSY_WITH_DISK } else { BUSY };
-    let above = |share: fn(&Figures) -> Option<f64>, limit: f64, whose: &str| {
+    let above = |share: fn(&Figures) -> Option<f64>, limit: f64, origin: &str| {
         let shares = settings.iter().filter_map(|one| Some((share(&one.figures)?, &one.name)));
         let (most, name) = shares.max_by(|one, other| one.0.total_cmp(&other.0))?;
         (most > limit).then(|| {
             format!(
-                "up to {:.1} % of the CPU time (median of \"{name}\") was {whose}: the figures \
+                "up to {:.1} % of the CPU time (median of \"{name}\") was {origin}: the figures \
                  may be disturbed",
                 most * 100.0
             )
@@ -135,11 +135,11 @@ fn no_candidates(settings: &[SettingReport], kind: SettingKind) -> Option<String
     })
 }
 
-/// `best` is a comparison whose ratio has an interval.
+/// `best` is a comparison with an interval of its ratio.
 fn noisy(best: &Comparison, noise: Option<&Ratio>) -> Option<String> {
     let Some(noise) = noise else {
-        let told = "the noise floor is not known: no round has LRS complete twice";
-        return Some(told.to_owned());
+        let text = "the noise floor is not known: no round has LRS complete twice";
+        return Some(text.to_owned());
     };
     let Some(floor) = compare::floor(noise.interval) else {
         return Some(format!(
@@ -173,11 +173,11 @@ fn notes(load: &Load, runs: &[&Run]) -> Vec<String> {
             }
         }
     }
-    let told = noted.into_iter().map(|(note, mut places)| {
+    let lines = noted.into_iter().map(|(note, mut places)| {
         let more = places.len().saturating_sub(NOTED_SHOWN);
         places.truncate(NOTED_SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{note} ({}: {}{more})", load.name, places.join(", "))
     });
-    told.collect()
+    lines.collect()
 }

@@ -1,6 +1,6 @@
 //! Figures as text, the same in the terminal, in HTML and in Markdown. Unknown is a dash.
 
-use super::compare::{Against, Mean, Over, Ratio, Verdict};
+use super::compare::{Against, Effect, Mean, Over, Ratio};
 use super::figures::Summary;
 use super::model::{LoadReport, Report};
 use crate::record::{LoadClass, Machine, SettingKind};
@@ -112,7 +112,7 @@ pub(super) fn number(value: Option<f64>) -> String {
 
 /// What the ratio of LRS over something says: `LRS takes 12 % less time (8.1 to 15 %)`. Without
 /// a noise `floor` it says that too.
-pub(super) fn verdict(ratio: &Ratio, verdict: Verdict, floor: Option<f64>) -> String {
+pub(super) fn verdict(ratio: &Ratio, verdict: Effect, floor: Option<f64>) -> String {
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0) * 100.0;
         if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
@@ -121,30 +121,32 @@ pub(super) fn verdict(ratio: &Ratio, verdict: Verdict, floor: Option<f64>) -> St
     let less = |ratio: f64| percent(2.0 - ratio);
     let unsure = if floor.is_none() { "; the noise floor is not known" } else { "" };
     match (verdict, ratio.interval) {
-        (Verdict::Faster, Some(Interval { low, high })) => format!(
+        (Effect::Faster, Some(Interval { low, high })) => format!(
             "LRS takes {} % less time ({} to {} %){unsure}",
             less(ratio.median),
             less(high),
             less(low)
         ),
-        (Verdict::Slower, Some(Interval { low, high })) => format!(
+        (Effect::Slower, Some(Interval { low, high })) => format!(
             "LRS takes {} % more time ({} to {} %){unsure}",
             percent(ratio.median),
             percent(low),
             percent(high)
         ),
-        (Verdict::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
-        (Verdict::NoDifference, _) => "no difference that can be told from noise".to_owned(),
+        (Effect::TooFewPairs, _) | (_, None) => "too few pairs for a verdict".to_owned(),
+        (Effect::NoDifference, _) => {
+            "no difference that can be distinguished from noise".to_owned()
+        }
     }
 }
 
 /// A mark for those who skim; words stand beside it.
-pub(super) fn mark(verdict: Verdict) -> &'static str {
+pub(super) fn mark(verdict: Effect) -> &'static str {
     match verdict {
-        Verdict::Faster => "+",
-        Verdict::Slower => "!",
-        Verdict::NoDifference => "=",
-        Verdict::TooFewPairs => "?",
+        Effect::Faster => "+",
+        Effect::Slower => "!",
+        Effect::NoDifference => "=",
+        Effect::TooFewPairs => "?",
     }
 }
 
@@ -209,7 +211,7 @@ pub(super) fn machine(machine: &Machine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whose CPU time that of others is.
+/// The owners of the CPU time of others.
 pub(super) const NOT_THE_TASKS: &str =
     "not the tasks' own (kernel threads, write-back, the modelled disk and lrsd included)";
 
@@ -240,7 +242,7 @@ pub(super) fn methods(machine: &Machine) -> Vec<String> {
         "Noise floor: the farther end of the 95 % interval of LRS over itself; of a mean, that of \
          the mean of LRS over itself. A difference is one if the interval excludes 1 and the \
          ratio is farther from 1 than the floor. + LRS takes less time, ! LRS takes more, = no \
-         difference that can be told from noise, ? too few pairs (for a mean, of LRS with itself \
+         difference that can be distinguished from noise, ? too few pairs (for a mean, of LRS with itself \
          too)."
             .to_owned(),
         "The order of the settings turns and is reversed from round to round, and neighbours stay \

@@ -106,7 +106,7 @@ fn label<'e>(event: &'e proto::Event, key: &str) -> Option<&'e str> {
     }
 }
 
-/// lrsd and we read the same clock; should somebody set it meanwhile, times may be before the
+/// lrsd and we read the same clock; should it be set meanwhile, times may be before the
 /// begin, which no time of ours is.
 fn seconds(at: &prost_types::Timestamp, began: WallTime) -> Option<f64> {
     let micros = wire::wall_time(at).unix_micros().checked_sub(began.unix_micros())?;

@@ -27,14 +27,14 @@ use lrs_api::proto;
 use lrs_term::Failure;
 use lrs_testbed::node::{Ticks, wall_time};
 use lrs_testbed::private::{Daemon, Private};
-use lrs_testbed::process::settle;
+use lrs_testbed::process::write_back;
 use lrs_testbed::sweep::end_processes;
 use tokio::time::Instant;
 
 /// How long writing out what the run before left dirty may take.
-const SETTLE: Duration = Duration::from_secs(60);
+const WRITE_BACK: Duration = Duration::from_secs(60);
 
-/// Complaints about single tasks that a run keeps, and what they said: when all fail, they fail
+/// Complaints about single tasks that a run keeps, and the output of each: when all fail, they fail
 /// alike.
 const COMPLAINTS: usize = 8;
 
@@ -91,10 +91,10 @@ impl Bench<'_> {
     ) -> Result<record::Run, Failure> {
         empty(&self.places.run)?;
         let mut notes = Vec::new();
-        if !settle(&self.places.run, SETTLE).await? {
+        if !write_back(&self.places.run, WRITE_BACK).await? {
             notes.push(format!(
                 "began while what was written before was still on its way to the disk after {} s",
-                SETTLE.as_secs()
+                WRITE_BACK.as_secs()
             ));
         }
         let (daemon, slots) = match &setting.how {
@@ -105,8 +105,8 @@ impl Bench<'_> {
         let extent = if setting.how == How::Alone { Extent::Alone } else { Extent::Whole };
         let tasks = tasks::plan(self.suite, load, &self.places, self.cpus, extent);
         for index in 0..tasks.len() {
-            // what a task of the run before said; there may have been none
-            let _ = std::fs::remove_file(self.said(index));
+            // the output of a task of the run before, if there was one
+            let _ = std::fs::remove_file(self.log_of(index));
         }
         let mut children = signal(SignalKind::child())
             .map_err(|error| Failure::failed(format!("cannot watch children: {error}")))?;
@@ -235,7 +235,7 @@ impl Bench<'_> {
                 continue;
             }
             let keep = self.logs.join(format!("{place}-{}.log", task.name));
-            let log = self.said(index);
+            let log = self.log_of(index);
             complaints.push(spawn::complaint(&task.name, &task.outcome, &log, &keep));
         }
         run.faults.extend(complaints);
@@ -244,9 +244,9 @@ impl Bench<'_> {
         }
     }
 
-    /// Where the task with this index says what it says.
-    pub(super) fn said(&self, index: usize) -> PathBuf {
-        self.workdir.join(format!("said-{index}"))
+    /// The file with the output of the task with this index.
+    pub(super) fn log_of(&self, index: usize) -> PathBuf {
+        self.workdir.join(format!("log-{index}"))
     }
 
     /// Runs the load's check; answers what did not hold. What it says then is kept as `place`.
@@ -255,7 +255,7 @@ impl Bench<'_> {
         let run = &self.places.run;
         let fill = tasks::fill(self.suite, &self.places, (0, run), self.cpus);
         let words = Template::fill_all(check, &fill);
-        let log = self.workdir.join("said-by-check");
+        let log = self.workdir.join("log-of-check");
         let limit = self.suite.time_limit;
         let mut faults = Vec::new();
         let how = spawn::finish(&words, run, &log, limit).await?;

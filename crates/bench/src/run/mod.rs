@@ -68,7 +68,7 @@ pub(super) fn bench(
             "{failed} of {} runs failed and are not compared{example}",
             runs.len()
         ))
-        .hint(format!("{} has them all, and logs/ what the tasks said", args.out.display())));
+        .hint(format!("{} has them all, and logs/ the output of the tasks", args.out.display())));
     }
     Ok(())
 }

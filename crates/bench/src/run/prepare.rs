@@ -64,7 +64,7 @@ pub(super) async fn data(bench: &Bench<'_>) -> Result<(), Failure> {
                 Made::Derived(words) => {
                     let fill = fill(bench.suite, &bench.places, (part, &out), bench.cpus);
                     let words = Template::fill_all(words, &fill);
-                    let log = bench.workdir.join("said-by-data");
+                    let log = bench.workdir.join("log-of-data");
                     let limit = bench.suite.time_limit;
                     let how = finish(&words, &bench.places.data, &log, limit).await?;
                     if how != Outcome::Ok {

@@ -10,7 +10,7 @@ use crate::record::Run;
 use lrs_term::say;
 use tokio::time::Instant;
 
-/// What is told of the runs.
+/// What is reported of the runs.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     all: usize,

@@ -1,4 +1,4 @@
-//! Who arrives when, and whose turn it is with a fixed number of slots: pure, so that it can be
+//! Who arrives when, and who is next with a fixed number of slots: pure, so that it can be
 //! tested without a process. Time is that since the run began.
 
 use std::cmp::Reverse;
@@ -51,7 +51,7 @@ impl Queue {
         queue
     }
 
-    /// Lets the groups begin whose forerunners have ended.
+    /// Lets the groups begin after their forerunners have ended.
     fn begin_groups(&mut self, tasks: &[Planned], now: Duration) {
         let ended: Vec<bool> = self.groups.iter().map(|group| group.left == 0).collect();
         for (index, group) in self.groups.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ impl Queue {
         self.to_come.first().map(|&(at, _)| at)
     }
 
-    /// Whose turn it is.
+    /// The next one.
     pub(super) fn next(&mut self) -> Option<usize> {
         self.waiting.pop_first().map(|(_, task)| task)
     }

@@ -18,7 +18,7 @@ use lrs_testbed::process;
 use lrs_testbed::supervise::until;
 use tokio::time::Instant;
 
-/// Most of what a task said that is kept when it failed.
+/// Most of the output of a task that is kept when it failed.
 const TAIL: u64 = 64 << 10;
 
 /// Starts one task; what it says goes to `log`. With a daemon it begins as `lrsctl run --wait`.
@@ -28,7 +28,7 @@ pub(super) fn start(
     load: &str,
     lrs: Option<(&Path, &Daemon)>,
     log: &Path,
-) -> Result<std::io::Result<process::Group>, Failure> {
+) -> Result<std::io::Result<process::ProcessGroup>, Failure> {
     let mut words = task.command.iter();
     let mut command = match lrs {
         None => {
@@ -56,14 +56,14 @@ fn spawned(
     command: &mut Command,
     directory: &Path,
     log: &Path,
-) -> Result<std::io::Result<process::Group>, Failure> {
+) -> Result<std::io::Result<process::ProcessGroup>, Failure> {
     let cannot =
         |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", log.display()));
-    let said = File::create(log).map_err(cannot)?;
-    // Not /dev/null: grep notices that nobody reads and stops at the first match.
-    let results = said.try_clone().map_err(cannot)?;
-    command.current_dir(directory).stdin(Stdio::null()).stdout(results).stderr(said);
-    Ok(process::Group::spawn(command))
+    let output = File::create(log).map_err(cannot)?;
+    // Not /dev/null: grep recognises it and stops at the first match.
+    let results = output.try_clone().map_err(cannot)?;
+    command.current_dir(directory).stdin(Stdio::null()).stdout(results).stderr(output);
+    Ok(process::ProcessGroup::spawn(command))
 }
 
 /// How it ended.
@@ -75,7 +75,7 @@ pub(super) fn outcome(status: ExitStatus) -> Outcome {
     }
 }
 
-/// `map-3: exit status 2: no such file`; the end of what it said is kept as `keep`.
+/// `map-3: exit status 2: no such file`; the end of its output is kept as `keep`.
 pub(super) fn complaint(name: &str, outcome: &Outcome, log: &Path, keep: &Path) -> String {
     let how = match outcome {
         Outcome::Exit(code) => format!("exit status {code}"),
@@ -86,18 +86,18 @@ pub(super) fn complaint(name: &str, outcome: &Outcome, log: &Path, keep: &Path) 
         Outcome::NotStarted => "had no turn within the time limit".to_owned(),
         Outcome::Ok => "exit status 0".to_owned(),
     };
-    let said = match tail(log) {
-        Ok(said) => said,
-        // Who had no turn said nothing.
+    let output = match tail(log) {
+        Ok(output) => output,
+        // Who had no turn wrote nothing.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return format!("{name}: {how} (cannot read {}: {error})", log.display()),
     };
-    let text = String::from_utf8_lossy(&said);
+    let text = String::from_utf8_lossy(&output);
     let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) else {
         return format!("{name}: {how}, without a word");
     };
     let last: String = printable(last.trim()).chars().take(200).collect();
-    match std::fs::write(keep, &said) {
+    match std::fs::write(keep, &output) {
         Ok(()) => format!("{name}: {how}: {last}"),
         Err(error) => format!("{name}: {how}: {last} (cannot keep {}: {error})", keep.display()),
     }
@@ -108,9 +108,9 @@ fn tail(log: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
-    let mut said = Vec::new();
-    file.take(TAIL).read_to_end(&mut said)?;
-    Ok(said)
+    let mut output = Vec::new();
+    file.take(TAIL).read_to_end(&mut output)?;
+    Ok(output)
 }
 
 /// Runs a command beside which nothing is measured, and waits for its end.
@@ -147,18 +147,18 @@ mod tests {
     fn a_complaint_is_the_last_line_and_keeps_the_end() {
         let place = tempfile::tempdir().unwrap();
         let [log, keep] = ["log", "keep"].map(|name| place.path().join(name));
-        let told = |outcome| complaint("map-1", &outcome, &log, &keep);
-        assert_eq!(told(Outcome::TimeLimit), "map-1: killed at the time limit, without a word");
+        let text = |outcome| complaint("map-1", &outcome, &log, &keep);
+        assert_eq!(text(Outcome::TimeLimit), "map-1: killed at the time limit, without a word");
         assert!(!keep.exists());
         std::fs::write(&log, format!("{}no luck\n\n", "x".repeat(100_000))).unwrap();
-        assert!(told(Outcome::Exit(2)).starts_with("map-1: exit status 2: xxx"));
+        assert!(text(Outcome::Exit(2)).starts_with("map-1: exit status 2: xxx"));
         assert_eq!(std::fs::metadata(&keep).unwrap().len(), TAIL);
         std::fs::write(&log, "first\nno luck\n").unwrap();
         assert_eq!(
-            told(Outcome::LrsdFailed),
+            text(Outcome::LrsdFailed),
             "map-1: killed with the run when lrsd failed: no luck"
         );
         let not_spawned = Outcome::NotSpawned("no such directory".into());
-        assert_eq!(told(not_spawned), "map-1: could not be started: no such directory");
+        assert_eq!(text(not_spawned), "map-1: could not be started: no such directory");
     }
 }

@@ -17,14 +17,14 @@ use lrs_core::units::WallTime;
 use lrs_term::Failure;
 use lrs_testbed::node::Ticks;
 use lrs_testbed::private::{Daemon, last_words};
-use lrs_testbed::process::Group;
+use lrs_testbed::process::ProcessGroup;
 use lrs_testbed::supervise::until;
 use tokio::time::Instant;
 
 /// Time between two points of the timeline.
 const POINT: Duration = Duration::from_millis(500);
 
-/// Tasks started between two looks at the clock, the arrivals and the ends.
+/// Tasks started between two readings of the clock, the arrivals and the ends.
 const BURST: usize = 64;
 
 /// The zero of a run's times, on both clocks.
@@ -37,7 +37,7 @@ pub(super) struct Began {
 /// A task that has begun.
 pub(super) struct Running {
     index: usize,
-    child: Group,
+    child: ProcessGroup,
 }
 
 /// What a run is made of, and what came of it so far.
@@ -66,9 +66,9 @@ pub(super) struct Stage<'a> {
 }
 
 /// lrsd's status, and what happened since the one before where that is asked for.
-type Told = Result<(proto::Status, Vec<proto::Event>), tonic::Status>;
+type Reply = Result<(proto::Status, Vec<proto::Event>), tonic::Status>;
 
-type Asked = tokio::task::JoinHandle<Told>;
+type Question = tokio::task::JoinHandle<Reply>;
 
 impl Stage<'_> {
     /// Until every task has ended, or the time is over.
@@ -81,11 +81,11 @@ impl Stage<'_> {
         let mut points = tokio::time::interval_at(Instant::now() + POINT, POINT);
         points.set_missed_tick_behavior(MissedTickBehavior::Skip);
         // Asked beside the rest: an end must not be noticed late because lrsd is busy.
-        let mut asked: Option<Asked> = None;
-        let mut somebody_ended = false;
+        let mut asked: Option<Question> = None;
+        let mut task_ended = false;
         loop {
             let now = Instant::now();
-            if std::mem::take(&mut somebody_ended) || now >= ends {
+            if std::mem::take(&mut task_ended) || now >= ends {
                 self.reap(now)?;
             }
             let passed = now - began;
@@ -105,7 +105,7 @@ impl Stage<'_> {
             }
             let next = self.queue.next_arrival().map(|at| began + at);
             tokio::select! {
-                _ = children.recv() => somebody_ended = true,
+                _ = children.recv() => task_ended = true,
                 () = tokio::task::yield_now(), if more => {}
                 () = until(next) => {}
                 () = until(Some(ends)) => {}
@@ -127,7 +127,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Starts whose turn it is, [`BURST`] tasks at most; answers whether it is others' turn too.
+    /// Starts the next tasks, [`BURST`] at most; answers whether others are due too.
     fn start_due(&mut self) -> Result<bool, Failure> {
         let mut started = 0;
         while self.running.len() < self.slots {
@@ -141,7 +141,7 @@ impl Stage<'_> {
                 continue;
             };
             let Some(group) = self.load.groups.get(task.group) else { continue };
-            let log = self.bench.said(index);
+            let log = self.bench.log_of(index);
             let now = Instant::now();
             let lrs = self.daemon.map(|daemon| (self.bench.lrsctl, daemon));
             match spawn::start(task, group, &self.load.name, lrs, &log)? {
@@ -224,13 +224,13 @@ impl Stage<'_> {
     }
 }
 
-type Answer = Result<Told, tokio::task::JoinError>;
+type Answer = Result<Reply, tokio::task::JoinError>;
 
 /// Asks lrsd for its status, and for the events from `next` on.
-async fn ask(mut connection: Connection, next: Option<u64>) -> Told {
+async fn ask(mut connection: Connection, next: Option<u64>) -> Reply {
     let status = connection.get_status(proto::GetStatusRequest {}).await?.into_inner();
     let events = match next {
-        // What cannot be read now is read after the run, or told then.
+        // What cannot be read now is read after the run, or reported then.
         Some(next) => events::since(connection, next).await.unwrap_or_default(),
         None => Vec::new(),
     };
@@ -238,7 +238,7 @@ async fn ask(mut connection: Connection, next: Option<u64>) -> Told {
 }
 
 /// The answer that was asked for; for ever without one.
-async fn answer(asked: &mut Option<Asked>) -> Option<Answer> {
+async fn answer(asked: &mut Option<Question>) -> Option<Answer> {
     match asked {
         Some(asked) => Some(asked.await),
         None => std::future::pending().await,

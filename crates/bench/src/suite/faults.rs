@@ -1,4 +1,4 @@
-//! Reading a file by serde with every fault told at once.
+//! Reading a file by serde with every fault reported at once.
 //!
 //! serde stops at the first fault. So the value at fault is noted and taken away, and what is left
 //! is read again, until nothing is at fault. A key that has to be there is an `Option` and asked
@@ -54,7 +54,7 @@ impl<'a> Faults<'a> {
     }
 
     /// Every fault a line, in the order of the file.
-    pub(super) fn told(mut self) -> String {
+    pub(super) fn into_text(mut self) -> String {
         self.noted.sort_by_key(|(at, _)| *at);
         let file = self.file.display().to_string();
         let lines = self.noted.iter().map(|(at, what)| {
@@ -102,8 +102,8 @@ impl<'a> Faults<'a> {
         None
     }
 
-    fn note_value(&mut self, found: Found, message: &str) {
-        let Found { table, path, key, value } = found;
+    fn note_value(&mut self, found: Removed, message: &str) {
+        let Removed { table, path, key, value } = found;
         let shown = if let Some(unknown) = unknown_key(message) {
             self.noted.push((key.start, format!("{path}: {unknown}")));
             path
@@ -121,7 +121,7 @@ impl<'a> Faults<'a> {
 }
 
 /// What was taken away.
-struct Found {
+struct Removed {
     /// Where its table begins.
     table: usize,
     /// `load.tasks.count`
@@ -130,13 +130,13 @@ struct Found {
     value: Range<usize>,
 }
 
-/// Takes the entry away that stands at `span`, or has it as an element.
+/// Takes the entry at `span` away, or the one that has it as an element.
 fn take_away(
     table: &mut DeTable<'_>,
     begins: usize,
     path: &str,
     span: &Range<usize>,
-) -> Option<Found> {
+) -> Option<Removed> {
     let within = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
     let mut found = None;
     for (key, value) in table.iter_mut() {
@@ -160,7 +160,7 @@ fn take_away(
             return inner;
         }
         if key_span == *span || within(&value_span) {
-            found = Some((name, Found { table: begins, path, key: key_span, value: value_span }));
+            found = Some((name, Removed { table: begins, path, key: key_span, value: value_span }));
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! A suite as it stands in its file; `docs/bench.md` has every key. What a key may be is in its
+//! A suite as written in its file; `docs/bench.md` has every key. What a key may be is in its
 //! type ([`super::values`]), what keys mean together is in [`super::read`].
 
 use std::collections::BTreeMap;
@@ -75,12 +75,12 @@ pub(super) struct Load {
     pub(super) about: Option<Line>,
     pub(super) check: Option<Spanned<Vec<String>>>,
     #[serde(default)]
-    pub(super) tasks: Vec<Spanned<Group>>,
+    pub(super) tasks: Vec<Spanned<GroupTable>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Group {
+pub(super) struct GroupTable {
     pub(super) name: Option<Name>,
     pub(super) kind: Option<Line>,
     pub(super) job: Option<Line>,

@@ -1,5 +1,5 @@
 //! A suite: what a bench runs, in which settings, on which data. Read whole or refused whole,
-//! like the configuration of lrsd, with every fault told at once ([`faults`]).
+//! like the configuration of lrsd, with every fault reported at once ([`faults`]).
 //!
 //! Here is the data as it is meant: counts are numbers for this node, `after` is resolved to
 //! indices, commands are [`template::Template`]s that are known to have no unknown placeholder.

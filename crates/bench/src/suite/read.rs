@@ -6,7 +6,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 use super::faults::{Faults, nearest};
-use super::template::{Place, Template};
+use super::template::{Template, Usage};
 use super::values::{COUNT, Count, Size};
 use super::{Arrival, Data, Group, Load, Made, Quick, Suite, file, settings};
 use crate::disk::DiskSpec;
@@ -16,7 +16,7 @@ use crate::disk::DiskSpec;
 pub(crate) type Judge<'a> = &'a dyn Fn(&[(String, String)]) -> Vec<(Option<usize>, String)>;
 
 /// What the values of a suite are read with.
-pub(super) struct Reader<'a> {
+pub(super) struct SuiteReader<'a> {
     pub(super) faults: Faults<'a>,
     /// CPUs of the node, for counts per core.
     pub(super) cpus: u32,
@@ -28,15 +28,15 @@ pub(super) struct Reader<'a> {
 
 /// See [`Suite::load`].
 pub(super) fn suite(text: &str, file: &Path, cpus: u32, judge: Judge<'_>) -> Result<Suite, String> {
-    let mut reader = Reader { faults: Faults::new(text, file), cpus, judge, sets: Vec::new() };
+    let mut reader = SuiteReader { faults: Faults::new(text, file), cpus, judge, sets: Vec::new() };
     let read = reader.faults.read::<file::File>();
     match read.and_then(|file| reader.whole(file)) {
         Some(suite) if reader.faults.is_empty() => Ok(suite),
-        _ => Err(reader.faults.told()),
+        _ => Err(reader.faults.into_text()),
     }
 }
 
-impl Reader<'_> {
+impl SuiteReader<'_> {
     /// `None` only with a fault noted.
     fn whole(&mut self, file: file::File) -> Option<Suite> {
         let name = self.faults.need(0, "name", file.name);
@@ -102,7 +102,7 @@ impl Reader<'_> {
         let before = self.faults.count();
         let parts = self.count("data.parts", set.parts);
         let command =
-            set.command.and_then(|words| self.command("data.command", words, Place::Data));
+            set.command.and_then(|words| self.command("data.command", words, Usage::Data));
         let made = match (set.kind, set.size, command) {
             (Some(kind), Some(size), None) => Made::Generated(kind, lrs_core::units::Bytes(size.0)),
             (None, None, Some(command)) => Made::Derived(command),
@@ -122,7 +122,7 @@ impl Reader<'_> {
         let (at, load) = (load.span().start, load.into_inner());
         let name = self.faults.need(at, "load.name", load.name);
         let class = self.faults.need(at, "load.class", load.class);
-        let check = load.check.map(|words| self.command("load.check", words, Place::Check));
+        let check = load.check.map(|words| self.command("load.check", words, Usage::Check));
         if load.tasks.is_empty() && !self.faults.took_from(at) {
             self.faults.note(at, "load.tasks", "the load has no task", "add a [[load.tasks]]");
         }
@@ -140,12 +140,12 @@ impl Reader<'_> {
         })
     }
 
-    fn groups(&mut self, tables: Vec<Spanned<file::Group>>) -> Option<Vec<Group>> {
+    fn groups(&mut self, tables: Vec<Spanned<file::GroupTable>>) -> Option<Vec<Group>> {
         let places: Vec<usize> = tables.iter().map(|table| table.span().start).collect();
         let after: Vec<Vec<String>> =
             tables.iter().map(|table| table.get_ref().after.clone()).collect();
         let groups: Vec<_> = tables.into_iter().map(|table| self.group(table)).collect();
-        // With one missing, what follows it would be said to follow nothing.
+        // With one missing, what follows it would be reported to follow nothing.
         let mut groups: Vec<Group> = groups.into_iter().collect::<Option<_>>()?;
         let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
         for ((group, after), &at) in groups.iter_mut().zip(after).zip(&places) {
@@ -169,13 +169,13 @@ impl Reader<'_> {
         Some(groups)
     }
 
-    fn group(&mut self, table: Spanned<file::Group>) -> Option<Group> {
+    fn group(&mut self, table: Spanned<file::GroupTable>) -> Option<Group> {
         let (at, group) = (table.span().start, table.into_inner());
         let name = self.faults.need(at, "load.tasks.name", group.name);
         let command = self.faults.need(at, "load.tasks.command", group.command);
         let count = self.count("load.tasks.count", group.count);
         let command =
-            command.and_then(|words| self.command("load.tasks.command", words, Place::Task));
+            command.and_then(|words| self.command("load.tasks.command", words, Usage::Task));
         let mut environment = Vec::new();
         for (name, value) in group.environment {
             if name.is_empty() || name.contains(['=', '\0']) {
@@ -187,13 +187,13 @@ impl Reader<'_> {
                     problem,
                     "use letters, digits and _",
                 );
-            } else if let Some(word) = self.word("load.tasks.environment", &value, Place::Task) {
+            } else if let Some(word) = self.word("load.tasks.environment", &value, Usage::Task) {
                 environment.push((name, word));
             }
         }
         let directory = group.directory;
         let directory =
-            directory.and_then(|it| self.word("load.tasks.directory", &it, Place::Task));
+            directory.and_then(|it| self.word("load.tasks.directory", &it, Usage::Task));
         Some(Group {
             name: name?.0,
             kind: group.kind.map(|line| line.0),
@@ -229,7 +229,7 @@ impl Reader<'_> {
         &mut self,
         key: &str,
         words: Spanned<Vec<String>>,
-        place: Place,
+        place: Usage,
     ) -> Option<Vec<Template>> {
         let at = words.span().start;
         let Some(program) = words.get_ref().first().filter(|program| !program.is_empty()) else {
@@ -253,7 +253,7 @@ impl Reader<'_> {
     }
 
     /// One word with placeholders.
-    fn word(&mut self, key: &str, word: &Spanned<String>, place: Place) -> Option<Template> {
+    fn word(&mut self, key: &str, word: &Spanned<String>, place: Usage) -> Option<Template> {
         let (at, word) = (word.span().start, word.get_ref());
         if word.contains('\0') {
             self.faults.note(at, key, "holds a NUL byte", "remove it");

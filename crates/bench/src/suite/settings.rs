@@ -9,7 +9,7 @@ use lrs_testbed::private::RESERVED;
 use toml::{Spanned, Value};
 
 use super::file::{self, Table, Word};
-use super::read::Reader;
+use super::read::SuiteReader;
 use super::{How, Setting};
 use crate::record::SettingKind;
 
@@ -24,7 +24,7 @@ const PER_CORE: [f64; 3] = [1.0, 1.5, 2.0];
 
 /// The settings of the suite, `[lrsd]` below those that take a daemon.
 pub(super) fn read(
-    reader: &mut Reader<'_>,
+    reader: &mut SuiteReader<'_>,
     lrsd: Option<Spanned<Table>>,
     tables: Vec<Spanned<file::Setting>>,
 ) -> Vec<Setting> {
@@ -34,7 +34,7 @@ pub(super) fn read(
         judge(reader, "lrsd", table.span().start, &keys, &places);
         keys
     });
-    // What does not fit in [lrsd] is told once, not of each setting over it.
+    // What does not fit in [lrsd] is reported once, not for each setting over it.
     let base_fits = reader.faults.count() == faults;
     if tables.is_empty() {
         return defaults(&base, reader.cpus);
@@ -73,7 +73,7 @@ pub(super) fn name_references(settings: &mut [Setting]) {
 }
 
 fn setting(
-    reader: &mut Reader<'_>,
+    reader: &mut SuiteReader<'_>,
     table: Spanned<file::Setting>,
     base: &Keys,
 ) -> Option<(Setting, Places)> {
@@ -123,7 +123,7 @@ fn of_cores(per_core: f64, cpus: u32) -> u32 {
 }
 
 /// The keys of an inline table or section, quoted paths or nested tables, and their places.
-fn keys(reader: &mut Reader<'_>, name: &str, table: &Spanned<Table>) -> (Keys, Places) {
+fn keys(reader: &mut SuiteReader<'_>, name: &str, table: &Spanned<Table>) -> (Keys, Places) {
     let (mut taken, mut places) = (Keys::new(), Places::new());
     for (key, value) in table.get_ref() {
         let first = taken.len();
@@ -135,7 +135,7 @@ fn keys(reader: &mut Reader<'_>, name: &str, table: &Spanned<Table>) -> (Keys, P
         let reserved = RESERVED.contains(&&**path) || path == "daemon.mode";
         if reserved {
             let at = places.get(path).copied().unwrap_or_default();
-            let problem = "is set by the bench, whose lrsd is a private one that shapes";
+            let problem = "is set by the bench, since its lrsd is a private one that shapes";
             reader.faults.note(at, &format!("{name}.\"{path}\""), problem, "remove it");
         }
         !reserved
@@ -155,7 +155,7 @@ fn flatten(path: &str, value: &Value, taken: &mut Keys) {
 }
 
 /// Notes what lrsd says of `keys`: at the key, or at `at` where the key is not of this table.
-fn judge(reader: &mut Reader<'_>, name: &str, at: usize, keys: &Keys, places: &Places) {
+fn judge(reader: &mut SuiteReader<'_>, name: &str, at: usize, keys: &Keys, places: &Places) {
     if keys.is_empty() {
         return;
     }

@@ -26,9 +26,9 @@ enum Hole {
     Scale(u64),
 }
 
-/// Where a template stands, which decides what it may name.
+/// Where a template is used, which decides what it may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Usage {
     /// In a command of a task.
     Task,
     /// In a command that makes data.
@@ -37,22 +37,22 @@ pub(crate) enum Place {
     Check,
 }
 
-impl Place {
+impl Usage {
     /// The placeholders, for a remedy.
     pub(super) fn names(self) -> &'static str {
         match self {
-            Place::Task => "{data}, {part}, {index}, {out}, {run}, {scale:N}, {cpus}",
-            Place::Data => "{data}, {part}, {out}, {scale:N}, {cpus}",
-            Place::Check => "{data}, {run}, {scale:N}, {cpus}",
+            Usage::Task => "{data}, {part}, {index}, {out}, {run}, {scale:N}, {cpus}",
+            Usage::Data => "{data}, {part}, {out}, {scale:N}, {cpus}",
+            Usage::Check => "{data}, {run}, {scale:N}, {cpus}",
         }
     }
 
     fn allows(self, hole: Hole) -> bool {
         match hole {
             Hole::Data | Hole::Cpus | Hole::Scale(_) => true,
-            Hole::Part | Hole::Out => self != Place::Check,
-            Hole::Run => self != Place::Data,
-            Hole::Index => self == Place::Task,
+            Hole::Part | Hole::Out => self != Usage::Check,
+            Hole::Run => self != Usage::Data,
+            Hole::Index => self == Usage::Task,
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct Fill<'a> {
 
 impl Template {
     /// Takes a word apart; the error is the placeholder that is none in this place.
-    pub(super) fn parse(word: &str, place: Place) -> Result<Template, String> {
+    pub(super) fn parse(word: &str, place: Usage) -> Result<Template, String> {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = word;
@@ -128,7 +128,7 @@ impl Template {
         }
     }
 
-    /// The data sets whose parts it names, as in `{data}/NAME-{part}`.
+    /// The data sets with parts that it names, as in `{data}/NAME-{part}`.
     pub(super) fn sets(&self) -> impl Iterator<Item = &str> {
         self.0.windows(3).filter_map(|pieces| match pieces {
             [Piece::Hole(Hole::Data), Piece::Text(text), Piece::Hole(Hole::Part)] => {
@@ -191,7 +191,7 @@ mod tests {
             scale: 0.1,
             cpus: 2,
         };
-        Template::parse(word, Place::Task).unwrap().fill(&fill)
+        Template::parse(word, Usage::Task).unwrap().fill(&fill)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn data_sets_are_found_where_their_parts_are_named() {
         let sets = |word| {
-            let template = Template::parse(word, Place::Task).unwrap();
+            let template = Template::parse(word, Usage::Task).unwrap();
             template.sets().map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(sets("cmp {data}/a-{part} {data}/b-{part} {run}/c-{part}"), ["a", "b"]);
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn unknown_holes_are_named() {
         let refused = |word, place| Template::parse(word, place).unwrap_err();
-        assert_eq!(refused("x {file}", Place::Task), "{file}");
-        assert_eq!(refused("{print}", Place::Task), "{print}");
-        assert_eq!(refused("{scale:x}", Place::Task), "{scale:x}");
-        assert_eq!(refused("{open", Place::Task), "{open");
-        assert_eq!(refused("{out}", Place::Check), "{out}");
-        assert_eq!(refused("{run}", Place::Data), "{run}");
+        assert_eq!(refused("x {file}", Usage::Task), "{file}");
+        assert_eq!(refused("{print}", Usage::Task), "{print}");
+        assert_eq!(refused("{scale:x}", Usage::Task), "{scale:x}");
+        assert_eq!(refused("{open", Usage::Task), "{open");
+        assert_eq!(refused("{out}", Usage::Check), "{out}");
+        assert_eq!(refused("{run}", Usage::Data), "{run}");
     }
 }

@@ -18,7 +18,7 @@ command = ["true"]
 "#;
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn what_is_left_out_has_a_default() {
     let suite = read(SMALL).unwrap();
     assert_eq!((suite.rounds, suite.time_limit), (10, Duration::from_secs(300)));
     assert!(suite.programs().into_iter().eq(["true"]));
@@ -83,7 +83,7 @@ how = "cgroup"
 }
 
 #[test]
-fn every_fault_is_told_with_its_line() {
+fn every_fault_is_reported_with_its_line() {
     let text = r#"name = "Bad Name"
 round = 3
 time_limit = 5
@@ -126,7 +126,7 @@ name = "s"
 slots = 2
 lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "off" }
 "#;
-    let told = read(text).unwrap_err();
+    let message = read(text).unwrap_err();
     for (line, words) in [
         (1, "name = \"Bad Name\": expected 1 to 64 of a-z"),
         (2, "round: unknown key; did you mean rounds?"),
@@ -144,10 +144,10 @@ lrs = { "slots.expnad" = false, "daemon.sample_period" = "1ms", "dbus.bus" = "of
         (38, "2 things decide what runs"),
         (41, "setting.lrs.\"dbus.bus\""),
     ] {
-        let found = told
+        let found = message
             .lines()
             .any(|fault| fault.starts_with(&format!("s.toml:{line}:")) && fault.contains(words));
-        assert!(found, "line {line}, {words}, in\n{told}");
+        assert!(found, "line {line}, {words}, in\n{message}");
     }
 }
 
@@ -187,37 +187,40 @@ fn lrsd_judges_its_keys_with_those_of_the_setting() {
             other => panic!("{other:?}"),
         }
     };
-    let told = read::suite(&text, Path::new("s.toml"), 2, &judge).unwrap_err();
-    let told: Vec<&str> = told.lines().collect();
+    let message = read::suite(&text, Path::new("s.toml"), 2, &judge).unwrap_err();
+    let message: Vec<&str> = message.lines().collect();
     assert_eq!(
-        told,
+        message,
         [
             "s.toml:13: setting.lrs.\"slots.passive\": is odd; no",
             "s.toml:15: setting.lrs.\"slots.passive_max\": is too small; raise it"
         ]
     );
     let text = format!("{SMALL}[[setting]]\nname = \"a\"\nhow = \"cgroup\"\nlrs = {{}}\n");
-    let told = read(&text).unwrap_err();
-    assert!(told.contains("a setting of LRS decides by itself how"), "{told}");
+    let message = read(&text).unwrap_err();
+    assert!(message.contains("a setting of LRS decides by itself how"), "{message}");
 }
 
 #[test]
 fn what_no_task_would_find_is_refused() {
-    let told = read(&SMALL.replace("\"true\"", "\"bin/true\"")).unwrap_err();
-    assert!(told.contains("s.toml:8:") && told.contains("bin/true depends on where"), "{told}");
+    let message = read(&SMALL.replace("\"true\"", "\"bin/true\"")).unwrap_err();
+    assert!(
+        message.contains("s.toml:8:") && message.contains("bin/true depends on where"),
+        "{message}"
+    );
     let data = "[[data]]\nname = \"text\"\nkind = \"text\"\nsize = \"1KiB\"\n";
     let command =
         |name: &str| SMALL.replace("\"true\"", &format!("\"wc\", \"{{data}}/{name}-{{part}}\""));
     assert!(read(&format!("{}{data}", command("text"))).is_ok());
-    let told = read(&format!("{}{data}", command("txt"))).unwrap_err();
-    assert!(told.contains("no data \"txt\"; did you mean text?"), "{told}");
+    let message = read(&format!("{}{data}", command("txt"))).unwrap_err();
+    assert!(message.contains("no data \"txt\"; did you mean text?"), "{message}");
 }
 
 #[test]
-fn broken_toml_and_empty_files_are_told() {
+fn broken_toml_and_empty_files_are_reported() {
     assert!(read("name = \n").unwrap_err().contains("s.toml:1:"));
-    let told = read("").unwrap_err();
-    assert!(told.contains("name: is missing"), "{told}");
+    let message = read("").unwrap_err();
+    assert!(message.contains("name: is missing"), "{message}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use lrs_bench::record::Outcome;
 
-use super::{Ended, Place, lrsctl};
+use super::{Ended, SuiteDir, lrsctl};
 
 /// One load `l` of these tasks, two slots.
 fn suite(tasks: &str) -> String {
@@ -20,7 +20,7 @@ fn suite(tasks: &str) -> String {
 const TRUE: &str = "[[load.tasks]]\nname = \"t\"\ncommand = [\"true\"]\n";
 
 /// Nothing ran: exit code 1, each of `words` on stderr, no output directory, nothing left.
-fn refused(place: &Place, args: &[&str], code: i32, words: &[&str]) {
+fn refused(place: &SuiteDir, args: &[&str], code: i32, words: &[&str]) {
     let ended = place.bench(args);
     assert_eq!(ended.code, Some(code), "{ended:?}");
     for word in words {
@@ -32,33 +32,33 @@ fn refused(place: &Place, args: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
-fn what_is_missing_is_told_before_anything_runs() {
+fn what_is_missing_is_reported_before_anything_runs() {
     let command = "[[load.tasks]]\nname = \"t\"\ncommand = [\"no-such-program-1\", \"x\"]\n";
-    let place = Place::new(&format!("programs = [\"no-such-program-2\"]\n{}", suite(command)));
+    let place = SuiteDir::new(&format!("programs = [\"no-such-program-2\"]\n{}", suite(command)));
     let both = ["no-such-program-1", "no-such-program-2", "nothing was run"];
     refused(&place, &[], 1, &both);
 
-    let place = Place::new(&format!("space = \"1PiB\"\n{}", suite(TRUE)));
+    let place = SuiteDir::new(&format!("space = \"1PiB\"\n{}", suite(TRUE)));
     refused(&place, &[], 1, &["are free in", "needs 1.0 PiB", "--dir"]);
 }
 
 #[test]
 fn suites_that_say_too_little_or_too_much_are_refused() {
-    refused(&Place::new(&suite("")), &[], 1, &["suite.toml:7", "has no task"]);
+    refused(&SuiteDir::new(&suite("")), &[], 1, &["suite.toml:7", "has no task"]);
     let zero = suite("[[load.tasks]]\nname = \"t\"\ncount = 0\ncommand = [\"true\"]\n");
-    refused(&Place::new(&zero), &[], 1, &["suite.toml:12", "count = 0", "1..=10000"]);
-    refused(&Place::new(&suite(&TRUE.repeat(2))), &[], 1, &["\"t\" is taken by line 10"]);
+    refused(&SuiteDir::new(&zero), &[], 1, &["suite.toml:12", "count = 0", "1..=10000"]);
+    refused(&SuiteDir::new(&suite(&TRUE.repeat(2))), &[], 1, &["\"t\" is taken by line 10"]);
     let after = format!("{TRUE}after = [\"t\"]\n");
-    refused(&Place::new(&suite(&after)), &[], 1, &["\"t\" waits for itself"]);
-    refused(&Place::new(&suite(TRUE)), &["--setting", "three"], 2, &["no 'three'", "'two'"]);
-    refused(&Place::new(&suite(TRUE)), &["--load", "m"], 2, &["no 'm'", "'l'"]);
+    refused(&SuiteDir::new(&suite(&after)), &[], 1, &["\"t\" waits for itself"]);
+    refused(&SuiteDir::new(&suite(TRUE)), &["--setting", "three"], 2, &["no 'three'", "'two'"]);
+    refused(&SuiteDir::new(&suite(TRUE)), &["--load", "m"], 2, &["no 'm'", "'l'"]);
 }
 
 #[test]
 fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
     // Line 11 is that of `lrs`; 4 goes with the default of slots.passive, and not with 6.
     let with = |lrsd: &str, lrs: &str| {
-        Place::new(&suite(TRUE).replace(
+        SuiteDir::new(&suite(TRUE).replace(
             "[[load]]",
             &format!("[lrsd]\n{lrsd}\n[[setting]]\nname = \"a\"\nlrs = {{ {lrs} }}\n[[load]]"),
         ))
@@ -66,8 +66,8 @@ fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
     let keys =
         "\"slots.expnad\" = false, \"daemon.sample_period\" = \"1ms\", \"dbus.bus\" = \"off\"";
     let bad = with("", &format!("{keys}, \"x\" = 1"));
-    let told = ["suite.toml:11: setting.lrs.", "slots.expand", "daemon.sample_period", "dbus.bus"];
-    refused(&bad, &[], 1, &told);
+    let words = ["suite.toml:11: setting.lrs.", "slots.expand", "daemon.sample_period", "dbus.bus"];
+    refused(&bad, &[], 1, &words);
     let both = with("\"slots.passive\" = 6", "\"slots.passive_max\" = 4");
     refused(&both, &[], 1, &["suite.toml:11: setting.lrs.\"slots.passive_max\""]);
     refused(
@@ -79,8 +79,8 @@ fn keys_of_lrsd_are_judged_by_lrsd_where_they_stand() {
 }
 
 #[test]
-fn an_unwritable_place_is_told() {
-    let place = Place::new(&suite(TRUE));
+fn an_unwritable_place_is_reported() {
+    let place = SuiteDir::new(&suite(TRUE));
     std::fs::write(place.path().join("file"), "").unwrap();
     let mut command = Command::new(lrsctl());
     command.args(["bench", "suite.toml", "--dir", "file"]).current_dir(place.path());
@@ -98,7 +98,7 @@ fn a_task_that_fails_fails_its_run_and_no_other() {
     let tasks = "[[load.tasks]]\nname = \"good\"\ncommand = [\"true\"]\n\
          [[load.tasks]]\nname = \"bad\"\ncommand = [\"sh\", \"-c\", \"echo no luck >&2; exit 3\"]\n\
          [[load]]\nname = \"m\"\nclass = \"io\"\n[[load.tasks]]\nname = \"t\"\ncommand = [\"true\"]\n";
-    let place = Place::new(&suite(tasks));
+    let place = SuiteDir::new(&suite(tasks));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("1 of 2 runs failed") && ended.err.contains("no luck"), "{ended:?}");
@@ -108,15 +108,15 @@ fn a_task_that_fails_fails_its_run_and_no_other() {
     assert_eq!(bad.tasks[1].outcome, Outcome::Exit(3));
     assert_eq!(bad.tasks[0].outcome, Outcome::Ok);
     assert!(good.makespan_seconds.is_some() && good.faults.is_empty());
-    let said = std::fs::read_to_string(place.output().join("logs/l-two-0-bad-1.log")).unwrap();
-    assert_eq!(said, "no luck\n");
+    let text = std::fs::read_to_string(place.output().join("logs/l-two-0-bad-1.log")).unwrap();
+    assert_eq!(text, "no luck\n");
     assert_eq!(place.left(), [""; 0]);
 }
 
 #[test]
 fn a_check_that_does_not_hold_fails_the_run() {
     let tasks = format!("check = [\"sh\", \"-c\", \"echo {{run}}; exit 1\"]\n{TRUE}");
-    let place = Place::new(&suite(&tasks));
+    let place = SuiteDir::new(&suite(&tasks));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let [run] = &*place.runs() else { panic!("{ended:?}") };
@@ -130,7 +130,7 @@ fn what_a_check_leaves_behind_ends_before_the_next_run() {
     let tasks = "check = [\"sh\", \"-c\", \"setsid sleep 600 & echo $! > ../../pid\"]\n\
          [[load.tasks]]\nname = \"t\"\ncommand = [\"sh\", \"-c\", \
          \"test ! -e ../../pid || ! kill -0 $(cat ../../pid)\"]\n";
-    let place = Place::new(&suite(tasks).replace("rounds = 1", "rounds = 2"));
+    let place = SuiteDir::new(&suite(tasks).replace("rounds = 1", "rounds = 2"));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(place.runs().len(), 2);
@@ -139,7 +139,7 @@ fn what_a_check_leaves_behind_ends_before_the_next_run() {
 #[test]
 fn a_task_that_cannot_be_started_says_why() {
     let tasks = format!("{TRUE}count = 100\ndirectory = \"nowhere\"\n");
-    let place = Place::new(&suite(&tasks));
+    let place = SuiteDir::new(&suite(&tasks));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let [run] = &*place.runs() else { panic!("{ended:?}") };
@@ -156,7 +156,7 @@ fn a_task_without_an_end_is_killed_with_all_it_started() {
     let tasks = format!(
         "[[load.tasks]]\nname = \"endless\"\ncount = 3\ncommand = [\"sh\", \"-c\", \"{command}\"]\n"
     );
-    let place = Place::new(&suite(&tasks).replace("echo $$ >> pids", "echo $$ >> ../../pids"));
+    let place = SuiteDir::new(&suite(&tasks).replace("echo $$ >> pids", "echo $$ >> ../../pids"));
     let ended = place.bench(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let [run] = &*place.runs() else { panic!("{ended:?}") };
@@ -179,7 +179,7 @@ fn an_interrupt_gives_what_is_there() {
         "{TRUE}[[load]]\nname = \"m\"\nclass = \"cpu\"\n[[load.tasks]]\nname = \"t\"\n\
          command = [\"sleep\", \"600\"]\n"
     );
-    let place = Place::new(&suite(&tasks).replace("\"1s\"", "\"10m\""));
+    let place = SuiteDir::new(&suite(&tasks).replace("\"1s\"", "\"10m\""));
     let mut command = place.command(&[]);
     let mut child = command
         .stderr(std::process::Stdio::piped())
@@ -201,7 +201,7 @@ fn an_interrupt_gives_what_is_there() {
 #[test]
 fn a_bench_that_was_cut_off_is_resumed_with_whole_rounds() {
     let second = "[[setting]]\nname = \"one\"\nslots = 1\n";
-    let place = Place::new(&suite(TRUE).replace("[[load]]", &format!("{second}[[load]]")));
+    let place = SuiteDir::new(&suite(TRUE).replace("[[load]]", &format!("{second}[[load]]")));
     assert_eq!(place.bench(&["--rounds", "2"]).code, Some(0));
     let before = place.runs();
     let file = place.output().join("runs.jsonl");
@@ -236,9 +236,9 @@ fn a_bench_that_was_cut_off_is_resumed_with_whole_rounds() {
     assert_eq!(place.left(), [""; 0]);
 }
 
-/// `lrsctl` as an account without rights: as root by becoming nobody, with a copy of the
-/// executables that nobody can reach.
-fn unprivileged(place: &Place, args: &[&str]) -> Ended {
+/// `lrsctl` as an account without rights: as root under the uid of `nobody`, with a copy of the
+/// executables which that account can reach.
+fn unprivileged(place: &SuiteDir, args: &[&str]) -> Ended {
     let mut command = place.command(args);
     // SAFETY: it only asks.
     if unsafe { libc::geteuid() } == 0 {
@@ -257,7 +257,7 @@ fn unprivileged(place: &Place, args: &[&str]) -> Ended {
 fn without_root_there_are_plain_processes_and_a_word_about_the_rest() {
     let text =
         suite(TRUE).replace("[[load]]", "[[setting]]\nname = \"shaped\"\nlrs = {}\n[[load]]");
-    let place = Place::new(&text);
+    let place = SuiteDir::new(&text);
     let ended = unprivileged(&place, &[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("needs root"), "{ended:?}");

@@ -24,7 +24,7 @@ pub fn lrsctl() -> PathBuf {
 }
 
 /// A directory with a suite; the working directories and the output go there too.
-pub struct Place {
+pub struct SuiteDir {
     dir: tempfile::TempDir,
 }
 
@@ -36,11 +36,11 @@ pub struct Ended {
     pub err: String,
 }
 
-impl Place {
-    pub fn new(suite: &str) -> Place {
+impl SuiteDir {
+    pub fn new(suite: &str) -> SuiteDir {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("suite.toml"), suite).unwrap();
-        Place { dir }
+        SuiteDir { dir }
     }
 
     pub fn path(&self) -> &Path {
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SuiteDir {
     fn drop(&mut self) {
         // Of a bench without lrsd there is none.
         let log = std::fs::read_to_string(self.output().join("logs/lrsd.log"));

@@ -2,7 +2,7 @@
 
 use lrs_bench::record::{Outcome, Run, SettingKind};
 
-use super::Place;
+use super::SuiteDir;
 
 const SUITE: &str = r#"
 name = "tiny"
@@ -64,7 +64,7 @@ how = "alone"
 #[test]
 #[ignore = "needs root and cgroups"]
 fn a_tiny_bench_runs_in_every_setting() {
-    let place = Place::new(SUITE);
+    let place = SuiteDir::new(SUITE);
     let ended = place.bench(&["--quick"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let runs = place.runs();

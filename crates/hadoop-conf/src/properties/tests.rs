@@ -124,7 +124,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_default_of_the_environment_stands_in_for_what_only_the_java_process_knows() {
+fn a_default_of_the_environment_replaces_what_only_the_java_process_knows() {
     let of = super::default_of_environment;
     assert_eq!((of("env.X:-/a-b"), of("env.X-d")), (Some("/a-b"), Some("d")));
     assert_eq!((of("env.X"), of("other-key")), (None, None));

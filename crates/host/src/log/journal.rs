@@ -1,8 +1,8 @@
 //! Lines for journald in its own protocol (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>): the entry
 //! is made where the line is logged and sent by the thread that writes.
 //!
-//! Not the crate tracing-journald, whose entries these are: it sends where the line is logged, and so
-//! waits there for a journald that hangs.
+//! Not the crate tracing-journald, which has the same entries: it sends where the line is logged,
+//! and so waits there for a journald that hangs.
 //!
 //! Limit. An entry is one datagram: one above `net.core.wmem_default` (208 KiB) is lost, and counted.
 

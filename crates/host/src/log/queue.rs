@@ -49,7 +49,7 @@ struct State {
     bytes: usize,
     /// When the writer took the line that it has in hand.
     writing: Option<BootTime>,
-    /// Lines lost since that was last said.
+    /// Lines lost since the last report.
     lost: u64,
     /// Why the last line could not be written; `None`: it was.
     failed: Option<String>,
@@ -108,7 +108,7 @@ impl Queue {
     }
 
     /// What became of the line taken last. Answers how many lines are missing before the next, if
-    /// that is to be said now: lines get out, and none waits that was there before the loss.
+    /// that is to be reported now: lines get out, and none waits that was there before the loss.
     fn wrote(&self, written: io::Result<()>) -> Option<u64> {
         let mut state = self.state();
         state.failed = written.err().map(|error| error.to_string());
@@ -120,19 +120,21 @@ impl Queue {
         says.then(|| std::mem::take(&mut state.lost))
     }
 
-    /// That lines were lost, and why, until the log itself has said so.
+    /// That lines were lost, and why, until the log itself has reported it.
     pub(super) fn trouble(&self) -> Option<String> {
         let state = self.state();
         let why = match &state.failed {
             Some(error) => format!("they cannot be written ({error})"),
-            None => "nobody reads them (a stopped terminal, a full pipe, a journald that hangs)"
-                .to_owned(),
+            None => {
+                "no program reads them (a stopped terminal, a full pipe, a journald that hangs)"
+                    .to_owned()
+            }
         };
         (state.lost > 0).then(|| format!("{} lines of lrsd's log were lost: {why}", state.lost))
     }
 
-    /// Waits until all lines are out, but no longer than `within`, and not at all for a line that nobody
-    /// has read in that time already. Whether they are out.
+    /// Waits until all lines are out, but no longer than `within`, and not at all for a line that
+    /// no reader has taken in that time already. Whether they are out.
     pub(super) fn drain(&self, within: Duration) -> bool {
         let state = self.state();
         if state.writing.is_some_and(|begun| clock::boot_time().since(begun) >= within) {
@@ -172,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_without_room_are_counted_and_that_is_said_once_the_others_are_out() {
+    fn lines_without_room_are_counted_and_that_is_reported_once_the_others_are_out() {
         let queue = Queue::new();
         let long = || line(&"x".repeat(ROOM / 4));
         for _ in 0..7 {
             queue.push(long());
         }
         let trouble = queue.trouble().unwrap();
-        assert!(trouble.contains("4 lines") && trouble.contains("nobody reads"), "{trouble}");
-        for said in [None, None, Some(4)] {
+        assert!(trouble.contains("4 lines") && trouble.contains("no program reads"), "{trouble}");
+        for lost in [None, None, Some(4)] {
             assert!(queue.take(Duration::ZERO).is_some());
-            assert_eq!(queue.wrote(Ok(())), said);
+            assert_eq!(queue.wrote(Ok(())), lost);
         }
         assert_eq!(queue.trouble(), None);
         queue.push(long());

@@ -1,4 +1,4 @@
-//! Warnings and errors that come again and again: said once, then counted.
+//! Warnings and errors that come again and again: logged once, then counted.
 //!
 //! A loop that tries again says why it failed each time, and what it says is the same. So a line of the
 //! level `warn` or `error` with the words and fields of one within the last minute is not written but
@@ -19,22 +19,22 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Within this time the same is not said again.
+/// Within this time the same is not logged again.
 pub(super) const AGAIN: Duration = Duration::from_secs(60);
 
 /// Lines that are remembered.
 const MOST: usize = 256;
 
-/// What was said lately.
+/// Lines of late.
 #[derive(Debug)]
-pub(super) struct Repeats(Mutex<BTreeMap<u64, Said>>);
+pub(super) struct Repeats(Mutex<BTreeMap<u64, Line>>);
 
 #[derive(Debug)]
-struct Said {
+struct Line {
     at: BootTime,
     level: Level,
     words: String,
-    /// How often it was not said since.
+    /// How often it was left out since.
     again: u64,
 }
 
@@ -47,22 +47,22 @@ struct Counted {
 }
 
 impl Repeats {
-    /// Nothing was said yet.
+    /// No line yet.
     pub(super) const fn new() -> Repeats {
         Repeats(Mutex::new(BTreeMap::new()))
     }
 
-    fn said(&self) -> MutexGuard<'_, BTreeMap<u64, Said>> {
+    fn lines(&self) -> MutexGuard<'_, BTreeMap<u64, Line>> {
         // No code that can panic runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the line is to be written; one that is not is counted.
     fn is_news(&self, level: Level, line: Words, now: BootTime) -> bool {
-        let mut said = self.said();
+        let mut lines = self.lines();
         let key = line.key();
-        if let Some(before) = said.get_mut(&key) {
-            // A count that waits to be said goes on: the line stands before it.
+        if let Some(before) = lines.get_mut(&key) {
+            // A count that waits to be logged goes on: the line is before it.
             if now.since(before.at) < AGAIN || before.again > 0 {
                 before.again += 1;
                 return false;
@@ -70,28 +70,28 @@ impl Repeats {
             before.at = now;
             return true;
         }
-        if said.len() >= MOST {
-            said.retain(|_, said| now.since(said.at) < AGAIN || said.again > 0);
+        if lines.len() >= MOST {
+            lines.retain(|_, line| now.since(line.at) < AGAIN || line.again > 0);
         }
-        if said.len() < MOST {
-            said.insert(key, Said { at: now, level, words: line.message, again: 0 });
+        if lines.len() < MOST {
+            lines.insert(key, Line { at: now, level, words: line.message, again: 0 });
         }
         true
     }
 
-    /// The counts that are to be said: of lines that were said a minute ago; with `all`, every one.
+    /// The counts that are due: of lines that were logged a minute ago; with `all`, every one.
     fn due(&self, now: BootTime, all: bool) -> Vec<Counted> {
         let mut counted = Vec::new();
-        self.said().retain(|_, said| {
-            if !all && now.since(said.at) < AGAIN {
+        self.lines().retain(|_, line| {
+            if !all && now.since(line.at) < AGAIN {
                 return true;
             }
-            if said.again == 0 {
+            if line.again == 0 {
                 return false;
             }
-            let again = std::mem::take(&mut said.again);
-            counted.push(Counted { level: said.level, words: said.words.clone(), again });
-            said.at = now;
+            let again = std::mem::take(&mut line.again);
+            counted.push(Counted { level: line.level, words: line.words.clone(), again });
+            line.at = now;
             true
         });
         counted
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_after_a_minute_is_said_again() {
+    fn what_comes_again_after_a_minute_is_reported_again() {
         let repeats = Repeats::new();
         assert!(repeats.is_news(Level::ERROR, words("a"), at(1)));
         assert!(repeats.is_news(Level::ERROR, words("a"), at(61)));
@@ -199,7 +199,7 @@ mod tests {
         assert!(!repeats.is_news(Level::ERROR, words("a"), at(500)), "after its count");
         assert_eq!(repeats.due(at(500), false).len(), 1);
         assert!(repeats.due(at(600), false).is_empty());
-        assert!(repeats.said().is_empty(), "and then forgotten");
+        assert!(repeats.lines().is_empty(), "and then forgotten");
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         }
         assert!(repeats.is_news(Level::WARN, words("beyond"), at(1)));
         assert!(repeats.is_news(Level::WARN, words("beyond"), at(1)));
-        assert_eq!(repeats.said().len(), MOST);
+        assert_eq!(repeats.lines().len(), MOST);
         assert!(repeats.is_news(Level::WARN, words("later"), at(62)));
         assert!(!repeats.is_news(Level::WARN, words("later"), at(62)), "there is room again");
     }

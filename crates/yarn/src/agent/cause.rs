@@ -12,8 +12,8 @@ pub(super) enum Cause {
     Manager,
     /// The NodeManager started since the last offer.
     NodeManager,
-    /// Somebody set this figure.
-    Somebody(Resource),
+    /// Others set this figure.
+    SetByOthers(Resource),
     /// One of the last two: the NodeManager does not tell when it started.
     Either,
 }
@@ -43,7 +43,7 @@ impl Agent {
         } else if then.node_manager.is_none() || era.node_manager.is_none() {
             Cause::Either
         } else {
-            Cause::Somebody(shown)
+            Cause::SetByOthers(shown)
         }
     }
 
@@ -60,12 +60,12 @@ impl Agent {
                 return "the node shows its own figure again: its NodeManager registered anew"
                     .into();
             }
-            Cause::Somebody(figure) => {
-                return format!("somebody gave the node {figure}, which the offer builds on");
+            Cause::SetByOthers(figure) => {
+                return format!("another client gave the node {figure}, which the offer builds on");
             }
             Cause::Either => {
                 return "the node shows its own figure again: its NodeManager registered anew, or \
-                        somebody set it"
+                        it was set by others"
                     .into();
             }
         }

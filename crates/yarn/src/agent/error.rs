@@ -25,7 +25,7 @@ pub enum Misnamed {
     )]
     Elsewhere { found: NodeId },
     #[error(
-        "whether {found}, as the NodeManager calls itself, is this node cannot be told: {} cannot \
+        "whether {found}, as the NodeManager calls itself, is this node is not known: {} cannot \
          be looked up: {reason}; set yarn.node_id = \"{found}\" if it is",
         .found.host()
     )]
@@ -71,7 +71,7 @@ pub enum AgentError {
     OtherTypes { node: NodeId, types: Vec<String> },
     #[error(
         "nothing is offered: whether {node} has resources beside memory and vcores, which the \
-         command that changes a node would make 0, cannot be told: {reason}"
+         command that changes a node would make 0, is not known: {reason}"
     )]
     Types { node: NodeId, reason: String },
     #[error(
@@ -114,14 +114,14 @@ pub enum AgentError {
     )]
     DecommissionedUnseen { node: NodeId },
     #[error(
-        "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
+        "another client gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
          beyond that until it has them back (`yarn rmadmin -updateNodeResource {node} {} {} -1`) or \
          its NodeManager is restarted",
         .whole.memory_mib, .whole.vcores
     )]
     Lowered { node: NodeId, shown: Resource, whole: Resource },
     #[error(
-        "somebody gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
+        "another client gave {node} {shown}, less than the {whole} it has by itself: nothing is offered \
          beyond that until its NodeManager is restarted. Do not set it back by hand: it was being \
          decommissioned, and the ResourceManager would kill containers that {whole} has no room for"
     )]
@@ -132,7 +132,7 @@ pub enum AgentError {
     )]
     Several(usize),
     #[error(
-        "whether more than one NodeManager runs on this node cannot be told: {0}; set yarn.node_id"
+        "whether more than one NodeManager runs on this node is not known: {0}; set yarn.node_id"
     )]
     Uncounted(String),
     #[error("the managers are not asked and nothing is offered: {0}")]

@@ -5,12 +5,12 @@
 //! such as 8042, and a node named there would be offered what is open here. So an id is believed
 //! if it is the one that was set, or if its host is this node ([`Cluster::is_here`]). One that is
 //! not believed is remembered until a poll brings one that is, for the passes in between ask
-//! nobody. An offer that stands is taken back meanwhile.
+//! no manager. An offer in force is taken back meanwhile.
 //!
 //! Limit: who names the right node is believed in the rest too, that is in its health and its
 //! start.
 
-use super::{Agent, AgentError, Cluster, Misnamed, Moment, NodeId, Told, View};
+use super::{Agent, AgentError, Cluster, Misnamed, Moment, NodeId, Outcome, View};
 
 impl Agent {
     /// The node, asked for anew at a poll.
@@ -68,20 +68,20 @@ impl Agent {
         }
     }
 
-    /// While the NodeManager is not believed, an offer of ours is of slots that somebody else may
+    /// While the NodeManager is not believed, an offer of ours is of slots that another node may
     /// have: it is taken back. Answers the error either way.
     pub(super) fn withdraw(
         &mut self,
         error: AgentError,
         cluster: &mut dyn Cluster,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<NodeId, AgentError> {
         if matches!(error, AgentError::Misnamed(_))
             && let Some(node) = self.offered_to()
         {
-            self.settle(cluster, &node, &View { offer: false, ..*view }, told, now)?;
+            self.reconcile(cluster, &node, &View { offer: false, ..*view }, outcome, now)?;
         }
         Err(error)
     }

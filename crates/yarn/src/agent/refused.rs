@@ -2,7 +2,7 @@
 //!
 //! An update may be a Java machine that starts and a ticket that is asked for, on each node of a
 //! cluster. So it is tried again after a pause that grows from a second to a minute, whatever figure
-//! is wanted by then, and until one is carried out: slots open and close meanwhile, and a look that
+//! is wanted by then, and until one is carried out: slots open and close meanwhile, and a pass that
 //! finds nothing to send is no sign that the next update will do better. Only a figure below all that
 //! were tried does not wait, for a raise that failed may have been carried out all the same.
 //!
@@ -22,8 +22,8 @@ pub(super) struct Refused {
     /// The least figure of them.
     least: Resource,
     reason: String,
-    /// Which reason was told last.
-    told: Option<String>,
+    /// Which reason was reported last.
+    reported: Option<String>,
 }
 
 impl Agent {
@@ -39,7 +39,7 @@ impl Agent {
             pause,
             least: least.filter(|least| !sent.is_below(*least)).unwrap_or(sent),
             reason: error.to_string(),
-            told: before.and_then(|before| before.told),
+            reported: before.and_then(|before| before.reported),
         });
         self.unanswered = Some(now.boot);
         self.raise_at = Some(now.boot.after(pause));
@@ -66,7 +66,7 @@ impl Agent {
     pub(super) fn is_news(&mut self, text: &str) -> bool {
         match &mut self.refused {
             Some(refused) if refused.reason == text => {
-                refused.told.replace(text.to_owned()).as_deref() != Some(text)
+                refused.reported.replace(text.to_owned()).as_deref() != Some(text)
             }
             _ => true,
         }

@@ -1,21 +1,20 @@
 //! Offering to a ResourceManager that shows the node: everything that was read meets here.
 //!
-//! What a node shows is judged while it is RUNNING and no else. A node being decommissioned shows
-//! what its containers have at the moment, one that is unhealthy or lost whatever was there
-//! before; taken for somebody's wish either would become the configured value.
+//! Only the figures of a node that is RUNNING are used. A node that is being decommissioned shows
+//! what its containers have at the moment, one that is unhealthy or lost what it had before;
+//! neither is a value that an administrator configured.
 //!
-//! Lowering an offer and giving it back are not held up by what holds up a raise: a node that is
-//! unhealthy, a record that cannot be written, a raise that was sent and does not show yet. The one
-//! exception is a node that would kill containers for it ([`Ledger::decommissioned`]): whatever
-//! was free when it was read may be in use when the figure arrives, so nothing is sent there.
-
+//! A fault that holds up a raise (an unhealthy node, a record that cannot be written, a raise that
+//! was sent and does not show yet) does not hold up a lower offer or giving back. The one exception
+//! is a node that would kill containers for it ([`Ledger::decommissioned`]): the room that was free
+//! at the reading may be in use when the figure arrives, so nothing is sent there.
 use super::{
     Agent, AgentError, BootTime, Cause, Cluster, Era, LATE, LESS_AFTER, Ledger, Moment, Node,
-    NodeId, Pending, Told, VERIFY_FIRST, View, due, figure, recognise,
+    NodeId, Outcome, Pending, VERIFY_FIRST, View, due, figure, recognise,
 };
 use crate::Resource;
 
-/// The state of a node whose containers are to end before it goes.
+/// The state of a node that goes after its containers have ended.
 const DECOMMISSIONING: &str = "DECOMMISSIONING";
 
 /// What a node that ran showed, and who managed then.
@@ -25,7 +24,7 @@ pub(super) struct Read {
     era: Era,
 }
 
-/// What a look came to.
+/// The result of a pass.
 struct Judged {
     ledger: Ledger,
     shown: Resource,
@@ -38,20 +37,20 @@ struct Judged {
 impl Agent {
     /// Compares and, if need be, sends.
     #[allow(clippy::too_many_arguments)] // one place, in which everything that was read meets
-    pub(super) fn settle_seen(
+    pub(super) fn reconcile_seen(
         &mut self,
         cluster: &mut dyn Cluster,
         id: &NodeId,
         node: &Node,
         restarted: bool,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<(), AgentError> {
         let shown = node.advertised().ok_or_else(|| AgentError::NoFigures(id.clone()))?;
         self.report.advertised = Some(shown);
         let overtaken = self.overtaken(id, shown, view, now);
-        if overtaken.is_none() && self.read_back(id, shown, told, now)?.is_waiting() {
+        if overtaken.is_none() && self.read_back(id, shown, outcome, now)?.is_waiting() {
             if self.sent_too_much(id, shown, view).is_some()
                 && let Some(at) = self.again_at()
             {
@@ -63,16 +62,16 @@ impl Agent {
         if !self.polls && self.is_unexpected(shown, known.as_ref()) {
             self.ask_start(cluster, id);
         }
-        let judged = self.judge(cluster, id, node, shown, view, told, now);
+        let judged = self.judge(cluster, id, node, shown, view, outcome, now);
         let Judged { ledger, wanted, ours, .. } = &judged;
         let stands = *wanted == shown && overtaken.is_none();
         self.report.verified = Some(stands);
         if stands {
             self.report.verified_at = Some(now.wall);
-            return self.rests(&judged, view, told, now);
+            return self.rests(&judged, view, outcome, now);
         }
         if !view.enforce || (!view.offer && !ours && overtaken.is_none()) {
-            // Nobody asked for a change of what somebody else set.
+            // No change was requested of what others set.
             self.report.verified = None;
             let configured = ledger.configured;
             return match ours {
@@ -101,7 +100,7 @@ impl Agent {
             self.is_the_only_one(cluster)?;
         }
         let reason = self.reason(view, cause);
-        self.send(cluster, ledger, *wanted, told, now)?;
+        self.send(cluster, ledger, *wanted, outcome, now)?;
         self.not_before = Some(now.boot.after(VERIFY_FIRST));
         self.pending = Some(Pending { node: id.clone(), from, to: *wanted, reason, tries: 0 });
         Ok(())
@@ -142,7 +141,7 @@ impl Agent {
             && known.is_none_or(|known| !known.sent_last(shown))
     }
 
-    /// Whether an update may be carried out yet that nobody waits for.
+    /// Whether an update that nothing waits for may be carried out yet.
     pub(super) fn may_be_late(&self, now: Moment) -> bool {
         self.unanswered.is_some_and(|at| now.boot < at.after(LATE))
     }
@@ -164,8 +163,8 @@ impl Agent {
             || self.may_be_late(now)
     }
 
-    /// Whose figure is shown, and what it should be.
-    #[allow(clippy::too_many_arguments)] // as for settle_seen
+    /// Who set the figure that is shown, and what it should be.
+    #[allow(clippy::too_many_arguments)] // as for reconcile_seen
     fn judge(
         &mut self,
         cluster: &mut dyn Cluster,
@@ -173,7 +172,7 @@ impl Agent {
         node: &Node,
         shown: Resource,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Judged {
         let running = node.state == "RUNNING";
@@ -192,7 +191,7 @@ impl Agent {
             ledger = ledger.standing();
         }
         let wanted = self.wanted(&ledger, view);
-        self.keep(&ledger, known.as_ref(), told);
+        self.keep(&ledger, known.as_ref(), outcome);
         // What a node shows that does not run is no base for what follows.
         if running {
             self.read = Some(Read { shown, era: self.era });
@@ -206,14 +205,14 @@ impl Agent {
         &mut self,
         judged: &Judged,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<(), AgentError> {
         let Judged { ledger, shown, running, .. } = judged;
         if *running && *shown == ledger.configured {
             let back = ledger.given_back(now.wall);
             if back != *ledger {
-                self.write_down(&back, told);
+                self.write_down(&back, outcome);
                 self.ledger = Some(back);
             }
         }

@@ -9,8 +9,8 @@ use lrs_core::units::{Bytes, WallTime};
 
 mod less;
 mod node;
+mod others;
 mod refused;
-mod somebody;
 mod unseen;
 
 const GIB: u64 = 1 << 30;
@@ -43,7 +43,7 @@ struct Scene {
     agent: Agent,
     cluster: Played,
     now: BootTime,
-    told: Vec<Change>,
+    changes: Vec<Change>,
     complaints: Vec<String>,
 }
 
@@ -59,9 +59,9 @@ impl Scene {
         let (agent, damage) = Agent::new(endpoints.clone(), by, file);
         assert!(damage.is_none());
         let now = BootTime(Duration::from_secs(1000));
-        let (told, complaints) = (Vec::new(), Vec::new());
+        let (changes, complaints) = (Vec::new(), Vec::new());
         let cluster = Played::at(endpoints.configured);
-        Scene { dir, endpoints, by, agent, cluster, now, told, complaints }
+        Scene { dir, endpoints, by, agent, cluster, now, changes, complaints }
     }
 
     /// lrsd was killed and started again.
@@ -75,9 +75,9 @@ impl Scene {
     fn pass(&mut self, view: &View) {
         self.now = self.now.max(self.agent.next(view));
         let now = Moment { boot: self.now, wall: wall(self.now) };
-        let told = self.agent.pass(&mut self.cluster, view, now);
-        self.told.extend(told.changes);
-        self.complaints.extend(told.complaints);
+        let outcome = self.agent.pass(&mut self.cluster, view, now);
+        self.changes.extend(outcome.changes);
+        self.complaints.extend(outcome.complaints);
     }
 
     /// Passes when they are due, for this long.
@@ -93,22 +93,22 @@ impl Scene {
         panic!("it never rests");
     }
 
-    fn settle(&mut self, view: &View) {
+    fn reconcile(&mut self, view: &View) {
         self.run(view, Duration::from_secs(20));
     }
 
     fn kinds(&self) -> Vec<(EventKind, Option<&str>)> {
-        self.told.iter().map(|change| (change.kind, change.to.as_deref())).collect()
+        self.changes.iter().map(|change| (change.kind, change.to.as_deref())).collect()
     }
 }
 
 #[test]
 fn slots_that_open_are_offered_once_and_verified() {
     let mut scene = Scene::new();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, [plus(3)]);
     assert_eq!(scene.kinds(), [(EventKind::Offered, Some("11264 MiB, 11 vcores"))]);
-    let change = &scene.told[0];
+    let change = &scene.changes[0];
     assert_eq!(change.from.as_deref(), Some("8192 MiB, 8 vcores"));
     assert_eq!(change.reason, "3 slots are open beyond the base");
     assert_eq!(change.inputs["verified"], true);
@@ -124,7 +124,7 @@ fn slots_that_open_are_offered_once_and_verified() {
 #[test]
 fn shrinking_goes_at_once_and_growing_keeps_its_pace() {
     let mut scene = Scene::new();
-    scene.settle(&view(1));
+    scene.reconcile(&view(1));
     let before = scene.now;
     scene.pass(&view(2));
     scene.pass(&view(2));
@@ -133,35 +133,35 @@ fn shrinking_goes_at_once_and_growing_keeps_its_pace() {
     scene.pass(&view(0));
     assert_eq!(scene.cluster.updates, [plus(1), plus(2), SITE]);
     assert!(scene.now.since(before) < Duration::from_secs(1));
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates.last(), Some(&plus(3)));
 }
 
 #[test]
 fn a_node_manager_that_registered_anew_gets_its_offer_again() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     (scene.cluster.shown, scene.cluster.nm_started) = (SITE, 2);
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.updates, [plus(2), plus(2)]);
-    assert!(scene.told[1].reason.ends_with("registered anew"), "{:?}", scene.told[1]);
+    assert!(scene.changes[1].reason.ends_with("registered anew"), "{:?}", scene.changes[1]);
 }
 
 #[test]
 fn a_node_manager_with_another_port_is_followed() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.node_id = "node1:33333".into();
     scene.cluster.shown = SITE;
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.shown, plus(2));
     assert_eq!(scene.agent.report().node_manager.unwrap().node_id.as_deref(), Some("node1:33333"));
 }
 
 #[test]
-fn a_manager_that_restarts_or_changes_is_told_again() {
+fn a_manager_that_restarts_or_changes_is_reported_again() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.rm_down = true;
     scene.run(&view(2), Duration::from_secs(120));
     assert_eq!(scene.kinds()[1..], [(EventKind::OfferFailed, Some("10240 MiB, 10 vcores"))]);
@@ -171,7 +171,7 @@ fn a_manager_that_restarts_or_changes_is_told_again() {
     scene.cluster.shown = SITE;
     scene.run(&view(2), Duration::from_secs(70));
     assert_eq!(scene.cluster.updates, [plus(2), plus(2)]);
-    assert!(scene.told[2].reason.contains("another one took over"), "{:?}", scene.told[2]);
+    assert!(scene.changes[2].reason.contains("another one took over"), "{:?}", scene.changes[2]);
     assert!(scene.agent.report().last_error.is_none());
 }
 
@@ -186,18 +186,18 @@ fn pauses_after_errors_grow() {
         pauses.push(scene.now.since(before).as_secs());
     }
     assert_eq!(pauses, [0, 1, 2, 4, 5, 5, 5, 5, 5], "no longer than yarn.poll");
-    assert_eq!(scene.told.len(), 1, "the same error is told once");
+    assert_eq!(scene.changes.len(), 1, "the same error is reported once");
 }
 
 #[test]
 fn after_a_kill_an_offer_is_known_for_one() {
     let mut scene = Scene::new();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.kill_and_restart();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, [plus(3)], "nothing to do");
     assert_eq!(scene.agent.report().configured.unwrap().memory_mib, 8192);
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!(scene.cluster.shown, SITE);
 }
 
@@ -210,9 +210,9 @@ fn killed_at_any_step_the_configured_value_is_never_lost() {
             scene.pass(&view(if step % 4 < 2 { 1 } else { 4 }));
         }
         scene.kill_and_restart();
-        scene.settle(&view(2));
+        scene.reconcile(&view(2));
         assert_eq!(scene.cluster.shown, plus(2), "killed after {steps} passes");
-        scene.settle(&View { offer: false, ..view(2) });
+        scene.reconcile(&View { offer: false, ..view(2) });
         assert_eq!(scene.cluster.shown, SITE, "killed after {steps} passes");
         assert!(scene.agent.is_clear());
     }
@@ -228,54 +228,58 @@ fn the_record_follows_a_node_that_registered_with_other_values() {
     let other = Resource { memory_mib: 12_288, vcores: 12 };
     let off = View { offer: false, ..view(2) };
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert!(!recorded(&scene).unwrap().is_clear());
     (scene.cluster.shown, scene.cluster.nm_started) = (other, 2);
-    scene.settle(&off);
-    assert_eq!(recorded(&scene), None, "nothing of ours stands, and 8192 MiB are nobody's figure");
+    scene.reconcile(&off);
+    assert_eq!(
+        recorded(&scene),
+        None,
+        "no offer of ours is in force, and 8192 MiB are no figure of LRS"
+    );
 
     let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
     let mut scene = Scene::with(endpoints, OfferBy::Rest);
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     (scene.cluster.site, scene.cluster.nm_started) = (Some(other), 2);
-    scene.settle(&View { enforce: false, ..view(2) });
+    scene.reconcile(&View { enforce: false, ..view(2) });
     assert_eq!(recorded(&scene).unwrap().configured, other, "under an offer that still stands");
 
     let mut scene = Scene::new();
-    scene.settle(&view(2));
-    scene.settle(&off);
+    scene.reconcile(&view(2));
+    scene.reconcile(&off);
     assert!(recorded(&scene).unwrap().is_clear());
     (scene.cluster.shown, scene.cluster.started) = (plus(2), 2);
-    scene.settle(&View { enforce: false, ..view(2) });
+    scene.reconcile(&View { enforce: false, ..view(2) });
     assert!(!recorded(&scene).unwrap().is_clear(), "a fail-over brought it back");
 }
 
 #[test]
-fn nobody_is_told_to_lower_a_node_that_was_decommissioned() {
+fn no_advice_to_lower_a_node_that_was_decommissioned() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.state = "DECOMMISSIONING";
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.state = "RUNNING";
-    scene.settle(&View { enforce: false, ..view(2) });
+    scene.reconcile(&View { enforce: false, ..view(2) });
     let error = scene.agent.failure().unwrap().to_owned();
     assert!(error.contains("was being decommissioned") && !error.contains("rmadmin"), "{error}");
     scene.cluster.shown = Resource { memory_mib: 16_384, vcores: 1 };
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     let error = scene.agent.failure().unwrap().to_owned();
     assert!(error.contains("NodeManager is restarted") && !error.contains("rmadmin"), "{error}");
     scene.cluster.shown = Resource { memory_mib: 4096, vcores: 1 };
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     let error = scene.agent.failure().unwrap().to_owned();
     assert!(error.contains("8192 8 -1"), "a raise kills nothing: {error}");
 }
 
 #[test]
-fn a_node_that_somebody_keeps_small_stays_small() {
+fn a_node_that_others_keep_small_stays_small() {
     for site in [None, Some(SITE)] {
         let endpoints = Endpoints { configured: site, ..Endpoints::default() };
         let mut scene = Scene::with(endpoints, OfferBy::Rest);
-        scene.settle(&view(2));
+        scene.reconcile(&view(2));
         let nothing = Resource { memory_mib: 0, vcores: 0 };
         scene.cluster.shown = nothing;
         scene.run(&view(2), Duration::from_secs(300));
@@ -288,11 +292,11 @@ fn a_node_that_somebody_keeps_small_stays_small() {
             error.contains("`yarn rmadmin -updateNodeResource node1:45454 8192 8 -1`"),
             "{error}"
         );
-        assert_eq!(scene.told.len(), 3, "the offer, and once by each lrsd: {:?}", scene.told);
-        scene.settle(&View { offer: false, ..view(2) });
+        assert_eq!(scene.changes.len(), 3, "the offer, and once by each lrsd: {:?}", scene.changes);
+        scene.reconcile(&View { offer: false, ..view(2) });
         assert!(scene.agent.report().last_error.is_none() && scene.agent.is_clear());
         scene.cluster.shown = SITE;
-        scene.settle(&view(2));
+        scene.reconcile(&view(2));
         assert_eq!(scene.cluster.shown, plus(2));
         assert!(scene.agent.report().last_error.is_none());
     }
@@ -302,23 +306,23 @@ fn a_node_that_somebody_keeps_small_stays_small() {
 fn off_it_only_reads_and_takes_back_what_is_ours() {
     let off = View { offer: false, ..view(3) };
     let mut scene = Scene::new();
-    scene.settle(&off);
+    scene.reconcile(&off);
     assert_eq!(scene.cluster.updates, []);
     assert!(scene.agent.report().advertised.is_some() && scene.agent.report().offered.is_none());
-    scene.settle(&view(3));
-    scene.settle(&off);
+    scene.reconcile(&view(3));
+    scene.reconcile(&off);
     assert_eq!(scene.cluster.updates, [plus(3), SITE]);
-    assert!(scene.told[1].reason.contains("its own figure back"), "{:?}", scene.told[1]);
+    assert!(scene.changes[1].reason.contains("its own figure back"), "{:?}", scene.changes[1]);
     scene.cluster.rm_down = true;
     scene.run(&off, Duration::from_secs(60));
-    assert_eq!((scene.told.len(), scene.complaints.len()), (2, 1), "said, not an event");
+    assert_eq!((scene.changes.len(), scene.complaints.len()), (2, 1), "logged, not an event");
 }
 
 #[test]
 fn in_observe_mode_nothing_is_changed() {
     let mut scene = Scene::new();
-    scene.settle(&View { enforce: false, ..view(3) });
-    assert_eq!((scene.cluster.updates.len(), scene.told.len()), (0, 0));
+    scene.reconcile(&View { enforce: false, ..view(3) });
+    assert_eq!((scene.cluster.updates.len(), scene.changes.len()), (0, 0));
     assert_eq!(scene.agent.report().advertised.unwrap().memory_mib, 8192);
     assert!(!scene.agent.report().offer_enabled);
 }
@@ -327,8 +331,8 @@ fn in_observe_mode_nothing_is_changed() {
 fn an_update_that_comes_to_nothing_is_an_error() {
     let mut scene = Scene::new();
     scene.cluster.deaf = true;
-    scene.settle(&view(3));
-    let [failed] = scene.told.as_slice() else { panic!("{:?}", scene.told) };
+    scene.reconcile(&view(3));
+    let [failed] = scene.changes.as_slice() else { panic!("{:?}", scene.changes) };
     assert_eq!(failed.kind, EventKind::OfferFailed);
     assert!(failed.reason.contains("still shows 8192 MiB, 8 vcores"), "{failed:?}");
     assert_eq!(scene.agent.report().verified, Some(false));
@@ -341,7 +345,7 @@ fn an_update_that_comes_to_nothing_is_an_error() {
 fn a_slow_update_is_waited_for() {
     let mut scene = Scene::new();
     scene.cluster.lag = 5;
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, [plus(3)], "sent once");
     assert_eq!(scene.kinds(), [(EventKind::Offered, Some("11264 MiB, 11 vcores"))]);
 }
@@ -350,9 +354,9 @@ fn a_slow_update_is_waited_for() {
 fn a_node_that_is_not_running_waits() {
     let mut scene = Scene::new();
     scene.cluster.state = "UNHEALTHY";
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, []);
-    assert!(scene.told[0].reason.contains("UNHEALTHY"), "{:?}", scene.told[0]);
+    assert!(scene.changes[0].reason.contains("UNHEALTHY"), "{:?}", scene.changes[0]);
     scene.cluster.state = "RUNNING";
     scene.run(&view(3), Duration::from_secs(70));
     assert_eq!(scene.cluster.shown, plus(3));
@@ -362,83 +366,87 @@ fn a_node_that_is_not_running_waits() {
 fn a_node_with_gpus_keeps_them() {
     let mut scene = Scene::new();
     scene.cluster.gpus = 2;
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, []);
-    assert!(scene.told[0].reason.contains("yarn.io/gpu"), "{:?}", scene.told[0]);
+    assert!(scene.changes[0].reason.contains("yarn.io/gpu"), "{:?}", scene.changes[0]);
 }
 
 #[test]
-fn nobody_to_say_which_node_this_is() {
+fn nothing_names_this_node() {
     let mut scene = Scene::new();
     scene.cluster.nm_down = true;
-    scene.settle(&view(3));
-    assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
+    scene.reconcile(&view(3));
+    assert!(scene.changes[0].reason.contains("set yarn.node_id"), "{:?}", scene.changes[0]);
 }
 
 #[test]
 fn an_offer_that_cannot_be_written_down_is_not_sent() {
     let mut scene = Scene::new();
     std::fs::remove_dir_all(scene.dir.path().join("state")).unwrap();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     assert_eq!(scene.cluster.updates, []);
-    assert!(scene.told[0].reason.contains("could not be written down"), "{:?}", scene.told[0]);
+    assert!(
+        scene.changes[0].reason.contains("could not be written down"),
+        "{:?}",
+        scene.changes[0]
+    );
 }
 
 #[test]
-fn what_could_not_be_written_is_written_later_and_said_once() {
+fn what_could_not_be_written_is_written_later_and_reported_once() {
     let mut scene =
         Scene::with(Endpoints { configured: Some(SITE), ..Endpoints::default() }, OfferBy::Rest);
     let state = scene.dir.path().join("state");
     std::fs::remove_dir(&state).unwrap();
     scene.cluster.shown = Resource { memory_mib: 4096, vcores: 4 };
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.complaints.len(), 1, "{:?}", scene.complaints);
     assert!(scene.complaints[0].contains("is not written down"), "{:?}", scene.complaints);
     std::fs::create_dir(&state).unwrap();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(recorded(&scene).unwrap().lowered_from(), Some(SITE));
     std::fs::remove_dir_all(&state).unwrap();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.complaints.len(), 1, "there is no news to write");
 }
 
 #[test]
-fn what_a_node_shows_while_it_is_decommissioned_is_nobodys_wish() {
+fn what_a_node_shows_while_it_is_decommissioned_is_no_setting() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     let allocated = Resource { memory_mib: 3072, vcores: 3 };
     (scene.cluster.state, scene.cluster.shown) = ("DECOMMISSIONING", allocated);
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.updates, [plus(2)], "nothing is sent meanwhile");
     (scene.cluster.state, scene.cluster.shown) = ("RUNNING", plus(2));
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.agent.report().configured.unwrap().memory_mib, SITE.memory_mib);
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     assert_eq!(scene.cluster.updates, [plus(2)], "no raise: lowering it would kill");
     let error = scene.agent.report().last_error.unwrap();
     assert!(error.contains("was being decommissioned"), "{error}");
     scene.kill_and_restart();
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     assert_eq!(scene.cluster.updates, [plus(2)], "a new lrsd knows");
-    scene.settle(&view(0));
-    scene.settle(&View { offer: false, ..view(0) });
+    scene.reconcile(&view(0));
+    scene.reconcile(&View { offer: false, ..view(0) });
     assert_eq!(scene.cluster.updates, [plus(2)], "nor less: what is free now is soon in use");
     scene.cluster.nm_started = 2;
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     assert_eq!(scene.cluster.shown, plus(4));
 }
 
 #[test]
 fn a_manager_that_restarts_while_the_node_is_decommissioned_does_not_end_that() {
     let mut scene = Scene::new();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.cluster.state = "DECOMMISSIONING";
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.cluster.nm_started = 2;
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.kill_and_restart();
     scene.cluster.state = "RUNNING";
-    scene.settle(&view(1));
+    scene.reconcile(&view(1));
     assert_eq!(scene.cluster.updates, [plus(3)], "it would kill");
     assert!(scene.agent.failure().unwrap().contains("was being decommissioned"));
 }
@@ -446,9 +454,9 @@ fn a_manager_that_restarts_while_the_node_is_decommissioned_does_not_end_that() 
 #[test]
 fn an_unhealthy_node_gives_back() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.state = "UNHEALTHY";
-    scene.settle(&view(1));
+    scene.reconcile(&view(1));
     assert_eq!(scene.cluster.shown, plus(1), "less goes through");
     scene.run(&View { offer: false, ..view(2) }, Duration::from_secs(70));
     assert_eq!(scene.cluster.shown, SITE);
@@ -457,22 +465,22 @@ fn an_unhealthy_node_gives_back() {
 #[test]
 fn an_offer_is_given_back_though_it_cannot_be_written_down() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     std::fs::remove_dir_all(scene.dir.path().join("state")).unwrap();
-    scene.settle(&View { offer: false, ..view(2) });
+    scene.reconcile(&View { offer: false, ..view(2) });
     assert_eq!(scene.cluster.shown, SITE);
     assert!(scene.complaints[0].contains("without a record"), "{:?}", scene.complaints);
     assert_eq!((scene.complaints.len(), scene.agent.failure()), (1, None), "nothing else failed");
     std::fs::create_dir(scene.dir.path().join("state")).unwrap();
-    scene.settle(&View { offer: false, ..view(2) });
+    scene.reconcile(&View { offer: false, ..view(2) });
     assert!(recorded(&scene).unwrap().is_clear());
 }
 
 #[test]
 fn an_offer_that_comes_back_after_it_was_given_back_is_still_ours() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
-    scene.settle(&view(0));
+    scene.reconcile(&view(2));
+    scene.reconcile(&view(0));
     assert!(scene.agent.is_clear());
     scene.run(&view(0), Duration::from_secs(100));
     for restarts in [false, true] {
@@ -480,12 +488,12 @@ fn an_offer_that_comes_back_after_it_was_given_back_is_still_ours() {
             scene.kill_and_restart();
         }
         (scene.cluster.shown, scene.cluster.started) = (plus(2), scene.cluster.started + 1);
-        scene.settle(&view(0));
+        scene.reconcile(&view(0));
         assert_eq!(scene.cluster.shown, SITE, "a fail-over brought it back");
     }
     scene.run(&view(0), Duration::from_secs(400));
     (scene.cluster.shown, scene.cluster.started) = (plus(2), 9);
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!(scene.cluster.shown, plus(2), "after that time it is an operator's");
 }
 
@@ -493,20 +501,20 @@ fn an_offer_that_comes_back_after_it_was_given_back_is_still_ours() {
 fn a_site_that_is_raised_to_an_old_offer_is_believed() {
     let endpoints = Endpoints { configured: Some(SITE), ..Endpoints::default() };
     let mut scene = Scene::with(endpoints, OfferBy::Rest);
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     (scene.cluster.site, scene.cluster.shown, scene.cluster.nm_started) =
         (Some(plus(2)), plus(2), 2);
-    scene.settle(&view(1));
+    scene.reconcile(&view(1));
     assert_eq!(scene.cluster.shown, plus(3));
 }
 
 #[test]
 fn observe_mode_says_that_an_offer_stands() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.kill_and_restart();
     let observe = View { enforce: false, ..view(2) };
-    scene.settle(&observe);
+    scene.reconcile(&observe);
     assert_eq!(scene.cluster.updates, [plus(2)]);
     let error = scene.agent.report().last_error.unwrap();
     assert!(error.contains("an earlier offer stands"), "{error}");
@@ -518,21 +526,21 @@ fn observe_mode_says_that_an_offer_stands() {
 fn of_several_node_managers_none_is_offered_to_until_one_is_named() {
     let mut scene = Scene::new();
     scene.cluster.node_managers = 2;
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.updates, []);
-    assert!(scene.told[0].reason.contains("set yarn.node_id"), "{:?}", scene.told[0]);
+    assert!(scene.changes[0].reason.contains("set yarn.node_id"), "{:?}", scene.changes[0]);
     let set = Endpoints { node_id: Some("node1:45454".parse().unwrap()), ..Endpoints::default() };
     let mut scene = Scene::with(set, OfferBy::Rest);
     scene.cluster.node_managers = 2;
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.shown, plus(2));
 }
 
 #[test]
-fn a_fault_in_hadoops_files_is_said_and_nobody_is_asked() {
+fn a_fault_in_hadoops_files_is_reported_and_no_request_sent() {
     let fault = Some(String::from("a key is wrong"));
     let mut scene = Scene::with(Endpoints { fault, ..Endpoints::default() }, OfferBy::Rest);
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.updates, []);
     assert!(scene.agent.report().last_error.unwrap().contains("a key is wrong"));
 }

@@ -13,11 +13,11 @@
 //! nothing, as in [`super::seen`], until a restart of its NodeManager is seen.
 //!
 //! Limits: that the node is being decommissioned, that a lower figure would kill containers since,
-//! and that somebody else set another figure is not seen (docs/yarn.md).
+//! and another figure set by others are not seen (docs/yarn.md).
 
 use std::time::Duration;
 
-use super::{Agent, AgentError, Cause, Told, View};
+use super::{Agent, AgentError, Cause, Outcome, View};
 use crate::client::{Cluster, ClusterError};
 use crate::http::Problem;
 use crate::ledger::Ledger;
@@ -25,18 +25,18 @@ use crate::offer::due;
 use lrs_core::units::Moment;
 use lrs_hadoop_conf::NodeId;
 
-/// How often an offer nobody can read back is sent again. Each time is a JVM's start.
+/// How often an offer that cannot be read back is sent again. Each time is a JVM's start.
 pub(super) const REPEAT_UNSEEN: Duration = Duration::from_secs(300);
 
 impl Agent {
-    /// What [`Agent::settle_seen`] is to a ResourceManager that can be read.
-    pub(super) fn settle_unseen(
+    /// What [`Agent::reconcile_seen`] is to a ResourceManager that can be read.
+    pub(super) fn reconcile_unseen(
         &mut self,
         cluster: &mut dyn Cluster,
         id: &NodeId,
         error: ClusterError,
         view: &View,
-        told: &mut Told,
+        outcome: &mut Outcome,
         now: Moment,
     ) -> Result<(), AgentError> {
         let known = self.ledger.clone().filter(|ledger| ledger.node == *id);
@@ -51,7 +51,7 @@ impl Agent {
         // Its state is not seen, though a restart of its NodeManager may be, which ends the mark.
         let ledger = ledger.decommissioned(false, self.era);
         let wanted = self.wanted(&ledger, view);
-        self.keep(&ledger, known.as_ref(), told);
+        self.keep(&ledger, known.as_ref(), outcome);
         self.ledger = Some(ledger.clone());
         if ledger.kills() && !(ledger.is_clear() && wanted == ledger.configured) {
             self.report.verified = None;
@@ -83,7 +83,7 @@ impl Agent {
         // A run that is given up may have been carried out: what stands is not known until one
         // ends well.
         let last = self.unseen.take();
-        self.send(cluster, &ledger, wanted, told, now)?;
+        self.send(cluster, &ledger, wanted, outcome, now)?;
         (self.unseen, self.refused) = (Some((wanted, now.boot)), None);
         let repeated = last.is_some_and(|(sent, _)| sent == wanted);
         self.report.verified = Some(false);
@@ -92,17 +92,17 @@ impl Agent {
                 "{}; not verified, for the ResourceManager cannot be read",
                 self.reason(view, Cause::Slots)
             );
-            self.offered(before, wanted, reason, false, told, now);
+            self.offered(before, wanted, reason, false, outcome, now);
         }
         if wanted == ledger.configured {
             let back = ledger.about_to_send(wanted, self.era).given_back(now.wall);
-            self.write_down(&back, told);
+            self.write_down(&back, outcome);
             self.ledger = Some(back);
         }
         Ok(())
     }
 
-    /// What of `may_change` can be told without the ResourceManager.
+    /// What of `may_change` is known without the ResourceManager.
     fn may_send(
         &self,
         cluster: &mut dyn Cluster,

@@ -24,10 +24,10 @@ pub struct View {
 
 /// What a pass found to tell.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Outcome {
     /// For the history.
     pub changes: Vec<Change>,
     /// For the log alone: errors while nothing is offered or that change nothing at YARN, each
-    /// said once.
+    /// reported once.
     pub complaints: Vec<String>,
 }

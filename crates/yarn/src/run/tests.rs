@@ -16,7 +16,7 @@ use crate::test_server::{Answer, Request, Server};
 const GIB: u64 = 1 << 30;
 const LONG: Duration = Duration::from_secs(20);
 
-/// Shows what it was last told.
+/// Shows the last update that it got.
 fn cluster() -> Server {
     let shown = Mutex::new((8192u64, 8u32));
     Server::start(move |request: &Request| {
@@ -68,23 +68,26 @@ fn status(passive: u32) -> proto::Status {
     }
 }
 
-enum Said {
+enum Received {
     Hint(ContainerHint),
     Change(proto::IntegrationChange),
 }
 
 /// An lrsd that takes everything.
-struct Played(mpsc::Sender<Said>);
+struct Played(mpsc::Sender<Received>);
 
 impl Lrsd for Played {
     fn hint(&mut self, hints: Vec<ContainerHint>) -> Result<(), LinkError> {
-        hints.into_iter().for_each(|hint| self.0.send(Said::Hint(hint)).unwrap());
+        hints.into_iter().for_each(|hint| self.0.send(Received::Hint(hint)).unwrap());
         Ok(())
     }
 
     fn report(&mut self, report: proto::ReportIntegrationRequest) -> Result<(), LinkError> {
         assert!(report.yarn.unwrap().enabled);
-        report.changes.into_iter().for_each(|change| self.0.send(Said::Change(change)).unwrap());
+        report
+            .changes
+            .into_iter()
+            .for_each(|change| self.0.send(Received::Change(change)).unwrap());
         Ok(())
     }
 
@@ -95,9 +98,9 @@ impl Lrsd for Played {
 
 /// lrs-yarn at work in a directory of its own.
 struct Running {
-    publish: watch::Sender<Seen>,
+    publish: watch::Sender<LrsdState>,
     stop: watch::Sender<bool>,
-    said: mpsc::Receiver<Said>,
+    received: mpsc::Receiver<Received>,
     work: JoinHandle<(Ended, Result<(), String>)>,
     witness: Witness,
     /// Where waits are.
@@ -110,22 +113,22 @@ impl Running {
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
         let witness = Witness::of(dir, Some(&settings));
         let settings = Arc::new(settings);
-        let (publish, seen) = watch::channel(Seen {
+        let (publish, seen) = watch::channel(LrsdState {
             is_fresh: true,
             settings: Some(Arc::clone(&settings)),
-            ..Seen::nothing(None)
+            ..LrsdState::nothing(None)
         });
         let (stop, stopping) = watch::channel(false);
         let link = Link { runtime: runtime.handle().clone(), seen };
         let parts = Parts { link, state_dir: dir.to_owned(), stopping };
-        let (say, said) = mpsc::channel();
+        let (say, received) = mpsc::channel();
         let work = std::thread::spawn(move || {
             let mut reports = Reports::new(Box::new(Played(say)));
             let mut talker = Talker::at(endpoints, &parts, settings).unwrap();
             let ended = talker.run(&mut reports);
             (ended, talker.give_back(&mut reports))
         });
-        Running { publish, stop, said, work, witness, _runtime: runtime }
+        Running { publish, stop, received, work, witness, _runtime: runtime }
     }
 
     /// lrsd has so many passive slots.
@@ -139,9 +142,9 @@ impl Running {
     /// What the next change leads to, with the hints that came before it.
     fn offered(&self, hints: &mut Vec<ContainerHint>) -> String {
         loop {
-            match self.said.recv_timeout(LONG).unwrap() {
-                Said::Hint(hint) => hints.push(hint),
-                Said::Change(change) => {
+            match self.received.recv_timeout(LONG).unwrap() {
+                Received::Hint(hint) => hints.push(hint),
+                Received::Change(change) => {
                     assert_eq!(change.r#type, "offered", "{change:?}");
                     return change.to.unwrap();
                 }
@@ -150,9 +153,9 @@ impl Running {
     }
 
     fn hint(&self) -> ContainerHint {
-        match self.said.recv_timeout(LONG).unwrap() {
-            Said::Hint(hint) => hint,
-            Said::Change(change) => panic!("{change:?}"),
+        match self.received.recv_timeout(LONG).unwrap() {
+            Received::Hint(hint) => hint,
+            Received::Change(change) => panic!("{change:?}"),
         }
     }
 
@@ -195,7 +198,7 @@ fn it_offers_follows_tells_hints_and_takes_back() {
         running.publish.send_modify(|seen| seen.away_since = Some(BootTime(since)));
     };
     gone(10);
-    assert!(running.said.recv_timeout(Duration::from_millis(500)).is_err());
+    assert!(running.received.recv_timeout(Duration::from_millis(500)).is_err());
     gone(16);
     assert_eq!(running.offered(&mut hints), "8192 MiB, 8 vcores");
     running.slots(3);
@@ -237,7 +240,7 @@ fn other_managers_and_no_yarn_begin_anew() {
 #[test]
 fn other_addresses_in_hadoops_files_begin_anew() {
     let conf = tempfile::tempdir().unwrap();
-    // Nobody listens at such a port.
+    // No server listens at such a port.
     let write = |port: u16| {
         let name = "yarn.resourcemanager.webapp.address";
         let text = format!(
@@ -262,7 +265,7 @@ fn other_addresses_in_hadoops_files_begin_anew() {
     assert_eq!(running.work.join().unwrap().0, Ended::Anew);
 }
 
-/// A node whose ResourceManager cannot be read, and a command in place of rmadmin.
+/// A node with a ResourceManager that cannot be read, and a command in place of rmadmin.
 struct Unseen {
     dir: tempfile::TempDir,
     settings: Settings,
@@ -314,7 +317,7 @@ fn a_stop_waits_until_the_command_has_taken_the_offer_back() {
 }
 
 #[test]
-fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
+fn what_the_command_could_not_take_back_is_reported_and_made_up_for() {
     let node = Unseen::new("if [ -e broken ]; then echo no ticket; exit 1; fi");
     let running = node.start(true);
     running.offered(&mut Vec::new());
@@ -331,7 +334,7 @@ fn what_the_command_could_not_take_back_is_said_and_made_up_for() {
     assert!(typed.success(), "{by_hand}");
     assert_eq!(node.calls(), ["11264 11", "8192 8"]);
     let next = node.start(false);
-    assert_eq!(next.offered(&mut Vec::new()), "8192 MiB, 8 vcores", "nobody told it of that");
+    assert_eq!(next.offered(&mut Vec::new()), "8192 MiB, 8 vcores", "it got no report of that");
     next.stop().unwrap();
     node.start(false).stop().unwrap();
     assert_eq!(node.calls().len(), 3);
@@ -349,13 +352,13 @@ fn a_command_that_hangs_does_not_hold_up_the_stop() {
     assert!(left.ends_with("-updateNodeResource node1:45454 8192 8 -1"), "{left}");
 }
 
-/// Without Hadoop's files nobody is called; an offer of the time before may stand all the same.
+/// Without Hadoop's files no manager is called; an offer of the time before may stand all the same.
 #[test]
-fn a_stop_says_what_stands_though_nobody_talked_to_yarn() {
+fn a_stop_names_the_offer_without_a_word_to_yarn() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let left_at_a_stop = |settings: Option<&Settings>| {
-        let (_publish, seen) = watch::channel(Seen::nothing(settings.cloned()));
+        let (_publish, seen) = watch::channel(LrsdState::nothing(settings.cloned()));
         let (_stop, stopping) = watch::channel(true);
         let link = Link { runtime: runtime.handle().clone(), seen };
         logged(|| until_stopped(Parts { link, state_dir: dir.path().to_owned(), stopping }))
@@ -380,7 +383,7 @@ fn a_stop_says_what_stands_though_nobody_talked_to_yarn() {
 
 /// What this thread logs during `work`.
 fn logged(work: impl FnOnce()) -> String {
-    let kept = Arc::new(Kept::default());
+    let kept = Arc::new(LogBuffer::default());
     let writer = Arc::clone(&kept);
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
     tracing::subscriber::with_default(subscriber, work);
@@ -389,9 +392,9 @@ fn logged(work: impl FnOnce()) -> String {
 }
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<u8>>);
+struct LogBuffer(Mutex<Vec<u8>>);
 
-impl std::io::Write for &Kept {
+impl std::io::Write for &LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -15,7 +15,7 @@ use crate::discover::{self, Attach, Presumed, Standing};
 
 const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
 
-/// A shell that looks like a java daemon of this main class, and does what it is told.
+/// A shell that looks like a java daemon of this main class, and runs the script it gets.
 struct Daemon(Child);
 
 impl Daemon {
@@ -82,7 +82,7 @@ impl Node {
         Node { dir, finder, hints: Hints::default(), leaders: Vec::new() }
     }
 
-    fn pass(&mut self, now: Moment) -> Vec<Found> {
+    fn pass(&mut self, now: Moment) -> Vec<DiscoveredTask> {
         self.finder.pass(&self.hints, now)
     }
 
@@ -98,7 +98,7 @@ impl Node {
         dir
     }
 
-    /// Starts a container whose script says `command`, as DefaultContainerExecutor does: a
+    /// Starts a container with the script `command`, as DefaultContainerExecutor does: a
     /// session script writes the pid file, then execs what execs the command.
     fn launch(&mut self, container: ContainerId, command: &str, environment: &str) -> Child {
         let private = self.private(container);
@@ -130,7 +130,10 @@ impl Node {
     }
 
     /// Passes, each answered with a task, until `enough` says so of all that was found.
-    fn until(&mut self, mut enough: impl FnMut(&[Found], &NodeFinder) -> bool) -> Vec<Found> {
+    fn until(
+        &mut self,
+        mut enough: impl FnMut(&[DiscoveredTask], &NodeFinder) -> bool,
+    ) -> Vec<DiscoveredTask> {
         let deadline = clock::boot_time().after(Duration::from_secs(60));
         let mut found = Vec::new();
         loop {
@@ -157,7 +160,7 @@ fn id(sequence: u64) -> ContainerId {
     format!("container_1700000000000_0001_01_{sequence:06}").parse().unwrap()
 }
 
-fn name(found: &Found) -> &str {
+fn name(found: &DiscoveredTask) -> &str {
     found.labels.name.as_ref().unwrap().as_str()
 }
 
@@ -262,7 +265,7 @@ fn what_only_says_that_it_is_a_container_is_left_alone() {
     let found = node.until(|_, finder| ignored(finder, id(2)).is_some());
     assert_eq!(found, []);
     assert!(ignored(&node.finder, id(2)).unwrap().contains("another CONTAINER_ID"));
-    // Much later it is still no container, and that is said.
+    // Much later it is still no container, and that is logged.
     let mut now = clock::now();
     for _ in 0..40 {
         now.boot = now.boot.after(Duration::from_secs(3));
@@ -288,7 +291,7 @@ fn hints_change_how_a_container_stands() {
     assert_eq!((found[0].standing, found[0].priority), (Some(Standing::Opportunistic), None));
     node.hint(&early);
     assert_eq!(node.pass(clock::now()), [], "nothing new");
-    // One that is lost and found again is what it was said to be before.
+    // One that is lost and found again is what was reported of it before.
     node.finder.entries.clear();
     let mut later = clock::now();
     later.boot = later.boot.after(Duration::from_secs(3));
@@ -305,7 +308,7 @@ fn hints_change_how_a_container_stands() {
 }
 
 #[test]
-fn a_refusal_is_said_and_asked_again_later() {
+fn a_refusal_is_reported_and_asked_again_later() {
     let _manager = Daemon::start(NODE_MANAGER);
     let mut node = Node::new();
     let mut child = node.start(id(2), &map(2));
@@ -331,10 +334,10 @@ fn without_nm_private_descendants_of_the_node_manager_are_found() {
         .unwrap();
     node.leaders.push(Pid::new(stranger.id() as i32).unwrap());
     manager.run(&format!("CONTAINER_ID={} setsid sleep 600 &", id(2)));
-    // A Hadoop of somebody else's on this machine may be found too; it is left alone.
-    let own = |found: &&Found| name(found).starts_with("container_1700000000000_");
+    // Another Hadoop on this machine may be found too; it is left alone.
+    let own = |found: &&DiscoveredTask| name(found).starts_with("container_1700000000000_");
     let found = node.until(|found, _| found.iter().any(|found| own(&found)));
-    let found: Vec<&Found> = found.iter().filter(own).collect();
+    let found: Vec<&DiscoveredTask> = found.iter().filter(own).collect();
     node.leaders.extend(found.iter().map(|found| found.process.pid));
     assert_eq!(found.into_iter().map(name).collect::<Vec<_>>(), [id(2).to_string()]);
     let troubles: Vec<&Path> = node.finder.troubles().map(|(path, _)| path).collect();
@@ -378,7 +381,7 @@ fn who_owns_no_local_directory_has_no_containers() {
 /// What a listing costs while a thousand containers run.
 #[test]
 #[ignore = "a measurement"]
-fn a_listing_of_a_thousand_settled_containers() {
+fn a_listing_of_a_thousand_known_containers() {
     if std::env::var_os("LRS_TEST_MEASURE").is_none() {
         println!("SKIPPED: a measurement; set LRS_TEST_MEASURE to take it");
         return;

@@ -38,7 +38,7 @@ fn container(script: &str) -> ContainerId {
 }
 
 #[test]
-fn masters_executors_and_commands_are_told_apart() {
+fn masters_executors_and_commands_are_distinguished() {
     for Recorded { kind, script } in ALL {
         let container = container(script);
         let launch = classify::launch(script, &container);

@@ -79,7 +79,7 @@ fn the_cpuset_of_lrsds_group_counts_on_v1_and_an_empty_one_is_none() {
 }
 
 #[test]
-fn what_leaves_no_cpu_or_cannot_be_read_is_said_and_does_not_count() {
+fn what_leaves_no_cpu_or_cannot_be_read_is_reported_and_does_not_count() {
     let fixture = Fixture::new();
     let mut settings = fixture.settings();
     settings.cpuset_dirs = vec![fixture.path("set")];
@@ -131,7 +131,7 @@ fn quotas_are_read_with_their_use_and_anew_each_cycle() {
     fixture.put("cpu/cpu.max", "max 100000\n");
     assert_eq!(quotas(), (vec![], 0));
     fixture.put("cpu/lrs/cpu.max", "190000 100000\n");
-    assert_eq!(quotas(), (vec![(1.9, None)], 1), "what is used is not known, and said");
+    assert_eq!(quotas(), (vec![(1.9, None)], 1), "what is used is not known, and reported");
     fixture.put("acct/lrs/cpu.stat", "usage_usec 2000\nuser_usec 1\n");
     fixture.put("cpu/cpu.max", "50000 100000\n");
     fixture.put("acct/cpu.stat", "usage_usec 3000\n");

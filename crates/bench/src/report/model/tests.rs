@@ -34,14 +34,14 @@ fn ratios_are_taken_round_by_round() {
         ));
     }
     let load = of(&runs);
-    let found: Vec<(Against, f64, Verdict)> =
+    let found: Vec<(Against, f64, Effect)> =
         load.comparisons.iter().map(|one| (one.against, one.ratio.median, one.verdict)).collect();
     assert_eq!(
         found,
         [
-            (Against::BestStatic, 0.8, Verdict::Faster),
-            (Against::MeanStatic, 8.0 / 14.0, Verdict::Faster),
-            (Against::BestStaticCgroup, 0.5, Verdict::Faster),
+            (Against::BestStatic, 0.8, Effect::Faster),
+            (Against::MeanStatic, 8.0 / 14.0, Effect::Faster),
+            (Against::BestStaticCgroup, 0.5, Effect::Faster),
         ]
     );
     assert_eq!(load.comparisons[0].with, ["static 1.5"]);
@@ -58,8 +58,8 @@ fn a_setting_against_itself_is_no_difference() {
     let runs: Vec<Run> =
         (0..10).flat_map(|number| round(number, &[("static 1", 9.0), ("lrs", 9.0)])).collect();
     let one = &of(&runs).comparisons[0];
-    assert_eq!((one.ratio.median, one.verdict), (1.0, Verdict::NoDifference));
-    assert_eq!(one.words, "no difference that can be told from noise");
+    assert_eq!((one.ratio.median, one.verdict), (1.0, Effect::NoDifference));
+    assert_eq!(one.words, "no difference that can be distinguished from noise");
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn a_difference_within_the_noise_floor_is_none() {
         let load = of(&runs);
         (load.comparisons[0].verdict, load.warnings.iter().any(|one| one.contains("too noisy")))
     };
-    assert_eq!(with_noise(1.0), (Verdict::Slower, false));
-    assert_eq!(with_noise(1.05), (Verdict::NoDifference, true));
-    assert_eq!(with_noise(0.95), (Verdict::NoDifference, true));
+    assert_eq!(with_noise(1.0), (Effect::Slower, false));
+    assert_eq!(with_noise(1.05), (Effect::NoDifference, true));
+    assert_eq!(with_noise(0.95), (Effect::NoDifference, true));
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn a_noise_floor_reaches_to_the_end_of_its_interval() {
         })
         .collect();
     let load = of(&runs);
-    assert_eq!(load.comparisons[0].verdict, Verdict::NoDifference);
+    assert_eq!(load.comparisons[0].verdict, Effect::NoDifference);
     assert!(load.warnings.iter().any(|one| one.contains("too noisy")), "{:?}", load.warnings);
     let few = of(&runs
         .into_iter()
         .filter(|run| run.setting != "lrs again" || run.round < 4)
         .collect::<Vec<_>>());
-    assert_eq!(few.comparisons[0].verdict, Verdict::Slower);
+    assert_eq!(few.comparisons[0].verdict, Effect::Slower);
     assert!(few.warnings.iter().any(|one| one.contains("too few complete pairs (4")));
 }
 
@@ -116,16 +116,16 @@ fn the_best_is_chosen_among_those_with_the_most_rounds_beside_lrs() {
     let load = of(&runs);
     assert_eq!(load.comparisons[0].with, ["static 1"]);
     assert_eq!(load.comparisons[0].ratio.pairs.len(), 8);
-    let told = load.warnings.join("\n");
+    let text = load.warnings.join("\n");
     assert!(
-        told.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"),
-        "{told}"
+        text.contains("with 8 rounds complete beside LRS, so not among static 2 (3)"),
+        "{text}"
     );
-    assert!(told.contains("no comparison with the best static in cgroups"), "{told}");
+    assert!(text.contains("no comparison with the best static in cgroups"), "{text}");
 }
 
 #[test]
-fn a_load_without_a_comparison_and_notes_are_told() {
+fn a_load_without_a_comparison_and_notes_are_reported() {
     let mut runs = synthetic::runs(6);
     for run in runs.iter_mut().filter(|run| run.load == "pi" && run.setting.contains("cgroups")) {
         run.makespan_seconds = None;
@@ -134,8 +134,8 @@ fn a_load_without_a_comparison_and_notes_are_told() {
         run.notes.push("the disk was not idle before".to_owned());
     }
     let report = Report::new(&synthetic::machine(), &runs);
-    let told = "no comparison with the best static in cgroups, so in none of its means: pi";
-    assert_eq!(report.warnings, [told]);
+    let text = "no comparison with the best static in cgroups, so in none of its means: pi";
+    assert_eq!(report.warnings, [text]);
     let noted: Vec<&String> =
         report.loads[1].warnings.iter().filter(|one| one.contains("not idle")).collect();
     assert_eq!(noted.len(), 1);
@@ -147,7 +147,7 @@ fn few_pairs_decide_nothing() {
     let runs: Vec<Run> =
         (0..5).flat_map(|number| round(number, &[("static 1", 20.0), ("lrs", 10.0)])).collect();
     let one = &of(&runs).comparisons[0];
-    assert_eq!((one.ratio.interval, one.verdict), (None, Verdict::TooFewPairs));
+    assert_eq!((one.ratio.interval, one.verdict), (None, Effect::TooFewPairs));
     assert_eq!(one.words, "too few pairs for a verdict");
 }
 
@@ -224,29 +224,29 @@ fn means_over_loads_leave_out_what_is_not_asked_for() {
     let alone: Vec<Run> =
         synthetic::runs(6).into_iter().filter(|run| run.setting != "lrs again").collect();
     let report_without = Report::new(&synthetic::machine(), &alone);
-    assert!(report_without.means.iter().all(|mean| mean.verdict == Verdict::TooFewPairs));
-    let told = &report_without.loads[0];
-    assert!(told.warnings.iter().any(|one| one.contains("no round has LRS complete twice")));
-    assert!(told.comparisons[0].words.ends_with("; the noise floor is not known"));
-    let verdicts: Vec<Verdict> =
+    assert!(report_without.means.iter().all(|mean| mean.verdict == Effect::TooFewPairs));
+    let load = &report_without.loads[0];
+    assert!(load.warnings.iter().any(|one| one.contains("no round has LRS complete twice")));
+    assert!(load.comparisons[0].words.ends_with("; the noise floor is not known"));
+    let verdicts: Vec<Effect> =
         report.loads.iter().map(|load| load.comparisons[0].verdict).collect();
-    assert_eq!(verdicts[..2], [Verdict::Faster, Verdict::Slower]);
+    assert_eq!(verdicts[..2], [Effect::Faster, Effect::Slower]);
 }
 
 #[test]
-fn a_busy_node_is_told() {
+fn a_busy_node_is_reported() {
     let mut runs = synthetic::runs(6);
     for run in runs.iter_mut().filter(|run| run.load == "pi" && run.setting == "lrs") {
         run.node.others = Some(0.3);
         run.node.steal = Some(0.05);
     }
     let report = Report::new(&synthetic::machine(), &runs);
-    let told = report.loads[2].warnings.join("\n");
+    let text = report.loads[2].warnings.join("\n");
     assert!(
-        told.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"),
-        "{told}"
+        text.contains("up to 30.0 % of the CPU time (median of \"lrs\") was not the"),
+        "{text}"
     );
-    assert!(told.contains("up to 5.0 % of the CPU time"), "{told}");
+    assert!(text.contains("up to 5.0 % of the CPU time"), "{text}");
     assert!(!report.loads[0].warnings.join("\n").contains("hypervisor"));
     // The server of a modelled disk is no disturbance until it takes more than it may.
     let mut machine = synthetic::machine();

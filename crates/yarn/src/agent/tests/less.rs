@@ -21,27 +21,27 @@ fn sent(scene: &mut Scene, view: &View, count: usize) -> Duration {
 #[test]
 fn less_does_not_wait_for_a_raise_to_show() {
     let mut scene = Scene::new();
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     scene.cluster.lag = 6;
     sent(&mut scene, &view(4), 1);
     assert!(sent(&mut scene, &view(1), 2) <= SECOND);
     assert_eq!(scene.cluster.updates, [plus(4), plus(1)]);
-    scene.settle(&view(1));
+    scene.reconcile(&view(1));
     assert_eq!(scene.cluster.shown, plus(1));
     assert_eq!(scene.kinds(), [(EventKind::Offered, Some("9216 MiB, 9 vcores"))]);
-    assert_eq!(scene.told[0].from.as_deref(), Some("12288 MiB, 12 vcores"));
+    assert_eq!(scene.changes[0].from.as_deref(), Some("12288 MiB, 12 vcores"));
 }
 
 #[test]
 fn a_raise_on_its_way_is_called_back_to_what_shows() {
     for offer in [true, false] {
         let mut scene = Scene::new();
-        scene.settle(&view(0));
+        scene.reconcile(&view(0));
         scene.cluster.lag = 6;
         sent(&mut scene, &view(4), 1);
         let back = View { offer, ..view(0) };
         assert!(sent(&mut scene, &back, 2) <= SECOND, "it shows that already");
-        scene.settle(&back);
+        scene.reconcile(&back);
         assert_eq!(scene.cluster.updates[..2], [plus(4), SITE]);
         assert_eq!(scene.cluster.shown, SITE);
         assert!(scene.agent.is_clear());
@@ -51,22 +51,22 @@ fn a_raise_on_its_way_is_called_back_to_what_shows() {
 #[test]
 fn more_right_after_less_keeps_its_pace() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     sent(&mut scene, &view(0), 2);
-    assert!(sent(&mut scene, &view(4), 3) > SECOND, "nobody registered anew");
+    assert!(sent(&mut scene, &view(4), 3) > SECOND, "no manager registered anew");
 }
 
 #[test]
 fn less_ends_the_pause_after_an_error_and_more_does_not() {
     let mut scene = Scene::new();
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     scene.cluster.rm_down = true;
     scene.run(&view(4), Duration::from_secs(300));
     scene.cluster.rm_down = false;
     assert!(scene.agent.next(&view(5)) > scene.now);
     assert!(sent(&mut scene, &view(2), 2) <= SECOND);
     assert_eq!(scene.cluster.updates, [plus(4), plus(2)]);
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     scene.cluster.rm_down = true;
     scene.run(&view(4), Duration::from_secs(300));
     scene.cluster.rm_down = false;
@@ -78,7 +78,7 @@ fn less_ends_the_pause_after_an_error_and_more_does_not() {
 #[test]
 fn a_manager_that_is_away_is_tried_once_a_second_at_most() {
     let mut scene = Scene::new();
-    scene.settle(&view(9));
+    scene.reconcile(&view(9));
     scene.cluster.rm_down = true;
     scene.run(&view(9), Duration::from_secs(300));
     let mut gaps = Vec::new();
@@ -101,7 +101,7 @@ proptest! {
         steps in prop::collection::vec((0u32..6, 0u32..7, prop::bool::weighted(0.2), 0u64..4000), 1..30)
     ) {
         let mut scene = Scene::new();
-        scene.settle(&view(0));
+        scene.reconcile(&view(0));
         let mut last = 0;
         for (beyond, lag, away, millis) in steps {
             // With several on their way an earlier one may be the like of the newest, and be taken for it.

@@ -11,11 +11,11 @@ fn another_node_than_the_one_set_gets_nothing() {
     scene.cluster.other = Some("node9:1");
     scene.run(&view(3), A_WHILE);
     assert_eq!(scene.cluster.updates, [], "not between two polls either");
-    let reason = &scene.told[0].reason;
+    let reason = &scene.changes[0].reason;
     assert!(reason.contains("node9:1") && reason.contains("node1:45454"), "{reason}");
     scene.cluster.nm_down = true;
     scene.run(&view(4), A_WHILE);
-    assert_eq!(scene.cluster.updates, [], "nobody has said otherwise since");
+    assert_eq!(scene.cluster.updates, [], "the node has not been set otherwise since");
     (scene.cluster.nm_down, scene.cluster.node_id) = (false, "NODE9:1".into());
     scene.run(&view(3), A_WHILE);
     assert_eq!(scene.cluster.updates, [plus(3)]);
@@ -27,7 +27,7 @@ fn the_one_set_is_offered_to_while_its_node_manager_says_nothing() {
     let mut scene = Scene::with(set, OfferBy::Rest);
     scene.cluster.nm_down = true;
     scene.run(&view(3), A_WHILE);
-    assert!(scene.told[0].reason.contains("knows no node node9:1"), "{:?}", scene.told[0]);
+    assert!(scene.changes[0].reason.contains("knows no node node9:1"), "{:?}", scene.changes[0]);
     scene.cluster.other = Some("node9:1");
     scene.run(&view(3), A_WHILE);
     assert_eq!(scene.cluster.updates, [plus(3)]);
@@ -35,15 +35,15 @@ fn the_one_set_is_offered_to_while_its_node_manager_says_nothing() {
 
 #[test]
 fn a_node_of_another_host_is_not_believed() {
-    for (called, said) in
+    for (called, words) in
         [("node2:45454", "node2 is no name of this node"), ("node2", "no node id")]
     {
         let mut scene = Scene::new();
         scene.cluster.node_id = called.into();
         scene.run(&view(3), A_WHILE);
         assert_eq!(scene.cluster.updates, []);
-        assert!(scene.told[0].reason.contains(said), "{:?}", scene.told[0]);
-        assert!(scene.agent.report().node_manager.unwrap().error.unwrap().contains(said));
+        assert!(scene.changes[0].reason.contains(words), "{:?}", scene.changes[0]);
+        assert!(scene.agent.report().node_manager.unwrap().error.unwrap().contains(words));
         scene.cluster.node_id = "node1:45454".into();
         scene.run(&view(3), A_WHILE);
         assert_eq!(scene.cluster.updates, [plus(3)]);
@@ -53,9 +53,9 @@ fn a_node_of_another_host_is_not_believed() {
 #[test]
 fn who_answers_in_the_node_managers_place_changes_nothing() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.state = "DECOMMISSIONING";
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.state = "RUNNING";
     // It names another node and says that it has just started.
     scene.cluster.node_id = "node2:45454".into();
@@ -70,15 +70,15 @@ fn who_answers_in_the_node_managers_place_changes_nothing() {
 }
 
 #[test]
-fn what_was_offered_is_taken_back_while_nobody_knows_the_node() {
+fn what_was_offered_is_taken_back_while_the_node_is_unknown() {
     let mut scene = Scene::new();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.cluster.node_id = "node2:45454".into();
     scene.cluster.other = Some("node1:45454");
     scene.run(&view(3), A_WHILE);
     assert_eq!(scene.cluster.updates, [plus(3), SITE]);
     assert!(scene.agent.is_clear());
-    assert!(scene.agent.failure().unwrap().contains("node2"), "and it is still said");
+    assert!(scene.agent.failure().unwrap().contains("node2"), "and it is still reported");
     scene.cluster.node_id = "node1:45454".into();
     scene.run(&view(3), A_WHILE);
     assert_eq!(scene.cluster.updates, [plus(3), SITE, plus(3)]);
@@ -87,7 +87,7 @@ fn what_was_offered_is_taken_back_while_nobody_knows_the_node() {
 #[test]
 fn a_new_lrsd_takes_back_what_stands_although_the_node_manager_is_down() {
     let mut scene = Scene::new();
-    scene.settle(&view(3));
+    scene.reconcile(&view(3));
     scene.kill_and_restart();
     scene.cluster.nm_down = true;
     scene.run(&View { offer: false, ..view(0) }, A_WHILE);
@@ -95,12 +95,12 @@ fn a_new_lrsd_takes_back_what_stands_although_the_node_manager_is_down() {
 }
 
 #[test]
-fn a_name_that_cannot_be_looked_up_is_said() {
+fn a_name_that_cannot_be_looked_up_is_reported() {
     let mut scene = Scene::new();
     let names = scene.cluster.here.take();
     scene.run(&view(2), A_WHILE);
     assert_eq!(scene.cluster.updates, []);
-    let reason = &scene.told[0].reason;
+    let reason = &scene.changes[0].reason;
     assert!(
         reason.contains("no name server answers") && reason.contains("yarn.node_id"),
         "{reason}"

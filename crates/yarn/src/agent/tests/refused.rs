@@ -50,9 +50,9 @@ fn the_pause_grows_to_a_minute_whatever_is_wanted_by_then() {
         assert!((6..=10).contains(&pauses.len()), "{figures:?} {pauses:?}");
         assert!(pauses[..2].iter().sum::<u64>() <= 9, "{figures:?} {pauses:?}");
         assert!(pauses.iter().skip(6).all(|pause| *pause >= 60), "{figures:?} {pauses:?}");
-        assert_eq!(scene.told.len(), 1, "{figures:?} {:?}", scene.told);
-        assert!(scene.told[0].reason.contains("no ticket"), "{:?}", scene.told);
-        scene.settle(&view(2));
+        assert_eq!(scene.changes.len(), 1, "{figures:?} {:?}", scene.changes);
+        assert!(scene.changes[0].reason.contains("no ticket"), "{:?}", scene.changes);
+        scene.reconcile(&view(2));
         assert!(scene.agent.failure().unwrap().contains("no ticket"), "while it waits too");
         scene.cluster.refuses = false;
         scene.run(&view(2), Duration::from_secs(61));
@@ -61,9 +61,9 @@ fn the_pause_grows_to_a_minute_whatever_is_wanted_by_then() {
 }
 
 #[test]
-fn another_reason_is_told_and_a_lower_figure_does_not_wait() {
+fn another_reason_is_reported_and_a_lower_figure_does_not_wait() {
     let mut scene = Scene::new();
-    scene.settle(&view(4));
+    scene.reconcile(&view(4));
     scene.cluster.refuses = true;
     scene.run(&view(6), Duration::from_secs(200));
     let tried = scene.cluster.updates.len();
@@ -75,7 +75,7 @@ fn another_reason_is_told_and_a_lower_figure_does_not_wait() {
     assert_eq!(scene.cluster.updates.len(), tried + 1, "once");
     (scene.cluster.refuses, scene.cluster.deaf) = (false, true);
     scene.run(&view(2), Duration::from_secs(200));
-    let reasons: Vec<&str> = scene.told.iter().map(|change| change.reason.as_str()).collect();
+    let reasons: Vec<&str> = scene.changes.iter().map(|change| change.reason.as_str()).collect();
     assert_eq!(reasons.len(), 3, "{reasons:?}");
     assert!(reasons[1].contains("no ticket") && reasons[2].contains("still shows"), "{reasons:?}");
 }

@@ -1,4 +1,4 @@
-//! Figures that somebody else set.
+//! Figures that others set.
 
 use super::*;
 
@@ -19,12 +19,12 @@ fn a_node_that_was_raised_before_is_built_on_and_never_lowered() {
         let report = scene.agent.report();
         let memory = |found: Option<proto::YarnResource>| found.unwrap().memory_mib;
         assert_eq!((memory(report.configured), memory(report.site)), (16_384, 8192));
-        scene.settle(&View { offer: false, ..view });
+        scene.reconcile(&View { offer: false, ..view });
         assert_eq!(scene.cluster.shown, RAISED);
     }
     let mut scene = at_site();
     scene.cluster.shown = RAISED;
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.shown, Resource { memory_mib: 16_384 + 2048, vcores: 18 });
 }
 
@@ -32,9 +32,9 @@ fn a_node_that_was_raised_before_is_built_on_and_never_lowered() {
 fn a_raise_outlives_a_restart_of_lrs_yarn_without_an_offer() {
     let mut scene = at_site();
     scene.cluster.shown = RAISED;
-    scene.settle(&View { offer: false, ..view(2) });
+    scene.reconcile(&View { offer: false, ..view(2) });
     scene.kill_and_restart();
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!((scene.cluster.shown, scene.cluster.updates.len()), (RAISED, 0));
 }
 
@@ -42,39 +42,39 @@ fn a_raise_outlives_a_restart_of_lrs_yarn_without_an_offer() {
 fn a_node_raised_while_it_was_decommissioned_stays_so() {
     let mut scene = at_site();
     (scene.cluster.shown, scene.cluster.state) = (RAISED, "DECOMMISSIONING");
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     (scene.cluster.state, scene.cluster.nm_started) = ("RUNNING", 2);
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!((scene.cluster.shown, scene.cluster.updates.len()), (RAISED, 0));
 }
 
 #[test]
-fn what_somebody_else_set_becomes_the_configured_value() {
+fn a_figure_set_by_others_becomes_the_configured_value() {
     let mut scene = Scene::new();
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.run(&view(2), Duration::from_secs(70));
     scene.cluster.shown = Resource { memory_mib: 12_288, vcores: 12 };
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     assert_eq!(scene.cluster.shown, Resource { memory_mib: 14_336, vcores: 14 });
-    let reason = "somebody gave the node 12288 MiB, 12 vcores, which the offer builds on";
-    assert_eq!(scene.told[1].reason, reason);
-    scene.settle(&View { offer: false, ..view(2) });
+    let reason = "another client gave the node 12288 MiB, 12 vcores, which the offer builds on";
+    assert_eq!(scene.changes[1].reason, reason);
+    scene.reconcile(&View { offer: false, ..view(2) });
     assert_eq!(scene.cluster.shown, Resource { memory_mib: 12_288, vcores: 12 });
 }
 
 #[test]
-fn an_earlier_figure_of_ours_that_somebody_sets_is_theirs() {
+fn an_earlier_figure_of_ours_that_others_set_is_theirs() {
     // While an offer stands, and after it was given back.
     for (now, set) in [(view(4), 2), (view(0), 2), (view(0), 4)] {
         let mut scene = at_site();
-        scene.settle(&view(2));
-        scene.settle(&view(4));
-        scene.settle(&now);
+        scene.reconcile(&view(2));
+        scene.reconcile(&view(4));
+        scene.reconcile(&now);
         scene.cluster.shown = plus(set);
-        scene.settle(&now);
+        scene.reconcile(&now);
         let configured = scene.agent.report().configured.unwrap();
         assert_eq!(configured.memory_mib, plus(set).memory_mib, "{now:?} {set}");
-        scene.settle(&view(0));
+        scene.reconcile(&view(0));
         assert_eq!(scene.cluster.shown, plus(set));
     }
 }
@@ -82,37 +82,37 @@ fn an_earlier_figure_of_ours_that_somebody_sets_is_theirs() {
 #[test]
 fn after_a_restart_of_lrs_yarn_it_is_theirs_too_once_nothing_can_be_late() {
     let mut scene = at_site();
-    scene.settle(&view(2));
-    scene.settle(&view(0));
+    scene.reconcile(&view(2));
+    scene.reconcile(&view(0));
     scene.run(&view(0), Duration::from_secs(69));
     scene.kill_and_restart();
     scene.cluster.shown = plus(2);
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!((scene.cluster.shown, scene.cluster.updates.len()), (plus(2), 2));
 }
 
 #[test]
 fn an_update_that_was_given_up_and_is_carried_out_late_is_ours() {
     let mut scene = at_site();
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     scene.cluster.refuses = true;
-    scene.settle(&view(2));
+    scene.reconcile(&view(2));
     scene.cluster.refuses = false;
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     scene.cluster.shown = plus(2);
-    scene.settle(&view(0));
+    scene.reconcile(&view(0));
     assert_eq!(scene.cluster.shown, SITE);
 }
 
 #[test]
-fn its_own_figure_set_by_somebody_is_not_told_as_a_restart() {
-    for (started, words) in [(1, "somebody gave the node 8192 MiB"), (2, "registered anew")] {
+fn its_own_figure_set_by_others_is_not_taken_for_a_restart() {
+    for (started, words) in [(1, "another client gave the node 8192 MiB"), (2, "registered anew")] {
         let mut scene = at_site();
         scene.run(&view(2), Duration::from_secs(70));
         (scene.cluster.shown, scene.cluster.nm_started) = (SITE, started);
-        // A look that no poll is due for sees it first: it asks the NodeManager itself.
+        // A pass that no poll is due for sees it first: it asks the NodeManager itself.
         scene.pass(&view(1));
-        scene.settle(&view(1));
-        assert!(scene.told[1].reason.contains(words), "{:?}", scene.told);
+        scene.reconcile(&view(1));
+        assert!(scene.changes[1].reason.contains(words), "{:?}", scene.changes);
     }
 }

@@ -137,9 +137,9 @@ async fn the_other_commands_arrive_and_are_answered() {
             assert_eq!(request.lease, Lease::one(Some(Duration::from_millis(250))));
         }
     );
-    let told: (String, String, String) = reply.body().deserialize().unwrap();
+    let answer: (String, String, String) = reply.body().deserialize().unwrap();
     let expected = ("r0000001-5".into(), "passive".into(), "1970-01-01T00:00:07.000000Z".into());
-    assert_eq!(told, expected);
+    assert_eq!(answer, expected);
 
     exchange!(
         PATH, MANAGER, "CancelReservation", ("r0000001-5",),
@@ -228,7 +228,7 @@ async fn every_kind_of_error_has_its_name() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_is_said() {
+async fn what_is_wrong_with_a_call_is_reported() {
     let bench = Bench::start().await;
     let client = bench.bus.connect().await;
     let invalid = format!("{ERROR}InvalidArgument");
@@ -298,13 +298,13 @@ async fn reading_calls_answer_from_the_snapshot() {
     });
     // What --json prints, less what is null.
     let shown = |message: serde_json::Value| without_nulls(message);
-    let mut told = map(&manager(&client, "GetStatus", &()).await.unwrap());
+    let mut answer = map(&manager(&client, "GetStatus", &()).await.unwrap());
     // As of the answer.
-    let age = told.as_object_mut().unwrap().remove("last_turn_seconds").unwrap();
+    let age = answer.as_object_mut().unwrap().remove("last_turn_seconds").unwrap();
     assert!(age.is_number(), "{age}");
-    assert_eq!(told, shown(json!(status())));
-    let told = map(&manager(&client, "GetTask", &(&id,)).await.unwrap());
-    assert_eq!(told, shown(json!(task(1))));
+    assert_eq!(answer, shown(json!(status())));
+    let answer = map(&manager(&client, "GetTask", &(&id,)).await.unwrap());
+    assert_eq!(answer, shown(json!(task(1))));
     for (member, expected) in [
         ("ListTasks", json!([task(1)])),
         ("ListJobs", json!([proto::Job { job: "j".into(), ..Default::default() }])),
@@ -450,19 +450,22 @@ async fn signals_tell_what_changed_in_order_and_nothing_else() {
     bench.publish(|snapshot| {
         snapshot.tasks.insert(task_id(1), Arc::new(task(1)));
     });
-    let mut told = signals.next().await;
-    if told.member == "PropertiesChanged" || told.member == "SlotsChanged" {
+    let mut signal = signals.next().await;
+    if signal.member == "PropertiesChanged" || signal.member == "SlotsChanged" {
         // The status was published before anybody listened; telling of it may come late.
-        told = signals.until("InterfacesAdded").await;
+        signal = signals.until("InterfacesAdded").await;
     }
-    assert_eq!((told.member.as_str(), told.body[0].as_str()), ("InterfacesAdded", Some(&*path)));
-    assert_eq!(told.body[1][TASK]["Name"], "n/ä");
-    let told = signals.next().await;
-    assert_eq!((told.member.as_str(), told.path.as_str()), ("TaskAdmitted", PATH));
-    assert_eq!(told.body, json!([id, path, 1, "a slot was free"]));
+    assert_eq!(
+        (signal.member.as_str(), signal.body[0].as_str()),
+        ("InterfacesAdded", Some(&*path))
+    );
+    assert_eq!(signal.body[1][TASK]["Name"], "n/ä");
+    let signal = signals.next().await;
+    assert_eq!((signal.member.as_str(), signal.path.as_str()), ("TaskAdmitted", PATH));
+    assert_eq!(signal.body, json!([id, path, 1, "a slot was free"]));
     get(&client, &path, TASK, "Id").await;
 
-    // Measured values change with every reading; nobody is told.
+    // Measured values change with every reading; no signal is sent.
     bench.publish(|snapshot| {
         let measured = proto::Task { cpu_seconds: Some(99.0), ..task(1) };
         snapshot.tasks.insert(task_id(1), Arc::new(measured));
@@ -479,14 +482,14 @@ async fn signals_tell_what_changed_in_order_and_nothing_else() {
         status.slots.as_mut().unwrap().active.as_mut().unwrap().used = 2;
         snapshot.status = Arc::new(status);
     });
-    let told = signals.next().await;
-    assert_eq!((told.member.as_str(), told.path.as_str()), ("PropertiesChanged", &*path));
-    assert_eq!(told.body, json!([TASK, {"Tier": "active"}, []]));
+    let signal = signals.next().await;
+    assert_eq!((signal.member.as_str(), signal.path.as_str()), ("PropertiesChanged", &*path));
+    assert_eq!(signal.body, json!([TASK, {"Tier": "active"}, []]));
     assert_eq!(signals.next().await.member, "TaskPromoted");
-    let told = signals.next().await;
-    assert_eq!(told.body, json!([MANAGER, {"ActiveFree": 0, "ActiveUsed": 2}, []]));
-    let told = signals.next().await;
-    assert_eq!((told.member.as_str(), told.body), ("SlotsChanged", json!([2, 0, 2, 2])));
+    let signal = signals.next().await;
+    assert_eq!(signal.body, json!([MANAGER, {"ActiveFree": 0, "ActiveUsed": 2}, []]));
+    let signal = signals.next().await;
+    assert_eq!((signal.member.as_str(), signal.body), ("SlotsChanged", json!([2, 0, 2, 2])));
 
     // What is not known any more is named and has no value.
     bench.publish(|snapshot| {
@@ -499,14 +502,14 @@ async fn signals_tell_what_changed_in_order_and_nothing_else() {
     bench.events.push(event(3, EventKind::Demoted, "r0000001-1"));
     bench.events.push(event(4, EventKind::Demoted, &id));
     bench.publish(|_| {});
-    let told = signals.next().await;
-    assert_eq!((told.member.as_str(), told.body[2].as_u64()), ("TaskDemoted", Some(4)));
+    let signal = signals.next().await;
+    assert_eq!((signal.member.as_str(), signal.body[2].as_u64()), ("TaskDemoted", Some(4)));
     bench.events.push(event(5, EventKind::Completed, &id));
     bench.publish(|snapshot| {
         snapshot.tasks.remove(&task_id(1));
     });
-    let told = signals.next().await;
-    assert_eq!((told.member.as_str(), told.body), ("InterfacesRemoved", json!([path, [TASK]])));
+    let signal = signals.next().await;
+    assert_eq!((signal.member.as_str(), signal.body), ("InterfacesRemoved", json!([path, [TASK]])));
     assert_eq!(signals.next().await.member, "TaskCompleted");
     let gone = call(&client, &path, TASK, "Explain", &()).await.unwrap_err();
     assert_eq!(gone.0, "org.freedesktop.DBus.Error.UnknownObject");
