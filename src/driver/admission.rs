@@ -10,6 +10,7 @@ use super::entry::Entry;
 use super::keeping::{Kept, Said};
 use super::parking::Held;
 use super::process::{self, Pinned};
+use super::tickets::Place;
 use crate::cgroup::{CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
@@ -30,6 +31,8 @@ pub struct Admission {
     pub request: AdmitRequest,
     /// The process.
     pub process: ProcessRef,
+    /// If it waits.
+    pub(super) place: Place,
     /// The unit whose main process it is.
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
@@ -136,7 +139,8 @@ impl Driver {
         let priority = self.effective_priority(&request);
         self.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
         self.check_owner(&caller, pid, uids)?;
-        if let Some(waiting) = self.waiting().find(|waiting| waiting.process == process) {
+        let same = self.waiting().find(|waiting| waiting.process == process);
+        let joined = same.map(|waiting| {
             if waiting.caller.uid != caller.uid {
                 return Err(CommandError::new(
                     ErrorKind::FailedPrecondition,
@@ -148,6 +152,10 @@ impl Driver {
             }
             // The same client asking again, after its connection broke.
             waiting.replies.extend(reply.take());
+            Ok(waiting.place)
+        });
+        if let Some(place) = joined.transpose()? {
+            self.give_ticket(&caller, place, request.ticket_to.take());
             return Ok(Begun::Later);
         }
         if self.core.is_leaving(process) {
@@ -202,10 +210,13 @@ impl Driver {
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
         let first_requested = self.first_requested(&request, uids.effective, process, now);
         let patience = patience(&request, first_requested, parks, now);
+        let number = self.next_ticket + 1;
+        let place = Place { uid: uids.effective, process, since: first_requested, number };
         let admission = Admission {
             caller,
             request,
             process,
+            place,
             unit,
             kept,
             pidfd,

@@ -186,6 +186,9 @@ impl Driver {
         if let Answer::Waiting = answer {
             if let Some(Asked::Client(admission)) = self.asked.get_mut(&ticket) {
                 admission.waited = true;
+                let (place, to) = (admission.place, admission.request.ticket_to.take());
+                let caller = admission.caller.clone();
+                self.give_ticket(&caller, place, to);
             }
             return;
         }

@@ -336,6 +336,7 @@ impl Driver {
         process: Option<ProcessRef>,
     ) -> Option<Box<Entry>> {
         let mut entry = self.entries.remove(&id)?;
+        crate::trim::ended();
         self.taken.forget(id);
         if let Some(process) = process {
             self.mains.remove(&process);
