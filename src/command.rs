@@ -247,6 +247,8 @@ pub struct AdmitRequest {
     pub wait: Wait,
     /// By which it keeps its place over a restart of the daemon; not checked.
     pub ticket: Option<String>,
+    /// Where its ticket goes when it begins to wait, if its client may have that.
+    pub ticket_to: Option<mpsc::Sender<String>>,
 }
 
 /// Who is to become a task.

@@ -35,9 +35,6 @@ const RESTART: Duration = Duration::from_secs(3);
 /// `--timeout` says otherwise.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// After so long without a slot it asks for the ticket of its place, and later again while it has none.
-const TICKET: Duration = Duration::from_millis(100);
-
 /// After so long without a slot `run --wait` says why it waits.
 const QUEUED: Duration = Duration::from_millis(500);
 
@@ -251,7 +248,7 @@ async fn ask(
     loop {
         let attempt = async {
             let Some(patience) = wait else {
-                let answer = in_time(lrsd, attempt(lrsd, request.clone(), None)).await;
+                let answer = in_time(lrsd, attempt(lrsd, request.clone(), None, &ticket)).await;
                 return answer.map_err(Miss::Final)?;
             };
             let left = left(patience);
@@ -260,15 +257,11 @@ async fn ask(
             let grace = lrsd.timeout.unwrap_or(ANSWER_GRACE);
             let within = left.map(|left| left.saturating_add(grace));
             request.ticket.clone_from(&ticket.borrow());
-            let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within));
-            // A unit waits under no process's name.
-            let of = request.unit.is_none().then_some(request.pid);
-            let mut ticket = std::pin::pin!(get_ticket(lrsd, of, &ticket));
+            let mut answer = std::pin::pin!(attempt(lrsd, request.clone(), within, &ticket));
             let mut why = std::pin::pin!(say_why_queued(lrsd, request.pid, explains));
             tokio::select! {
                 biased;
                 answer = answer.as_mut() => answer,
-                never = ticket.as_mut() => match never {},
                 never = why.as_mut() => match never {},
             }
         };
@@ -297,30 +290,6 @@ async fn ask(
     }
 }
 
-/// Gets the ticket by which a request that waits keeps its place over a restart of the daemon.
-async fn get_ticket(lrsd: &Lrsd, pid: Option<i32>, ticket: &RefCell<Option<String>>) -> Infallible {
-    if pid.is_none() {
-        return std::future::pending().await;
-    }
-    let mut pause = TICKET;
-    loop {
-        tokio::time::sleep(pause).await;
-        // An earlier lrsd gives none.
-        pause = (pause * 2).min(LOOK_AGAIN);
-        // A silent lrsd is reported elsewhere ([`say_why_queued`]).
-        let asked = tokio::time::timeout(lrsd.answer_within(), async {
-            let mut connection = client::connect(lrsd).await.ok()?;
-            // 0 is this process, also in another pid namespace.
-            let asked = proto::ListQueueRequest { pid, ..Default::default() };
-            connection.list_queue(asked).await.ok()?.into_inner().queue.pop()?.ticket
-        });
-        if let Ok(Some(given)) = asked.await {
-            ticket.replace(Some(given));
-            return std::future::pending().await;
-        }
-    }
-}
-
 /// What stands between the request and a slot, and again when much of that has changed. A daemon that
 /// does not say is no reason to stop waiting for its other answer; that it says nothing at all is worth
 /// a word.
@@ -333,13 +302,17 @@ async fn say_why_queued(lrsd: &Lrsd, pid: i32, explains: bool) -> Infallible {
         let asked = in_time(lrsd, async {
             let mut connection = client::connect(lrsd).await.ok()?;
             let status = connection.get_status(proto::GetStatusRequest {}).await.ok()?.into_inner();
+            if !explains {
+                // The queue is a turn of the loop's.
+                return None;
+            }
             // 0 is this process, also in another pid namespace.
             let asked = proto::ListQueueRequest { pid: Some(pid), ..Default::default() };
             // An earlier lrsd does not know its queue.
             let queue = connection.list_queue(asked).await.ok().map(tonic::Response::into_inner);
             Some((status, queue.and_then(|page| page.queue.first()?.place)))
         });
-        let (Ok(Some((status, place))), true) = (asked.await, explains) else {
+        let Ok(Some((status, place))) = asked.await else {
             return std::future::pending().await;
         };
         let ahead = place.map_or(status.waiting, |place| place.saturating_sub(1));
@@ -362,18 +335,22 @@ async fn attempt(
     lrsd: &Lrsd,
     request: proto::AdmitRequest,
     answer_within: Option<Duration>,
+    ticket: &RefCell<Option<String>>,
 ) -> Result<Slot, Miss> {
-    let mut connection =
-        client::connect(lrsd).await.map_err(|failure| Miss::Away { failure, reached: false })?;
+    let channel =
+        client::channel(lrsd).await.map_err(|failure| Miss::Away { failure, reached: false })?;
+    // By which it keeps its place over a restart of the daemon.
+    let keep = |given: &str| drop(ticket.replace(Some(given.to_owned())));
+    let answer = lrs_api::client::admit(channel, request, keep);
     let answer = match answer_within {
-        None => connection.admit(request).await,
-        Some(limit) => match tokio::time::timeout(limit, connection.admit(request)).await {
+        None => answer.await,
+        Some(limit) => match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
             Err(_) => return Err(Miss::Final(client::no_answer(limit))),
         },
     };
     match answer {
-        Ok(response) => match response.into_inner().task {
+        Ok(response) => match response.task {
             Some(task) => Ok(Slot::Own(Box::new(task))),
             None => {
                 Err(Miss::Final(Failure::failed("lrsd admitted the process but named no task")))

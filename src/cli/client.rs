@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lrs_api::client::{self, ANSWER_TIMEOUT, Connection, Endpoint};
+use lrs_api::client::{self, ANSWER_TIMEOUT, ConnectError, Connection, Endpoint};
+use tonic::transport::Channel;
 
 use super::failure::{Failure, Purpose, from_status};
 use super::output::say;
@@ -11,6 +12,9 @@ use super::output::say;
 /// After so long without an answer a command says that it waits: silence looks like a fault of
 /// the command.
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// How lrsctl names itself.
+const NAME: &str = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
 
 /// The daemon that is asked.
 #[derive(Clone, Debug)]
@@ -37,14 +41,20 @@ impl fmt::Display for Lrsd {
 
 /// Connects once, and says on failure what to do.
 pub(crate) async fn connect(lrsd: &Lrsd) -> Result<Connection, Failure> {
-    let name = concat!("lrsctl/", env!("CARGO_PKG_VERSION"));
-    client::connect(&lrsd.endpoint, name).await.map_err(|error| {
-        let failure = Failure::unreachable(error.to_string());
-        match error.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    })
+    client::connect(&lrsd.endpoint, NAME).await.map_err(not_connected)
+}
+
+/// The same for [`client::admit`].
+pub(super) async fn channel(lrsd: &Lrsd) -> Result<Channel, Failure> {
+    client::channel(&lrsd.endpoint, NAME).await.map_err(not_connected)
+}
+
+fn not_connected(error: ConnectError) -> Failure {
+    let failure = Failure::unreachable(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 /// One request that is answered at once.

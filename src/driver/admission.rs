@@ -10,6 +10,7 @@ use super::entry::Entry;
 use super::keeping::{Kept, Said};
 use super::parking::Held;
 use super::process::{self, Pinned};
+use super::tickets::Place;
 use crate::cgroup::{CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply, Wait};
 use crate::core::model::{Priority, TaskId};
@@ -30,6 +31,8 @@ pub struct Admission {
     pub request: AdmitRequest,
     /// The process.
     pub process: ProcessRef,
+    /// If it waits.
+    pub(super) place: Place,
     /// The unit whose main process it is.
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
@@ -133,7 +136,8 @@ impl Executor<'_> {
         let priority = self.effective_priority(&request);
         self.state.rights.check(&caller, Action::Admit { priority }, Some(uids.effective))?;
         self.check_owner(&caller, pid, uids)?;
-        if let Some(waiting) = self.waiting().find(|waiting| waiting.process == process) {
+        let same = self.waiting().find(|waiting| waiting.process == process);
+        let joined = same.map(|waiting| {
             if waiting.caller.uid != caller.uid {
                 return Err(CommandError::new(
                     ErrorKind::FailedPrecondition,
@@ -145,6 +149,10 @@ impl Executor<'_> {
             }
             // The same client asking again, after its connection broke.
             waiting.replies.extend(reply.take());
+            Ok(waiting.place)
+        });
+        if let Some(place) = joined.transpose()? {
+            self.give_ticket(&caller, place, request.ticket_to.take());
             return Ok(Begun::Later);
         }
         if self.core.is_leaving(process) {
@@ -199,10 +207,13 @@ impl Executor<'_> {
         let parks = self.may_park(&caller, &request, process, unit.as_ref(), kept.as_ref());
         let first_requested = self.first_requested(&request, uids.effective, process);
         let patience = patience(&request, first_requested, parks, self.now);
+        let number = self.state.next_ticket + 1;
+        let place = Place { uid: uids.effective, process, since: first_requested, number };
         let admission = Admission {
             caller,
             request,
             process,
+            place,
             unit,
             kept,
             pidfd,

@@ -162,6 +162,9 @@ impl Executor<'_> {
         if let Answer::Waiting = answer {
             if let Some(Asked::Client(admission)) = self.state.asked.get_mut(&ticket) {
                 admission.waited = true;
+                let (place, to) = (admission.place, admission.request.ticket_to.take());
+                let caller = admission.caller.clone();
+                self.give_ticket(&caller, place, to);
             }
             return;
         }

@@ -345,6 +345,7 @@ impl Executor<'_> {
         process: Option<ProcessRef>,
     ) -> Option<Box<Entry>> {
         let mut entry = self.state.entries.remove(&id)?;
+        crate::trim::ended();
         self.state.taken.forget(id);
         if let Some(process) = process {
             self.state.mains.remove(&process);

@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc::Sender;
+
 use super::admission::Asked;
 use super::tickets::Place;
 use super::{Executor, view};
@@ -82,17 +84,27 @@ impl Executor<'_> {
         let (before, waiting) = self.core.waiting_of(ticket)?;
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = self.expected_waits(before).get(before as usize).copied();
-        let request = waiting.request;
-        let place = request.who.process.map(|process| Place {
-            uid: request.uid,
-            process,
-            since: waiting.since(),
-            number: ticket.0,
-        });
-        let theirs = caller.uid == request.uid || self.state.rights.role(caller) == Role::Admin;
-        let ticket = place.filter(|_| theirs).map(|place| self.state.tickets.give(place));
+        let ticket = match self.state.asked.get(&ticket) {
+            Some(Asked::Client(admission)) => self.ticket_for(caller, admission.place),
+            Some(Asked::Finder(_) | Asked::Promise(_)) | None => None,
+        };
         let entry = self.waiter(&waiting, before, wait, self.core.held_up());
         Some(proto::Queued { ticket, ..entry })
+    }
+
+    /// If it is the caller's to have.
+    fn ticket_for(&self, caller: &Caller, place: Place) -> Option<String> {
+        let theirs = caller.uid == place.uid || self.state.rights.role(caller) == Role::Admin;
+        theirs.then(|| self.state.tickets.give(place))
+    }
+
+    /// To a client that waits, if it asked for it.
+    pub(super) fn give_ticket(&self, caller: &Caller, place: Place, to: Option<Sender<String>>) {
+        let Some(to) = to else { return };
+        if let Some(ticket) = self.ticket_for(caller, place) {
+            // It has room for this one, and a client that went away needs none.
+            let _ = to.try_send(ticket);
+        }
     }
 
     /// By place; none if nothing can be said of the one behind `before`.

@@ -10,7 +10,7 @@
 //! Any other text is no ticket: the request counts from now on.
 //!
 //! Limits. A process that keeps a ticket, waits no longer and asks again in the first minute of any
-//! later daemon has the place of then. A request of a unit has no ticket (`lrsctl admit --unit --wait`).
+//! later daemon has the place of then. A unit is the process that was its main one when it asked.
 
 use std::fs::OpenOptions;
 use std::io::Read as _;

@@ -74,6 +74,7 @@ fn admit_subject(
         leave_unit: request.leave_unit,
         wait,
         ticket: request.ticket,
+        ticket_to: None,
     })
 }
 

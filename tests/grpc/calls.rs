@@ -236,6 +236,76 @@ async fn a_loop_that_goes_away_is_unavailable() {
     assert_eq!(first.code(), Code::Unavailable);
 }
 
+/// What a call of lrsctl's was given, and its answer.
+type Ticketed = (Vec<String>, Result<proto::AdmitResponse, tonic::Status>);
+
+async fn ticketed(channel: tonic::transport::Channel) -> Ticketed {
+    let mut given = Vec::new();
+    let request = proto::AdmitRequest { pid: 1, wait_forever: true, ..Default::default() };
+    let answer = lrs_api::client::admit(channel, request, |ticket| given.push(ticket.to_owned()));
+    let answer = answer.await;
+    (given, answer)
+}
+
+#[tokio::test]
+async fn who_waits_has_its_ticket_before_the_answer_and_the_answer_is_whole() {
+    let mut bench = Bench::start();
+    let channel = bench.channel().await;
+    let refused = || CommandError::new(ErrorKind::AlreadyExists(task_id(8)), "größe\n");
+    for (waits, answer) in
+        [(true, Ok(task(3))), (true, Err(refused())), (false, Ok(task(3))), (false, Err(refused()))]
+    {
+        let call = tokio::spawn(ticketed(channel.clone()));
+        let Command::Admit { request, reply, .. } = bench.next_command().await else {
+            panic!("not an Admit");
+        };
+        let to = request.ticket_to.expect("its client asks for the ticket");
+        if waits {
+            to.try_send("1.2.3".to_owned()).unwrap();
+            // Taken before there is an answer.
+            soon(to.closed()).await;
+        }
+        let expected = answer.clone();
+        reply.send(answer).unwrap();
+        let (given, answer) = soon(call).await.unwrap();
+        assert_eq!(given, if waits { vec!["1.2.3"] } else { vec![] });
+        match (expected, answer) {
+            (Ok(task), Ok(answer)) => assert_eq!(answer.task, Some(task)),
+            (Err(_), Err(status)) => {
+                assert_eq!((status.code(), status.message()), (Code::AlreadyExists, "größe\n"));
+                assert_eq!(status.metadata().get("lrs-task").unwrap(), "t0000001-8");
+            }
+            (_, answer) => panic!("{answer:?}"),
+        }
+    }
+    // A client that does not ask for it is answered as ever, by one head at the end.
+    let mut client = bench.client().await;
+    let request = proto::AdmitRequest { pid: 1, wait_forever: true, ..Default::default() };
+    let call = tokio::spawn(async move { client.admit(request).await });
+    let Command::Admit { request, reply, .. } = bench.next_command().await else {
+        panic!("not an Admit");
+    };
+    assert!(request.ticket_to.is_none());
+    reply.send(Ok(task(3))).unwrap();
+    assert_eq!(soon(call).await.unwrap().unwrap().metadata().get("lrs-ticket"), None);
+}
+
+#[tokio::test]
+async fn the_end_of_the_daemon_ends_a_call_that_has_its_ticket() {
+    let mut bench = Bench::start();
+    let call = tokio::spawn(ticketed(bench.channel().await));
+    let Command::Admit { request, reply: _waits, .. } = bench.next_command().await else {
+        panic!("not an Admit");
+    };
+    let to = request.ticket_to.unwrap();
+    to.try_send("1.2.3".to_owned()).unwrap();
+    soon(to.closed()).await;
+    bench.begin_stop();
+    let (given, answer) = soon(call).await.unwrap();
+    assert_eq!(given, ["1.2.3"]);
+    assert_eq!(answer.unwrap_err().code(), Code::Unavailable);
+}
+
 #[tokio::test]
 async fn the_loop_notices_a_waiting_client_that_goes_away() {
     let mut bench = Bench::start();

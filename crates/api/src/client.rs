@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
+use tonic::{Request, Status};
 
 use crate::proto;
 use crate::proto::shaper_client::ShaperClient;
@@ -17,6 +20,10 @@ pub type Connection = ShaperClient<Channel>;
 
 /// Where `lrsd` listens unless its configuration says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "unix:/run/lrs/lrsd.sock";
+
+/// Metadata of an Admit: in the request, that its ticket is wanted as soon as it waits; in the head of the
+/// answer, which is sent then, the ticket.
+pub const TICKET: &str = "lrs-ticket";
 
 /// How long an answer may take that waits for nothing. Generous: a saturated node is just
 /// where an operator needs an answer rather than an error.
@@ -137,6 +144,40 @@ pub async fn connect(
     endpoint: &Endpoint,
     user_agent: &'static str,
 ) -> Result<Connection, ConnectError> {
+    let channel = channel(endpoint, user_agent).await?;
+    Ok(ShaperClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+}
+
+/// Asks for a slot on a connection of its own ([`channel`]). `ticket` gets the ticket of a request that
+/// waits as soon as it waits.
+///
+/// # Errors
+/// The status of the call.
+pub async fn admit(
+    channel: Channel,
+    request: proto::AdmitRequest,
+    ticket: impl FnOnce(&str),
+) -> Result<proto::AdmitResponse, Status> {
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let mut request = Request::new(request);
+    request.metadata_mut().insert(TICKET, MetadataValue::from_static("wanted"));
+    let path = PathAndQuery::from_static("/lrs.v1.Shaper/Admit");
+    // The same on the wire as one message, whose head can be read before the message is there.
+    let codec = tonic_prost::ProstCodec::default();
+    let mut answer = client.server_streaming(request, path, codec).await?;
+    if let Some(given) = answer.metadata().get(TICKET).and_then(|value| value.to_str().ok()) {
+        ticket(given);
+    }
+    let task = answer.get_mut().message().await?;
+    task.ok_or_else(|| Status::internal("lrsd answered without a message"))
+}
+
+/// A connection for [`admit`]; else as [`connect`].
+pub async fn channel(
+    endpoint: &Endpoint,
+    user_agent: &'static str,
+) -> Result<Channel, ConnectError> {
     let path = endpoint.path().to_owned();
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, open(&path)).await {
         Ok(Ok(stream)) => stream,
@@ -151,13 +192,12 @@ pub async fn connect(
         async move { stream.map_err(io::Error::from) }
     });
     // The authority is never resolved; over a unix socket it is a formality of HTTP/2.
-    let channel = tonic::transport::Endpoint::from_static("http://localhost")
+    tonic::transport::Endpoint::from_static("http://localhost")
         .user_agent(user_agent)
         .map_err(ConnectError::UserAgent)?
         .connect_with_connector(connector)
         .await
-        .map_err(|source| ConnectError::Handshake { path, source })?;
-    Ok(ShaperClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+        .map_err(|source| ConnectError::Handshake { path, source })
 }
 
 /// EAGAIN from connect(2) on a unix socket means that its backlog is full; there is no event

@@ -379,18 +379,26 @@ impl Lane {
     }
 
     /// Puts out slow members that have shown no short bursts in time, the greatest part first, until a
-    /// full allowance of `part` is free.
+    /// full allowance of `part` is free; none if that would not be free without all of them.
     fn make_room(&mut self, part: f64, now: BootTime) -> Vec<Move> {
-        let mut moves = Vec::new();
-        while self.promised() + part > self.all || !self.has_left(part, None) {
-            let in_time = |member: &Member| now.since(member.entered) < OWN_BURSTS_AFTER;
-            let silent = |member: &Member| member.slow.is_some() && !member.has_bursts;
-            let silent = self.members.iter().filter(|(_, m)| silent(m) && !in_time(m));
-            let greatest = silent.max_by(|a, b| a.1.part.total_cmp(&b.1.part).then(a.0.cmp(b.0)));
-            let Some(task) = greatest.map(|(task, _)| *task) else { break };
-            moves.extend(self.put_out(task, Why::Budget, now));
-        }
-        moves
+        let in_time = |member: &Member| now.since(member.entered) < OWN_BURSTS_AFTER;
+        let silent = |member: &Member| member.slow.is_some() && !member.has_bursts;
+        let silent = self.members.iter().filter(|(_, m)| silent(m) && !in_time(m));
+        let mut silent: Vec<_> = silent.map(|(task, member)| (member.part, *task)).collect();
+        silent.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        let is_room = |put_out: &[(f64, TaskId)]| {
+            let stay =
+                self.members.iter().filter(|(id, _)| put_out.iter().all(|(_, out)| out != *id));
+            let (mut parts, mut credit) = (0.0, 0.0);
+            for (_, member) in stay {
+                parts += member.part;
+                credit += member.credit.max(0.0);
+            }
+            parts + part <= self.all && self.pot - credit + 1e-9 >= part * DEPTH
+        };
+        let enough = (0..=silent.len()).find(|count| is_room(&silent[..*count])).unwrap_or(0);
+        silent.truncate(enough);
+        silent.iter().filter_map(|(_, task)| self.put_out(*task, Why::Budget, now)).collect()
     }
 
     /// A slow member that has not less than half of `least`, or else the one with the greatest part, if

@@ -57,6 +57,9 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 /// What the names of our own crates begin with; their messages say everything.
 const OURS: &str = "lrs";
 
+/// The lines under this are shown whatever is chosen: they say where the log has holes.
+const MISSING: &str = "lrs_host::log::missing";
+
 /// How long a daemon that ends waits for its last lines to get out, on a node with CPUs and disks
 /// that are busy: two seconds are promised from the signal to the exit, and the servers may take one
 /// of them.
@@ -152,14 +155,16 @@ fn start_writer(journal: Option<UnixDatagram>) -> io::Result<()> {
         (queue::Line::Journal(entry), Some(socket)) => journal::send(socket, entry),
         (queue::Line::Journal(text) | queue::Line::Text(text), _) => write_stderr(text),
     };
-    let missing = |lost| {
-        tracing::warn!(lost, "{lost} lines of the log before this one were lost");
-    };
     let counts = || REPEATS.say(crate::clock::boot_time(), false);
     std::thread::Builder::new()
         .name("lrs-log".to_owned())
-        .spawn(move || queue::write_all(&QUEUE, write, missing, repeats::AGAIN, counts))
+        .spawn(move || queue::write_all(&QUEUE, write, say_missing, repeats::AGAIN, counts))
         .map(drop)
+}
+
+/// That lines are missing, whatever an operator chose to see.
+fn say_missing(lost: u64) {
+    tracing::warn!(target: MISSING, lost, "{lost} lines of the log before this one were lost");
 }
 
 /// Past std's lock on stderr, which a line that waits would hold. Waits as long as need be, also where
@@ -181,7 +186,10 @@ fn write_stderr(mut text: &[u8]) -> io::Result<()> {
 }
 
 fn parse(directives: &str) -> Result<EnvFilter, String> {
-    EnvFilter::builder().parse(directives).map_err(|error| error.to_string())
+    let filter = EnvFilter::builder().parse(directives).map_err(|error| error.to_string())?;
+    // The longest target that fits decides.
+    let always = format!("{MISSING}=warn").parse();
+    Ok(filter.add_directive(always.map_err(|error| format!("{MISSING}: {error}"))?))
 }
 
 type Sink<S> = Box<dyn tracing_subscriber::Layer<S> + Send + Sync>;
@@ -360,6 +368,30 @@ impl tracing::field::Visit for Message<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Counts what comes through.
+    struct Count(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Count {
+        fn on_event(&self, _: &Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn that_lines_are_missing_is_said_whatever_is_chosen() {
+        for directives in ["", "off", "error", "lrs_host=off", "lrs_host::log=off", "info,lrs=off"]
+        {
+            let said = std::sync::Arc::default();
+            let count = Count(std::sync::Arc::clone(&said));
+            let log = tracing_subscriber::registry().with(parse(directives).unwrap()).with(count);
+            tracing::subscriber::with_default(log, || {
+                say_missing(3);
+                tracing::debug!("is not chosen");
+            });
+            assert_eq!(said.load(std::sync::atomic::Ordering::Relaxed), 1, "{directives:?}");
+        }
+    }
 
     #[test]
     fn the_journal_is_known_by_its_stream() {

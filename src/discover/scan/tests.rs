@@ -264,6 +264,11 @@ mod shipped {
         tree.process(107, 8).cgroup("4:cpuacct,cpu:/slurm_n1/uid_1000/job_45/step_0\n");
         let forged = "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_46";
         tree.process(108, 9).cgroup(forged);
+        // The sleep of the extern step alone, on v2 and v1, and beside what is the job's.
+        tree.process(109, 10).cgroup(&format!("{scope}/job_47/step_extern/user/task_0"));
+        tree.process(110, 11).cgroup("4:cpuacct,cpu:/slurm/uid_1000/job_48/step_extern/task_0\n");
+        tree.process(111, 12).cgroup(&format!("{scope}/job_49/step_extern/user/task_0"));
+        tree.process(112, 13).cgroup(&format!("{scope}/job_49/step_0/user/task_0"));
         let job = |pid: i32, group: &str, name: &str| {
             ["slurm", &pid.to_string(), group, name, name, "-"].map(str::to_owned)
         };
@@ -274,6 +279,7 @@ mod shipped {
                 job(105, "/system.slice/n1_slurmstepd.scope/job_43", "slurm-43"),
                 job(106, "/slurm/uid_1000/job_44", "slurm-44"),
                 job(107, "/slurm_n1/uid_1000/job_45", "slurm-45"),
+                job(112, "/system.slice/slurmstepd.scope/job_49", "slurm-49"),
             ]
         );
     }

@@ -59,7 +59,7 @@ const SEND_BUFFER: usize = 4 << 10;
 pub(super) struct Listeners {
     pub(super) now: UnixListener,
     /// What replaces one with a removed name.
-    pub(super) replaced: Receiver<std::os::unix::net::UnixListener>,
+    pub(super) replaced: Receiver<UnixListener>,
 }
 
 impl Listeners {
@@ -67,7 +67,7 @@ impl Listeners {
         loop {
             tokio::select! {
                 accepted = self.now.accept() => return Ok(accepted?.0),
-                Some(listener) = self.replaced.recv() => self.now = UnixListener::from_std(listener)?,
+                Some(listener) = self.replaced.recv() => self.now = listener,
             }
         }
     }
@@ -157,6 +157,7 @@ pub(super) async fn accept_loop(
                 Err(error) => tracing::warn!(%error, uid, "closed a connection: {error}"),
             }
             drop(place);
+            crate::trim::ended();
         };
         let Some(why) = refused else {
             connections.spawn_on(serve, home);

@@ -12,7 +12,7 @@
 //! Ending calls here rather than in each stream means that health watches and reflection end
 //! like our own. A call that may already have changed something gets a grace to answer; a
 //! stream has nothing to lose and ends at once. Dropping the call drops the reply slot its
-//! command carries, by which the loop notices.
+//! command carries, by which the loop notices. The head of an answer may go ahead of it (early.rs).
 //!
 //! A call over quota is UNAVAILABLE, a stream over its own quota RESOURCE_EXHAUSTED: a client
 //! that asks for a slot takes the latter for "no free slot".
@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response, Uri};
@@ -38,6 +39,7 @@ use tonic::{Code, Status};
 use tower::util::BoxCloneSyncService;
 
 use super::answer::{Answer, stopping, too_much_unread};
+use super::early::{self, TICKET, TicketTo};
 use super::peer::Peer;
 use crate::server::quota::{Full, Permit, Quota};
 
@@ -123,24 +125,46 @@ impl hyper::service::Service<Request<Incoming>> for Dispatch {
             Ok(places) => (places, None),
             Err(status) => ([None, None], Some(status)),
         };
+        let ticket = request.headers().contains_key(TICKET).then(|| {
+            let (sender, ticket) = mpsc::channel(1);
+            request.extensions_mut().insert(TicketTo(sender));
+            ticket
+        });
         let this = self.clone();
         Box::pin(async move {
-            let call = async {
-                match refused {
-                    None => this.route(request, streams).await,
-                    Some(status) => Err(status),
+            let patience = {
+                let (until, grace) = (until.clone(), bounds.grace);
+                async move {
+                    until.cancelled().await;
+                    tokio::time::sleep(grace).await;
                 }
             };
-            let patience = async {
-                until.cancelled().await;
-                tokio::time::sleep(bounds.grace).await;
+            let mut call: early::Later = Box::pin(async move {
+                let call = async {
+                    match refused {
+                        None => this.route(request, streams).await,
+                        Some(status) => Err(status),
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    response = call => response,
+                    () = patience => Err(stopping()),
+                }
+            });
+            let first = match ticket {
+                None => Ok(call.as_mut().await),
+                Some(mut ticket) => tokio::select! {
+                    biased;
+                    response = call.as_mut() => Ok(response),
+                    Some(ticket) = ticket.recv() => Err(ticket),
+                },
             };
-            let response = tokio::select! {
-                biased;
-                response = call => response,
-                () = patience => Err(stopping()),
+            let (response, until) = match first {
+                Ok(response) => (response.unwrap_or_else(|status| status.into_http()), until),
+                // The call itself ends when the daemon stops, after its grace.
+                Err(ticket) => (early::with_head(&ticket, call), CancellationToken::new()),
             };
-            let response = response.unwrap_or_else(|status| status.into_http());
             let answer = |inner| Answer::new(inner, streams, allowance, &until, places);
             Ok(response.map(answer))
         })

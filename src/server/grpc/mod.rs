@@ -33,6 +33,7 @@ mod accept;
 mod answer;
 mod convert;
 mod dispatch;
+mod early;
 mod peer;
 mod shaper;
 mod socket;
@@ -230,11 +231,8 @@ pub async fn serve_with(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let BoundSocket { listener, file } = socket;
+    let (listener, file) = socket::watched(socket)?;
     let path = file.path().to_owned();
-    let listener = tokio::net::UnixListener::from_std(listener).map_err(|source| {
-        ServeError::Io { action: "watch for connections on", path: path.clone(), source }
-    })?;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(proto::DESCRIPTOR)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)

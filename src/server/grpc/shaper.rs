@@ -12,9 +12,10 @@ use prost::Message as _;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
+use super::early::TicketTo;
 use super::peer::Peer;
 use super::watch::{self, EventStream};
-use crate::command::Caller;
+use crate::command::{AdmitRequest, Caller};
 use crate::core::model::{Priority, TaskId};
 use crate::proto::{self, shaper_server::Shaper};
 use crate::publish::{Access, Snapshot};
@@ -156,8 +157,9 @@ impl Shaper for GrpcServer {
 
     async fn admit(&self, request: Request<proto::AdmitRequest>) -> Answer<proto::AdmitResponse> {
         let caller = caller(&request)?;
+        let ticket_to = request.extensions().get().map(|TicketTo(sender)| sender.clone());
         let request = request::admit(request.into_inner(), &pidfd::still(&caller))?;
-        let task = self.service.admit(caller, request).await?;
+        let task = self.service.admit(caller, AdmitRequest { ticket_to, ..request }).await?;
         Ok(Response::new(proto::AdmitResponse { task: Some(task) }))
     }
 

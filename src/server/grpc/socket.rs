@@ -80,7 +80,10 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks after the name of a socket that is served: puts it back when it was removed, and gives
 /// `replace` the socket to listen on then. Dropped, it removes the name.
-pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) -> Infallible {
+pub(super) async fn keep(
+    mut file: SocketFile,
+    replace: Sender<tokio::net::UnixListener>,
+) -> Infallible {
     let mut reported = false;
     loop {
         tokio::time::sleep(LOOK).await;
@@ -89,13 +92,13 @@ pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) ->
             continue;
         }
         let path = file.path().display();
-        match bind(file.path()) {
-            Ok(socket) => {
+        match bind(file.path()).and_then(watched) {
+            Ok((listener, placed)) => {
                 tracing::warn!(%path, "the socket {path} was removed; it is there again");
                 reported = false;
-                file = socket.file;
+                file = placed;
                 // There is no receiver any more while the server ends.
-                let _ = replace.send(socket.listener).await;
+                let _ = replace.send(listener).await;
             }
             Err(error) if !reported => {
                 reported = true;
@@ -107,6 +110,21 @@ pub(super) async fn keep(mut file: SocketFile, replace: Sender<UnixListener>) ->
                 );
             }
             Err(_) => {}
+        }
+    }
+}
+
+/// A listener that the runtime waits for, and its name; where it cannot, the name goes again, so that no
+/// client waits for nobody.
+pub(super) fn watched(
+    socket: BoundSocket,
+) -> Result<(tokio::net::UnixListener, SocketFile), ServeError> {
+    let BoundSocket { listener, file } = socket;
+    match tokio::net::UnixListener::from_std(listener) {
+        Ok(listener) => Ok((listener, file)),
+        Err(source) => {
+            let path = file.path().to_owned();
+            Err(ServeError::Io { action: "watch for connections on", path, source })
         }
     }
 }
@@ -296,8 +314,24 @@ mod tests {
     }
 
     /// What `keep` puts in the place of a socket that is gone.
-    async fn put_back(kept: &mut tokio::sync::mpsc::Receiver<UnixListener>) -> UnixListener {
+    async fn put_back(
+        kept: &mut tokio::sync::mpsc::Receiver<tokio::net::UnixListener>,
+    ) -> tokio::net::UnixListener {
         tokio::time::timeout(Duration::from_secs(20), kept.recv()).await.unwrap().unwrap()
+    }
+
+    /// Without a runtime nothing waits for it, as without room for one more descriptor.
+    #[test]
+    fn a_socket_that_nothing_waits_for_has_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let entered = handle.enter();
+        assert!(matches!(watched(bind(&path).unwrap()), Err(ServeError::Io { .. })));
+        drop(entered);
+        assert!(!path.exists());
     }
 
     #[tokio::test]
@@ -311,7 +345,7 @@ mod tests {
         let second = put_back(&mut kept).await;
         assert_eq!(mode(&path), 0o666);
         let client = UnixStream::connect(&path).unwrap();
-        assert!(second.accept().is_ok());
+        assert!(second.accept().await.is_ok());
         drop(client);
         // Another daemon has the place: its socket is taken over only when it has ended.
         fs::remove_file(&path).unwrap();
@@ -323,7 +357,7 @@ mod tests {
         drop(other);
         let third = put_back(&mut kept).await;
         let _client = UnixStream::connect(&path).unwrap();
-        assert!(third.accept().is_ok());
+        assert!(third.accept().await.is_ok());
         keeping.abort();
         assert!(keeping.await.unwrap_err().is_cancelled());
         assert!(!path.exists(), "removed with the server");

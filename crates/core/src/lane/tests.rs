@@ -532,3 +532,28 @@ fn tasks_that_come_and_go_take_no_more_than_those_that_stay() {
     assert!(worst <= 0.03 + 1e-6, "{worst} of a CPU");
     assert!(used / 600.0 >= 0.015, "{used}");
 }
+
+#[test]
+fn none_is_put_out_where_that_makes_no_room() {
+    let all = 0.04;
+    let member = |part: f64, has_bursts: bool| Member {
+        part,
+        credit: 0.0,
+        looked: (at(0.0), Duration::ZERO),
+        bad_cycles: 0,
+        entered: at(0.0),
+        has_bursts,
+        slow: (!has_bursts).then_some(0),
+        job: None,
+    };
+    let mut lane = Lane { all, most: all, pot: all * DEPTH, ..Lane::default() };
+    lane.members.insert(id(1), member(0.015, false));
+    lane.members.insert(id(2), member(0.03, true));
+    assert!(lane.make_room(0.02, at(100.0)).is_empty());
+    assert_eq!(members(&lane), [1, 2]);
+    // Without the other one it is room enough, by as few as will do.
+    lane.members.insert(id(2), member(0.01, false));
+    let left = lane.make_room(0.02, at(100.0));
+    assert_eq!(left.iter().map(|m| m.task.number).collect::<Vec<_>>(), [1]);
+    assert_eq!(members(&lane), [2]);
+}
