@@ -2,7 +2,7 @@
 # What the memory controller costs for tasks that have ended (cgroup.memory_controller): the group of each
 # stays in the kernel as long as file pages of it are cached. Dying groups, Percpu and Slab before and after
 # so many short tasks that write 200 kB each, after dropping the caches, with the key on and off. Figures,
-# not a test: LRS_BENCH_TASKS=5000 tests/vm/run --variant v2 tests/vm/guest/bench/memory-groups.sh
+# not a test: tests/vm/run --variant v2 --env LRS_BENCH_TASKS=5000 tests/vm/guest/bench/memory-groups.sh
 #
 # The package comes by --add (packaging/build --format deb; debug binaries will do, since the figures are
 # the kernel's). Under emulation 5,000 tasks take a quarter of an hour for each value: raise --timeout and
@@ -22,7 +22,7 @@ figures() { # WHAT
         "$(field Percpu)" "$(field Slab)"
 }
 
-for value in true false; do
+for value in ${LRS_BENCH_VALUES:-true false}; do
     printf '[cgroup]\nmemory_controller = %s\n' "$value" >/etc/lrs/lrs.toml
     # A scope that is left from before keeps its controllers.
     systemctl stop lrsd lrs-tasks.scope 2>/dev/null
