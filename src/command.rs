@@ -162,9 +162,9 @@ pub enum Command {
     FinderTrouble(Option<String>),
     /// The containers on this node, from the thread that finds them. Nobody waits for an answer.
     YarnFound(YarnFound),
-    /// The thread that finds tasks has looked at all there is, as it was asked to. Nobody waits for an
-    /// answer.
-    Looked,
+    /// All that was there when the loop wanted the look of this number, or one before it, has been found
+    /// and has its answer. Nobody waits for an answer to this.
+    Looked(u64),
 }
 
 /// What the finder knows of YARN on this node.

@@ -166,7 +166,7 @@ impl Driver {
         }
         if self.has_to_be_sought(&request, process, &said)? {
             if let Some(reply) = reply.take() {
-                self.sought.push((now, Held { caller, request, pid, said, reply }));
+                self.seek(Held { caller, request, pid, said, reply }, now);
             }
             return Ok(Begun::Later);
         }

@@ -22,13 +22,23 @@ use crate::config::Mode;
 use crate::config::rule::{Means, Rule};
 use crate::core::leaving::{self, Facts, Holder, Leaving, Stop, Unit, Weight, Wish};
 use crate::core::model::TaskId;
-use crate::discover::{Attach, Finder, Found, Word};
+use crate::discover::{Attach, Finder, Found};
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
 use crate::units::{Moment, Pid, ProcessRef};
 
-/// How long the finders may take to look for the task a process is in. They take half a second.
-const LOOKS_AT_MOST: Duration = Duration::from_secs(2);
+/// How long the finders may take to look for the task a process is in. They take half a second; on a
+/// node that is too busy for that an answer may be late, for a refusal would be the end of a job.
+const LOOKS_AT_MOST: Duration = Duration::from_secs(10);
+
+/// A request of a process whose task the finders look for.
+#[derive(Debug)]
+pub(super) struct Sought {
+    since: Moment,
+    /// The look that tells.
+    look: u64,
+    held: Held,
+}
 
 /// What systemd said of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
@@ -144,18 +154,29 @@ impl Driver {
         }
         let managed = matches!(self.held_by(process, said)?, HeldBy::Manager(_));
         // Where the finders cannot be told they do not look either.
-        Ok(managed && self.hints.try_send(Word::Look).is_ok())
+        Ok(managed && !self.hints.looks.is_closed())
     }
 
-    /// Goes on with the requests of processes whose task was looked for; `late`: only with those
+    /// Keeps a request until the finders have looked.
+    pub(super) fn seek(&mut self, held: Held, since: Moment) {
+        let mut look = 0;
+        self.hints.looks.send_modify(|last| {
+            *last += 1;
+            look = *last;
+        });
+        self.sought.push(Sought { since, look, held });
+    }
+
+    /// Goes on with the requests of processes whose task was looked for, up to `look`, and with those
     /// that wait too long for that.
-    pub(super) fn admit_sought(&mut self, now: Moment, late: Option<Moment>) {
-        let is_due =
-            |since: Moment| late.is_none_or(|now| now.boot.since(since.boot) >= LOOKS_AT_MOST);
+    pub(super) fn admit_sought(&mut self, look: u64, now: Moment) {
+        let is_due = |sought: &Sought| {
+            sought.look <= look || now.boot.since(sought.since.boot) >= LOOKS_AT_MOST
+        };
         let (due, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.sought).into_iter().partition(|(since, _)| is_due(*since));
+            std::mem::take(&mut self.sought).into_iter().partition(is_due);
         self.sought = rest;
-        for (_, Held { caller, request, pid, said, reply }) in due {
+        for Sought { held: Held { caller, request, pid, said, reply }, .. } in due {
             let said = Said { looked: true, ..said };
             self.admit_process(caller, request, pid, said, reply, now);
         }

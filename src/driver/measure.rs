@@ -111,7 +111,7 @@ impl Driver {
         // Else a clock that is set makes an age of minutes days.
         self.started_at = now.time_of(self.started, self.started_at);
         self.reading = false;
-        self.admit_sought(now, Some(now));
+        self.admit_sought(0, now);
         let CycleReport {
             sample,
             asked_at,

@@ -22,7 +22,7 @@ use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::state::Patience;
 use crate::core::step::{Input, Record};
 use crate::core::task::{Halt, Task};
-use crate::discover::{Hint, Word};
+use crate::discover::Hint;
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::units::Moment;
@@ -97,7 +97,7 @@ impl Driver {
                 self.finder_trouble = trouble;
                 self.touched.status = true;
             }
-            Command::Looked => self.admit_sought(now, None),
+            Command::Looked(look) => self.admit_sought(look, now),
             Command::YarnFound(found) => {
                 self.view.yarn_found = Arc::new(found);
                 self.touched.status = true;
@@ -119,7 +119,7 @@ impl Driver {
 
     /// Hints to the finders, which look them up by name. The loop does not wait for them.
     fn pass_on(&self, hints: Vec<Hint>) -> Result<(), CommandError> {
-        self.hints.try_send(Word::Hints(hints)).map_err(|error| match error {
+        self.hints.hints.try_send(hints).map_err(|error| match error {
             TrySendError::Full(_) => CommandError::new(
                 ErrorKind::Unavailable,
                 "the thread that finds tasks is behind or hangs (lrsctl status); send it again",
