@@ -181,13 +181,15 @@ impl Driver {
                 self.end(vec![id], now);
             }
         }
-        // Those whose end no descriptor will tell: the main process has ended, could not be watched, or
-        // left its group, which its owner may be about to remove.
+        // Those whose end no descriptor may tell: the main process has ended, could not be watched, or
+        // left its group (it lives and is watched, and is the task's no more), which its owner may be
+        // about to remove.
         let unwatched: Vec<TaskId> = self
             .entries
             .iter()
             .filter(|(id, entry)| {
-                let main = self.core.task(**id).and_then(|task| task.who.process);
+                let task = self.core.task(**id).filter(|task| !task.main_exited);
+                let main = task.and_then(|task| task.who.process);
                 let unwatched = main.is_none_or(|main| !entry.watched.contains_key(&main.pid));
                 unwatched || entry.emptied.is_some()
             })
