@@ -163,9 +163,9 @@ pub enum Command {
     /// The containers on this node, from the thread that finds them, which does not wait for an
     /// answer.
     YarnFound(YarnFound),
-    /// The thread that finds tasks has finished the pass that it was asked for. It does not wait for
-    /// an answer.
-    Looked,
+    /// All that was there when the loop wanted the look of this number, or one before it, has been found
+    /// and has its answer. The thread that finds tasks does not wait for an answer to this.
+    Looked(u64),
 }
 
 /// What the finder knows of YARN on this node.

@@ -11,6 +11,7 @@
 
 pub mod finder;
 mod hint;
+mod looks;
 #[cfg(test)]
 pub(crate) mod made_up;
 pub mod proc_file;
@@ -21,7 +22,7 @@ pub mod scan;
 pub mod thread;
 pub mod yarn;
 
-pub use self::hint::{HintReceiver, HintSender, Hints, Word, hint_queue};
+pub use self::hint::{HintReceiver, HintSender, Hints, hint_queue};
 pub use crate::core::model::Standing;
 pub use crate::core::task::Finder;
 pub use crate::found::{Attach, DiscoveredTask, Hint, Master, Presumed};

@@ -28,9 +28,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::finder::RuleFinder;
+use super::looks::Looks;
 use super::processes::Proc;
 use super::scan::Node;
-use super::{DiscoveredTask, Hint, HintReceiver, Hints, Word};
+use super::{DiscoveredTask, Hint, HintReceiver, Hints};
 use crate::clock;
 use crate::command::{Command, CommandError, ErrorKind, YarnFound};
 use crate::config::Config;
@@ -145,7 +146,8 @@ enum Source {
     Rules,
 }
 
-type Answer = (Source, ProcessRef, Result<TaskId, CommandError>);
+/// The number is that of the question.
+type Answer = (u64, Source, ProcessRef, Result<TaskId, CommandError>);
 
 /// The YARN side, once Hadoop's files were read.
 struct Yarn {
@@ -175,8 +177,7 @@ struct Finding {
     busy: Busy,
     rules: Option<RuleFinder>,
     rules_due: BootTime,
-    /// The loop waits for the end of a pass.
-    look_wanted: bool,
+    looks: Looks,
     yarn: Option<Yarn>,
     /// When Hadoop's files are read; `None`: they were, or YARN is off.
     join_due: Option<BootTime>,
@@ -207,7 +208,7 @@ impl Finding {
             busy,
             rules,
             rules_due: BootTime::default(),
-            look_wanted: false,
+            looks: Looks::default(),
             yarn: None,
             join_due,
             join_error: None,
@@ -231,15 +232,20 @@ impl Finding {
             self.busy.store(0, Ordering::Relaxed);
             let pause = self.next_due(now).since(clock::boot_time());
             let Finding { yarn, asked, parts, .. } = &mut self;
+            let HintReceiver { hints, looks } = &mut parts.hints;
             tokio::select! {
                 Some(answer) = asked.join_next() => self.answered(answer),
-                hints = parts.hints.recv() => match hints {
-                    Some(Word::Hints(hints)) => self.hinted(hints),
-                    Some(Word::Look) => {
-                        (self.rules_due, self.look_wanted) = (BootTime::default(), true);
-                    }
+                hinted = hints.recv() => match hinted {
+                    Some(hints) => self.hinted(hints),
                     // The loop has ended, and the daemon with it.
                     None => return std::future::pending().await,
+                },
+                wanted = looks.changed() => match wanted {
+                    Ok(()) => {
+                        self.looks.want(*self.parts.hints.looks.borrow_and_update());
+                        self.rules_due = BootTime::default();
+                    }
+                    Err(_) => return std::future::pending().await,
                 },
                 () = readable(yarn) => {}
                 () = tokio::time::sleep(pause) => {}
@@ -311,40 +317,46 @@ impl Finding {
         if let Some(rules) = &mut self.rules
             && self.rules_due <= now.boot
         {
+            self.looks.begin_pass();
             let found = rules.pass(&self.hints, now.boot);
-            let pause = match rules.wants_pass_soon() {
-                true => SECOND_LOOK,
-                false => self.parts.config.daemon.longest_period(),
+            let steady = !rules.wants_pass_soon();
+            self.ask(Source::Rules, found);
+            self.looks.end_pass(steady);
+            let pause = match steady && !self.looks.wants_pass() {
+                true => self.parts.config.daemon.longest_period(),
+                false => SECOND_LOOK,
             };
             self.rules_due = now.boot.after(pause);
-            self.ask(Source::Rules, found);
         }
     }
 
     fn ask(&mut self, source: Source, found: Vec<DiscoveredTask>) {
         for found in found {
             let (process, commands) = (found.process, self.parts.access.commands.clone());
-            let turns = Arc::clone(&self.turns);
+            let (turns, question) = (Arc::clone(&self.turns), self.looks.ask());
             self.asked.spawn(async move {
                 // First come, first served; an error is of a semaphore that was closed, and this
                 // one never is.
                 let _turn = turns.acquire_owned().await.ok();
                 let ask = |reply| Command::Discover { found: Box::new(found), reply };
-                (source, process, commands.ask(ask).await)
+                (question, source, process, commands.ask(ask).await)
             });
         }
     }
 
     fn answered(&mut self, answer: Result<Answer, tokio::task::JoinError>) {
         let now = clock::now();
+        if let Ok((question, ..)) = &answer {
+            self.looks.answered(*question);
+        }
         match answer {
-            Ok((Source::Yarn, process, answer)) => {
+            Ok((_, Source::Yarn, process, answer)) => {
                 if let Some(yarn) = &mut self.yarn {
                     yarn.finder.answered(process, now, answer);
                     self.list_changed = true;
                 }
             }
-            Ok((Source::Rules, process, answer)) => {
+            Ok((_, Source::Rules, process, answer)) => {
                 if let Some(rules) = &mut self.rules {
                     rules.answered(process, answer);
                 }
@@ -367,12 +379,10 @@ impl Finding {
         }
     }
 
-    /// Tells the loop that what there is was found and has its answer.
+    /// Tells the loop which looks are over.
     async fn say_looked(&mut self) {
-        let unsteady = self.rules.as_ref().is_some_and(RuleFinder::wants_pass_soon);
-        if self.look_wanted && !unsteady && self.asked.is_empty() {
-            self.look_wanted = false;
-            self.tell(Command::Looked).await;
+        if let Some(look) = self.looks.over() {
+            self.tell(Command::Looked(look)).await;
         }
     }
 

@@ -171,7 +171,7 @@ impl Executor<'_> {
         }
         if self.has_to_be_sought(&request, process, &said)? {
             if let Some(reply) = reply.take() {
-                self.state.sought.push((self.now, Held { caller, request, pid, said, reply }));
+                self.seek(Held { caller, request, pid, said, reply });
             }
             return Ok(Begun::Later);
         }

@@ -22,13 +22,23 @@ use crate::config::Mode;
 use crate::config::rule::{Means, Rule};
 use crate::core::leaving::{self, Facts, Holder, Leaving, Stop, Unit, Weight, Wish};
 use crate::core::model::TaskId;
-use crate::discover::{Attach, DiscoveredTask, Finder, Word};
+use crate::discover::{Attach, DiscoveredTask, Finder};
 use crate::rights::Role;
 use crate::systemd::unit::UnitRecord;
-use crate::units::{Moment, Pid, ProcessRef};
+use crate::units::{BootTime, Pid, ProcessRef};
 
-/// How long the finders may take to look for the task a process is in. They take half a second.
-const LOOKS_AT_MOST: Duration = Duration::from_secs(2);
+/// How long the finders may take to look for the task a process is in. They take half a second; on a
+/// node that is too busy for that an answer may be late, for a refusal would be the end of a job.
+const LOOKS_AT_MOST: Duration = Duration::from_secs(10);
+
+/// A request of a process whose task the finders look for.
+#[derive(Debug)]
+pub(super) struct Sought {
+    since: BootTime,
+    /// The look that tells.
+    look: u64,
+    held: Held,
+}
 
 /// What systemd said of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
@@ -144,19 +154,30 @@ impl Executor<'_> {
         }
         let managed = matches!(self.held_by(process, said)?, HeldBy::Manager(_));
         // Where the finders cannot be told they do not look either.
-        Ok(managed && self.state.hints.try_send(Word::Look).is_ok())
+        Ok(managed && !self.state.hints.looks.is_closed())
     }
 
-    /// The requests of processes whose task was looked for; `late`: only those that have waited too
-    /// long for that by then.
-    pub(super) fn take_sought(&mut self, late: Option<Moment>) -> Vec<Held> {
-        let is_due =
-            |since: Moment| late.is_none_or(|now| now.boot.since(since.boot) >= LOOKS_AT_MOST);
+    /// Keeps a request until the finders have looked.
+    pub(super) fn seek(&mut self, held: Held) {
+        let mut look = 0;
+        self.state.hints.looks.send_modify(|last| {
+            *last += 1;
+            look = *last;
+        });
+        self.state.sought.push(Sought { since: self.now.boot, look, held });
+    }
+
+    /// The requests of processes whose task was looked for, up to `look`, and those that wait too long
+    /// for that.
+    pub(super) fn take_sought(&mut self, look: u64) -> Vec<Held> {
+        let is_due = |sought: &Sought| {
+            sought.look <= look || self.now.boot.since(sought.since) >= LOOKS_AT_MOST
+        };
         let sought = std::mem::take(&mut self.state.sought).into_iter();
-        let (due, rest): (Vec<_>, Vec<_>) = sought.partition(|(since, _)| is_due(*since));
+        let (due, rest): (Vec<_>, Vec<_>) = sought.partition(is_due);
         self.state.sought = rest;
         let looked = |held: Held| Held { said: Said { looked: true, ..held.said }, ..held };
-        due.into_iter().map(|(_, held)| looked(held)).collect()
+        due.into_iter().map(|sought| looked(sought.held)).collect()
     }
 
     /// Decides where `process` goes, and makes `request` and `unit` say so. `None`: it was to be

@@ -27,7 +27,7 @@ struct Comparison {
 impl Driver {
     /// Takes a cycle's readings. Each part goes by what the core decided on the one before.
     pub(super) fn cycle(&mut self, report: CycleReport, now: Moment) {
-        self.admit_sought(Some(now), now);
+        self.admit_sought(0, now);
         let compared = self.with(now, |executor| executor.take_cycle(report));
         let Comparison { asked_at, kernel, outside, entered, effects } = compared;
         self.with(now, |executor| executor.compare(asked_at, kernel, effects));
@@ -216,15 +216,17 @@ impl Executor<'_> {
         }
     }
 
-    /// Those whose end no descriptor will tell: the main process has ended, could not be watched, or
-    /// left its group, which its owner may be about to remove.
+    /// Those whose end no descriptor may tell: the main process has ended, could not be watched, or
+    /// left its group (it lives and is watched, and is the task's no more), which its owner may be
+    /// about to remove.
     fn check_unwatched(&mut self) {
         let unwatched: Vec<TaskId> = self
             .state
             .entries
             .iter()
             .filter(|(id, entry)| {
-                let main = self.core.task(**id).and_then(|task| task.who.process);
+                let task = self.core.task(**id).filter(|task| !task.main_exited);
+                let main = task.and_then(|task| task.who.process);
                 let unwatched = main.is_none_or(|main| !entry.watched.contains_key(&main.pid));
                 unwatched || entry.emptied.is_some()
             })

@@ -160,8 +160,8 @@ struct State {
     not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
     held: Vec<parking::Held>,
-    /// Requests of processes whose task the finders look for, and since when.
-    sought: Vec<(Moment, parking::Held)>,
+    /// Requests of processes whose task the finders look for.
+    sought: Vec<keeping::Sought>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
     unrestored: BTreeMap<TaskId, units::Owed>,
     /// Admissions that are being looked up, by the uid that asked.

@@ -24,7 +24,7 @@ use crate::core::model::{Priority, ReservationId, TaskId};
 use crate::core::state::Patience;
 use crate::core::step::{Input, Record};
 use crate::core::task::{Halt, Task};
-use crate::discover::{Hint, Word};
+use crate::discover::Hint;
 use crate::proto;
 use crate::rights::{Action, Role};
 use crate::wire::proto_time;
@@ -79,7 +79,7 @@ impl Executor<'_> {
                 self.state.touched.status = true;
             }
             // Theirs is in the loop itself.
-            Command::SetPriority { .. } | Command::Reload { .. } | Command::Looked => {}
+            Command::SetPriority { .. } | Command::Reload { .. } | Command::Looked(_) => {}
             Command::YarnFound(found) => {
                 self.state.view.yarn_found = Arc::new(found);
                 self.state.touched.status = true;
@@ -105,7 +105,7 @@ impl Executor<'_> {
 
     /// Hints to the finders, which look them up by name. The loop does not wait for them.
     fn pass_on(&self, hints: Vec<Hint>) -> Result<(), CommandError> {
-        self.state.hints.try_send(Word::Hints(hints)).map_err(|error| match error {
+        self.state.hints.hints.try_send(hints).map_err(|error| match error {
             TrySendError::Full(_) => CommandError::new(
                 ErrorKind::Unavailable,
                 "the thread that finds tasks is behind or hangs (lrsctl status); send it again",

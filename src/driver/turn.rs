@@ -164,7 +164,7 @@ impl Driver {
                 let answer = may.and_then(|()| self.reload(now));
                 self.with(now, |executor| executor.answer(Some(reply), answer));
             }
-            Command::Looked => self.admit_sought(None, now),
+            Command::Looked(look) => self.admit_sought(look, now),
             command => self.with(now, |executor| executor.command(command)),
         }
     }
@@ -176,10 +176,10 @@ impl Driver {
         Ok(changed)
     }
 
-    /// Goes on with the requests of processes whose task was looked for; `late`: only with those
+    /// Goes on with the requests of processes whose task was looked for, up to `look`, and with those
     /// that wait too long for that.
-    pub(super) fn admit_sought(&mut self, late: Option<Moment>, now: Moment) {
-        let due = self.with(now, |executor| executor.take_sought(late));
+    pub(super) fn admit_sought(&mut self, look: u64, now: Moment) {
+        let due = self.with(now, |executor| executor.take_sought(look));
         self.admit_all(due, now);
     }
 

@@ -329,7 +329,9 @@ fn a_process_that_goes_into_a_younger_group_is_left_there() {
         daemon.task_of(pid)["main_exited"].as_bool().filter(|exited| *exited)
     });
     assert!(groups_of(pid).contains("run-3.scope"));
-    signal(crate::harness::procs(&dir)[0], Signal::KILL);
+    let rest = crate::harness::procs(&dir);
+    assert_eq!(rest.len(), 1, "{rest:?} beside {pid}");
+    signal(rest[0], Signal::KILL);
     daemon.nothing_left();
     daemon.finish(pid);
     daemon.join(pid);

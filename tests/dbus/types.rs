@@ -43,7 +43,7 @@ async fn grant_all(mut commands: tokio::sync::mpsc::UnboundedReceiver<Command>) 
             Command::Hint { .. }
             | Command::ReportIntegration { .. }
             | Command::YarnFound(_)
-            | Command::Looked
+            | Command::Looked(_)
             | Command::FinderTrouble(_) => {}
         }
     }

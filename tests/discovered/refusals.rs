@@ -3,7 +3,7 @@
 use lrs::command::{Caller, Command as Order, ErrorKind, JobPriority};
 use lrs::core::event::{Change, EventKind};
 use lrs::core::model::{Label, Priority};
-use lrs::discover::{Attach, DiscoveredTask, Finder, Hint, Word};
+use lrs::discover::{Attach, DiscoveredTask, Finder, Hint};
 use lrs::rights::Role;
 
 use lrs_testbed::groups::cpu_mount;
@@ -151,7 +151,7 @@ fn only_an_integration_speaks_for_a_scheduler() {
     assert_eq!(error.kind, ErrorKind::PermissionDenied);
     assert!(error.message.contains("[grpc] integrations"), "{error}");
     hint(&by(4243, None)).unwrap();
-    assert_eq!(daemon.hinted.lock().unwrap().try_recv().unwrap(), Word::Hints(hints));
+    assert_eq!(daemon.hinted.lock().unwrap().hints.try_recv().unwrap(), hints);
 
     let report = |uid: u32| {
         let yarn = Some(Box::new(lrs::proto::YarnStatus { enabled: true, ..Default::default() }));

@@ -73,7 +73,7 @@ run_test() {
 }
 
 main() {
-    local name kind path limit scratch results count=0
+    local name kind path limit scratch results variable count=0
     stty -F "$port" raw -echo
     mkdir -p "$out/tests"
     say "@lrs boot $(cut -d' ' -f1 /proc/uptime)"
@@ -97,6 +97,9 @@ main() {
     export RUST_BACKTRACE=1 LRS_VM_PAYLOAD=$payload HOME=/run/lrs-vm
     # Cargo gives its tests these.
     export CARGO_MANIFEST_DIR=$payload/repo
+    if [ -e "$payload/environment" ]; then
+        while IFS= read -r -d '' variable; do export "${variable?}"; done <"$payload/environment"
+    fi
 
     known_leftover=''
     while IFS=$'\t' read -r name kind path; do
