@@ -7,7 +7,7 @@
 # 5,000 files of 100 kB are half of the scratch disk, and of the guest's memory a quarter.
 #
 # The package comes by --add (packaging/build --format deb; debug binaries will do, since the figures are
-# the kernel's). Under emulation 5,000 tasks take a quarter of an hour for each value: raise --timeout and
+# the kernel's). Under emulation 1,000 tasks take five minutes and more for each value: raise --timeout and
 # --test-timeout.
 set -u
 count=${1:-${LRS_BENCH_TASKS:-5000}}
