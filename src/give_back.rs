@@ -117,7 +117,7 @@ fn give_back_tasks(config: &Config) -> Result<bool, GiveBackError> {
     let (store, recovered) =
         Store::open(runtime_dir, &crate::state::boot_id()?, crate::state::new_epoch())?;
     let mut complete = recovered.damaged_tasks.is_empty();
-    for line in recovered.damage_said() {
+    for line in recovered.damage_in_words() {
         last_words(&format!("lrsd: {line}"));
     }
     if recovered.tasks.is_empty() {

@@ -76,7 +76,7 @@ pub(super) fn memory(facts: &Facts, config: &Config) -> Check {
     };
     let (reserved, resumed) = (config.guard.memory_reserve, config.guard.memory_resume);
     let text = |room: &Room, reserve: Bytes| {
-        let (available, total, limit) = (room.available, room.total, room.limit_said());
+        let (available, total, limit) = (room.available, room.total, room.limit_in_words());
         format!("{available} of {total} available{limit}, guard.memory_reserve is {reserve}")
     };
     // Of every limit, not only of the one that binds now.

@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 
 use super::Executor;
 use super::entry::Entry;
-use super::keeping::{Kept, Said};
-use super::parking::Held;
+use super::keeping::{LeavingDecision, UnitReport};
+use super::parking::PostponedRequest;
 use super::process::{self, Pinned};
 use super::tickets::Place;
 use crate::cgroup::{CgroupError, Origin, Reach};
@@ -36,7 +36,7 @@ pub struct Admission {
     /// The unit whose main process it is.
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<LeavingDecision>,
     /// Pins it.
     pub pidfd: OwnedFd,
     /// Who waits for the answer.
@@ -47,7 +47,7 @@ pub struct Admission {
 
 /// Who has asked the core for something.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Requester {
     /// A client, for a task.
     Client(Box<Admission>),
     /// A finder, for the task that it found.
@@ -73,23 +73,23 @@ impl Executor<'_> {
     ) {
         match self.at_hand(&caller, &request) {
             Some(pid) => {
-                self.admit_process(caller, request, pid, Said::default(), reply);
+                self.admit_process(caller, request, pid, UnitReport::default(), reply);
             }
             None => self.look_up(caller, request, reply),
         }
     }
 
-    /// `said`: of the unit whose main process it is, or that it is to keep.
+    /// `report`: of the unit whose main process it is, or that it is to keep.
     pub(super) fn admit_process(
         &mut self,
         caller: Caller,
         request: AdmitRequest,
         pid: Pid,
-        said: Said,
+        report: UnitReport,
         reply: Reply<proto::Task>,
     ) {
         let mut reply = Some(reply);
-        match self.begin_admission(caller, request, pid, said, &mut reply) {
+        match self.begin_admission(caller, request, pid, report, &mut reply) {
             Ok(Begun::Later) => {}
             Ok(Begun::Answer(task)) => self.answer(reply, Ok(*task)),
             Err(error) => self.answer(reply, Err(error)),
@@ -97,7 +97,7 @@ impl Executor<'_> {
     }
 
     /// The next ticket, under which `asked` is found again.
-    pub(super) fn ticket(&mut self, asked: Asked) -> Ticket {
+    pub(super) fn ticket(&mut self, asked: Requester) -> Ticket {
         self.state.next_ticket += 1;
         let ticket = Ticket(self.state.next_ticket);
         self.state.asked.insert(ticket, asked);
@@ -107,8 +107,8 @@ impl Executor<'_> {
     /// Admissions that wait for a slot.
     pub(super) fn waiting(&mut self) -> impl Iterator<Item = &mut Admission> {
         self.state.asked.values_mut().filter_map(|asked| match asked {
-            Asked::Client(admission) => Some(&mut **admission),
-            Asked::Finder(_) | Asked::Promise(_) => None,
+            Requester::Client(admission) => Some(&mut **admission),
+            Requester::Finder(_) | Requester::Promise(_) => None,
         })
     }
 
@@ -117,7 +117,7 @@ impl Executor<'_> {
         caller: Caller,
         mut request: AdmitRequest,
         pid: Pid,
-        said: Said,
+        report: UnitReport,
         reply: &mut Option<Reply<proto::Task>>,
     ) -> Result<Begun, CommandError> {
         if self.state.rights.role(&caller) == Role::Reader {
@@ -157,7 +157,7 @@ impl Executor<'_> {
         }
         if self.core.is_leaving(process) {
             if let Some(reply) = reply.take() {
-                self.state.held.push(Held { caller, request, pid, said, reply });
+                self.state.held.push(PostponedRequest { caller, request, pid, report, reply });
             }
             return Ok(Begun::Later);
         }
@@ -169,19 +169,19 @@ impl Executor<'_> {
                 self.state.rights.check(&caller, Action::ActOnReservation, owner)?;
             }
         }
-        if self.has_to_be_sought(&request, process, &said)? {
+        if self.has_to_be_sought(&request, process, &report)? {
             if let Some(reply) = reply.take() {
-                self.seek(Held { caller, request, pid, said, reply });
+                self.seek(PostponedRequest { caller, request, pid, report, reply });
             }
             return Ok(Begun::Later);
         }
         // Whose unit it is to keep is not made a task for that.
-        let mut unit = said.unit.clone().filter(|_| request.in_place);
-        let kept = self.keep_in_its_group(&caller, &mut request, process, said, &mut unit)?;
+        let mut unit = report.unit.clone().filter(|_| request.in_place);
+        let kept = self.keep_in_its_group(&caller, &mut request, process, report, &mut unit)?;
         if let Some(unit) = &unit {
             self.check_unit(unit, None)?;
         }
-        if kept.as_ref().map(Kept::reach) != Some(Reach::Weights) {
+        if kept.as_ref().map(LeavingDecision::reach) != Some(Reach::Weights) {
             self.check_limits(&caller, &request, process)?;
         }
         let as_admin = self.state.rights.role(&caller) == Role::Admin;
@@ -190,8 +190,8 @@ impl Executor<'_> {
             admitted_by: Some(caller.uid),
             as_admin,
             unit: unit.clone(),
-            stays_because: kept.as_ref().and_then(Kept::because),
-            lost_by_move: kept.as_ref().and_then(Kept::lost),
+            stays_because: kept.as_ref().and_then(LeavingDecision::because),
+            lost_by_move: kept.as_ref().and_then(LeavingDecision::lost),
             ..Who::default()
         };
         let asked = Request {
@@ -220,7 +220,7 @@ impl Executor<'_> {
             replies: reply.take().into_iter().collect(),
             waited: false,
         };
-        let ticket = self.ticket(Asked::Client(Box::new(admission)));
+        let ticket = self.ticket(Requester::Client(Box::new(admission)));
         self.push(Input::Request { ticket, request: asked, patience });
         Ok(Begun::Later)
     }
@@ -346,7 +346,7 @@ impl Executor<'_> {
             pinned: Some(pidfd),
             replies,
             in_place: request.in_place,
-            reach: kept.as_ref().map(Kept::reach).unwrap_or_default(),
+            reach: kept.as_ref().map(LeavingDecision::reach).unwrap_or_default(),
             ..Entry::default()
         };
         self.insert_entry(id, Box::new(entry));
@@ -376,12 +376,12 @@ impl Executor<'_> {
         let mut gone = Vec::new();
         for (ticket, asked) in &mut self.state.asked {
             let is_gone = match asked {
-                Asked::Client(admission) => {
+                Requester::Client(admission) => {
                     admission.replies.retain(|reply| !reply.is_closed());
                     admission.replies.is_empty()
                 }
-                Asked::Promise(reply) => reply.is_closed(),
-                Asked::Finder(_) => false,
+                Requester::Promise(reply) => reply.is_closed(),
+                Requester::Finder(_) => false,
             };
             gone.extend(is_gone.then_some(*ticket));
         }

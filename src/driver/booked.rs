@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use super::Executor;
 use super::discovered::Place;
-use super::keeping::Said;
+use super::keeping::UnitReport;
 use super::process::{self, may_be_in_unit};
 use crate::cgroup::{HeldBy, Reach};
 use crate::command::{Caller, CallerProcess, CommandError, ErrorKind};
@@ -95,7 +95,7 @@ impl Executor<'_> {
             if in_place {
                 return Ok(may_be_in_unit(pid));
             }
-            match self.held_by(process, &Said::default())? {
+            match self.held_by(process, &UnitReport::default())? {
                 HeldBy::None => Ok(false),
                 // By leaving a scope without a limit nothing is lost ([`crate::core::leaving`]).
                 HeldBy::Systemd(unit) => Ok(unit.is_service()),

@@ -42,7 +42,7 @@ enum Emptied {
 }
 
 /// What a look at a group found.
-enum Left {
+enum GroupContents {
     /// Processes, all of them watched.
     Some,
     /// Nobody.
@@ -85,10 +85,10 @@ impl Executor<'_> {
             }
             let main_lives = self.main_lives(id);
             match self.look_for_processes(id, main_lives) {
-                Left::Some => {}
-                Left::None => ended.push(id),
-                Left::MovedAway if self.moved_away(id) => ended.push(id),
-                Left::MovedAway => {}
+                GroupContents::Some => {}
+                GroupContents::None => ended.push(id),
+                GroupContents::MovedAway if self.moved_away(id) => ended.push(id),
+                GroupContents::MovedAway => {}
             }
         }
         self.end(ended);
@@ -125,34 +125,34 @@ impl Executor<'_> {
         false
     }
 
-    fn look_for_processes(&mut self, id: TaskId, main_lives: bool) -> Left {
+    fn look_for_processes(&mut self, id: TaskId, main_lives: bool) -> GroupContents {
         for _ in 0..MOST_PASSES {
-            let Some(task) = self.core.task(id) else { return Left::Some };
-            let Some(entry) = self.state.entries.get(&id) else { return Left::Some };
+            let Some(task) = self.core.task(id) else { return GroupContents::Some };
+            let Some(entry) = self.state.entries.get(&id) else { return GroupContents::Some };
             if task.attachment() == Attachment::None {
                 // Without a cgroup a task is its main process.
-                return if main_lives { Left::Some } else { Left::None };
+                return if main_lives { GroupContents::Some } else { GroupContents::None };
             }
-            let Some(group) = entry.group.clone() else { return Left::Some };
+            let Some(group) = entry.group.clone() else { return GroupContents::Some };
             let processes = match self.processes_of(task, &group) {
                 Ok(processes) => processes,
                 Err(error) => {
                     tracing::warn!(task = %id, %error, "cannot tell whether task {id} is over: {error}");
-                    return Left::Some;
+                    return GroupContents::Some;
                 }
             };
             if processes.is_empty() {
-                return if main_lives { Left::MovedAway } else { Left::None };
+                return if main_lives { GroupContents::MovedAway } else { GroupContents::None };
             }
             if let Some(entry) = self.state.entries.get_mut(&id) {
                 entry.emptied = None;
             }
             if main_lives || self.watch_all(id, &processes) {
-                return Left::Some;
+                return GroupContents::Some;
             }
         }
         tracing::debug!(task = %id, "the processes of task {id} change faster than they can be watched; cgroup.events and the next cycle tell when it is over");
-        Left::Some
+        GroupContents::Some
     }
 
     /// The processes of a task in its group: those that its rule leaves to a scheduler are not.

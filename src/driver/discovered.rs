@@ -64,9 +64,9 @@
 use serde_json::{Value, json};
 
 use super::Executor;
-use super::admission::{Asked, cgroup_error};
+use super::admission::{Requester, cgroup_error};
 use super::entry::Entry;
-use super::keeping::Said;
+use super::keeping::UnitReport;
 use super::process::{self, Pinned};
 use super::unit_worker::UnitJob;
 use crate::cgroup::{Group, Kin, Origin, Reach};
@@ -99,13 +99,18 @@ impl Executor<'_> {
             let found = Box::new(found);
             return self.state.workers.ask(UnitJob::LookFound { found, reply });
         }
-        self.discover_as(found, &Said::default(), reply);
+        self.discover_as(found, &UnitReport::default(), reply);
     }
 
-    /// `said`: of the unit that it is in.
-    pub(super) fn discover_as(&mut self, found: DiscoveredTask, said: &Said, reply: Reply<TaskId>) {
+    /// `report`: of the unit that it is in.
+    pub(super) fn discover_as(
+        &mut self,
+        found: DiscoveredTask,
+        report: &UnitReport,
+        reply: Reply<TaskId>,
+    ) {
         let mut reply = Some(reply);
-        match self.begin_discovery(found, said, &mut reply) {
+        match self.begin_discovery(found, report, &mut reply) {
             Ok(Some(id)) => self.answer(reply, Ok(id)),
             // Answered once its processes are in place.
             Ok(None) => {}
@@ -116,7 +121,7 @@ impl Executor<'_> {
     fn begin_discovery(
         &mut self,
         found: DiscoveredTask,
-        said: &Said,
+        report: &UnitReport,
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
         let pinned = process::pin(found.process.pid)?;
@@ -125,7 +130,7 @@ impl Executor<'_> {
             return Err(process::gone(found.process.pid));
         }
         if let Some(id) = self.state.mains.get(&process).copied() {
-            return self.found_again(id, found, (&pinned, said), reply);
+            return self.found_again(id, found, (&pinned, report), reply);
         }
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
@@ -142,7 +147,7 @@ impl Executor<'_> {
                 process.pid
             )));
         }
-        let place = self.place_of(&found, &pinned, said)?;
+        let place = self.place_of(&found, &pinned, report)?;
         let DiscoveredTask { labels, priority, standing, presumed, finder, .. } = found;
         let standing = standing.or_else(|| match presumed {
             Presumed::Slot => None,
@@ -174,7 +179,7 @@ impl Executor<'_> {
             found_replies: reply.take().into_iter().collect(),
             ..Entry::default()
         };
-        let ticket = self.ticket(Asked::Finder(Box::new(entry)));
+        let ticket = self.ticket(Requester::Finder(Box::new(entry)));
         self.push(Input::Request { ticket, request, patience: None });
         Ok(None)
     }
@@ -184,7 +189,7 @@ impl Executor<'_> {
         &self,
         found: &DiscoveredTask,
         pinned: &Pinned,
-        said: &Said,
+        report: &UnitReport,
     ) -> Result<Place, CommandError> {
         let process = pinned.process;
         let origin = self.state.tree.origin(process).map_err(cgroup_error)?;
@@ -221,7 +226,7 @@ impl Executor<'_> {
                 )));
             }
         }
-        let reach = self.reach_of_found(&found.finder, process, said)?;
+        let reach = self.reach_of_found(&found.finder, process, report)?;
         if reach == Reach::Weights {
             return Ok(Place { kin, origin, group: None, reach });
         }
@@ -238,7 +243,7 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         found: DiscoveredTask,
-        (pinned, said): (&Pinned, &Said),
+        (pinned, report): (&Pinned, &UnitReport),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
         let attach = self.is_to_be_attached(id);
@@ -270,7 +275,7 @@ impl Executor<'_> {
         };
         self.push(Input::FoundAgain { task: id, found: again });
         if attach {
-            return self.attach_found(id, &found, (pinned, said), reply);
+            return self.attach_found(id, &found, (pinned, report), reply);
         }
         Ok(reply.is_some().then_some(id))
     }
@@ -280,10 +285,10 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         found: &DiscoveredTask,
-        (pinned, said): (&Pinned, &Said),
+        (pinned, report): (&Pinned, &UnitReport),
         reply: &mut Option<Reply<TaskId>>,
     ) -> Result<Option<TaskId>, CommandError> {
-        let place = match self.place_of(found, pinned, said) {
+        let place = match self.place_of(found, pinned, report) {
             Ok(place) => place,
             Err(error) => return Err(self.stays_booked(id, error)),
         };

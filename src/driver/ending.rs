@@ -100,12 +100,12 @@ impl Executor<'_> {
     }
 
     /// The answer of [`serve`].
-    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: Found) {
+    pub(super) fn end_looked_at(&mut self, unknown: Unknown, found: ExitLookup) {
         let Unknown { mut main, ended } = unknown;
         let id = ended.task;
         match found {
-            Found::Exit(exit) => self.tell_exit(id, main, exit),
-            Found::NotYet => {
+            ExitLookup::Exit(exit) => self.tell_exit(id, main, exit),
+            ExitLookup::NotYet => {
                 if self.state.mains_ended.0.len() >= MOST_UNREAPED
                     && let Some((_, oldest)) = self.state.mains_ended.0.pop_first()
                     && let Some(key) = oldest.unreaped
@@ -120,7 +120,7 @@ impl Executor<'_> {
                     Err(error) => stays_unknown(id, &error),
                 }
             }
-            Found::Never => {}
+            ExitLookup::Never => {}
         }
     }
 }
@@ -132,7 +132,7 @@ fn stays_unknown(task: TaskId, error: &std::io::Error) {
 
 /// What a look at a main process that has ended found.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ExitLookup {
     /// How it ended.
     Exit(Exit),
     /// Its parent has not waited for it, and it may not be read.
@@ -150,15 +150,15 @@ pub(super) fn serve(ends: &Receiver<Box<Unknown>>, outbox: &Outbox) {
 }
 
 /// /proc and then the pidfd: a zombie that is gone by now has left the status there.
-fn found(process: ProcessRef, ended: &Ended) -> Found {
+fn found(process: ProcessRef, ended: &Ended) -> ExitLookup {
     if let Some(exit) = of_zombie(process) {
-        return Found::Exit(exit);
+        return ExitLookup::Exit(exit);
     }
     match of_pidfd(ended.pidfd()) {
-        Ok(Some(exit)) => Found::Exit(exit),
-        Ok(None) => Found::NotYet,
+        Ok(Some(exit)) => ExitLookup::Exit(exit),
+        Ok(None) => ExitLookup::NotYet,
         // ENOTTY and EINVAL: an earlier kernel; ESRCH: reaped, which an earlier kernel forgets.
-        Err(_) => Found::Never,
+        Err(_) => ExitLookup::Never,
     }
 }
 

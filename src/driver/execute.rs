@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Executor;
-use super::admission::{Asked, refused};
+use super::admission::{Requester, refused};
 use super::log::log;
 use super::worker::Job;
 use crate::cgroup::{Attachment, Drift, Group};
@@ -160,7 +160,7 @@ impl Executor<'_> {
         unstored: &BTreeMap<Record, String>,
     ) {
         if let Answer::Waiting = answer {
-            if let Some(Asked::Client(admission)) = self.state.asked.get_mut(&ticket) {
+            if let Some(Requester::Client(admission)) = self.state.asked.get_mut(&ticket) {
                 admission.waited = true;
                 let (place, to) = (admission.place, admission.request.ticket_to.take());
                 let caller = admission.caller.clone();
@@ -183,7 +183,9 @@ impl Executor<'_> {
                 },
             ),
             Answer::Reserved(ids) => {
-                let Some(Asked::Promise(reply)) = self.state.asked.remove(&ticket) else { return };
+                let Some(Requester::Promise(reply)) = self.state.asked.remove(&ticket) else {
+                    return;
+                };
                 if reply.is_closed() {
                     // It waited, and its client has just gone.
                     return ids.iter().for_each(|id| self.push(Input::Cancel(*id)));
@@ -198,9 +200,9 @@ impl Executor<'_> {
     /// Whoever asked under this ticket gets nothing.
     pub(super) fn refuse_asked(&mut self, ticket: Ticket, error: CommandError) {
         match self.state.asked.remove(&ticket) {
-            Some(Asked::Client(admission)) => self.answer_all(admission.replies, Err(error)),
-            Some(Asked::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
-            Some(Asked::Promise(reply)) => self.answer(Some(reply), Err(error)),
+            Some(Requester::Client(admission)) => self.answer_all(admission.replies, Err(error)),
+            Some(Requester::Finder(entry)) => self.found_is_refused(entry.found_replies, &error),
+            Some(Requester::Promise(reply)) => self.answer(Some(reply), Err(error)),
             None => {}
         }
     }

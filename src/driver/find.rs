@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::entry::Entry;
 use super::process::alive;
 use crate::cgroup::{Attachment, CgroupError, Group, GroupRecord, TierTree};
-use crate::core::books::Books;
+use crate::core::history_state::HistoryState;
 use crate::core::model::TaskId;
 use crate::core::restore::{Known, Left, Restore, Seen, Start, Verdict};
 use crate::core::state::Restored;
@@ -46,14 +46,14 @@ struct Finder<'a> {
 pub(super) fn find(
     tree: &TierTree,
     observing: bool,
-    books: Books,
+    history_state: HistoryState,
     recovered: &mut Recovered,
     now: BootTime,
 ) -> Result<Findings, CgroupError> {
     let reservations = std::mem::take(&mut recovered.reservations).into_iter();
     let reservations = reservations.map(|record| (record.id, record.reservation)).collect();
     let (damaged, records) = (recovered.history_damaged, recovered.tasks.iter());
-    let restore = Restore::new(books, damaged, records, reservations);
+    let restore = Restore::new(history_state, damaged, records, reservations);
     let (groups, remove, left) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
     let mut finder = Finder { tree, observing, restore, groups, remove, left };
     let mut own: BTreeMap<TaskId, Group> = tree.existing()?.into_iter().collect();

@@ -4,7 +4,7 @@
 //! The decision is [`crate::core::leaving`]'s; here are its facts. systemd is asked, by way of
 //! [`super::unit_worker`], only where its word matters: which processes a stop of a service ends,
 //! whether a unit is delegated, and who manages the weights of a unit that may be taken in place. The
-//! rest is read from the cgroups. What systemd said holds while the request waits; the rest is
+//! rest is read from the cgroups. What systemd reported holds while the request waits; the rest is
 //! looked at again when its turn comes.
 //!
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::Executor;
 use super::admission::cgroup_error;
-use super::parking::Held;
+use super::parking::PostponedRequest;
 use super::process;
 use crate::cgroup::{Attachment, Group, HeldBy, Members, Reach, Surroundings, UnitPlace};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind};
@@ -37,12 +37,12 @@ pub(super) struct Sought {
     since: BootTime,
     /// The look that tells.
     look: u64,
-    held: Held,
+    held: PostponedRequest,
 }
 
-/// What systemd said of the unit that a process is in; by default nothing, for it was not asked.
+/// What systemd reported of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct UnitReport {
     /// The unit, if its weights can be a task's and systemd has to be told of them.
     pub unit: Option<UnitRecord>,
     /// Whether the weights of the process's group are a unit's; also of one that cannot be a task
@@ -60,15 +60,15 @@ pub struct Said {
 
 /// What was decided about who holds a process, for the look when its turn comes.
 #[derive(Debug)]
-pub(super) struct Kept {
-    said: Said,
+pub(super) struct LeavingDecision {
+    report: UnitReport,
     wish: Wish,
     leaving: Leaving,
     /// The unit of systemd's that it was in.
     unit: Option<String>,
 }
 
-impl Kept {
+impl LeavingDecision {
     /// In which hierarchies it is moved.
     pub(super) fn reach(&self) -> Reach {
         match &self.leaving {
@@ -104,9 +104,13 @@ fn wish(request: &AdmitRequest) -> Wish {
 }
 
 impl Executor<'_> {
-    /// Who holds `process`, as far as the cgroups tell and systemd has said.
-    pub(super) fn held_by(&self, process: ProcessRef, said: &Said) -> Result<HeldBy, CommandError> {
-        let around = self.state.tree.surroundings(process, Members::Itself, said.foreign);
+    /// Who holds `process`, as far as the cgroups tell and systemd has reported.
+    pub(super) fn held_by(
+        &self,
+        process: ProcessRef,
+        report: &UnitReport,
+    ) -> Result<HeldBy, CommandError> {
+        let around = self.state.tree.surroundings(process, Members::Itself, report.foreign);
         let around = around.map_err(cgroup_error)?;
         Ok(around.map_or(HeldBy::None, |around| around.held_by))
     }
@@ -126,7 +130,7 @@ impl Executor<'_> {
             !unit.of_user && (!unit.is_login() || self.state.tree.escapes_limits(process).is_some())
         };
         // As above.
-        let held_by = self.held_by(process, &Said::default());
+        let held_by = self.held_by(process, &UnitReport::default());
         matches!(held_by, Ok(HeldBy::Systemd(unit)) if asks(&unit))
     }
 
@@ -144,21 +148,22 @@ impl Executor<'_> {
         &self,
         request: &AdmitRequest,
         process: ProcessRef,
-        said: &Said,
+        report: &UnitReport,
     ) -> Result<bool, CommandError> {
         let moves = !request.in_place && !request.leave_unit;
         let enforces = self.state.config.daemon.mode == Mode::Enforce;
         let in_place = |rule: &Rule| rule.attach == Means::InPlace;
-        if said.looked || !moves || !enforces || !self.state.config.discover.iter().any(in_place) {
+        if report.looked || !moves || !enforces || !self.state.config.discover.iter().any(in_place)
+        {
             return Ok(false);
         }
-        let managed = matches!(self.held_by(process, said)?, HeldBy::Manager(_));
+        let managed = matches!(self.held_by(process, report)?, HeldBy::Manager(_));
         // Where the finders cannot be told they do not look either.
         Ok(managed && !self.state.hints.looks.is_closed())
     }
 
     /// Keeps a request until the finders have looked.
-    pub(super) fn seek(&mut self, held: Held) {
+    pub(super) fn seek(&mut self, held: PostponedRequest) {
         let mut look = 0;
         self.state.hints.looks.send_modify(|last| {
             *last += 1;
@@ -169,14 +174,17 @@ impl Executor<'_> {
 
     /// The requests of processes whose task was looked for, up to `look`, and those that wait too long
     /// for that.
-    pub(super) fn take_sought(&mut self, look: u64) -> Vec<Held> {
+    pub(super) fn take_sought(&mut self, look: u64) -> Vec<PostponedRequest> {
         let is_due = |sought: &Sought| {
             sought.look <= look || self.now.boot.since(sought.since) >= LOOKS_AT_MOST
         };
         let sought = std::mem::take(&mut self.state.sought).into_iter();
         let (due, rest): (Vec<_>, Vec<_>) = sought.partition(is_due);
         self.state.sought = rest;
-        let looked = |held: Held| Held { said: Said { looked: true, ..held.said }, ..held };
+        let looked = |held: PostponedRequest| PostponedRequest {
+            report: UnitReport { looked: true, ..held.report },
+            ..held
+        };
         due.into_iter().map(|sought| looked(sought.held)).collect()
     }
 
@@ -187,25 +195,25 @@ impl Executor<'_> {
         caller: &Caller,
         request: &mut AdmitRequest,
         process: ProcessRef,
-        said: Said,
+        report: UnitReport,
         unit: &mut Option<UnitRecord>,
-    ) -> Result<Option<Kept>, CommandError> {
+    ) -> Result<Option<LeavingDecision>, CommandError> {
         if request.in_place || self.state.config.daemon.mode != Mode::Enforce {
             return Ok(None);
         }
         let wish = wish(request);
-        let (leaving, unit_name) = self.leaving(caller, wish, process, &said)?;
+        let (leaving, unit_name) = self.leaving(caller, wish, process, &report)?;
         let refused = |kind, message: &String| Err(CommandError::new(kind, message));
         match &leaving {
             Leaving::Refuse(message) => return refused(ErrorKind::FailedPrecondition, message),
             Leaving::Deny(message) => return refused(ErrorKind::PermissionDenied, message),
             Leaving::InPlace { .. } => {
                 request.in_place = true;
-                unit.clone_from(&said.unit);
+                unit.clone_from(&report.unit);
             }
             Leaving::Leave { .. } | Leaving::LeavePartly => {}
         }
-        Ok(Some(Kept { said, wish, leaving, unit: unit_name }))
+        Ok(Some(LeavingDecision { report, wish, leaving, unit: unit_name }))
     }
 
     /// Whether what was decided when the process asked still holds.
@@ -213,10 +221,10 @@ impl Executor<'_> {
         &self,
         caller: &Caller,
         process: ProcessRef,
-        kept: &Kept,
+        kept: &LeavingDecision,
     ) -> Result<(), CommandError> {
-        let (leaving, unit) = self.leaving(caller, kept.wish, process, &kept.said)?;
-        // What systemd said was of that unit.
+        let (leaving, unit) = self.leaving(caller, kept.wish, process, &kept.report)?;
+        // What systemd reported was of that unit.
         if leaving.is_like(&kept.leaving) && unit == kept.unit {
             return Ok(());
         }
@@ -235,16 +243,16 @@ impl Executor<'_> {
         &self,
         finder: &Finder,
         process: ProcessRef,
-        said: &Said,
+        report: &UnitReport,
     ) -> Result<Reach, CommandError> {
         let wish = match finder {
             Finder::Rule(_) => Wish::Rule,
             Finder::Yarn => Wish::Container,
         };
         // Both are the operator's.
-        let facts = self.facts(true, wish, process, said)?;
+        let facts = self.facts(true, wish, process, report)?;
         if let Some(Facts { holder: Holder::Systemd(unit), .. }) =
-            facts.as_ref().filter(|_| said.silent)
+            facts.as_ref().filter(|_| report.silent)
         {
             return Err(CommandError::new(
                 ErrorKind::FailedPrecondition,
@@ -269,10 +277,10 @@ impl Executor<'_> {
         caller: &Caller,
         wish: Wish,
         process: ProcessRef,
-        said: &Said,
+        report: &UnitReport,
     ) -> Result<(Leaving, Option<String>), CommandError> {
         let admin = self.state.rights.role(caller) == Role::Admin;
-        let facts = self.facts(admin, wish, process, said)?;
+        let facts = self.facts(admin, wish, process, report)?;
         let Some(facts) = facts else { return Ok((Leaving::Leave { lost: None }, None)) };
         let unit = match &facts.holder {
             Holder::Systemd(unit) => Some(unit.name.clone()),
@@ -287,14 +295,14 @@ impl Executor<'_> {
         admin: bool,
         wish: Wish,
         process: ProcessRef,
-        said: &Said,
+        report: &UnitReport,
     ) -> Result<Option<Facts>, CommandError> {
         let members = if wish == Wish::Run { Members::Itself } else { Members::Family };
-        let around = self.state.tree.surroundings(process, members, said.foreign);
+        let around = self.state.tree.surroundings(process, members, report.foreign);
         let Some(around) = around.map_err(cgroup_error)? else { return Ok(None) };
         let Surroundings { held_by, alone, weighed } = around;
-        let weight = match (&said.unit, weighed) {
-            _ if said.shaped && !admin => Weight::Forbidden,
+        let weight = match (&report.unit, weighed) {
+            _ if report.shaped && !admin => Weight::Forbidden,
             // systemd gives it one.
             (Some(_), _) | (None, true) => Weight::Usable,
             (None, false) => Weight::None,
@@ -307,7 +315,7 @@ impl Executor<'_> {
             HeldBy::None => Holder::Nobody,
             HeldBy::Manager(manager) => Holder::Manager(manager),
             HeldBy::Systemd(unit) => {
-                let stop = stop_of(&unit, said);
+                let stop = stop_of(&unit, report);
                 Holder::Systemd(Unit { login: unit.is_login(), name: unit.name, stop })
             }
         };
@@ -331,8 +339,8 @@ impl Executor<'_> {
 }
 
 /// What a stop of the unit ends, as far as it is known.
-fn stop_of(unit: &UnitPlace, said: &Said) -> Stop {
-    match (&said.stop, unit.is_service()) {
+fn stop_of(unit: &UnitPlace, report: &UnitReport) -> Stop {
+    match (&report.stop, unit.is_service()) {
         (Some(Stop::Assumed(_)) | None, true) if unit.of_user => {
             Stop::Assumed("it is a unit of a user's own service manager".into())
         }

@@ -73,7 +73,7 @@ use crate::rights::Rights;
 use crate::sample::{NodeSample, TaskSource};
 use crate::state::Store;
 use crate::units::{BootTime, Moment, ProcessRef, WallTime};
-use admission::Asked;
+use admission::Requester;
 use entry::Entry;
 use execute::Touched;
 use pacing::Pacing;
@@ -122,7 +122,7 @@ struct State {
     /// The groups of others that are tasks, or of units about to be.
     taken: Taken,
     /// Requests that have no slot and no answer yet.
-    asked: BTreeMap<Ticket, Asked>,
+    asked: BTreeMap<Ticket, Requester>,
     next_ticket: u64,
     /// Part of the ids of those that wait, whose tickets begin anew with each daemon.
     waiter_epoch: u32,
@@ -159,11 +159,11 @@ struct State {
     /// Waiters that could not be put back where they were at once.
     not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
-    held: Vec<parking::Held>,
+    held: Vec<parking::PostponedRequest>,
     /// Requests of processes whose task the finders look for.
     sought: Vec<keeping::Sought>,
     /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
-    unrestored: BTreeMap<TaskId, units::Owed>,
+    unrestored: BTreeMap<TaskId, units::UnitDebt>,
     /// Admissions that are being looked up, by the uid that asked.
     looking: HashMap<u32, usize>,
     /// Tasks by the group their weights compete in.

@@ -9,8 +9,8 @@
 //! Limits. A way back that failed is tried again in the next cycle.
 
 use super::Executor;
-use super::admission::{Admission, Asked, cgroup_error};
-use super::keeping::{Kept, Said};
+use super::admission::{Admission, Requester, cgroup_error};
+use super::keeping::{LeavingDecision, UnitReport};
 use super::worker::{AttachResult, Job};
 use crate::cgroup::{Attached, CgroupError, Origin, Reach};
 use crate::command::{AdmitRequest, Caller, CommandError, ErrorKind, Reply};
@@ -24,11 +24,11 @@ use crate::units::{Pid, ProcessRef};
 
 /// What is asked for a process that is on its way back.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct PostponedRequest {
     pub(super) caller: Caller,
     pub(super) request: AdmitRequest,
     pub(super) pid: Pid,
-    pub(super) said: Said,
+    pub(super) report: UnitReport,
     pub(super) reply: Reply<proto::Task>,
 }
 
@@ -41,7 +41,7 @@ impl Executor<'_> {
         request: &AdmitRequest,
         process: ProcessRef,
         unit: Option<&UnitRecord>,
-        kept: Option<&Kept>,
+        kept: Option<&LeavingDecision>,
     ) -> bool {
         let partly = kept.is_some_and(|kept| kept.reach() != Reach::All);
         let stays = request.in_place || unit.is_some() || partly;
@@ -67,7 +67,7 @@ impl Executor<'_> {
     /// Where the process of a request that waits is, if it may be taken from there.
     fn origin_of_waiter(&self, id: TaskId, ticket: Ticket) -> Result<Origin, CommandError> {
         match self.state.asked.get(&ticket) {
-            Some(Asked::Client(admission)) => {
+            Some(Requester::Client(admission)) => {
                 self.still_fit(id, admission)?;
                 self.state.tree.origin(admission.process).map_err(cgroup_error)
             }
@@ -135,7 +135,7 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         result: Result<Option<Halt>, CgroupError>,
-    ) -> Vec<Held> {
+    ) -> Vec<PostponedRequest> {
         let why = match result {
             Ok(None) => None,
             Ok(Some(_)) => Some("it is frozen by somebody else".to_owned()),

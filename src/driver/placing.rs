@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Executor;
-use super::admission::{Admission, Asked, cgroup_error};
+use super::admission::{Admission, Requester, cgroup_error};
 use super::entry::Entry;
 use super::parking::client_left;
 use super::process;
@@ -25,7 +25,7 @@ impl Executor<'_> {
     /// [`crate::core::step::Job::Prepare`].
     pub(super) fn prepare(&mut self, id: TaskId, ticket: Ticket) {
         let fit = match self.state.asked.remove(&ticket) {
-            Some(Asked::Client(admission)) => {
+            Some(Requester::Client(admission)) => {
                 let fit = match admission.waited {
                     true => self.still_fit(id, &admission),
                     false => Ok(()),
@@ -33,11 +33,11 @@ impl Executor<'_> {
                 self.enter(id, *admission);
                 fit
             }
-            Some(Asked::Finder(entry)) => {
+            Some(Requester::Finder(entry)) => {
                 self.insert_entry(id, entry);
                 Ok(())
             }
-            Some(Asked::Promise(_)) | None => {
+            Some(Requester::Promise(_)) | None => {
                 // It left while its process was being moved.
                 let reason = client_left().message;
                 return self.push(Input::AttachFailed { task: id, reason });

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 
-use super::admission::Asked;
+use super::admission::Requester;
 use super::tickets::Place;
 use super::{Executor, view};
 use crate::command::{
@@ -85,8 +85,8 @@ impl Executor<'_> {
         let before = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = self.expected_waits(before).get(before as usize).copied();
         let ticket = match self.state.asked.get(&ticket) {
-            Some(Asked::Client(admission)) => self.ticket_for(caller, admission.place),
-            Some(Asked::Finder(_) | Asked::Promise(_)) | None => None,
+            Some(Requester::Client(admission)) => self.ticket_for(caller, admission.place),
+            Some(Requester::Finder(_) | Requester::Promise(_)) | None => None,
         };
         let entry = self.waiter(&waiting, before, wait, self.core.held_up());
         Some(proto::Queued { ticket, ..entry })
@@ -118,8 +118,8 @@ impl Executor<'_> {
     fn waits_for(&self, pid: Pid) -> Option<Ticket> {
         let mut asked = self.state.asked.iter();
         let of_process = asked.find(|(_, asked)| match asked {
-            Asked::Client(admission) => admission.process.pid == pid,
-            Asked::Finder(_) | Asked::Promise(_) => false,
+            Requester::Client(admission) => admission.process.pid == pid,
+            Requester::Finder(_) | Requester::Promise(_) => false,
         });
         of_process.map(|(ticket, _)| *ticket)
     }

@@ -96,9 +96,9 @@ impl Driver {
         let watcher = Watcher::new(parts.commands.wake_fd()).map_err(StartError::Watch)?;
 
         let observing = config.daemon.mode == Mode::Observe;
-        let books = store.standing().clone();
+        let history_state = store.standing().clone();
         let Findings { restored, start, entries, remove, left } =
-            find(&tree, observing, books, &mut recovered, now.boot)?;
+            find(&tree, observing, history_state, &mut recovered, now.boot)?;
         let first = sampler.sample(now.boot, &[]);
         let whole_disks = sampler.whole_disks();
         let cpus = UsableCpus::of(&first.node).unwrap_or(1.into());
@@ -189,7 +189,7 @@ impl Driver {
                 executor.take(id, &group);
             }
             executor.shape_root();
-            for reason in recovered.damage_said() {
+            for reason in recovered.damage_in_words() {
                 executor.note(EventKind::Recovered, None, reason, Map::new());
             }
         });

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Map, json};
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::admission::{Asked, refused};
-use super::parking::Held;
+use super::admission::{Requester, refused};
+use super::parking::PostponedRequest;
 use super::settings::{plan, policy, rights};
 use super::unit_worker::UnitJob;
 use super::worker::Job;
@@ -182,7 +182,7 @@ impl Executor<'_> {
         };
         let patience = Patience { first_requested: self.now.wall, deadline, parks: false };
         let patience = (wait != Wait::No).then_some(patience);
-        let ticket = self.ticket(Asked::Promise(reply));
+        let ticket = self.ticket(Requester::Promise(reply));
         let uid = caller.uid;
         let reserve = Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience };
         self.push(reserve);
@@ -294,7 +294,7 @@ impl Executor<'_> {
         &mut self,
         id: TaskId,
         result: Result<Option<Halt>, CgroupError>,
-    ) -> Vec<Held> {
+    ) -> Vec<PostponedRequest> {
         if self.core.parked(id).is_some() {
             return self.unparked(id, result);
         }

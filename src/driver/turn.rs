@@ -184,10 +184,10 @@ impl Driver {
     }
 
     /// Each by itself: what one gets decides about the next.
-    fn admit_all(&mut self, requests: Vec<parking::Held>, now: Moment) {
-        for parking::Held { caller, request, pid, said, reply } in requests {
+    fn admit_all(&mut self, requests: Vec<parking::PostponedRequest>, now: Moment) {
+        for parking::PostponedRequest { caller, request, pid, report, reply } in requests {
             self.with(now, |executor| {
-                executor.admit_process(caller, request, pid, said, reply);
+                executor.admit_process(caller, request, pid, report, reply);
             });
         }
     }
@@ -298,7 +298,9 @@ impl Executor<'_> {
                 self.state.not_removed.push((task, group));
             }
             Message::UnitLooked { asking, result } => self.looked_up(*asking, result),
-            Message::FoundLooked { found, said, reply } => self.discover_as(*found, &said, reply),
+            Message::FoundLooked { found, report, reply } => {
+                self.discover_as(*found, &report, reply)
+            }
             Message::UnitPrepared { task, result } => self.unit_prepared(task, result),
             Message::UnitTold { task, result } => self.unit_told(task, result),
             Message::UnitRestored { task, result, called_off } => {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use super::keeping::Said;
+use super::keeping::UnitReport;
 use super::process;
 use super::worker::{Message, Outbox, Queue, remove};
 use crate::cgroup::{CgroupError, Group, TierTree, Version, WeightPlan};
@@ -109,8 +109,8 @@ pub enum UnitJob {
 pub struct Looked {
     /// The process: of a unit, what it calls its main process, else its oldest.
     pub process: Pid,
-    /// What systemd said of the unit it is in.
-    pub said: Said,
+    /// What systemd reported of the unit it is in.
+    pub report: UnitReport,
     /// systemd could not be asked: the weights are taken for a unit's, and its stop for one that
     /// ends all.
     pub unasked: Option<AskError>,
@@ -159,8 +159,8 @@ pub(super) fn serve_units(
                 Message::UnitLooked { asking, result }
             }
             UnitJob::LookFound { found, reply } => {
-                let said = systemd.look_at(found.process.pid).said;
-                Message::FoundLooked { found, said, reply }
+                let report = systemd.look_at(found.process.pid).report;
+                Message::FoundLooked { found, report, reply }
             }
             UnitJob::ShapeRoot { plan } => Message::RootShaped { result: tree.shape_root(&plan) },
             UnitJob::Prepare { task, process, unit } => {
@@ -231,8 +231,9 @@ impl Systemd<'_> {
                 })?;
                 let process = main(&unit).ok_or_else(|| stopped(&record.name))?;
                 let stop = Some(stop_of(&unit));
-                let said = Said { unit: Some(record), shaped: true, stop, ..Said::default() };
-                Ok(Looked { process, said, unasked: None })
+                let report =
+                    UnitReport { unit: Some(record), shaped: true, stop, ..UnitReport::default() };
+                Ok(Looked { process, report, unasked: None })
             }
             Subject::Process(pid) => Ok(self.look_at(*pid)),
         }
@@ -246,18 +247,20 @@ impl Systemd<'_> {
                 let shaped = process::is_shaped_by(process, &unit.control_group);
                 let record = unit.fit().ok().filter(|_| shaped);
                 let (stop, foreign) = (Some(stop_of(&unit)), unit.delegated);
-                let said = Said { unit: record, shaped, stop, foreign, ..Said::default() };
-                Looked { process, said, unasked: None }
+                let report =
+                    UnitReport { unit: record, shaped, stop, foreign, ..UnitReport::default() };
+                Looked { process, report, unasked: None }
             }
             Ok(None) => {
                 let stop = Some(Stop::Assumed("systemd does not know the unit".into()));
-                let said = Said { stop, foreign: true, ..Said::default() };
-                Looked { process, said, unasked: None }
+                let report = UnitReport { stop, foreign: true, ..UnitReport::default() };
+                Looked { process, report, unasked: None }
             }
             Err(error) => {
                 let stop = Some(Stop::Assumed(error.to_string()));
-                let said = Said { shaped: true, stop, silent: true, ..Said::default() };
-                Looked { process, said, unasked: Some(error) }
+                let report =
+                    UnitReport { shaped: true, stop, silent: true, ..UnitReport::default() };
+                Looked { process, report, unasked: Some(error) }
             }
         }
     }

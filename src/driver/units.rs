@@ -1,7 +1,7 @@
 //! Tasks whose cgroup is that of a systemd unit: what the loop does beside the files.
 //!
 //! An admission in place goes round by [`super::unit_worker`]: looked up there, decided here,
-//! prepared there, then placed like any other. The record has what systemd said before the
+//! prepared there, then placed like any other. The record has what systemd reported before the
 //! first of it is changed; it goes when systemd has that back. Limits: `crate::systemd::unit`.
 //!
 //! # The life of such a task
@@ -34,7 +34,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use super::Executor;
-use super::keeping::Said;
+use super::keeping::UnitReport;
 use super::process;
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob};
 use crate::cgroup::Group;
@@ -52,7 +52,7 @@ const MOST_LOOKS: usize = 256;
 
 /// What systemd has yet to get back, of a task that is over.
 #[derive(Debug)]
-pub struct Owed {
+pub struct UnitDebt {
     /// Its unit, and how it was.
     pub unit: UnitRecord,
     /// It is being given back.
@@ -124,12 +124,12 @@ impl Executor<'_> {
         let keeps = !request.in_place && matches!(request.subject, Subject::Process(_));
         let looked = result.and_then(|looked| {
             // One that may leave its unit needs no right to that.
-            if !keeps && looked.said.shaped {
+            if !keeps && looked.report.shaped {
                 self.state.rights.check(&caller, Action::ShapeUnit, None)?;
             }
             Ok(looked)
         });
-        let Looked { process, mut said, unasked } = match looked {
+        let Looked { process, mut report, unasked } = match looked {
             Err(error) => return self.answer(Some(reply), Err(error)),
             Ok(looked) => looked,
         };
@@ -143,14 +143,14 @@ impl Executor<'_> {
         }
         if !keeps {
             let enforces = self.state.config.daemon.mode == Mode::Enforce;
-            said = Said { unit: said.unit.filter(|_| enforces), ..Said::default() };
+            report = UnitReport { unit: report.unit.filter(|_| enforces), ..UnitReport::default() };
         }
         if let Subject::Unit(name) = &request.subject {
             request.in_place = true;
             // A unit's name has no character that a label may not have.
             request.labels.name = request.labels.name.or_else(|| Label::new(name.as_str()).ok());
         }
-        self.admit_process(caller, request, process, said, reply);
+        self.admit_process(caller, request, process, report, reply);
     }
 
     /// One task a unit: what a second one found would be the first one's weights.
@@ -243,7 +243,7 @@ impl Executor<'_> {
         called_off: Option<CalledOff>,
     ) {
         let late = self.state.unrestored.get(&task).is_some_and(|owed| owed.late);
-        self.state.unrestored.insert(task, Owed { unit: unit.clone(), asked: true, late });
+        self.state.unrestored.insert(task, UnitDebt { unit: unit.clone(), asked: true, late });
         self.state.workers.ask(UnitJob::GiveBack {
             task,
             group,
@@ -276,7 +276,9 @@ impl Executor<'_> {
                     let unit = unit.name.as_str();
                     tracing::warn!(task = %id, unit, %error, "the weights of unit {unit} are not given back yet, trying on: {error}");
                 }
-                self.state.unrestored.insert(id, Owed { unit: *unit, asked: false, late: true });
+                self.state
+                    .unrestored
+                    .insert(id, UnitDebt { unit: *unit, asked: false, late: true });
             }
         }
         if let Some(CalledOff { replies, error }) = called_off {

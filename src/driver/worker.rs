@@ -18,8 +18,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::ending::{self, Found, Unknown};
-use super::keeping::Said;
+use super::ending::{self, ExitLookup, Unknown};
+use super::keeping::UnitReport;
 use super::reader::{Ahead, CycleReport, ReadRequest, read_all};
 use super::unit_worker::{AskError, Asking, CalledOff, Looked, Prepared, UnitJob, serve_units};
 use super::watch::Waker;
@@ -156,8 +156,8 @@ pub enum Message {
     FoundLooked {
         /// What was found.
         found: Box<FoundProcess>,
-        /// What systemd said of its unit.
-        said: Said,
+        /// What systemd reported of its unit.
+        report: UnitReport,
         /// The finder, which waits for the answer.
         reply: Reply<TaskId>,
     },
@@ -190,7 +190,7 @@ pub enum Message {
         /// What was looked at.
         unknown: Box<Unknown>,
         /// How it ended.
-        found: Found,
+        found: ExitLookup,
     },
     /// A cycle's readings.
     Cycle(Box<CycleReport>),

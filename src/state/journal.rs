@@ -1,6 +1,6 @@
 //! The history on disk: one JSON event a line, appended before anybody is told.
 //!
-//! A segment starts with the books as they stood then ([`Books`]), so that older segments
+//! A segment starts with the books as they stood then ([`HistoryState`]), so that older segments
 //! may go: two are kept. Events of tasks that run do not go with them: a new segment begins with those
 //! that are in neither of the two. An event is one `write` of one line; a daemon killed in the middle
 //! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
@@ -28,9 +28,9 @@ use lrs_host::files::at;
 
 use super::checksum::{self, Checked};
 use super::{Damage, StateError, aside, record};
-use crate::core::books::Books;
 use crate::core::event::Event;
 use crate::core::history::Kept;
+use crate::core::history_state::HistoryState;
 
 /// Format of the segments this daemon writes and reads.
 const VERSION: u32 = 1;
@@ -54,11 +54,11 @@ struct Header {
     /// Every line of the segment has one; earlier daemons wrote none, and pass over both.
     #[serde(default)]
     checksums: bool,
-    standing: Books,
+    standing: HistoryState,
 }
 
 impl Header {
-    fn of(standing: Books) -> Header {
+    fn of(standing: HistoryState) -> Header {
         Header { journal: VERSION, checksums: true, standing }
     }
 }
@@ -74,7 +74,7 @@ pub struct Journal {
     filled: (usize, usize),
     /// Segments on disk before the present one.
     older: Vec<u64>,
-    standing: Books,
+    standing: HistoryState,
     /// Sequence number with which the present segment began.
     began: u64,
     /// Events of tasks that run.
@@ -96,7 +96,7 @@ impl Journal {
         let mut replayed = Replayed::default();
         let mut segments = segments(dir)?;
         segments.sort_unstable();
-        let mut standing: Option<Books> = None;
+        let mut standing: Option<HistoryState> = None;
         let mut last_can_go_on = true;
         let (mut began, mut filled) = (0, (0, 0));
         for number in &segments {
@@ -137,7 +137,7 @@ impl Journal {
     }
 
     /// The books.
-    pub fn standing(&self) -> &Books {
+    pub fn standing(&self) -> &HistoryState {
         &self.standing
     }
 
@@ -268,7 +268,7 @@ struct Segment {
 ///
 /// # Errors
 /// It could not be read, and may be whole.
-fn read_segment(path: &Path, before: Option<&Books>) -> Result<Segment, StateError> {
+fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, StateError> {
     let header = Header { checksums: false, ..Header::of(before.cloned().unwrap_or_default()) };
     let mut segment = Segment { header, events: Vec::new(), filled: (0, 0), damage: None };
     let text = match super::files::read_up_to(path, MAX_SEGMENT_READ) {
@@ -346,15 +346,15 @@ impl Segment {
     }
 
     /// Adds it to the books and to the history, where events may be out of order and twice then.
-    fn fold(self, standing: &mut Option<Books>, history: &mut Vec<Event>) {
+    fn fold(self, standing: &mut Option<HistoryState>, history: &mut Vec<Event>) {
         // The books of a later segment include those before; its header wins, which also
         // brings in what an append that failed could not write.
-        let books = standing.get_or_insert_with(Books::default);
-        if self.header.standing.counters.next_seq >= books.counters.next_seq {
-            *books = self.header.standing;
+        let history_state = standing.get_or_insert_with(HistoryState::default);
+        if self.header.standing.counters.next_seq >= history_state.counters.next_seq {
+            *history_state = self.header.standing;
         }
         for event in self.events {
-            books.fold(&event);
+            history_state.fold(&event);
             history.push(event);
         }
     }

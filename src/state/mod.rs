@@ -1,7 +1,7 @@
 //! State that survives the daemon, in `<runtime_dir>/state/`.
 //!
 //! - `task-<id>.json`, `reservation-<id>.json`: one record each, renamed into place.
-//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`Books`]).
+//! - `journal-<n>.jsonl`: the history and, folded from it, every count ([`HistoryState`]).
 //!
 //! The order of an admission is: record (attaching), cgroup, weights, move, `admitted` event,
 //! record (placed), answer. The order of a completion is: `completed` event, record removed.
@@ -29,8 +29,8 @@ mod tests;
 pub use lrs_host::files::{self, StateError};
 pub use lrs_host::lock;
 
-use crate::core::books::Books;
 use crate::core::event::Event;
+use crate::core::history_state::HistoryState;
 use crate::core::model::{ReservationId, TaskId};
 use crate::core::task::Task;
 use aside::SetAside;
@@ -88,7 +88,7 @@ pub const DAMAGE_SAID: usize = 8;
 impl Recovered {
     /// What is to be said of the damage, one sentence each: of a few files of each, of many of all
     /// together.
-    pub fn damage_said(&self) -> Vec<String> {
+    pub fn damage_in_words(&self) -> Vec<String> {
         let said = |damage: &Damage| format!("{} {}", damage.path.display(), damage.what);
         let mut sentences: Vec<String> = match (self.damaged.first(), self.damaged_more) {
             (Some(first), more) if more > 0 => vec![format!(
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// The books: totals, job rates, numbers.
-    pub fn standing(&self) -> &Books {
+    pub fn standing(&self) -> &HistoryState {
         self.journal.standing()
     }
 

@@ -170,7 +170,7 @@ fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
     assert_eq!(recovered.damaged.len(), 3);
     assert!(recovered.damaged.iter().any(|d| d.what.contains("of another task")), "{recovered:?}");
     assert!(recovered.damaged.iter().any(|d| d.what.contains("format 99")), "{recovered:?}");
-    assert_eq!(recovered.damage_said().len(), 3);
+    assert_eq!(recovered.damage_in_words().len(), 3);
     assert!(state.join(format!("task-{}.json.damaged", id(1))).exists());
     assert!(state.join("note.txt").exists());
 }
@@ -316,7 +316,7 @@ fn no_flipped_bit_of_the_journal_goes_unseen() {
         event.inputs.insert("name".into(), json!("grep"));
         store.append(&event).unwrap();
     }
-    let books = store.standing().clone();
+    let history_state = store.standing().clone();
     drop(store);
     let segment = "state/journal-0000000001.jsonl";
     let bytes = fs::read(dir.path().join(segment)).unwrap();
@@ -339,7 +339,7 @@ fn no_flipped_bit_of_the_journal_goes_unseen() {
         let (mut store, again) = open(dir.path());
         assert!(!again.history_damaged && again.events == recovered.events, "{text}");
         let totals = store.standing().totals.admitted;
-        assert!(totals + 2 >= books.totals.admitted, "{text}");
+        assert!(totals + 2 >= history_state.totals.admitted, "{text}");
         store.append(&event(9, EventKind::Promoted, Some(id(1)))).unwrap();
     }
 }
@@ -349,7 +349,7 @@ fn a_history_without_checksums_is_read_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     fs::create_dir(&state).unwrap();
-    let header = json!({"journal": 1, "standing": Books::default()});
+    let header = json!({"journal": 1, "standing": HistoryState::default()});
     let events = [1, 2].map(|seq| event(seq, EventKind::Promoted, Some(id(seq))));
     let lines = events.iter().map(|event| serde_json::to_string(event).unwrap());
     let text: Vec<_> = std::iter::once(header.to_string()).chain(lines).collect();
@@ -378,11 +378,13 @@ fn many_files_that_are_no_records_are_one_sentence_each_start() {
     }
     let (store, recovered) = open(dir.path());
     assert_eq!((recovered.tasks.len(), recovered.damaged_tasks.len()), (1, 1000));
-    let [said] = &recovered.damage_said()[..] else { panic!("{:?}", recovered.damage_said()) };
+    let [said] = &recovered.damage_in_words()[..] else {
+        panic!("{:?}", recovered.damage_in_words())
+    };
     assert!(said.contains("1000 files") && said.contains("format 99"), "{said}");
     assert!(store.damage_warning().unwrap().contains("and 999 more"));
     drop(store);
-    assert!(open(dir.path()).1.damage_said().is_empty(), "they are set aside");
+    assert!(open(dir.path()).1.damage_in_words().is_empty(), "they are set aside");
 }
 
 #[test]
@@ -407,7 +409,7 @@ fn what_was_planted_is_not_followed_and_not_waited_for() {
     store.put_task(&record(1)).unwrap();
     assert_eq!(recovered.tasks, [record(1)]);
     assert_eq!(recovered.events.len(), 1);
-    let said = recovered.damage_said().join("\n");
+    let said = recovered.damage_in_words().join("\n");
     for words in ["it is a pipe", "it is a symbolic link", "journal-0000000007.jsonl.damaged"] {
         assert!(said.contains(words), "{said}");
     }

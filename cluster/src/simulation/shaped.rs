@@ -51,7 +51,7 @@ impl Shaped {
         let node = Node::boot(hardware(nodes), wall());
         let (store, fuse) = (Store::default(), Fuse::default());
         let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
-        out.store.books.counters.epoch = 1;
+        out.store.history_state.counters.epoch = 1;
         // The root is there.
         let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
         let policy = policy(nodes);

@@ -72,7 +72,7 @@ impl Shaper {
         let signals = Signals { memory: measured.memory.clone(), memory_full, swap_growth };
         self.guard_memory(&signals, now);
         self.guard_freeze(&signals, now);
-        self.settle(now);
+        self.rearrange(now);
 
         let free_throughout =
             self.free_window.end_cycle(self.slots.passive_free(), self.policy.shrink_after);
@@ -179,7 +179,7 @@ impl Shaper {
             "every slot is taken and CPU is spare"
         };
         self.record_capacity(EventKind::Expanded, from, reason, inputs, now);
-        self.settle(now);
+        self.rearrange(now);
         n
     }
 

@@ -89,7 +89,7 @@ impl Signals {
                 return Level::Bad(format!(
                     "{} of memory available{}, below the reserve of {reserved}",
                     room.available,
-                    room.limit_said()
+                    room.limit_in_words()
                 ));
             }
             let (room, resume) =
@@ -99,14 +99,14 @@ impl Signals {
                     "{} of memory available{}, at least {resume} needed to offer passive slots \
                      again",
                     room.available,
-                    room.limit_said()
+                    room.limit_in_words()
                 ))
             } else {
                 Level::Between(format!(
                     "{} of memory available{}, less than the {resume} needed to offer passive \
                      slots again",
                     room.available,
-                    room.limit_said()
+                    room.limit_in_words()
                 ))
             }
         });
@@ -128,13 +128,13 @@ impl Signals {
 }
 
 /// Bad from `limit` on, good up to half of it; nothing at all is never bad.
-fn level(value: f64, limit: f64, said: &str, limit_said: String) -> Level {
+fn level(value: f64, limit: f64, said: &str, limit_in_words: String) -> Level {
     if value > 0.0 && value >= limit {
-        Level::Bad(format!("{said}, at or above {limit_said}"))
+        Level::Bad(format!("{said}, at or above {limit_in_words}"))
     } else if value <= limit / 2.0 {
-        Level::Good(format!("{said}, half of {limit_said} at most"))
+        Level::Good(format!("{said}, half of {limit_in_words} at most"))
     } else {
-        Level::Between(format!("{said}, more than half of {limit_said}"))
+        Level::Between(format!("{said}, more than half of {limit_in_words}"))
     }
 }
 

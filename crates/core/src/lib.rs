@@ -4,7 +4,6 @@
 //! same code runs in the daemon, in the property tests and in replay of recorded events. The
 //! crate's dependencies and its `clippy.toml` keep it pure.
 
-pub mod books;
 pub mod capacity;
 pub mod colocation;
 pub mod counts;
@@ -16,6 +15,7 @@ pub mod freed;
 mod freezing;
 pub mod guard;
 pub mod history;
+pub mod history_state;
 pub mod inputs;
 pub mod jobs;
 pub mod lane;

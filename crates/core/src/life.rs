@@ -214,7 +214,7 @@ impl Shaper {
         if !matches!(seat, Seat::Arriving | Seat::Slotless) {
             self.count_refusal(reason, uid, now);
         }
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// The finder says of a known task what it says now. A finder that began anew, or lost its
@@ -262,7 +262,7 @@ impl Shaper {
                 vacated.push(*id);
             }
         }
-        self.settle(now);
+        self.rearrange(now);
         vacated
     }
 
@@ -437,7 +437,7 @@ impl Shaper {
         });
         let leave_alone = task.who.found.is_some() && !task.main_exited;
         self.step.jobs.push(Job::Remove { task, leave_alone });
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// The main process is not in its group any more: back with it, within bounds. `limit`: the

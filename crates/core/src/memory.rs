@@ -31,7 +31,7 @@ pub struct Room {
 
 impl Room {
     /// The limit in words, to follow a figure of it; nothing for the node.
-    pub fn limit_said(&self) -> String {
+    pub fn limit_in_words(&self) -> String {
         self.limit.as_ref().map_or_else(String::new, |file| format!(" (the limit in {file})"))
     }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(room.limit.as_deref(), Some("max"));
         assert_eq!((room.available, room.total), (Bytes(50 * MIB), Bytes(400 * MIB)));
         assert_eq!(kept, Bytes(20 * MIB));
-        assert_eq!(room.limit_said(), " (the limit in max)");
+        assert_eq!(room.limit_in_words(), " (the limit in max)");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who sits where: the splitter and the priority rules (thesis 3.3.2 and 4.3.1; spec 3 and 5).
 //!
-//! [`Shaper::settle`] runs after every input and is the whole order of the contract, one rule
+//! [`Shaper::rearrange`] runs after every input and is the whole order of the contract, one rule
 //! after the other. Everything else here gets a request to the point where it can be settled.
 //! Refusals, waits and promises are in requests.rs.
 
@@ -31,7 +31,7 @@ struct Newcomer {
 
 impl Shaper {
     /// Puts everything where the contract wants it; see the module page.
-    pub(super) fn settle(&mut self, now: Moment) {
+    pub(super) fn rearrange(&mut self, now: Moment) {
         let mut known = None;
         loop {
             let capacity = self.slots.active_capacity;
@@ -104,13 +104,13 @@ impl Shaper {
             task.halted = halt;
             self.slots.halt(id, halt.is_some());
         }
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// Somebody froze the group of all tasks, with the reason, or thawed it.
     pub(super) fn root_frozen(&mut self, why: Option<String>, now: Moment) {
         self.root_frozen = why;
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// Gives the next waiter a slot, if there is one for it.
@@ -249,7 +249,7 @@ impl Shaper {
         if seat.tier() != Seat::Arriving.tier() {
             self.step.set_level(id, seat.tier().into());
         }
-        self.settle(now);
+        self.rearrange(now);
     }
 
     pub(super) fn placement_reason(&self, need: Need, rank: Rank) -> &'static str {
@@ -318,7 +318,7 @@ impl Shaper {
         };
         let used = Some((id, reservation));
         let task = self.seat_new(who, seat, "its slot was reserved", used, ticket, now);
-        self.settle(now);
+        self.rearrange(now);
         Ok(task)
     }
 

@@ -135,7 +135,7 @@ impl Ask for Shaper {
             Asked::Placed(id) => Answer::Placed(id),
             Asked::Waiting => {
                 // As `handle` does it.
-                self.settle(now);
+                self.rearrange(now);
                 Answer::Waiting(ticket)
             }
         })

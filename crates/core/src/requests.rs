@@ -1,7 +1,7 @@
 //! What comes before a task: requests that are granted, refused or wait, and reservations.
 //!
 //! A request is answered at once if anything is free; whoever is willing to wait is queued
-//! (turns.rs has the order), and served by `settle` (placement.rs) from what is left over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
+//! (turns.rs has the order), and served by `rearrange` (placement.rs) from what is left over. A promise takes a free slot and never makes one: it demotes nobody. Refusals share an
 //! event, so that a client that asks in a loop does not flush the history.
 //!
 //! Whether anything is free is said in placement.rs; when waits and promises end, in shaper.rs
@@ -39,7 +39,7 @@ impl Shaper {
         let gathering = patience.is_some() && self.gather_until.is_some();
         if request.need != Need::Slot || (self.offers(&request) && !gathering) {
             let id = self.place(request, ticket, now);
-            self.settle(now);
+            self.rearrange(now);
             return Ok(Asked::Placed(id));
         }
         let Some(patience) = patience else {
@@ -87,7 +87,7 @@ impl Shaper {
         if patience.is_none() || self.gather_until.is_none() {
             let promised = self.promise(&request, lease, now);
             if !promised.is_empty() {
-                self.settle(now);
+                self.rearrange(now);
                 return Ok(Some(promised));
             }
         }
@@ -161,7 +161,7 @@ impl Shaper {
     /// Ends a promise early.
     pub(super) fn cancel_reservation(&mut self, id: ReservationId, now: Moment) {
         self.end_reservation(id, EventKind::Cancelled, now, |_| ());
-        self.settle(now);
+        self.rearrange(now);
     }
 
     pub(super) fn refusal(&self) -> Refusal {

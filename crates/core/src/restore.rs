@@ -31,7 +31,7 @@ mod known;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::books::Books;
+use crate::history_state::HistoryState;
 use crate::model::{Order, ReservationId, TaskId, Tier};
 use crate::slots::Seat;
 use crate::state::{Reservation, Restored};
@@ -126,7 +126,7 @@ pub struct Due {
 /// Judges what an earlier daemon left.
 #[derive(Debug)]
 pub struct Restore {
-    books: Books,
+    history_state: HistoryState,
     /// Part of the history could not be read: that it does not know a task proves nothing.
     history_damaged: bool,
     next_order: u64,
@@ -139,7 +139,7 @@ pub struct Restore {
 impl Restore {
     /// `records` and `reservations`: those of this boot.
     pub fn new<'a>(
-        books: Books,
+        history_state: HistoryState,
         history_damaged: bool,
         records: impl Iterator<Item = &'a Task>,
         reservations: BTreeMap<ReservationId, Reservation>,
@@ -148,7 +148,7 @@ impl Restore {
         let promised = reservations.values().map(|reservation| reservation.order.0);
         let next_order = orders.chain(promised).max().unwrap_or(0).saturating_add(1);
         Restore {
-            books,
+            history_state,
             history_damaged,
             next_order,
             tasks: BTreeMap::new(),
@@ -159,13 +159,13 @@ impl Restore {
     }
 
     fn is_live(&self, id: TaskId) -> bool {
-        self.books.live.contains_key(&id)
+        self.history_state.live.contains_key(&id)
     }
 
     /// Whether a record the history does not know as running is of a task that has ended. An
     /// own group with processes speaks against it, whatever the history says.
     fn end_is_recorded(&self, record: &Task) -> bool {
-        let counters = self.books.counters;
+        let counters = self.history_state.counters;
         let seen = record.id.epoch == counters.epoch && record.id.number < counters.next_task;
         seen && !self.history_damaged && record.attachment() != Attachment::Own
     }
@@ -266,15 +266,15 @@ impl Restore {
     /// Everything was judged.
     pub fn finish(mut self, now: BootTime) -> (Restored, Start) {
         // Known as running, but neither record nor group is left.
-        let live = self.books.live.keys().filter(|id| !self.tasks.contains_key(id));
+        let live = self.history_state.live.keys().filter(|id| !self.tasks.contains_key(id));
         let gone: Vec<TaskId> = live.copied().collect();
         for id in gone {
             self.start.ended.push(id);
             self.adopt(id, None, Known::default());
         }
-        let Restore { books, tasks, called_off, mut reservations, start, .. } = self;
+        let Restore { history_state, tasks, called_off, mut reservations, start, .. } = self;
         reservations.retain(|id, _| !start.due.used.contains(id));
-        let mut counters = books.counters;
+        let mut counters = history_state.counters;
         // No id is used twice, not even that of an admission that is rolled back: it was shown.
         let rolled_back = start.units.iter().map(|(id, _)| id).chain(&start.forget);
         let ids = tasks.keys().chain(rolled_back);
@@ -288,13 +288,13 @@ impl Restore {
             tasks: tasks.into_values().collect(),
             called_off,
             reservations: reservations.into_iter().collect(),
-            jobs: books.jobs.into_iter().collect(),
-            totals: books.totals,
+            jobs: history_state.jobs.into_iter().collect(),
+            totals: history_state.totals,
             counters,
-            draining_since: books.draining_since,
+            draining_since: history_state.draining_since,
             // Only a daemon that was here before can have had waiters.
             gather_until: (counters.next_seq > 1).then(|| now.after(GATHER_WAITERS)),
-            passive_capacity: books.passive_capacity,
+            passive_capacity: history_state.passive_capacity,
         };
         (restored, start)
     }
@@ -310,7 +310,7 @@ impl Restore {
     fn keep(&mut self, mut task: Task, seen: Seen) {
         self.start.due.used.extend(task.promise().map(|(used, _)| *used));
         // A tier that no event tells is decided again.
-        let tier = self.books.live.get(&task.id).copied().flatten();
+        let tier = self.history_state.live.get(&task.id).copied().flatten();
         task.seat = match (task.seat, tier) {
             (Seat::Active | Seat::Passive | Seat::Overflow, Some(Tier::Active)) => Seat::Active,
             (Seat::Active, Some(Tier::Passive)) => Seat::Passive,
@@ -331,7 +331,7 @@ impl Restore {
     fn adopt(&mut self, id: TaskId, group: Option<GroupRecord>, known: Known) {
         let order = Order(self.next_order);
         self.next_order = self.next_order.saturating_add(1);
-        let seat = match self.books.live.get(&id).copied().flatten() {
+        let seat = match self.history_state.live.get(&id).copied().flatten() {
             Some(Tier::Active) => Seat::Active,
             Some(Tier::Passive) => Seat::Passive,
             None => Seat::Overflow,
@@ -397,11 +397,11 @@ mod tests {
 
     /// `known`: the history has it that the task runs.
     fn restore(known: bool) -> Restore {
-        let mut books = Books::default();
-        books.counters.epoch = 1;
-        books.counters.next_task = 5;
-        books.live.extend(known.then_some((ID, Some(Tier::Active))));
-        Restore::new(books, false, std::iter::empty(), BTreeMap::new())
+        let mut history_state = HistoryState::default();
+        history_state.counters.epoch = 1;
+        history_state.counters.next_task = 5;
+        history_state.live.extend(known.then_some((ID, Some(Tier::Active))));
+        Restore::new(history_state, false, std::iter::empty(), BTreeMap::new())
     }
 
     fn seen(processes: &str) -> Seen {

@@ -5,7 +5,7 @@
 //! [`Shaper::handle`] gives. Time that stands still, jumps or runs
 //! backwards changes nothing but when deadlines are met.
 //!
-//! After every input `settle` (placement.rs) restores the order of the contract (thesis 3.3.2,
+//! After every input `rearrange` (placement.rs) restores the order of the contract (thesis 3.3.2,
 //! 4.3.1; spec 3 and 5): first the active tier is cut to its capacity, then passive tasks are
 //! promoted into what is free, then priorities are put right, then reservations move up, then
 //! waiting requests get what is left. Each rule is one line of that function.
@@ -311,7 +311,7 @@ impl Shaper {
                     Ok(Asked::Waiting) => {
                         self.step.answers.push((ticket, Answer::Waiting));
                         // Reservations may yield to it.
-                        self.settle(now);
+                        self.rearrange(now);
                     }
                     Err(refusal) => self.step.answers.push((ticket, Answer::Refused(refusal))),
                 }
@@ -386,7 +386,7 @@ impl Shaper {
                 let waits = answer == Answer::Waiting;
                 self.step.answers.push((ticket, answer));
                 if waits {
-                    self.settle(now);
+                    self.rearrange(now);
                 }
             }
             Input::Cancel(id) => self.cancel_reservation(id, now),
@@ -445,7 +445,7 @@ impl Shaper {
     /// Changes a priority; the rules of placement apply at once, in both directions.
     pub(super) fn set_priority(&mut self, id: TaskId, priority: Priority, now: Moment) {
         if self.change_priority(id, priority, now) {
-            self.settle(now);
+            self.rearrange(now);
         }
     }
 
@@ -479,7 +479,7 @@ impl Shaper {
     pub(super) fn resume(&mut self, now: Moment) {
         if self.draining_since.take().is_some() {
             self.record(now, EventKind::Resumed, None, |_| ());
-            self.settle(now);
+            self.rearrange(now);
         }
     }
 
@@ -495,7 +495,7 @@ impl Shaper {
             self.follow_freeze_policy(now);
         }
         self.resize("the settings changed", now);
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// Ends reservations and waits whose time is over.
@@ -518,7 +518,7 @@ impl Shaper {
                 }
             }
         }
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// Records something only the caller knows (drift, recovery, start, stop).

@@ -54,7 +54,7 @@ impl Shaper {
             (Standing::Slot | Standing::Opportunistic, _) => {}
         }
         self.step.store(Record::Task(id));
-        self.settle(now);
+        self.rearrange(now);
     }
 
     /// Gives a task the labels it lacks, which its finder learnt late; its group may be another one now.

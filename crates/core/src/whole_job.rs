@@ -66,7 +66,7 @@ impl Shaper {
                 self.queue.insert(waiter.place(ticket));
             }
         }
-        self.settle(now);
+        self.rearrange(now);
     }
 }
 

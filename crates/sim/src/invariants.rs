@@ -129,7 +129,7 @@ fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
                     == (&task.who, &task.group, life(task))
         };
         ensure!(record.is_some_and(fits), "task {id} is {task:?} and stored as {record:?}");
-        ensure!(store.books.live.contains_key(&id), "task {id} is not in the history");
+        ensure!(store.history_state.live.contains_key(&id), "task {id} is not in the history");
     }
     let used: BTreeSet<_> =
         core.tasks().filter_map(|(_, task)| task.promise().map(|(id, _)| *id)).collect();
@@ -141,16 +141,19 @@ fn stored(daemon: &Daemon, out: &Outside) -> Result<(), String> {
         let known = core.reservation(*id).is_some() || used.contains(id);
         ensure!(known, "reservation {id} is over and stored");
     }
-    let (totals, books) = (core.totals(), store.books.totals);
+    let (totals, history_state) = (core.totals(), store.history_state.totals);
     let counts =
         |t: lrs_core::state::Totals| [t.admitted, t.completed, t.released, t.promoted, t.demoted];
-    ensure!(counts(totals) == counts(books), "{totals:?} are not those of the history, {books:?}");
+    ensure!(
+        counts(totals) == counts(history_state),
+        "{totals:?} are not those of the history, {history_state:?}"
+    );
     let jobs = core.jobs().iter().map(|(key, _, finished)| (key, finished.failed));
     for (key, failed) in jobs {
-        let told = store.books.jobs.get(key).map_or(0, |finished| finished.failed);
+        let told = store.history_state.jobs.get(key).map_or(0, |finished| finished.failed);
         ensure!(failed == told, "{failed} tasks of {key:?} failed, by the history {told}");
     }
-    let (next, told) = (core.counters().next_seq, store.books.counters.next_seq.max(1));
+    let (next, told) = (core.counters().next_seq, store.history_state.counters.next_seq.max(1));
     ensure!(next == told, "the next event is {next}, by the history {told}");
     Ok(())
 }

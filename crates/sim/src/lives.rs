@@ -93,8 +93,8 @@ pub fn live_watched(
     life.finish().map_err(|what| Broken { step: None, what })?;
     let mut report = life.report;
     report.kills = life.out.fuse.kills;
-    report.admitted = life.out.store.books.totals.admitted;
-    report.promoted = life.out.store.books.totals.promoted;
+    report.admitted = life.out.store.history_state.totals.admitted;
+    report.promoted = life.out.store.history_state.totals.promoted;
     Ok(report)
 }
 
@@ -186,7 +186,7 @@ impl Lives {
         };
         let node = Node::boot(hardware, WallTime::from_unix_micros(1_700_000_000_000_000));
         let mut store = Store::default();
-        store.books.counters.epoch = 1;
+        store.history_state.counters.epoch = 1;
         let fuse = Fuse::default();
         let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
         // The root is there.
@@ -231,9 +231,9 @@ impl Lives {
         format!(
             "at {:?}, event {}: {tasks}; stored {records:?} {:?}; live {:?}; groups {:?}",
             node.now().boot.0,
-            store.books.counters.next_seq,
+            store.history_state.counters.next_seq,
             store.reservations.keys(),
-            store.books.live,
+            store.history_state.live,
             self.out.task_groups().keys()
         )
     }
@@ -718,7 +718,7 @@ impl Lives {
         })?;
         let Some(client) = self.clients.get_mut(&process) else { return Ok(()) };
         client.call = None;
-        let live = self.out.store.books.live.contains_key(&id);
+        let live = self.out.store.history_state.live.contains_key(&id);
         let record = self.out.store.tasks.get(&id);
         check(!live || record.is_some_and(|record| !record.task.is_attaching()), || {
             format!("task {id} was answered, and its record is {record:?}")
@@ -741,7 +741,7 @@ impl Lives {
     }
 
     fn released(&mut self, id: TaskId) -> Result<(), String> {
-        check(!self.out.store.books.live.contains_key(&id), || {
+        check(!self.out.store.history_state.live.contains_key(&id), || {
             format!("the release of {id} was answered before it was in the history")
         })?;
         let Some(told) = self.tasks.remove(&id) else { return Ok(()) };
@@ -823,12 +823,14 @@ impl Lives {
             self.with_daemon(|daemon, out| daemon.listen(out).map(|_| ()))?;
         }
         let store = &self.out.store;
-        let totals = store.books.totals;
+        let totals = store.history_state.totals;
         check(store.tasks.is_empty(), || format!("records are left: {:?}", store.tasks))?;
         check(store.reservations.is_empty(), || {
             format!("promises are left: {:?}", store.reservations)
         })?;
-        check(store.books.live.is_empty(), || format!("tasks never end: {:?}", store.books.live))?;
+        check(store.history_state.live.is_empty(), || {
+            format!("tasks never end: {:?}", store.history_state.live)
+        })?;
         check(totals.admitted == totals.completed + totals.released, || format!("{totals:?}"))?;
         let groups = self.out.task_groups();
         check(groups.is_empty(), || format!("groups are left: {groups:?}"))

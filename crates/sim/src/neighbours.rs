@@ -47,7 +47,7 @@ impl Beside {
         let node = Node::boot(hardware, WallTime::from_unix_micros(1_700_000_000_000_000));
         let (store, fuse) = (Store::default(), Fuse::default());
         let mut out = Outside { node, store, boot: 0, fuse, told: Vec::new() };
-        out.store.books.counters.epoch = 1;
+        out.store.history_state.counters.epoch = 1;
         let service = out.node.tree.make(ROOT, "service").unwrap_or(ROOT);
         out.node.tree.start(service, 0, Load { threads, ..Load::hog(NEVER) });
         let policy = Policy { expand: false, ..Policy::simulated() };

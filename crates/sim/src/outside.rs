@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lrs_core::books::Books;
 use lrs_core::event::{Event, EventKind};
+use lrs_core::history_state::HistoryState;
 use lrs_core::model::{ReservationId, TaskId};
 use lrs_core::state::Reservation;
 use lrs_core::task::{Attachment, GroupRecord, Origin, Task};
@@ -126,7 +126,7 @@ pub struct Store {
     /// Records of reservations.
     pub reservations: BTreeMap<ReservationId, Reservation>,
     /// The journal, folded.
-    pub books: Books,
+    pub history_state: HistoryState,
     /// The first thing about the history that cannot be: a gap, a second end.
     pub contradiction: Option<String>,
     ended: BTreeSet<TaskId>,
@@ -160,14 +160,14 @@ impl Store {
 
     /// Whether the history has it that the task was admitted.
     pub fn was_admitted(&self, id: TaskId) -> bool {
-        self.books.live.contains_key(&id) || self.ended.contains(&id)
+        self.history_state.live.contains_key(&id) || self.ended.contains(&id)
     }
 
     /// Adds to the history.
     pub fn append(&mut self, event: &Event) {
-        let expected = self.books.counters.next_seq.max(1);
+        let expected = self.history_state.counters.next_seq.max(1);
         let task = event.task.as_deref().and_then(|id| id.parse::<TaskId>().ok());
-        let live = task.is_some_and(|id| self.books.live.contains_key(&id));
+        let live = task.is_some_and(|id| self.history_state.live.contains_key(&id));
         let over = task.is_some_and(|id| self.ended.contains(&id));
         let wrong = match event.kind {
             _ if event.seq != expected => Some("has another number than the next"),
@@ -190,7 +190,7 @@ impl Store {
             self.withdrawn
                 .extend(event.task.as_deref().and_then(|id| id.parse::<ReservationId>().ok()));
         }
-        self.books.fold(event);
+        self.history_state.fold(event);
     }
 }
 

@@ -184,7 +184,7 @@ pub fn with_lrs(queue: &[Queued], setting: Setting, policy: Policy, way: Way) ->
     let policy = Policy { formula: way.formula, order: way.order, ..policy };
     let (store, fuse) = (Store::default(), Fuse::default());
     let mut out = Outside { node: node(setting), store, boot: 0, fuse, told: Vec::new() };
-    out.store.books.counters.epoch = 1;
+    out.store.history_state.counters.epoch = 1;
     // The root is there.
     let home = out.node.tree.make(ROOT, "home").unwrap_or(ROOT);
     let mut daemon = recover::start(policy, &mut out)?;

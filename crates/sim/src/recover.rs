@@ -60,7 +60,7 @@ fn find(out: &mut Outside) -> Alive<(Restore, Vec<Inode>)> {
     let store = &out.store;
     let records = store.tasks.values().map(|record| &record.task);
     let reservations = store.reservations.clone();
-    let mut restore = Restore::new(store.books.clone(), false, records, reservations);
+    let mut restore = Restore::new(store.history_state.clone(), false, records, reservations);
     let mut remove = Vec::new();
     let mut groups = out.task_groups();
     let records: Vec<TaskRecord> = out.store.tasks.values().cloned().collect();

@@ -69,7 +69,7 @@ fn need(policy: &GuardPolicy, signals: &Signals) -> Need {
         let half = |total| Bytes(policy.reserve.of(total).0 / 2);
         let (room, least) = memory.least_above(half);
         let acute = (room.available < least).then(|| {
-            let limit = room.limit_said();
+            let limit = room.limit_in_words();
             format!("{} of memory available{limit}, less than half of the reserve", room.available)
         });
         let (room, enough) =

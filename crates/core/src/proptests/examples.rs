@@ -337,10 +337,10 @@ fn a_task_shorter_than_a_cycle_has_its_figures_in_the_history_and_for_its_job() 
     assert_eq!(figures, [Some(7), Some(4096), Some(2)]);
     assert!(told[0].reason.as_deref().unwrap().contains("want of memory"), "{told:?}");
     // The next daemon learns the same.
-    let mut books = crate::books::Books::default();
-    told.iter().for_each(|event| books.fold(event));
+    let mut history_state = crate::history_state::HistoryState::default();
+    told.iter().for_each(|event| history_state.fold(event));
     let (_, _, finished) = shaper.jobs().iter().next().unwrap();
-    assert_eq!(books.jobs.values().next(), Some(finished));
+    assert_eq!(history_state.jobs.values().next(), Some(finished));
 }
 
 #[test]

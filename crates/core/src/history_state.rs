@@ -18,7 +18,7 @@ use crate::units::WallTime;
 
 /// The books after some event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Books {
+pub struct HistoryState {
     /// Numbers that never restart. `next_order` is kept by the task files.
     pub counters: Counters,
     /// Counts.
@@ -54,7 +54,7 @@ mod pairs {
     }
 }
 
-impl Books {
+impl HistoryState {
     /// Adds one event. An event seen before (by sequence number) changes nothing.
     pub fn fold(&mut self, event: &Event) {
         if event.seq < self.counters.next_seq {
