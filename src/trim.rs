@@ -5,7 +5,7 @@
 //! ever. malloc_trim(3) gives back every whole page of that. It locks one arena after the other, and
 //! with it an allocation of the loop's (docs/performance.md has how long), so it is called only where
 //! there may be something to give back: memory grew since the last call, or much ended since then that
-//! holds memory ([`ended`]), whose memory the last call may have found in use. The main thread calls it.
+//! holds memory ([`ended`]); the last call may have found its memory in use. The main thread calls it.
 //!
 //! Limits. Below [`ENDS`] ends what they freed stays.
 

@@ -1,6 +1,6 @@
 //! When a look that the loop waits for is over.
 //!
-//! A process that asks for a slot may be in a task that nobody has found yet, so the loop has the
+//! A process that asks for a slot may be in a task that was not found yet, so the loop has the
 //! finders look first. What was there when it asked has been found once two passes saw it the same, and
 //! is a task or refused once the loop has answered all questions asked by then. What comes later
 //! belongs to later looks: where tasks come all the time there is no moment without something new.

@@ -33,7 +33,7 @@ pub struct Admission {
     pub process: ProcessRef,
     /// If it waits.
     pub(super) place: Place,
-    /// The unit whose main process it is.
+    /// The unit, where it is that unit's main process.
     pub unit: Option<UnitRecord>,
     /// Who holds it, and what was decided about that.
     pub(super) kept: Option<LeavingDecision>,
@@ -79,7 +79,7 @@ impl Executor<'_> {
         }
     }
 
-    /// `report`: of the unit whose main process it is, or that it is to keep.
+    /// `report`: of the unit that it is the main process of, or that it is to keep.
     pub(super) fn admit_process(
         &mut self,
         caller: Caller,
@@ -175,7 +175,7 @@ impl Executor<'_> {
             }
             return Ok(Begun::Later);
         }
-        // Whose unit it is to keep is not made a task for that.
+        // A process that keeps its unit does not make a task of that unit.
         let mut unit = report.unit.clone().filter(|_| request.in_place);
         let kept = self.keep_in_its_group(&caller, &mut request, process, report, &mut unit)?;
         if let Some(unit) = &unit {
@@ -225,8 +225,8 @@ impl Executor<'_> {
         Ok(Begun::Later)
     }
 
-    /// Without an admin's rights a caller may have managed what is its own alone, whose rights the
-    /// process may have taken for a moment. What moves is looked at again when it does.
+    /// Without an admin's rights a caller may have only its own processes managed; one may have taken
+    /// another user's rights for a moment. What moves is checked again when it does.
     pub(super) fn check_owner(
         &self,
         caller: &Caller,
@@ -339,7 +339,7 @@ impl Executor<'_> {
     pub(super) fn enter(&mut self, id: TaskId, admission: Admission) {
         let Admission { request, unit, kept, pidfd, replies, .. } = admission;
         if let Some(unit) = &unit {
-            // It has no group yet, and nobody else may take that of the unit meanwhile.
+            // It has no group yet, and no other task may take that of the unit meanwhile.
             self.state.taken.put(id, &unit.control_group);
         }
         let entry = Entry {
@@ -371,7 +371,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Requests that wait and whose clients have gone.
+    /// Forgets requests that wait without a client: each client has gone.
     pub(super) fn forget_closed_waiters(&mut self) {
         let mut gone = Vec::new();
         for (ticket, asked) in &mut self.state.asked {

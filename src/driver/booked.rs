@@ -8,13 +8,13 @@
 //!   the daemon has started. So today's rule, or YARN, says how; and what is refused the finder
 //!   proposes again after growing pauses.
 //! - One that a client admitted asked for a slot, so it is attached too, with the checks of an
-//!   admission. Nobody asks for it again, so the loop does, with the same pauses.
+//!   admission. No client asks again, so the loop tries again, with the same pauses.
 //!
 //! The record has the state before the attach until that is over ([`Booked`]); a
 //! daemon that finds it there undoes the attach, and begins it anew. As long as a task is not
 //! attached, status warns and names the reason.
 //!
-//! Limits. A task whose rule or scheduler names it no more stays as it is until it ends or is
+//! Limits. A task that its rule or scheduler names no more stays as it is until it ends or is
 //! released. One that was admitted in a service of systemd's, or below a finite limit, has to be
 //! released and admitted again: what it would lose is systemd's to look up, and whether its client
 //! wanted to keep that is not recorded.
@@ -139,6 +139,11 @@ impl Executor<'_> {
         entry.reach = reach;
         self.leave_ratio_group(competed);
         self.push(Input::AttachBooked { task: id, origin, kin, followed });
+    }
+
+    /// [`crate::core::step::Job::PrepareBooked`]. Only now its group is the task's: before, the core had
+    /// no weights to write.
+    pub(super) fn prepare_booked(&mut self, id: TaskId) {
         let ready = self.prepare_attach(id);
         self.prepared(id, ready);
     }

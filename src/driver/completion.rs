@@ -20,7 +20,7 @@ use crate::core::task::{Finder, Hold, Task};
 use crate::kernfs::name;
 use crate::units::Pid;
 
-/// Passes over a group whose processes come and go; then the other sources take over.
+/// Passes over a group in which processes come and go; then the other sources take over.
 const MOST_PASSES: usize = 64;
 
 /// Processes of one task watched at once, so that no task takes all descriptors.
@@ -35,19 +35,19 @@ const REMOVED_WITHIN: Duration = Duration::from_secs(1);
 enum Emptied {
     /// Others are in it, or it stays there.
     No,
-    /// Nobody is in it any more, since a moment.
+    /// It has been empty for a moment.
     JustNow,
     /// Its owner removed it: the task is over, whatever the process goes on to do.
     Removed,
 }
 
-/// What a look at a group found.
+/// The processes of a group.
 enum GroupContents {
     /// Processes, all of them watched.
     Some,
-    /// Nobody.
+    /// No process.
     None,
-    /// Its main process lives on elsewhere: somebody moved it out.
+    /// Its main process lives on elsewhere: it was moved out.
     MovedAway,
 }
 
@@ -168,7 +168,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Watches every process of a task whose main process has ended. `false`: one of them was
+    /// Watches every process of a task, once the main process has ended. `false`: one of them was
     /// gone already, so another look is due.
     fn watch_all(&mut self, id: TaskId, processes: &[Pid]) -> bool {
         let mut all_there = true;
@@ -232,7 +232,7 @@ impl Executor<'_> {
         }
         self.state.touched.tasks.insert(id);
         if leave_alone {
-            self.state.let_go.extend(task.who.process);
+            self.state.not_again.extend(task.who.process);
         }
         for reply in std::mem::take(&mut entry.release_replies) {
             self.answer(Some(reply), Ok(()));
@@ -240,7 +240,7 @@ impl Executor<'_> {
         let group = entry.group.take().filter(|_| task.group.is_some());
         if let Some(unit) = task.who.unit {
             // Systemd's call, so elsewhere; the record stays until it has the weights back. The files
-            // of a contested one have what its owner said last.
+            // of a contested one have what its owner wrote last.
             return self.restore_unit(id, group.filter(|_| !contested), unit, None);
         }
         match group {
@@ -265,7 +265,7 @@ impl Executor<'_> {
             // It still tells what systemd has to get back.
             return;
         }
-        // Last: until here a crash leaves a record whose end is in the history.
+        // Last: until here a crash leaves a record, and the history has its end.
         self.push(Input::Removed(id));
     }
 
@@ -362,7 +362,7 @@ impl Executor<'_> {
         if !around.alone || !around.weighed {
             return None;
         }
-        // What cannot be had in place is let go.
+        // A group that cannot be taken in place is left alone.
         let group = self.state.tree.find_in_place(process, Some(to)).ok()?;
         self.check_in_place(id, &group).ok()?;
         let origin = self.state.tree.origin(process).ok()?;
@@ -388,14 +388,15 @@ impl Executor<'_> {
     pub(super) fn entered(&mut self, id: TaskId, error: CgroupError) {
         if !matches!(error, CgroupError::Denied(_)) {
             // Most likely its last process is ending right now; else the next cycle tells.
-            tracing::debug!(task = %id, %error, "whose processes task {id} has is not known: {error}");
+            tracing::debug!(task = %id, %error, "the owners of the processes of task {id} are not known: {error}");
             return;
         }
         self.push(Input::Entered { task: id, error: error.to_string() });
     }
 
-    pub(super) fn reattached(&mut self, id: TaskId, result: Result<Attached, CgroupError>) {
-        let Some(entry) = self.state.entries.get_mut(&id) else { return };
+    /// Answers whether it is back.
+    pub(super) fn reattached(&mut self, id: TaskId, result: Result<Attached, CgroupError>) -> bool {
+        let Some(entry) = self.state.entries.get_mut(&id) else { return false };
         entry.placed_at = self.now.boot;
         let group = entry.group.clone();
         let result = match result {
@@ -410,8 +411,6 @@ impl Executor<'_> {
         let back = result.is_ok();
         self.push(Input::Reattached { task: id, result });
         self.state.touched.tasks.insert(id);
-        if back {
-            self.check_ended(&[id]);
-        }
+        back
     }
 }

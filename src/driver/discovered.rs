@@ -1,6 +1,6 @@
 //! Tasks that a finder found running ([`crate::discover`]): from what it says to a task.
 //!
-//! Nobody asks for them, so nobody's rights are checked and nobody waits: the core seats them
+//! No client asks for them, so no rights are checked and no client waits: the core seats them
 //! whatever is free, drained or held, once they are in place. What is checked is whether the
 //! process may be taken the way the finder says, and that is checked here, whoever runs it: no
 //! move lifts it out of a finite limit, no group is taken that it is not in, none twice. Where the
@@ -11,11 +11,11 @@
 //!
 //! # What is different from an admission
 //!
-//! - Nobody asked, so no rights are checked and nobody waits: clients' jobs go first on the placing
+//! - No client asked, so no rights are checked and no client waits: clients' jobs go first on the placing
 //!   thread. What runs is seated whatever is free, drained or held: active, passive, or beyond
 //!   capacity (overflow). A slotless one has active weights and is counted nowhere.
 //! - It gets its seat when its processes are in place (`Seat::Arriving` until then, with passive
-//!   weights): an attach may fail, is tried again after growing pauses, and must disturb nobody who
+//!   weights): an attach may fail, is tried again after growing pauses, and must not disturb anybody who
 //!   is seated. It counts as no refused request, is logged once for each reason, and stays on the
 //!   list of ignored containers.
 //! - An opportunistic task comes behind every other, whatever the priorities: that is the first
@@ -23,11 +23,11 @@
 //!   beyond capacity before another found task is (`core/standing.rs`). `lowest_active_priority` is
 //!   the lowest there is while one of them is active, since any priority takes its slot.
 //! - It is taken in one of three ways. *Session*: everything of the session that shares its leader's
-//!   group is moved, orphans that init has adopted included, pass after pass until one finds nobody
+//!   group is moved, orphans that init has adopted included, pass after pass until one finds no process
 //!   outside (`cgroup/kin.rs`). *Descendants*: as Admit does. *In place*: only if the process is
 //!   still in the group it was found in; on v1 in the hierarchies where it has that path, which for
 //!   YARN's LinuxContainerExecutor may be cpu alone. Then CPU time is read of the processes.
-//! - The place in which it was judged goes with the job. A process that somebody has moved since, in
+//! - The place in which it was judged goes with the job. A process that was moved since, in
 //!   any hierarchy, is left where it is, and judged anew with the next attempt.
 //! - Where its finder does not know its standing yet, and its owner has one (YARN's
 //!   LinuxContainerExecutor), the least CPU weight marks an opportunistic one. Asked of the weight
@@ -36,12 +36,12 @@
 //!   stands, also when the next lrsd has yet to ask.
 //! - No move lifts a process out of a finite limit of its group, whoever runs it: there is no
 //!   administrator who could want that. It is refused, with what to do. What a rule would move out of
-//!   the hands of another manager, or of a service whose stop would not find it, stays where it is too
+//!   the hands of another manager, or of a service that would not find it when it stops, stays where it is too
 //!   ([`crate::core::leaving`]); only YARN's containers leave the unit of their NodeManager.
 //! - Asked again for the same process the loop answers with the same task, also after a restart,
 //!   and takes over what the finder has learnt: standing, missing labels, and the priority where the
 //!   finder says another one than last time, so that an operator's word stands.
-//! - It is the operator's: the user whose container it is may neither release it nor change its
+//! - It is the operator's: the user of the container may neither release it nor change its
 //!   priority.
 //! - A task that was released is not taken again while this daemon runs, nor is one that was
 //!   moved away again and again. A process that waits for a slot by Admit is left to that.
@@ -57,7 +57,7 @@
 //! as `cpu_quota`: weights order such tasks, but spare CPU above the quota stays unused. Foreign
 //! changes that were put right are counted in `repaired`.
 //!
-//! Limits. That a found task was released by somebody is forgotten with the daemon: the next one
+//! Limits. That a found task was released is forgotten with the daemon: the next one
 //! takes it again. A unit of systemd's taken in place by a rule is managed by its files alone; a
 //! daemon-reload is repaired like any foreign change.
 
@@ -135,7 +135,7 @@ impl Executor<'_> {
         if let Some(id) = self.task_of(process) {
             return Err(in_task(process, id));
         }
-        if found.again || self.state.let_go.contains(&process) {
+        if found.again || self.state.not_again.contains(&process) {
             return Err(refused(format!(
                 "process {} was a found task and was released; it is left alone until it ends",
                 process.pid
@@ -220,7 +220,7 @@ impl Executor<'_> {
             if present != Some(from) {
                 return Err(refused(format!(
                     "process {} is in the cgroup {}, not in {from} any more, where it was found: \
-                     somebody put it there meanwhile",
+                     it was moved there meanwhile",
                     process.pid,
                     present.unwrap_or("that cannot be seen from here")
                 )));
@@ -367,6 +367,9 @@ fn refused(reason: String) -> CommandError {
 fn in_task(process: ProcessRef, id: TaskId) -> CommandError {
     CommandError::new(
         ErrorKind::AlreadyExists(id),
-        format!("process {} is in task {id}, which somebody else announced or found", process.pid),
+        format!(
+            "process {} is in task {id}, which another client or finder announced",
+            process.pid
+        ),
     )
 }

@@ -12,7 +12,7 @@
 //! also where a parent never waits. On an earlier kernel it is found where lrsd is faster than the
 //! parent. What is not found stays unknown; there is no event, and nothing is guessed.
 //!
-//! The loop asks the pidfd alone. /proc/PID is read on a thread of its own ([`serve`]): a look-up that
+//! The loop asks the pidfd alone. /proc/PID is read on a thread of its own ([`serve`]): a read that
 //! meets the kernel's own removal of it spins until that is done, and what removes it may wait for the
 //! CPU on which the reader spins. 25 ms were measured, in which a promotion would have waited.
 //!
@@ -35,8 +35,8 @@ use crate::core::step::Input;
 use crate::core::task::Task;
 use crate::units::{Pid, ProcessRef};
 
-/// Main processes whose parents have not waited for them yet, so that no descriptor is kept for
-/// each child that nobody waits for.
+/// Main processes that their parents have not waited for yet, so that no descriptor is kept for
+/// each child that is never waited for.
 const MOST_UNREAPED: usize = 1024;
 
 /// A main process that has ended, and what its task was: that may be over by the time the status
@@ -50,7 +50,7 @@ struct Main {
     unreaped: Option<Key>,
 }
 
-/// Those whose status was not looked for or found yet.
+/// Main processes that have ended, as long as their status is not known.
 #[derive(Debug, Default)]
 pub(super) struct Mains(BTreeMap<TaskId, Main>);
 
@@ -65,7 +65,7 @@ impl Mains {
     }
 }
 
-/// An end whose status the pidfd does not have, for [`serve`].
+/// An end, where the pidfd does not have the status, for [`serve`].
 #[derive(Debug)]
 pub(super) struct Unknown {
     main: Main,
@@ -130,7 +130,7 @@ fn stays_unknown(task: TaskId, error: &std::io::Error) {
     tracing::debug!(%task, %error, "how the main process of task {task} ended stays unknown: {error}");
 }
 
-/// What a look at a main process that has ended found.
+/// How a main process ended, as far as /proc and its pidfd tell.
 #[derive(Debug)]
 pub(super) enum ExitLookup {
     /// How it ended.

@@ -1,5 +1,5 @@
 //! What the loop holds of a task beside the task itself: descriptors, its open group, who waits for
-//! it, and what the kernel said last. All of it begins anew with the daemon.
+//! it, and what the kernel showed last. All of it begins anew with the daemon.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -36,21 +36,21 @@ pub struct Entry {
     pub group: Option<Arc<Group>>,
     /// The one it had in observe mode, while it is being attached.
     pub booked: Option<Arc<Group>>,
-    /// Why its admission came to nothing, until those who asked are told.
+    /// Why its admission came to nothing, until those who asked have their answer.
     pub failed: Option<CommandError>,
     /// Why it is from observe mode and not attached.
     pub unattached: Option<Unattached>,
     /// The group in which its weights compete, as long as they are counted there.
     pub competes_in: Option<String>,
-    /// Tiers that systemd was told of and has not confirmed.
+    /// Tiers that systemd was asked to set and has not confirmed.
     pub telling: u32,
     /// systemd did not take the present tier.
     pub untold: bool,
     /// What was read back.
     pub kernel: KernelView,
-    /// Whose weights were written last, and when.
+    /// The level that was written last, and when.
     pub written: Option<(Level, BootTime)>,
-    /// Since when nobody is in its group in place, while its main process runs elsewhere.
+    /// Since when its group in place is empty, while its main process runs elsewhere.
     pub emptied: Option<BootTime>,
     /// When it was last put in place.
     pub placed_at: BootTime,

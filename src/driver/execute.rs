@@ -94,10 +94,10 @@ impl Executor<'_> {
                     None => self.begin_attach(id),
                     Some(error) => self.not_recorded(id, error),
                 },
+                step::Job::PrepareBooked(id) => self.prepare_booked(id),
                 step::Job::Watch(id) => self.begin_watching(id),
                 step::Job::Refuse { task, process } => self.refuse(task, process),
                 step::Job::Figures(ended) => self.read_figures(ended),
-                step::Job::Weigh(id) => self.weigh_over(id),
                 step::Job::Reattach(id) => self.begin_reattach(id),
                 step::Job::Repair { task, found } => self.repair(task, found),
                 step::Job::Freeze(id) => {
@@ -251,7 +251,7 @@ impl Executor<'_> {
         self.state.store_problem = Some(error.to_string());
     }
 
-    /// Stores everything anew after a write has failed, until all of it succeeds: nobody knows
+    /// Stores everything anew after a write has failed, until all of it succeeds: it is not known
     /// which records on the disk are old.
     pub(super) fn store_again(&mut self) {
         if self.state.store_problem.is_none() {
@@ -278,25 +278,9 @@ impl Executor<'_> {
         self.core.stored_tasks().try_for_each(|task| self.state.store.put_task(task))
     }
 
-    /// Gives a placed task the weights of `level`. One on its way gets them when it arrives; where its
-    /// owner wrote since LRS did, they are written once that is recorded.
+    /// Gives a placed task the weights of `level`. One on its way gets them when it arrives.
     fn write_tier(&mut self, id: TaskId, level: Level) -> Result<(), String> {
-        if self.heed_owner(id, true) {
-            return Ok(());
-        }
-        self.write_level(id, level)
-    }
-
-    /// [`crate::core::step::Job::Weigh`].
-    fn weigh_over(&mut self, id: TaskId) {
-        let Some(level) = self.core.level(id) else { return };
-        // Said there; the next cycle tries again.
-        let _ = self.write_level(id, level);
-        self.read_back(id);
-        self.state.touched.tasks.insert(id);
-    }
-
-    fn write_level(&mut self, id: TaskId, level: Level) -> Result<(), String> {
+        self.heed_owner(id);
         if !self.core.task(id).is_some_and(Task::is_placed) {
             return Ok(());
         }
@@ -324,27 +308,29 @@ impl Executor<'_> {
         }
     }
 
-    /// Takes over what the owner of an in-place group wrote into it since LRS did, which is recorded
-    /// before it is written over. A unit's weights are in a record of their own, which systemd
-    /// told. `writes`: weights are to be written. Answers whether there was something.
-    fn heed_owner(&mut self, id: TaskId, writes: bool) -> bool {
-        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return false };
+    /// Takes over what the owner of an in-place group wrote into it since LRS did. It is stored at once,
+    /// since it may be written over next; the core has it with the next input. A unit's weights are in a
+    /// record of their own, from systemd.
+    fn heed_owner(&mut self, id: TaskId) {
+        let Some(task) = self.core.task(id).filter(|task| task.is_placed()) else { return };
         if task.who.unit.is_some() || task.attachment() != Attachment::InPlace {
-            return false;
+            return;
         }
-        let Some(entry) = self.state.entries.get_mut(&id) else { return false };
-        let Some(group) = &entry.group else { return false };
+        let Some(entry) = self.state.entries.get_mut(&id) else { return };
+        let Some(group) = &entry.group else { return };
         match self.state.tree.heed_owner(group) {
             Ok(Some(record)) => {
                 let dirs = group.dirs.clone();
                 entry.group = Some(Arc::new(Group { record: record.clone(), dirs }));
-                self.push(Input::OwnerWrote { task: id, group: record, unwritten: writes });
-                true
+                let frozen = task.frozen || self.state.not_thawed.contains(&id);
+                let group = Some(record.clone());
+                let stored = self.state.store.put_task(&Task { group, frozen, ..task.clone() });
+                self.noted(stored);
+                self.push(Input::OwnerWrote { task: id, group: record });
             }
-            Ok(None) => false,
+            Ok(None) => {}
             Err(error) => {
                 tracing::debug!(task = %id, %error, "what the owner of the cgroup of task {id} wrote cannot be read: {error}");
-                false
             }
         }
     }
@@ -399,7 +385,7 @@ impl Executor<'_> {
         if drifts.is_empty() || self.core.task(id).is_none_or(Task::is_contested) {
             return;
         }
-        self.heed_owner(id, false);
+        self.heed_owner(id);
         let Some(group) = self.state.entries.get(&id).and_then(|entry| entry.group.clone()) else {
             return;
         };

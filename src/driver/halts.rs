@@ -20,7 +20,7 @@ use crate::core::task::{Halt, Task};
 const MOST_CANDIDATES: usize = 8;
 
 impl Executor<'_> {
-    /// Takes what the reading thread saw. What the guard froze meanwhile is not somebody else's.
+    /// Takes what the reading thread saw. What the guard froze meanwhile was not frozen by others.
     pub(super) fn take_halts(&mut self, mut halts: Vec<(TaskId, Option<Halt>)>) {
         halts.retain(|(id, halt)| {
             let news = |task: &Task| task.halted != *halt && (halt.is_none() || !task.frozen);
@@ -62,10 +62,7 @@ impl Executor<'_> {
     pub(super) fn take_root(&mut self, frozen: Result<Option<std::path::PathBuf>, String>) {
         let why = match frozen {
             Ok(file) => file.map(|file| {
-                format!(
-                    "the cgroup of all tasks is frozen by somebody else ({} is 1)",
-                    file.display()
-                )
+                format!("the cgroup of all tasks is frozen by others ({} is 1)", file.display())
             }),
             Err(error) => {
                 tracing::debug!(%error, "whether the cgroup of all tasks is frozen is not known: {error}");
@@ -96,7 +93,7 @@ impl Executor<'_> {
             Halt::Stopped => "stopped",
         };
         let cgroup = &group.record.path;
-        tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by somebody else: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
+        tracing::warn!(task = %id, cgroup, "task {id} is released and {word} by others: its processes stay in {cgroup}, with neutral weights, and that goes with the last of them");
         self.state.left.insert(id, group);
     }
 

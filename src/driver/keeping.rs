@@ -1,4 +1,4 @@
-//! What a process is in that must not be taken from others: a unit of systemd's whose limits or stop
+//! What a process is in that must not be taken from others: a unit of systemd with limits or a stop that
 //! would be lost, or the group of another manager.
 //!
 //! The decision is [`crate::core::leaving`]'s; here are its facts. systemd is asked, by way of
@@ -8,7 +8,7 @@
 //! looked at again when its turn comes.
 //!
 //! Limits. systemd cannot be asked about the units of a user's own service manager: a service
-//! there counts as one whose stop ends all its processes, which is the default.
+//! there counts as one that ends all its processes when it stops, which is the default.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::units::{BootTime, Pid, ProcessRef};
 /// node that is too busy for that an answer may be late, for a refusal would be the end of a job.
 const LOOKS_AT_MOST: Duration = Duration::from_secs(10);
 
-/// A request of a process whose task the finders look for.
+/// A request that waits for the finders, since its process may be in a task.
 #[derive(Debug)]
 pub(super) struct Sought {
     since: BootTime,
@@ -43,7 +43,7 @@ pub(super) struct Sought {
 /// What systemd reported of the unit that a process is in; by default nothing, for it was not asked.
 #[derive(Clone, Debug, Default)]
 pub struct UnitReport {
-    /// The unit, if its weights can be a task's and systemd has to be told of them.
+    /// The unit, if its weights can be a task's and systemd has to set them too.
     pub unit: Option<UnitRecord>,
     /// Whether the weights of the process's group are a unit's; also of one that cannot be a task
     /// now, because it is ending, or is delegated and writes what is below.
@@ -142,8 +142,8 @@ impl Executor<'_> {
             && self.asks_about(found.process)
     }
 
-    /// Whether the finders have to look first: the process may be in a job of another manager whose
-    /// task nobody has found yet, and then it uses that one's slot.
+    /// Whether the finders have to look first: the process may be in a job of another manager, and the
+    /// task of that job not found yet; then it uses the slot of that task.
     pub(super) fn has_to_be_sought(
         &self,
         request: &AdmitRequest,
@@ -158,7 +158,7 @@ impl Executor<'_> {
             return Ok(false);
         }
         let managed = matches!(self.held_by(process, report)?, HeldBy::Manager(_));
-        // Where the finders cannot be told they do not look either.
+        // Finders that cannot be asked do not look either.
         Ok(managed && !self.state.hints.looks.is_closed())
     }
 
@@ -172,7 +172,7 @@ impl Executor<'_> {
         self.state.sought.push(Sought { since: self.now.boot, look, held });
     }
 
-    /// The requests of processes whose task was looked for, up to `look`, and those that wait too long
+    /// The requests that waited for the finders, up to `look`, and those that wait too long
     /// for that.
     pub(super) fn take_sought(&mut self, look: u64) -> Vec<PostponedRequest> {
         let is_due = |sought: &Sought| {
@@ -322,7 +322,7 @@ impl Executor<'_> {
         Ok(Some(Facts { wish, holder, limit, alone, weight, admin }))
     }
 
-    /// Remembers whose group it is that is a task, where its path does not tell.
+    /// Remembers which task has the group, where its path does not tell.
     pub(super) fn take(&mut self, id: TaskId, group: &Group) {
         let path = &group.record.path;
         let in_root = || crate::cgroup::is_within(path, &self.state.tree.capabilities().root);

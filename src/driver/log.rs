@@ -70,7 +70,7 @@ fn level(event: &Event) -> Level {
     match event.kind {
         EventKind::Guard if matches!(event.to.as_deref(), Some("0" | "thawed")) => Level::INFO,
         EventKind::Guard => Level::WARN,
-        // Once may be an operator's `systemctl set-property`; again is somebody who insists.
+        // Once may be an operator's `systemctl set-property`; again is an operator who insists.
         EventKind::Drift if repairs(event) <= 1 => Level::INFO,
         EventKind::Drift | EventKind::Contested | EventKind::Recovered | EventKind::OfferFailed => {
             Level::WARN

@@ -204,19 +204,21 @@ impl Executor<'_> {
         }
     }
 
-    /// Tasks whose processes were not found where they should be.
+    /// Tasks with processes that were not where they should be.
     fn look_for(&mut self, outside: Vec<TaskId>, asked_at: BootTime) {
+        let mut ended = Vec::new();
         for id in outside {
             // Put in place since the reading was asked for, it is not where it was seen.
             let entry = self.state.entries.get(&id);
             let was_there = entry.is_some_and(|entry| entry.placed_at < asked_at);
             if was_there && self.moved_away(id) {
-                self.end(vec![id]);
+                ended.push(id);
             }
         }
+        self.end(ended);
     }
 
-    /// Those whose end no descriptor may tell: the main process has ended, could not be watched, or
+    /// Tasks that may end without a descriptor that tells: the main process has ended, could not be watched, or
     /// left its group (it lives and is watched, and is the task's no more), which its owner may be
     /// about to remove.
     fn check_unwatched(&mut self) {
@@ -240,7 +242,7 @@ impl Executor<'_> {
         self.attach_admitted();
         self.store_again();
         self.state.store.set_aside().look_again();
-        self.state.let_go.retain(|process| super::process::alive(*process));
+        self.state.not_again.retain(|process| super::process::alive(*process));
         self.state.touched.all = true;
     }
 
@@ -249,7 +251,7 @@ impl Executor<'_> {
         for (id, result) in kernel {
             let Some(entry) = self.state.entries.get_mut(&id) else { continue };
             if entry.telling > 0 {
-                // systemd may be about to write what it was told last; no foreign change.
+                // systemd may be about to write what it was last asked to set; no foreign change.
                 continue;
             }
             let (Some(group), Some(level)) = (entry.group.clone(), self.core.level(id)) else {
@@ -332,11 +334,11 @@ impl Executor<'_> {
 /// Tasks in the I/O lane that are looked at in one turn of the loop: about 0.2 ms.
 const LANE_BATCH: usize = 16;
 
-/// Cycles between two looks at a task's weights and at where its main process is.
+/// Cycles between two checks of a task's weights and at where its main process is.
 const CHECK_EVERY: u64 = 4;
 
 /// Whether weights and place of a task are checked in this cycle: when it is its turn, and in
-/// every cycle while somebody may be fighting over it
+/// every cycle while another writer may be fighting over it
 /// ([`CONTEST_REPAIRS`](crate::core::task::CONTEST_REPAIRS)).
 fn is_checked(task: &Task, cycle: u64, now: BootTime) -> bool {
     is_turn(task.id, cycle) || task.repaired_lately(now)
@@ -349,7 +351,7 @@ fn is_turn(task: TaskId, cycle: u64) -> bool {
 }
 
 /// When, within a period, look `look` of `looks` is taken: each at a random place of its own
-/// part of the period, so that none is in step with a task whose own period divides ours. A
+/// part of the period, so that none is in step with a task that has a period which divides ours. A
 /// multiplicative hash of the cycle's number is randomness enough for that.
 fn jitter(period: Duration, look: u32, looks: u32, cycle: u64, seed: i64) -> Duration {
     let number = cycle.wrapping_mul(1021).wrapping_add(u64::from(look)) ^ seed.unsigned_abs();

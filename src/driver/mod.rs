@@ -124,7 +124,7 @@ struct State {
     /// Requests that have no slot and no answer yet.
     asked: BTreeMap<Ticket, Requester>,
     next_ticket: u64,
-    /// Part of the ids of those that wait, whose tickets begin anew with each daemon.
+    /// Part of the ids of waiting requests; their tickets begin anew with each daemon.
     waiter_epoch: u32,
     /// By which those that wait keep their place over a restart.
     tickets: Tickets,
@@ -133,7 +133,7 @@ struct State {
     /// Why the kernel refused the weights of a task, until its event says so.
     unwritten: BTreeMap<TaskId, String>,
     watcher: Watcher,
-    /// Main processes that ended, until it is told how.
+    /// Main processes that ended, until it is known how.
     mains_ended: ending::Mains,
     commands: CommandReceiver,
     workers: Workers,
@@ -142,10 +142,10 @@ struct State {
     hints: HintSender,
     /// When an integration last reported; the start, before one did.
     yarn_reported: BootTime,
-    /// Why no tasks are found; `None`: they are, or nobody looks for any.
+    /// Why no tasks are found; `None`: they are, or no finder runs.
     finder_trouble: Option<String>,
     /// Found tasks that were released while they ran: not to be found again.
-    let_go: HashSet<ProcessRef>,
+    not_again: HashSet<ProcessRef>,
     /// Whether the root has its weight.
     root_weight: RootState,
     /// Groups of ended tasks that could not be removed at once.
@@ -160,9 +160,9 @@ struct State {
     not_unparked: Vec<TaskId>,
     /// Requests for processes that are on their way back.
     held: Vec<parking::PostponedRequest>,
-    /// Requests of processes whose task the finders look for.
+    /// Requests that wait for the finders.
     sought: Vec<keeping::Sought>,
-    /// Units of ended tasks whose weights systemd does not have back, by the record that stays.
+    /// Units of ended tasks, while systemd does not have their weights back, by the record that stays.
     unrestored: BTreeMap<TaskId, units::UnitDebt>,
     /// Admissions that are being looked up, by the uid that asked.
     looking: HashMap<u32, usize>,

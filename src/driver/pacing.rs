@@ -8,7 +8,7 @@ use crate::config::Auto;
 use crate::core::pace::{LONGEST, Pace, SHORTEST};
 use crate::units::BootTime;
 
-/// Of slow cycles no more is said within this time, for each of them may be one.
+/// There is one warning of slow cycles within this time, for each cycle may be slow.
 const SLOW_AGAIN: Duration = Duration::from_secs(60);
 
 /// The pace of the loop.
@@ -25,22 +25,22 @@ pub(super) struct Pacing {
     pub(super) slow: Slow,
 }
 
-/// What was said of slow cycles.
+/// Warnings of slow cycles.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    said: Option<BootTime>,
-    unsaid: u32,
+    warned_at: Option<BootTime>,
+    unwarned: u32,
 }
 
 impl Slow {
-    /// One more: whether to warn of it, and of how many nothing was said since the last warning.
+    /// One more: whether to warn of it, and how many came without one since the last warning.
     pub(super) fn one_more(&mut self, now: BootTime) -> Option<u32> {
-        if self.said.is_some_and(|said| now.since(said) < SLOW_AGAIN) {
-            self.unsaid = self.unsaid.saturating_add(1);
+        if self.warned_at.is_some_and(|warned_at| now.since(warned_at) < SLOW_AGAIN) {
+            self.unwarned = self.unwarned.saturating_add(1);
             return None;
         }
-        self.said = Some(now);
-        Some(std::mem::take(&mut self.unsaid))
+        self.warned_at = Some(now);
+        Some(std::mem::take(&mut self.unwarned))
     }
 }
 
@@ -50,7 +50,7 @@ impl Pacing {
         self.asked = Some(clock::cpu_time());
     }
 
-    /// What it said is decided and published; without effect if none was asked for.
+    /// What it read is decided and published; without effect if none was asked for.
     pub(super) fn took(&mut self) {
         if let Some(asked) = self.asked.take() {
             self.core.took(clock::cpu_time().saturating_sub(asked));

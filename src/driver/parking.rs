@@ -4,7 +4,7 @@
 //! A parked process is no task here: it has no entry, so nothing measures it, compares its weights or
 //! shows it. Its request stays among those that wait, so whoever asks for the same process again joins
 //! that. What is asked for a process on its way back is held until it is there, because from where it
-//! is now nobody could tell where it belongs.
+//! is now it would not be known where it belongs.
 //!
 //! Limits. A way back that failed is tried again in the next cycle.
 
@@ -138,7 +138,7 @@ impl Executor<'_> {
     ) -> Vec<PostponedRequest> {
         let why = match result {
             Ok(None) => None,
-            Ok(Some(_)) => Some("it is frozen by somebody else".to_owned()),
+            Ok(Some(_)) => Some("it is frozen by others".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(why) = why {
@@ -157,7 +157,7 @@ impl Executor<'_> {
             let released =
                 group.map(|record| self.state.tree.release(&self.state.tree.presumed(&record)));
             match released.unwrap_or(Ok(None)) {
-                // Frozen by somebody else: the record tells the next daemon.
+                // Frozen by others: the record tells the next daemon.
                 Ok(Some(_)) => {}
                 Ok(None) => {
                     let removed = self.state.store.remove_task(id);

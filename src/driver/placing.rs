@@ -213,8 +213,8 @@ impl Executor<'_> {
         ))
     }
 
-    /// One task a group, and nobody's group but the caller's own. A finder has no group of its
-    /// own: the operator's settings say whose groups it may take.
+    /// One task a group, and only the caller's own group. A finder has no group of its
+    /// own: the operator's settings name the groups that it may take.
     pub(super) fn check_in_place(&self, id: TaskId, group: &Group) -> Result<(), CommandError> {
         self.check_overlap(Some(id), group)?;
         let owner = self.core.task(id).and_then(|task| self.owner_only(task));
@@ -222,7 +222,7 @@ impl Executor<'_> {
         self.state.tree.check_owner(group, owner, &mut Vec::new()).map_err(cgroup_error)
     }
 
-    /// The only uid whose processes may be managed for that task; `None`: anybody's, for an admin
+    /// The only uid with processes that may be managed for that task; `None`: any uid, for an admin
     /// or the operator's settings want it so. Records of before [`Who::as_admin`] tell by who
     /// admitted it.
     ///
@@ -338,7 +338,7 @@ impl Executor<'_> {
         self.state.touched.tasks.insert(id);
     }
 
-    /// Takes a task out of the loop's books.
+    /// The loop holds a task no more.
     pub(super) fn forget_entry(
         &mut self,
         id: TaskId,

@@ -13,7 +13,7 @@ use crate::units::{Pid, ProcessRef, Uids};
 pub struct Pinned {
     /// Pid and start time.
     pub process: ProcessRef,
-    /// Whose it is; the effective one counts as its owner.
+    /// Its owners; the effective one counts.
     pub uids: Uids,
     /// Becomes readable when it ends.
     pub pidfd: OwnedFd,
@@ -58,7 +58,7 @@ pub fn pin(pid: Pid) -> Result<Pinned, CommandError> {
         }
     };
     let uids = Uids::parse(&status).ok_or_else(|| {
-        let what = format!("{} does not say whose the process is", path.display());
+        let what = format!("{} does not name the owner of the process", path.display());
         CommandError::new(ErrorKind::Internal, what)
     })?;
     let process = ProcessRef { pid, start_ticks: stat.start_ticks };
@@ -104,13 +104,13 @@ mod tests {
 
     #[test]
     fn a_thread_is_not_a_process() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            sender.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             let _ = stopped.recv();
         });
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         let error = pin(Pid::new(tid).unwrap()).unwrap_err();
         assert!(error.message.contains("is a thread"), "{error}");
         drop(stop);

@@ -35,11 +35,11 @@ impl Executor<'_> {
             status = true;
         }
         let last_event = self.state.events.last();
-        let told = std::mem::replace(&mut self.state.view.last_event, last_event) != last_event;
+        let is_new = std::mem::replace(&mut self.state.view.last_event, last_event) != last_event;
         if status {
             self.state.view.status = Arc::new(self.status_view());
         }
-        if status || told {
+        if status || is_new {
             self.state.snapshot.send_replace(Arc::new(self.state.view.clone()));
         }
         for answer in self.state.answers.drain(..) {
@@ -47,7 +47,7 @@ impl Executor<'_> {
         }
     }
 
-    /// A task that is in place; one on its way is nobody's business yet.
+    /// A task that is in place; one on its way is not shown yet.
     fn published(&self, id: TaskId) -> Option<crate::proto::Task> {
         let task = self.core.task(id).filter(|task| !task.is_new())?;
         self.task_view(task.id, self.now.boot)

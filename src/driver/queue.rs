@@ -1,7 +1,7 @@
 //! The queue as clients see it: what waits in the order in which it is served, and what is promised.
 //!
 //! It is not part of the snapshot, of which ten thousand waiters would make a copy with every change. A
-//! page is made by the loop when somebody asks, one in a turn: a thousand entries take it a millisecond,
+//! page is made by the loop when a client asks, one in a turn: a thousand entries take it a millisecond,
 //! for which a promotion may have to wait (`cargo bench --bench daemon -- queue`). The next one goes on
 //! behind the last waiter seen, or where that is gone behind as many as are left before it.
 //!
@@ -107,7 +107,7 @@ impl Executor<'_> {
         }
     }
 
-    /// By place; none if nothing can be said of the one behind `before`.
+    /// By place; none if nothing is known of the one behind `before`.
     fn expected_waits(&self, before: u32) -> Vec<Duration> {
         match before as usize {
             ..EXPECTED => self.core.expected_waits(self.now.boot),
@@ -159,7 +159,7 @@ impl Executor<'_> {
         if waits { Ok(ticket) } else { Err(waits_no_more(id)) }
     }
 
-    /// Ends a wait; who waits is told by whom.
+    /// Ends a wait; the answer to the one that waits names who ended it.
     pub(super) fn cancel_wait(
         &mut self,
         caller: &Caller,
@@ -211,6 +211,7 @@ pub(super) fn wall(at: BootTime, now: Moment) -> WallTime {
 }
 
 fn waits_no_more(id: WaiterId) -> CommandError {
-    let message = format!("nobody waits for a slot as {id}; `lrsctl queue` lists who does");
+    let message =
+        format!("no request waits for a slot as {id}; `lrsctl queue` lists those that do");
     CommandError::new(ErrorKind::NotFound, message)
 }

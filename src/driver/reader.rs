@@ -1,7 +1,7 @@
 //! The thread that reads: the node, the tasks, what the kernel says of their weights, and between
 //! two cycles whether their threads are awake.
 //!
-//! A reading of thousands of tasks takes milliseconds, in which the loop could promote nobody.
+//! A reading of thousands of tasks takes milliseconds, in which the loop could promote no task.
 //! What is to be read is decided by the loop ([`ReadRequest`]); what it means is decided there too.
 //! The one thing written here is the I/O priority of threads, for which they have to be listed.
 
@@ -48,11 +48,11 @@ pub struct Ahead {
 /// What a cycle has to do.
 #[derive(Debug, Default)]
 pub struct CycleRequest {
-    /// Tasks whose reading ends an interval of their meter, ascending.
+    /// Tasks for which this reading ends an interval of their meter, ascending.
     pub due: Vec<TaskId>,
-    /// Tasks whose pressure is read, ascending: those and what is active.
+    /// Tasks with their pressure read, ascending: those and what is active.
     pub pressure: Vec<TaskId>,
-    /// Tasks whose threads are looked at, ascending.
+    /// Tasks with their threads looked at, ascending.
     pub look_at: Vec<TaskId>,
     /// When, after the reading, which of them are looked at again; jittered by the loop,
     /// earliest first.
@@ -103,9 +103,9 @@ pub struct CycleReport {
     pub due: Vec<TaskId>,
     /// What each group says, and what of it is foreign.
     pub kernel: Vec<Readback>,
-    /// Tasks whose main process was found outside its group.
+    /// Tasks with their main process outside of their group.
     pub outside: Vec<TaskId>,
-    /// Tasks in place that are not, or cannot be told to be, [`Check::owner`]'s alone any more.
+    /// Tasks in place that do not belong, or are not known to belong, to [`Check::owner`] alone any more.
     pub entered: Vec<(TaskId, CgroupError)>,
     /// Files kept open and the most there may be.
     pub kept_files: (u64, u64),
@@ -156,7 +156,7 @@ fn cpu_of(sample: &Sample, task: TaskId) -> Option<Duration> {
     sample.tasks.get(index)?.1.cpu
 }
 
-/// Between two looks at what makes tiers, where cycles are shorter: four files for each disk.
+/// How often it is read what makes tiers, where cycles are shorter: four files for each disk.
 const EFFECTS_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads until the loop drops its end.

@@ -145,7 +145,7 @@ impl Driver {
             hints,
             yarn_reported: now.boot,
             finder_trouble: None,
-            let_go: HashSet::new(),
+            not_again: HashSet::new(),
             root_weight: RootState::default(),
             not_removed: Vec::new(),
             left,
@@ -282,7 +282,7 @@ fn time_namespace() -> Option<String> {
     Some(link.to_string_lossy().into_owned())
 }
 
-/// What is to be said when the daemon before ran in another time namespace, by its last `started`.
+/// The warning where the daemon before ran in another time namespace, by its last `started`.
 fn moved_in_time(events: &[Event], now: Option<&str>) -> Option<String> {
     let started = events.iter().rev().find(|event| event.kind == EventKind::Started)?;
     let before = started.inputs.get(TIME_NAMESPACE)?.as_str()?;
@@ -304,7 +304,7 @@ mod tests {
     use crate::units::WallTime;
 
     #[test]
-    fn another_time_namespace_is_said() {
+    fn another_time_namespace_is_warned_of() {
         let started = |namespace: serde_json::Value| Event {
             seq: 1,
             at: WallTime::from_unix_micros(0),
@@ -318,8 +318,8 @@ mod tests {
         let here = time_namespace();
         let before = [started(json!("time:[1]")), started(json!(here))];
         assert_eq!(moved_in_time(&before, here.as_deref()), None);
-        let said = moved_in_time(&before[..1], Some("time:[2]")).unwrap();
-        assert!(said.contains("time:[1]") && said.contains("time:[2]"), "{said}");
+        let warning = moved_in_time(&before[..1], Some("time:[2]")).unwrap();
+        assert!(warning.contains("time:[1]") && warning.contains("time:[2]"), "{warning}");
         assert_eq!(moved_in_time(&[started(json!(null))], Some("time:[2]")), None);
         assert_eq!(moved_in_time(&[], Some("time:[2]")), None);
         assert_eq!(moved_in_time(&before, None), None);

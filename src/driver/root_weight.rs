@@ -111,7 +111,7 @@ impl Executor<'_> {
         }
         let drifts = self.weigh_root();
         let known = std::mem::replace(&mut self.state.root_weight.fought, !drifts.is_empty());
-        // systemd may write what it was told at any time; one that fights on is said once.
+        // systemd may write what it was asked to set at any time; a writer that goes on has one event.
         if drifts.is_empty() || known || self.state.tree.root_is_systemds() {
             return;
         }

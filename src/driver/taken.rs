@@ -12,7 +12,7 @@ use crate::core::model::TaskId;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// More than one where a unit waits for what somebody took meanwhile, or records are damaged.
+    /// More than one where a unit waits for what was taken meanwhile, or records are damaged.
     by_path: BTreeMap<String, BTreeSet<TaskId>>,
     by_task: HashMap<TaskId, String>,
 }
@@ -35,12 +35,12 @@ impl Taken {
         }
     }
 
-    /// The task whose group `path` is, or is below.
+    /// The task with `path` as its group, or above it.
     pub(super) fn holding(&self, path: &str) -> Option<TaskId> {
         self.above(path).next()
     }
 
-    /// A task other than `except` whose group is `path`, above it or below it: editing the weight
+    /// A task other than `except` with `path` as its group, or above or below it: editing the weight
     /// of one changes what the other gets.
     pub(super) fn overlapping(&self, path: &str, except: Option<TaskId>) -> Option<TaskId> {
         let below = self
@@ -108,7 +108,7 @@ mod tests {
         taken.put(id(1), "/b");
         assert_eq!((taken.holding("/a"), taken.holding("/b")), (None, Some(id(1))));
         taken.put(id(2), "/b");
-        assert_eq!(taken.overlapping("/b", Some(id(2))), Some(id(1)), "who comes later is told");
+        assert_eq!(taken.overlapping("/b", Some(id(2))), Some(id(1)), "the later one is refused");
         taken.forget(id(1));
         assert_eq!(taken.holding("/b"), Some(id(2)), "damaged records may name one twice");
         taken.forget(id(2));

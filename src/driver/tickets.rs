@@ -122,7 +122,7 @@ fn key(path: &Path) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     let drawn = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());
     if drawn != Ok(KEY_BYTES) {
-        // Not of a kernel that LRS runs on; nobody is to guess it all the same.
+        // Not of a kernel that LRS runs on; it must not be guessed all the same.
         tracing::warn!(
             "the kernel has no random numbers; a member may make up its place in the queue"
         );

@@ -33,7 +33,7 @@ enum Flow {
 }
 
 impl Driver {
-    /// Turns until told to stop, then leaves the node as it is for the next daemon. Each turn
+    /// Turns until it is to stop, then leaves the node as it is for the next daemon. Each turn
     /// that has ended is a sign of life for `watchdog`.
     pub fn run(mut self, mut watchdog: Option<Watchdog>) -> Result<(), DriverError> {
         let mut ready = Vec::new();
@@ -93,7 +93,10 @@ impl Driver {
                 Ready::Exit(..) | Ready::Group(_) => {}
             }
         }
-        self.with(now, |executor| executor.take_time());
+        // Each goes by what was decided before: what a cycle compares is what was written by then.
+        self.with(now, |executor| executor.take_deadlines());
+        self.with(now, |executor| executor.take_lane());
+        self.with(now, |executor| executor.begin_cycle());
         self.with(now, |executor| {
             executor.publish();
             // The next waiters may take a moment, the one that got a slot may not.
@@ -117,7 +120,7 @@ impl Driver {
                 Message::Stop => flow = Flow::Stop,
                 Message::Reload => {
                     if let Err(error) = self.reload(now) {
-                        // Somebody asked, and each time is answered: the time makes each line its own.
+                        // An operator asked, and each time is answered: the time makes each line its own.
                         tracing::error!(%error, asked_at = %now.wall, "the configuration was not reloaded: {error}");
                     }
                 }
@@ -131,6 +134,12 @@ impl Driver {
                     // One that could not be released may have ended meanwhile.
                     self.with(now, |executor| executor.check_ended(&[task]));
                     self.admit_all(returned, now);
+                }
+                Message::Reattached { task, result } => {
+                    if self.with(now, |executor| executor.reattached(task, result)) {
+                        // It may have ended, or have been moved again, meanwhile.
+                        self.with(now, |executor| executor.check_ended(&[task]));
+                    }
                 }
                 message => self.with(now, |executor| executor.take_message(message)),
             }
@@ -176,7 +185,7 @@ impl Driver {
         Ok(changed)
     }
 
-    /// Goes on with the requests of processes whose task was looked for, up to `look`, and with those
+    /// Goes on with the requests that waited for the finders' look `look` or one before, and with those
     /// that wait too long for that.
     pub(super) fn admit_sought(&mut self, look: u64, now: Moment) {
         let due = self.with(now, |executor| executor.take_sought(look));
@@ -223,7 +232,7 @@ impl Driver {
                 Message::UnitLooked { .. }
                 | Message::FoundLooked { .. }
                 | Message::UnitPrepared { .. }
-                | Message::UnitTold { .. }
+                | Message::UnitAnswered { .. }
                 | Message::Reattached { .. }
                 | Message::RootRemade
                 | Message::RootShaped { .. }
@@ -269,19 +278,25 @@ impl Executor<'_> {
         others.fold(cycle, |first: Duration, other: BootTime| first.min(other.since(now)))
     }
 
-    /// What is due by time.
-    fn take_time(&mut self) {
-        let now = self.now.boot;
+    /// Waits and reservations that are over.
+    fn take_deadlines(&mut self) {
         // A slot that comes free by time is not for one that has gone.
         self.forget_closed_waiters();
-        if self.core.next_deadline().is_some_and(|deadline| deadline <= now) {
+        if self.core.next_deadline().is_some_and(|deadline| deadline <= self.now.boot) {
             self.push(Input::Tick);
         }
-        if self.core.lane().members().len() > 0 && now >= self.state.next_lane_look {
+    }
+
+    fn take_lane(&mut self) {
+        if self.core.lane().members().len() > 0 && self.now.boot >= self.state.next_lane_look {
             self.look_at_lane();
         }
-        self.follow_pace(now);
-        if now >= self.state.next_cycle && !self.state.reading {
+    }
+
+    /// Asks for a cycle's readings when they are due.
+    fn begin_cycle(&mut self) {
+        self.follow_pace(self.now.boot);
+        if self.now.boot >= self.state.next_cycle && !self.state.reading {
             self.request_cycle();
         }
     }
@@ -290,7 +305,6 @@ impl Executor<'_> {
     fn take_message(&mut self, message: Message) {
         match message {
             Message::Attached { task, result } => self.attached(task, result),
-            Message::Reattached { task, result } => self.reattached(task, result),
             Message::RootRemade => self.shape_root(),
             Message::RootShaped { result } => self.root_shaped(result),
             Message::NotRemoved { task, group, error } => {
@@ -302,7 +316,7 @@ impl Executor<'_> {
                 self.discover_as(*found, &report, reply)
             }
             Message::UnitPrepared { task, result } => self.unit_prepared(task, result),
-            Message::UnitTold { task, result } => self.unit_told(task, result),
+            Message::UnitAnswered { task, result } => self.unit_answered(task, result),
             Message::UnitRestored { task, result, called_off } => {
                 self.unit_restored(task, result, called_off);
             }
@@ -310,6 +324,7 @@ impl Executor<'_> {
             Message::Looks(looks) => self.push(Input::Looked(looks)),
             // Theirs is in the loop itself.
             Message::Released { .. }
+            | Message::Reattached { .. }
             | Message::Cycle(_)
             | Message::ReadAhead(_)
             | Message::Stop

@@ -36,7 +36,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// An admission on its way to be looked up, with everything needed to go on.
 #[derive(Debug)]
 pub struct Asking {
-    /// Who asks.
+    /// The caller.
     pub caller: Caller,
     /// For what.
     pub request: AdmitRequest,
@@ -125,7 +125,7 @@ pub enum Prepared {
     Changed(Weights),
 }
 
-/// Why systemd was not asked or told.
+/// Why systemd did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// It was, in vain.
@@ -169,7 +169,7 @@ pub(super) fn serve_units(
             UnitJob::Tell { task, unit, settings } => {
                 // One that is gone needs no weights; its last process tells the loop.
                 let result = systemd.ask(|manager| manager.set_weights(&unit, &settings));
-                Message::UnitTold { task, result: result.map(drop) }
+                Message::UnitAnswered { task, result: result.map(drop) }
             }
             UnitJob::GiveBack { task, group, unit, releases, called_off } => {
                 let files = group.as_ref().map_or(Ok(()), |group| remove(tree, group));
@@ -185,7 +185,7 @@ pub(super) fn serve_units(
                 }
                 let result = systemd.ask(|manager| manager.give_back(&unit));
                 let result = result.map_err(|error| (Box::new(unit), error));
-                // Told first: without it the record would go with the release.
+                // Sent first: without it the record would go with the release.
                 outbox.send(Message::UnitRestored { task, result, called_off });
                 if !releases {
                     continue;

@@ -1,4 +1,4 @@
-//! Tasks whose cgroup is that of a systemd unit: what the loop does beside the files.
+//! Tasks with the cgroup of a systemd unit: what the loop does beside the files.
 //!
 //! An admission in place goes round by [`super::unit_worker`]: looked up there, decided here,
 //! prepared there, then placed like any other. The record has what systemd reported before the
@@ -6,14 +6,14 @@
 //!
 //! # The life of such a task
 //!
-//! The steps are those of docs/architecture.md. A task whose group is a unit takes two more
+//! The steps are those of docs/architecture.md. A task with a unit as its group takes two more
 //! on `lrs-units`: the unit is looked up before step 1, and after step 3 systemd is asked to
 //! give it weight files, which it makes only for units that have a weight set. Weights are written
-//! to the files first, as always; then systemd is told the same (`SetUnitProperties`, until the next
+//! to the files first, as always; then systemd is asked to set the same (`SetUnitProperties`, until the next
 //! boot), so that what it writes at its next `daemon-reload` is what is there. The record has the
-//! properties found; it goes once systemd has them back, also for a unit that has stopped, whose
+//! properties found; it goes once systemd has them back, also for a unit that has stopped, as its
 //! runtime settings would outlive it, and after a `kill -9`. What the owner sets meanwhile is repaired
-//! like any drift and told to systemd again; the end brings back what was found. A unit whose weights
+//! like any drift and set in systemd again; the end brings back what was found. A unit, as long as its weights
 //! systemd does not have back yet is refused until it has. Without systemd's ear the files alone have
 //! the tier, a warning says so, and every cycle tries again; after a call that ran out, calls fail at
 //! once for half a minute, so that what hangs costs one admission its patience and not each.
@@ -23,10 +23,10 @@
 //! is one by its name.
 //!
 //! A unit takes an admin, also where all its processes are the caller's: its weight counts against
-//! its neighbours', and systemd too lets nobody else set it. Groups below a delegated unit (all of
+//! its neighbours', and systemd too lets no other user set it. Groups below a delegated unit (all of
 //! `user@.service`) are their user's, as before. On D-Bus polkit may grant it (`manage-tasks`).
 //!
-//! **systemd is told after the file is written.** A promotion cannot wait for systemd. The loop's
+//! **systemd is asked after the file is written.** A promotion cannot wait for systemd. The loop's
 //! write takes effect at once; systemd's own, of the same value, follows. While it is on the way the
 //! cycle judges no drift of that task.
 
@@ -211,7 +211,7 @@ impl Executor<'_> {
         self.state.workers.ask(UnitJob::Tell { task: id, unit, settings });
     }
 
-    pub(super) fn unit_told(&mut self, id: TaskId, result: Result<(), AskError>) {
+    pub(super) fn unit_answered(&mut self, id: TaskId, result: Result<(), AskError>) {
         let Some(entry) = self.state.entries.get_mut(&id) else { return };
         entry.telling = entry.telling.saturating_sub(1);
         let known = !std::mem::replace(&mut entry.untold, result.is_err());
@@ -222,7 +222,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Once a cycle: what systemd did not take it is told again.
+    /// Once a cycle: what systemd did not take it is asked to set again.
     pub(super) fn tell_again(&mut self) {
         let untold =
             self.state.entries.iter().filter(|(_, entry)| entry.untold && entry.telling == 0);

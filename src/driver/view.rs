@@ -305,7 +305,7 @@ impl Executor<'_> {
     /// That what speaks for YARN has not done so for a while.
     fn integration_away(&self) -> Option<String> {
         let silent = self.now.boot.since(self.state.yarn_reported);
-        // Without Hadoop's files nobody is to report; `lrsctl yarn status` says what is wrong there.
+        // Without Hadoop's files no report is expected; `lrsctl yarn status` says what is wrong there.
         let expected =
             self.state.config.yarn.enabled && self.state.view.yarn_found.problem.is_none();
         (expected && silent >= REPORT_EXPECTED).then(|| {

@@ -2,7 +2,7 @@
 //!
 //! One epoll set. A process is watched by its pidfd (pidfd_open(2)), which becomes readable
 //! when the process ends and, unlike a pid, can never mean another one. `cgroup.events` is the
-//! second source: it also tells of processes nobody knew, but at most once in 10 ms per file
+//! second source: it also tells of unknown processes, but at most once in 10 ms per file
 //! (kernel: CGROUP_FILE_NOTIFY_MIN_INTV), so it is too slow to be the first.
 //!
 //! Limits: one descriptor a watched process. Where they run out, `cgroup.events` and the check
@@ -48,7 +48,7 @@ pub enum Ready {
 /// A process that has ended, with its pidfd.
 #[derive(Debug)]
 pub struct Ended {
-    /// Whose it was.
+    /// The task that it was of.
     pub task: TaskId,
     /// Which.
     pub pid: Pid,
@@ -163,7 +163,7 @@ impl Watcher {
         Ok(Key(token))
     }
 
-    /// Those that ended, or whose parents waited for them, since the last call.
+    /// Those that ended, or were waited for by their parents, since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
     }
@@ -187,7 +187,7 @@ impl Watcher {
         self.processes.remove(&key.0);
     }
 
-    /// Watches `cgroup.events` in `dir`. That there is no inotify for it is said once, and in
+    /// Watches `cgroup.events` in `dir`. That there is no inotify for it is logged once, and in
     /// [`Watcher::warning`].
     pub fn watch_group(&mut self, task: TaskId, dir: &Path) -> io::Result<()> {
         let Some(groups) = &self.groups else { return Ok(()) };
@@ -246,7 +246,7 @@ impl Watcher {
             match event.data.u64() {
                 COMMANDS => later.push(Ready::Commands),
                 MESSAGES => {
-                    // EAGAIN means somebody was faster; there is no other failure here.
+                    // EAGAIN: another thread was faster; there is no other failure here.
                     let _ = rustix::io::read(&*self.messages, &mut [0u8; 8]);
                     later.push(Ready::Messages);
                 }
@@ -290,7 +290,7 @@ impl Watcher {
 
 /// How ends are noticed without inotify.
 const WITHOUT: &str =
-    "the end of a task whose main process is gone is noticed in the next cycle only";
+    "the end of a task is noticed in the next cycle only, once its main process is gone";
 
 fn no_inotify(errno: Errno) -> String {
     let remedy = match errno {
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_ends_is_told_once_and_before_anything_else() {
+    fn a_process_that_ends_is_reported_once_and_before_anything_else() {
         let (_, commands) = crate::command::queue().unwrap();
         let mut watcher = Watcher::new(commands.wake_fd()).unwrap();
         let mut child =

@@ -7,8 +7,8 @@
 //! ever writes weights itself, and sends the rest here. Each thread has one queue in and one
 //! common queue back, and ends when the loop drops its end.
 //!
-//! The placing thread does what somebody waits for first: tasks that were found, of which hundreds
-//! may come at once and for which nobody waits, are put in place when nothing else is to be done.
+//! The placing thread does first what a client waits for: tasks that were found, of which hundreds
+//! may come at once and no client waits for, are put in place when nothing else is to be done.
 
 use std::collections::VecDeque;
 use std::io;
@@ -51,7 +51,7 @@ pub enum Job {
         origin: Origin,
         /// In which hierarchies it is moved.
         reach: Reach,
-        /// Whose alone everything must be that is moved.
+        /// The only owner of everything that is moved.
         owner: Option<u32>,
         /// The group to manage in place, or one made for it below its unit.
         found: Option<Arc<Group>>,
@@ -59,7 +59,7 @@ pub enum Job {
         tier: Option<Tier>,
         /// What the weights promise.
         plan: WeightPlan,
-        /// It was found, not announced: nobody waits for it, and its process is only taken from
+        /// It was found, not announced: no client waits for it, and its process is only taken from
         /// `origin`.
         discovered: bool,
     },
@@ -71,7 +71,7 @@ pub enum Job {
         process: ProcessRef,
         /// Which processes belong to it.
         kin: Kin,
-        /// Whose alone everything must be that is moved.
+        /// The only owner of everything that is moved.
         owner: Option<u32>,
         /// Its group.
         group: Arc<Group>,
@@ -102,7 +102,7 @@ pub enum Job {
     },
 }
 
-/// The group of a task, and the tier whose weights it has; `None`: those it was made with.
+/// The group of a task, and the tier that its weights are of; `None`: those it was made with.
 pub type AttachResult = Result<(Arc<Group>, Attached, Option<Tier>), CgroupError>;
 
 /// What the threads tell the loop.
@@ -169,7 +169,7 @@ pub enum Message {
         result: Result<Prepared, CommandError>,
     },
     /// Answer to [`UnitJob::Tell`].
-    UnitTold {
+    UnitAnswered {
         /// The task.
         task: TaskId,
         /// How it went.
@@ -312,13 +312,13 @@ impl Workers {
         }
     }
 
-    /// Whether a thread has ended although nobody told it to: it panicked.
+    /// Whether a thread has ended and was not asked to: it panicked.
     pub fn broken(&self) -> bool {
         self.threads.iter().chain(&self.units_thread).any(JoinHandle::is_finished)
     }
 
     /// Lets the threads finish what they are doing, not what is queued, and ends them.
-    /// Admissions that were queued are rolled back by the next daemon, whose clients ask again.
+    /// Admissions that were queued are rolled back by the next daemon; their clients ask again.
     pub fn stop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.jobs = None;
@@ -350,7 +350,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn send(&self, message: Message) {
-        // Nobody listens any more once the loop has ended; there is nothing left to do then.
+        // There is no receiver once the loop has ended; there is nothing left to do then.
         let _ = self.messages.send(message);
         self.waker.wake();
     }
@@ -419,7 +419,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
                     Some(group) => weigh(tree, &group, tier, &plan)
                         .map(|()| (group, Attached { moved: 0 }, tier)),
                     None => tree.create(task, name.as_ref(), reach).and_then(|group| {
-                        // Somebody may have put it under a limit, or taken it into hand, since it was
+                        // It may have been put under a limit, or taken by another manager, since it was
                         // looked at.
                         let from = origin.clone();
                         let group = with_origin(group, origin);
@@ -462,7 +462,7 @@ fn place_all(tree: &TierTree, jobs: &Receiver<Job>, outbox: &Outbox, stopping: &
     }
 }
 
-/// Cleans up after a task: its own group goes, somebody else's gets its weights back.
+/// Cleans up after a task: its own group goes, one in place gets its weights back.
 pub fn remove(tree: &TierTree, group: &Group) -> Result<(), CgroupError> {
     match group.record.attachment {
         Attachment::Own => tree.remove(group),
@@ -500,7 +500,7 @@ fn attach(
     if placed.is_err()
         && let Err(error) = tree.remove(&group)
     {
-        tracing::warn!(%task, %error, "the cgroup made for task {task}, whose admission failed, stays: {error}");
+        tracing::warn!(%task, %error, "the admission of task {task} failed, and the cgroup made for it stays: {error}");
     }
     placed
 }

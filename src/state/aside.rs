@@ -1,4 +1,4 @@
-//! Files that were set aside because they could not be read: `<name>.damaged`, until somebody who has
+//! Files that were set aside because they could not be read: `<name>.damaged`, until an operator who has
 //! looked at them removes them.
 
 use std::ffi::OsString;
@@ -48,7 +48,7 @@ impl SetAside {
         found
     }
 
-    /// Looks which of them are there still; answers whether that changes what is said. The directory
+    /// Looks which of them are there still; answers whether that changes the warning. The directory
     /// is listed anew only when all that are known by name have gone.
     pub fn look_again(&mut self) -> bool {
         let before = self.named.len();
@@ -68,7 +68,7 @@ impl SetAside {
             others => format!(" and {others} more"),
         };
         Some(format!(
-            "a state file was damaged or not lrsd's and is kept as {}{others}: what only it told is \
+            "a state file was damaged or not lrsd's and is kept as {}{others}: what only it knew is \
              lost, its task, if it was one's, goes on with what its cgroup tells; `lrsctl events` says \
              what was wrong with it; look at it, then remove it, which ends this warning",
             first.display()
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_set_aside_is_said_until_it_is_gone() {
+    fn what_was_set_aside_is_warned_of_until_it_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
         for name in ["task-a.json", "journal-1.jsonl", "note"] {
@@ -92,13 +92,16 @@ mod tests {
         assert_eq!(first, file("journal-1.jsonl.damaged"));
         let second = set(&file("task-a.json")).unwrap();
         let mut aside = SetAside::in_dir(dir.path());
-        let said = aside.warning().unwrap();
-        assert!(said.contains(&format!("{} and 1 more", first.display())), "{said}");
+        let sentence = aside.warning().unwrap();
+        assert!(sentence.contains(&format!("{} and 1 more", first.display())), "{sentence}");
         assert!(!aside.look_again());
         fs::remove_file(&first).unwrap();
         assert!(aside.look_again());
-        let said = aside.warning().unwrap();
-        assert!(said.contains(&second.display().to_string()) && !said.contains("more"), "{said}");
+        let sentence = aside.warning().unwrap();
+        assert!(
+            sentence.contains(&second.display().to_string()) && !sentence.contains("more"),
+            "{sentence}"
+        );
         fs::remove_file(&second).unwrap();
         assert!(aside.look_again() && aside.warning().is_none());
     }

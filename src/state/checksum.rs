@@ -3,7 +3,7 @@
 //!
 //! It is the last key of the object, `"crc32":"0a1b2c3d"`: the CRC-32 (IEEE, as in gzip) of all bytes
 //! before its comma. So the text stays one object of JSON for people and their tools. It guards
-//! against damage, not against somebody who may write the file and can compute it anew.
+//! against damage, not against who may write the file and can compute it anew.
 
 /// What precedes the eight digits.
 const KEY: &[u8] = br#","crc32":""#;

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_known_is_said_at_every_depth() {
+    fn a_key_that_is_not_known_is_named_at_every_depth() {
         let text = TASK
             .replace("\"process\":", "\"probess\":")
             .replace("\"meter\":{", "\"meter\":{\"x\":1,");

@@ -1,16 +1,16 @@
-//! The history on disk: one JSON event a line, appended before anybody is told.
+//! The history on disk: one JSON event a line, appended before any client has its answer.
 //!
-//! A segment starts with the books as they stood then ([`HistoryState`]), so that older segments
+//! A segment starts with the totals as they were then ([`HistoryState`]), so that older segments
 //! may go: two are kept. Events of tasks that run do not go with them: a new segment begins with those
 //! that are in neither of the two. An event is one `write` of one line; a daemon killed in the middle
-//! leaves at most a torn last line, which is dropped and said. Nothing is synced to the disk:
+//! leaves at most a torn last line, which is dropped with a warning. Nothing is synced to the disk:
 //! the runtime directory lives in memory and has to outlive the daemon, not the machine.
 //!
 //! Limits. Over a restart a flood of one user leaves of ended tasks only what the two segments have; a
 //! running task has the last event of each kind, and nothing says that others were there.
 //!
-//! When an append fails (a full disk), the event stays in the books and in the history in
-//! memory; the next append starts a new segment with those books, so that no count is lost and
+//! When an append fails (a full disk), the event stays in the totals and in the history in
+//! memory; the next append starts a new segment with those totals, so that no count is lost and
 //! only the text of the events in between is.
 //!
 //! Every line has a [`checksum`], which the first line says of the segment. Of a segment with lines
@@ -136,7 +136,7 @@ impl Journal {
         Ok((journal, replayed))
     }
 
-    /// The books.
+    /// The totals.
     pub fn standing(&self) -> &HistoryState {
         &self.standing
     }
@@ -147,7 +147,7 @@ impl Journal {
         }
     }
 
-    /// Adds one event. On an error the event is in the books but not on the disk.
+    /// Adds one event. On an error the event is in the totals but not on the disk.
     pub fn append(&mut self, event: &Event) -> Result<(), StateError> {
         self.standing.fold(event);
         self.note(event);
@@ -264,7 +264,7 @@ struct Segment {
     damage: Option<String>,
 }
 
-/// `before`: the books of the segments before, which stand for those of a header that is damaged.
+/// `before`: the totals of the segments before, which stand for those of a header that is damaged.
 ///
 /// # Errors
 /// It could not be read, and may be whole.
@@ -316,7 +316,7 @@ fn read_segment(path: &Path, before: Option<&HistoryState>) -> Result<Segment, S
 
 impl Segment {
     /// Sets the damaged file at `path` aside and writes what can be read of it in its place. Answers
-    /// what is to be said.
+    /// what the warning names.
     fn mend(&self, path: &Path, what: &str) -> String {
         let mended = || -> Result<(), StateError> {
             let mut text = line_of(&Header::of(self.header.standing.clone()))?;
@@ -345,9 +345,9 @@ impl Segment {
         self.header.standing.counters.next_seq
     }
 
-    /// Adds it to the books and to the history, where events may be out of order and twice then.
+    /// Adds it to the totals and to the history, where events may be out of order and twice then.
     fn fold(self, standing: &mut Option<HistoryState>, history: &mut Vec<Event>) {
-        // The books of a later segment include those before; its header wins, which also
+        // The totals of a later segment include those before; its header wins, which also
         // brings in what an append that failed could not write.
         let history_state = standing.get_or_insert_with(HistoryState::default);
         if self.header.standing.counters.next_seq >= history_state.counters.next_seq {

@@ -11,7 +11,7 @@
 //! Each record and each line of the journal has a [`checksum`]. A file that does not fit it, or
 //! cannot be read, is set aside under `<name>.damaged` and reported, never deleted: in the log, as an
 //! event, and in `status` for as long as it is there ([`aside`]). Nothing of a record that does not
-//! fit its checksum is used, for nobody can say which part of it is wrong: its task goes on with what
+//! fit its checksum is used, for it is not known which part of it is wrong: its task goes on with what
 //! its cgroup and the history tell. Nothing here is synced to disk: see [`journal`].
 
 use std::path::{Path, PathBuf};
@@ -68,11 +68,11 @@ pub struct Recovered {
     pub tasks_of_earlier_boots: Vec<Task>,
     /// Reservations of this boot.
     pub reservations: Vec<ReservationRecord>,
-    /// Tasks whose record is damaged; their cgroup may still be there.
+    /// Tasks with a damaged record; their cgroup may still be there.
     pub damaged_tasks: Vec<TaskId>,
     /// Kept events, oldest first.
     pub events: Vec<Event>,
-    /// What could not be read; of what more than [`DAMAGE_SAID`] files have, only these.
+    /// What could not be read; of what more than [`DAMAGE_NAMED`] files have, only these.
     pub damaged: Vec<Damage>,
     /// How many more files could not be read.
     pub damaged_more: usize,
@@ -82,21 +82,21 @@ pub struct Recovered {
     pub history_damaged: bool,
 }
 
-/// Files of which each is said by itself.
-pub const DAMAGE_SAID: usize = 8;
+/// So many files have a sentence each.
+pub const DAMAGE_NAMED: usize = 8;
 
 impl Recovered {
-    /// What is to be said of the damage, one sentence each: of a few files of each, of many of all
+    /// The damage, one sentence each: of a few files of each, of many of all
     /// together.
     pub fn damage_in_words(&self) -> Vec<String> {
-        let said = |damage: &Damage| format!("{} {}", damage.path.display(), damage.what);
+        let sentence = |damage: &Damage| format!("{} {}", damage.path.display(), damage.what);
         let mut sentences: Vec<String> = match (self.damaged.first(), self.damaged_more) {
             (Some(first), more) if more > 0 => vec![format!(
                 "{} files could not be read and are kept as *.damaged beside; the first: {}",
                 self.damaged.len() + more,
-                said(first)
+                sentence(first)
             )],
-            _ => self.damaged.iter().map(said).collect(),
+            _ => self.damaged.iter().map(sentence).collect(),
         };
         match &self.unknown_keys[..] {
             [] => {}
@@ -111,7 +111,7 @@ impl Recovered {
     }
 
     fn damage(&mut self, damage: Damage) {
-        if self.damaged.len() < DAMAGE_SAID {
+        if self.damaged.len() < DAMAGE_NAMED {
             self.damaged.push(damage);
         } else {
             self.damaged_more += 1;
@@ -167,7 +167,7 @@ impl Store {
         &mut self.set_aside
     }
 
-    /// The books: totals, job rates, numbers.
+    /// The totals: counts, job rates, numbers.
     pub fn standing(&self) -> &HistoryState {
         self.journal.standing()
     }

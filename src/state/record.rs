@@ -1,7 +1,7 @@
 //! What is stored: one small JSON file for each task and each reservation.
 //!
 //! The record of a task is the core's [`Task`] itself, that of a reservation is
-//! [`ReservationRecord`]: each is written and read by that one type, whose parts are objects of their
+//! [`ReservationRecord`]: each is written and read by that one type; its parts are objects of their
 //! own, so that no key can be there twice. Every record carries a format version, the boot it belongs
 //! to, and since format 3 (reservations: 2) a [`checksum`]. A record of another boot describes
 //! processes that cannot exist any more; one that does not fit its checksum, or of a version that this
@@ -9,7 +9,7 @@
 //! a daemon of format 2 that finds format 3 (a downgrade) sets the record aside, says so, and goes on
 //! with what the task's cgroup tells.
 //!
-//! A key that this daemon does not know is passed over, at whatever depth, and said: behind a
+//! A key that this daemon does not know is passed over, at whatever depth, with a warning: behind a
 //! checksum that fits it was written by a newer daemon, and the rest is right.
 
 use serde::de::DeserializeOwned;

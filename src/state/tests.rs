@@ -141,7 +141,7 @@ fn records_come_back_as_they_were() {
 }
 
 #[test]
-fn records_of_another_boot_are_told_apart() {
+fn records_of_another_boot_are_known_as_such() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).0.put_task(&record(1)).unwrap();
     let (_, recovered) = Store::open(dir.path(), "boot-b", 8).unwrap();
@@ -150,7 +150,7 @@ fn records_of_another_boot_are_told_apart() {
 }
 
 #[test]
-fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
+fn a_damaged_record_is_set_aside_with_a_warning_and_nothing_else_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = open(dir.path());
     for number in 1..=3 {
@@ -161,7 +161,7 @@ fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
     fs::write(state.join(format!("task-{}.json", id(2))), "{\"version\":99}").unwrap();
     let copy = state.join(format!("task-{}.json", id(4)));
     fs::copy(state.join(format!("task-{}.json", id(3))), copy).unwrap();
-    fs::write(state.join("note.txt"), "somebody's").unwrap();
+    fs::write(state.join("note.txt"), "an operator's").unwrap();
     let (_, recovered) = open(dir.path());
     assert_eq!(recovered.tasks, [record(3)]);
     let mut damaged = recovered.damaged_tasks.clone();
@@ -176,7 +176,7 @@ fn a_damaged_record_is_set_aside_and_said_and_nothing_else_is_lost() {
 }
 
 #[test]
-fn books_are_a_fold_over_the_history() {
+fn totals_are_a_fold_over_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = open(dir.path());
     store.append(&event(1, EventKind::Admitted, Some(id(0)))).unwrap();
@@ -335,7 +335,7 @@ fn no_flipped_bit_of_the_journal_goes_unseen() {
         drop(store);
         let kept = fs::read(dir.path().join(segment).with_extension("jsonl.damaged")).unwrap();
         assert_eq!(kept, flipped);
-        // It is said once; what could be read is there still.
+        // It is warned of once; what could be read is there still.
         let (mut store, again) = open(dir.path());
         assert!(!again.history_damaged && again.events == recovered.events, "{text}");
         let totals = store.standing().totals.admitted;
@@ -360,7 +360,7 @@ fn a_history_without_checksums_is_read_and_goes_on() {
     store.append(&event(3, EventKind::Demoted, Some(id(1)))).unwrap();
     drop(store);
     assert_eq!(open(dir.path()).1.events.len(), 3);
-    // A key that nobody knows may be one that was changed.
+    // An unknown key may be one that was changed.
     let text = fs::read_to_string(&segment).unwrap().replacen("\"task\"", "\"tbsk\"", 1);
     fs::write(&segment, text).unwrap();
     let (_, recovered) = open(dir.path());
@@ -378,10 +378,10 @@ fn many_files_that_are_no_records_are_one_sentence_each_start() {
     }
     let (store, recovered) = open(dir.path());
     assert_eq!((recovered.tasks.len(), recovered.damaged_tasks.len()), (1, 1000));
-    let [said] = &recovered.damage_in_words()[..] else {
+    let [sentence] = &recovered.damage_in_words()[..] else {
         panic!("{:?}", recovered.damage_in_words())
     };
-    assert!(said.contains("1000 files") && said.contains("format 99"), "{said}");
+    assert!(sentence.contains("1000 files") && sentence.contains("format 99"), "{sentence}");
     assert!(store.damage_warning().unwrap().contains("and 999 more"));
     drop(store);
     assert!(open(dir.path()).1.damage_in_words().is_empty(), "they are set aside");
@@ -409,9 +409,9 @@ fn what_was_planted_is_not_followed_and_not_waited_for() {
     store.put_task(&record(1)).unwrap();
     assert_eq!(recovered.tasks, [record(1)]);
     assert_eq!(recovered.events.len(), 1);
-    let said = recovered.damage_in_words().join("\n");
+    let sentence = recovered.damage_in_words().join("\n");
     for words in ["it is a pipe", "it is a symbolic link", "journal-0000000007.jsonl.damaged"] {
-        assert!(said.contains(words), "{said}");
+        assert!(sentence.contains(words), "{sentence}");
     }
     assert_eq!(fs::read_to_string(victim).unwrap(), "precious");
     // The directory itself is no link either.

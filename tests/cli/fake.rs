@@ -190,7 +190,7 @@ impl Shaper for Served {
         };
         let queue: Vec<_> = script.queue.iter().filter(is_asked_for).cloned().collect();
         if asked.id.is_some() && queue.is_empty() {
-            return Err(Failure::not_found("nobody waits for a slot as that"));
+            return Err(Failure::not_found("no request waits for a slot as that"));
         }
         Ok(Response::new(ListQueueResponse { queue, ..ListQueueResponse::default() }))
     }

@@ -2,8 +2,8 @@
 //!
 //! While a step is carried out nothing is decided, so what is noticed on the way waits. It comes before
 //! what waited already, in the order in which it was noticed: the answers of a step's jobs before what
-//! happened after them, so that [`Input::Figures`] is the next input after its
-//! [`Job::Figures`](super::step::Job::Figures).
+//! happened after them. So nothing that moves a task comes between an [`Input::Ended`] and its
+//! [`Input::Figures`].
 
 use std::collections::VecDeque;
 

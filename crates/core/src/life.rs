@@ -79,6 +79,7 @@ impl Shaper {
         if let Some(found) = &mut task.who.found {
             found.kin = kin;
         }
+        self.step.jobs.push(Job::PrepareBooked(id));
     }
 
     /// The processes of the task are in place. One that was found gets its seat now.
@@ -243,13 +244,10 @@ impl Shaper {
     }
 
     /// The owner of a group in place wrote into it: that is what it gets back.
-    pub(super) fn owner_wrote(&mut self, id: TaskId, group: GroupRecord, unwritten: bool) {
+    pub(super) fn owner_wrote(&mut self, id: TaskId, group: GroupRecord) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.group = Some(group);
         self.step.store(Record::Task(id));
-        if unwritten {
-            self.step.jobs.push(Job::Weigh(id));
-        }
     }
 
     /// Tasks whose last process has gone leave their slots; answers which of `ids` were tasks. Their

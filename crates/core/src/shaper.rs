@@ -372,9 +372,7 @@ impl Shaper {
             Input::Entered { task, error } => self.entered(task, &error, now),
             Input::Drifted { task, found, fits } => self.drifted(task, found, fits, now),
             Input::Repaired { task, found, result } => self.repaired(task, &found, result, now),
-            Input::OwnerWrote { task, group, unwritten } => {
-                self.owner_wrote(task, group, unwritten);
-            }
+            Input::OwnerWrote { task, group } => self.owner_wrote(task, group),
             Input::FoundAgain { task, found } => self.found_again(task, found, now),
             Input::Reserve { ticket, uid, by_member, labels, priority, lease, patience } => {
                 let request = Request::of_promise(uid, by_member, labels, priority);

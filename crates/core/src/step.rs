@@ -63,8 +63,8 @@ pub enum Input {
         /// What is known now.
         ready: Ready,
     },
-    /// A task that observe mode left without a cgroup is to be attached; then
-    /// [`Input::Prepared`] or [`Input::AttachFailed`].
+    /// A task that observe mode left without a cgroup is to be attached. Followed by
+    /// [`Job::PrepareBooked`].
     AttachBooked {
         /// The task.
         task: TaskId,
@@ -98,7 +98,7 @@ pub enum Input {
     /// and [`Job::Figures`], nothing else; the rest comes with the answer to that.
     Ended(Vec<TaskId>),
     /// The last figures of tasks that have ended, read once their successors had their weights:
-    /// the answer to [`Job::Figures`], and the next input. Followed by [`Job::Remove`].
+    /// the answer to [`Job::Figures`]. Followed by [`Job::Remove`].
     Figures(Vec<(TaskId, Last)>),
     /// The first input of a daemon that finds tasks which its predecessor left: what became of them
     /// while no daemon ran.
@@ -200,9 +200,6 @@ pub enum Input {
         task: TaskId,
         /// Its group, with what was found there.
         group: GroupRecord,
-        /// That was noticed when weights were to be written, which have to wait until the record has
-        /// what they overwrite. Followed by [`Job::Weigh`].
-        unwritten: bool,
     },
     /// A finder names a task that it found before.
     FoundAgain {
@@ -471,6 +468,8 @@ pub enum Job {
         /// The request that waits.
         ticket: Ticket,
     },
+    /// Find out the same for a task of observe mode, which has no request; then the same.
+    PrepareBooked(TaskId),
     /// Put the processes in place, with the weights of its tier (none for one that is parked); then [`Input::Attached`] or
     /// [`Input::AttachFailed`]. Never begun where the record of the task could not be written.
     Attach(TaskId),
@@ -490,8 +489,6 @@ pub enum Job {
     },
     /// Read the last figures of tasks that have ended; then [`Input::Figures`].
     Figures(Vec<TaskId>),
-    /// Write the weights of its level over those of its owner, which its record has by now.
-    Weigh(TaskId),
     /// Write the weights of its tier; then [`Input::Repaired`].
     Repair {
         /// The task.

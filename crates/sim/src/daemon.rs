@@ -236,8 +236,8 @@ impl Daemon {
                 step::Job::Reattach(task) => self.begin_reattach(task),
                 // What follows from these is done where their inputs are fed.
                 step::Job::Watch(_) | step::Job::Refuse { .. } | step::Job::Figures(_) => {}
-                // No owner writes into a group in place.
-                step::Job::Weigh(_) => {}
+                // There is no observe mode.
+                step::Job::PrepareBooked(_) => {}
                 step::Job::Freeze(_) => {}
                 step::Job::Repair { task, found } => {
                     self.align(task, out)?;

@@ -1,6 +1,6 @@
 //! The head of an answer that is sent before the answer is known: that of an Admit which waits for its slot.
 //!
-//! The head brings the ticket of the wait, so that no client has to ask for it. It is sent only to who asks
+//! The head brings the ticket of the wait, so that no client has to ask for it. It is sent only to a client that asks
 //! for it by the same name in the metadata of the request: some libraries bound a call by its deadline
 //! no further than to the head of its answer. What comes after it is as without: the message and its
 //! status, or the status alone, which is then in the trailers.
@@ -25,7 +25,7 @@ pub(super) struct TicketTo(pub(super) mpsc::Sender<String>);
 /// An answer, or its status, whenever it is known.
 pub(super) type Later = BoxFuture<Response<Body>, Status>;
 
-/// An answer whose head is sent now, and the rest when `later` is ready.
+/// An answer with its head sent now, and the rest when `later` is ready.
 pub(super) fn with_head(ticket: &str, later: Later) -> Response<Body> {
     let mut response = Response::new(Body::new(Rest::Later(later)));
     let headers = response.headers_mut();

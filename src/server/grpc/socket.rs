@@ -115,7 +115,7 @@ pub(super) async fn keep(
 }
 
 /// A listener that the runtime waits for, and its name; where it cannot, the name goes again, so that no
-/// client waits for nobody.
+/// client waits in vain.
 pub(super) fn watched(
     socket: BoundSocket,
 ) -> Result<(tokio::net::UnixListener, SocketFile), ServeError> {

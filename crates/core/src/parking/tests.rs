@@ -104,7 +104,7 @@ impl Node {
                     self.feed(Input::Removed(task.id));
                 }
                 Job::Watch(_) | Job::Refuse { .. } | Job::Figures(_) => {}
-                Job::Reattach(_) | Job::Repair { .. } | Job::Weigh(_) | Job::Freeze(_) => {
+                Job::PrepareBooked(_) | Job::Reattach(_) | Job::Repair { .. } | Job::Freeze(_) => {
                     unreachable!()
                 }
             }

@@ -104,7 +104,7 @@ impl World {
                 Job::Watch(_)
                 | Job::Refuse { .. }
                 | Job::Figures(_)
-                | Job::Weigh(_)
+                | Job::PrepareBooked(_)
                 | Job::Reattach(_)
                 | Job::Repair { .. }
                 | Job::Release(_) => {}
