@@ -245,7 +245,7 @@ impl Workers {
             let (tree, outbox, stopping) =
                 (Arc::clone(&tree), outbox.clone(), Arc::clone(&stopping));
             std::thread::Builder::new()
-                .name("lrs-place".into())
+                .name("lrs-attach".into())
                 .spawn(move || place_all(&tree, &job_queue, &outbox, &stopping))?
         };
         let units_thread = {

@@ -7,7 +7,7 @@
 //! ([`Manager::within`]).
 //!
 //! The calls are blocking because their callers are threads that do one thing after the other
-//! (start-up, `lrs-place`, `lrs-units`); a runtime turns only while a call is under way.
+//! (start-up, `lrs-attach`, `lrs-units`); a runtime turns only while a call is under way.
 //!
 //! cgroups-rs has a client of these calls too (`cgroups_rs::systemd` 0.5). It cannot serve here: it
 //! knows the system bus alone, sets no time limit, answers Ok for a unit that is not there or cannot
